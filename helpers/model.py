@@ -1,0 +1,69 @@
+"""The workload of the whole course: a small MLP, its batches and its eager training step.
+
+The sizes are those of the examples that the course grew from (github.com/leimao,
+PyTorch-CUDA-Graph-Capture-Examples): many small kernels, hardly any work for a modern GPU.
+"""
+
+import torch
+from torch import nn
+from torch.profiler import record_function
+
+BATCH = 640
+WIDTHS = (4096, 2048, 1024, 512, 256)
+DROPOUTS = (0.2, 0.1, 0.1)
+
+
+def make_model(widths=WIDTHS, dropouts=DROPOUTS, device="cuda", seed=0):
+    """Build the MLP: blocks of Linear, ReLU, Dropout, then a Linear head without either.
+
+    widths: input width, hidden widths, output width; dropouts: one probability per hidden width.
+    Returns an nn.Sequential with children block1, block2, ..., head, mapping (batch, widths[0])
+    to (batch, widths[-1]). The same seed gives the same weights. Raises ValueError when the
+    dropouts do not match the hidden widths.
+    """
+    if len(dropouts) != len(widths) - 2:
+        raise ValueError(f"{len(widths) - 2} hidden widths need as many dropouts, not {len(dropouts)}")
+    torch.manual_seed(seed)
+    model = nn.Sequential()
+    for number, (fan_in, fan_out, p) in enumerate(zip(widths, widths[1:-1], dropouts, strict=False), 1):
+        block = nn.Sequential(nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(p))
+        model.add_module(f"block{number}", block)
+    model.add_module("head", nn.Linear(widths[-2], widths[-1]))
+    return model.to(device)
+
+
+def make_optimizer(model):
+    """Plain SGD at learning rate 0.1, as in the original examples."""
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def make_batches(count=10, batch=BATCH, widths=WIDTHS, device="cuda", seed=1):
+    """Draw count synthetic batches: a list of (inputs, targets), normally distributed float32.
+
+    inputs: (batch, widths[0]); targets: (batch, widths[-1]), both on device.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def draw(width):
+        return torch.randn(batch, width, device=device, generator=generator)
+
+    return [(draw(widths[0]), draw(widths[-1])) for _ in range(count)]
+
+
+def training_step(model, optimizer, inputs, targets):
+    """Run one eager training step (mean squared error) and return its loss, a detached 0-d tensor.
+
+    Each part is annotated, so that a profiler trace shows which part issued which kernel.
+    Nothing in here waits for the GPU.
+    """
+    with record_function("## zero_grad ##"):
+        optimizer.zero_grad(set_to_none=True)
+    with record_function("## forward_pass ##"):
+        outputs = model(inputs)
+    with record_function("## loss ##"):
+        loss = nn.functional.mse_loss(outputs, targets)
+    with record_function("## backward_pass ##"):
+        loss.backward()
+    with record_function("## optimizer.step ##"):
+        optimizer.step()
+    return loss.detach()

@@ -1,0 +1,156 @@
+"""Record lessons on this machine's GPU:  python -m helpers.record [lesson ...]"""
+
+import datetime
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import nbformat
+import torch
+from IPython import get_ipython
+from IPython.display import display
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from helpers.doctor import machine
+from helpers.lessons import ROOT, TRACES, handed_on, lesson_name, lessons, module_hashes
+from helpers.recording import RECORD_TO
+from helpers.values import MIME, encode
+
+PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
+
+
+def record(path, traces=TRACES):
+    """Run a lesson on this machine's GPU and keep it as traces/<gpu>/<lesson>.ipynb; return that path.
+
+    The lesson's profiler traces go into the folder beside it. Nothing is replaced unless the whole
+    lesson ran: CellExecutionError comes through, and the earlier recording stays as it was.
+    """
+    name, folder = lesson_name(path), traces / gpu_slug()
+    target = folder / f"{name}.ipynb"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".staging-") as staging:
+        staged = Path(staging) / "traces"
+        staged.mkdir()
+        notebook = run(path, staged)
+        nbformat.write(notebook, Path(staging) / "lesson.ipynb")
+        shutil.rmtree(folder / name, ignore_errors=True)
+        if any(staged.iterdir()):
+            staged.rename(folder / name)
+        (Path(staging) / "lesson.ipynb").replace(target)
+    return target
+
+
+def run(path, staged):
+    """Execute a lesson in a kernel of its own; return it with outputs, values and provenance."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=600,
+        coalesce_streams=True,
+        record_timing=False,
+        resources={"metadata": {"path": str(Path(path).parent)}},
+    )
+    start = time.perf_counter()
+    # a progress bar is no result: it would change with every recording
+    with client.setup_kernel(env=os.environ | {RECORD_TO: str(staged), "TQDM_DISABLE": "1"}):
+        for index, cell in enumerate(list(notebook.cells)):
+            client.execute_cell(cell, index)
+            if cell.cell_type == "code" and handed_on(cell.source):
+                cell.outputs += _hidden(client, f"publish({handed_on(cell.source)!r})")
+        memory = _hidden(client, "peak_memory()")[0].data["text/plain"]
+    notebook.metadata = {
+        "kernelspec": notebook.metadata.kernelspec,
+        "recording": provenance() | {"seconds": round(time.perf_counter() - start, 1), "peak_gpu_mib": int(memory)},
+    }
+    return _without_paths(notebook, lesson_name(path))
+
+
+def _hidden(client, call):
+    """Outputs of a call to this module, run in the lesson's kernel but not part of the lesson."""
+    cell = nbformat.v4.new_code_cell(f"__import__('helpers.record').record.{call}")
+    client.nb.cells.append(cell)
+    client.execute_cell(cell, len(client.nb.cells) - 1, store_history=False)
+    client.nb.cells.pop()
+    return cell.outputs
+
+
+def publish(names):
+    """In the lesson's kernel: put the named variables' values into the cell's outputs."""
+    variables = get_ipython().user_ns
+    missing = [name for name in names if name not in variables]
+    if missing:
+        raise NameError(f"a %%gpu line hands on {', '.join(missing)}, which its cell does not define")
+    values = {name: encode(name, variables[name]) for name in names}
+    display({MIME: values, "text/plain": f"handed on: {', '.join(names)}"}, raw=True)
+
+
+def peak_memory():
+    """In the lesson's kernel: the most GPU memory it ever held, MiB."""
+    return torch.cuda.max_memory_reserved() >> 20
+
+
+def provenance():
+    """Where and with what a recording was made."""
+    versions = {package: version(package) for package in PACKAGES}
+    return machine() | {"date": str(datetime.date.today()), "versions": versions, "modules": module_hashes()}
+
+
+def gpu_slug():
+    """The GPU's name as a folder name: NVIDIA H200 -> nvidia-h200."""
+    return re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")
+
+
+def _without_paths(notebook, name):
+    """Let paths of this machine, in warnings and tracebacks, start at the project or the package."""
+    folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
+    longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
+    pattern = re.compile("|".join([*longest_first, r"/tmp/ipykernel_\d+/"]))
+    staging = re.compile(r"\.staging-\w+/traces")
+
+    def clean(node):
+        if isinstance(node, dict):
+            return {key: item if key.startswith("image/") else clean(item) for key, item in node.items()}
+        if isinstance(node, list):
+            return [clean(item) for item in node]
+        return staging.sub(name, pattern.sub("", node)) if isinstance(node, str) else node
+
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs = clean(cell.outputs)
+    return nbformat.from_dict(json.loads(json.dumps(notebook)))
+
+
+def main(names):
+    """Record the named lessons, or all; returns 1 if one failed, 2 if nothing could be tried."""
+    if not torch.cuda.is_available():
+        print("Recording needs a CUDA GPU, and torch sees none here (`make doctor` says why).", file=sys.stderr)
+        return 2
+    chosen = [path for path in lessons() if not names or lesson_name(path) in names]
+    unknown = set(names) - {lesson_name(path) for path in chosen}
+    if unknown:
+        print(f"No lesson is called {', '.join(sorted(unknown))}.", file=sys.stderr)
+        return 2
+    failed = 0
+    for path in chosen:
+        try:
+            about = nbformat.read(record(path), as_version=4).metadata.recording
+            print(f"{path.stem}: recorded in {about.seconds} s, peak GPU memory {about.peak_gpu_mib} MiB")
+        except CellExecutionError as error:
+            failed = 1
+            print(
+                f"{path.stem}: failed, so its earlier recording stays.\n  {error.ename}: {error.evalue}",
+                file=sys.stderr,
+            )
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

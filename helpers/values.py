@@ -1,0 +1,68 @@
+"""The values that a recorded cell hands on, as JSON: nothing is pickled, nothing else is taken."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+MIME = "application/vnd.cuda-graphs-course.values+json"
+
+
+def encode(name, value):
+    """Turn a DataFrame, number, string, boolean, None, or a list or dict of them into plain JSON.
+
+    Raises TypeError naming the variable for anything else. Floats keep every bit; nan and infinity
+    become {"$float": "nan"}, for strict JSON has neither. decode() gives an equal value back.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return [encode(f"{name}[{i}]", item) for i, item in enumerate(value)]
+    if isinstance(value, dict) and all(isinstance(key, str) and not key.startswith("$") for key in value):
+        return {key: encode(f"{name}[{key!r}]", item) for key, item in value.items()}
+    if isinstance(value, pd.DataFrame):
+        table = value.to_dict(orient="tight")
+        fields = {key: encode(f"{name}.{key}", _lists(part)) for key, part in table.items()}
+        return {"$dataframe": fields | {"dtypes": [str(dtype) for dtype in value.dtypes]}}
+    raise TypeError(
+        f"{name} is a {type(value).__name__}, which a recording does not take: hand on a DataFrame, number, "
+        "string, boolean, None, or a list or dict (with string keys) of them."
+    )
+
+
+def decode(name, value):
+    """The value that encode() was given. Raises TypeError for a marker that it does not know."""
+    if isinstance(value, list):
+        return [decode(name, item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    marker = next((key for key in value if key.startswith("$")), None)
+    if marker is None:
+        return {key: decode(name, item) for key, item in value.items()}
+    if marker == "$float":
+        return float(value[marker])
+    if marker == "$dataframe":
+        table = decode(name, dict(value[marker]))
+        dtypes = table.pop("dtypes")
+        frame = pd.DataFrame.from_dict(table, orient="tight")
+        return frame.astype(dict(zip(frame.columns, dtypes, strict=True)))
+    raise TypeError(
+        f"The recorded value {name} is of the unknown type {marker[1:]!r}: update the course or record again."
+    )
+
+
+def values_in(cell):
+    """The encoded values that ride in the outputs of a recorded cell, by name."""
+    for output in cell.outputs:
+        if MIME in output.get("data", {}):
+            return output.data[MIME]
+    return {}
+
+
+def _lists(part):
+    """Tuples (of a MultiIndex) as lists, all the way down."""
+    return [_lists(item) for item in part] if isinstance(part, (list, tuple)) else part

@@ -1,0 +1,52 @@
+import gzip
+import json
+
+import pytest
+import torch
+
+from helpers.lessons import REFERENCE_GPU, TRACES
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+@pytest.fixture(params=["eager", "whole_step_graph"])
+def recorded_trace(request):
+    return TRACES / REFERENCE_GPU / "start_here" / f"{request.param}.json.gz"
+
+
+@pytest.fixture
+def write_trace(tmp_path):
+    """Write events, made by the functions below, as a Kineto trace; return its path."""
+
+    def write(*events, name="trace.json"):
+        content = json.dumps({"schemaVersion": 1, "traceEvents": list(events)}).encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return path
+
+    return write
+
+
+def event(category, name, start, duration, **arguments):
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "ts": start,
+        "dur": duration,
+        "tid": 1,
+        "pid": 1,
+        "args": arguments,
+    }
+
+
+def step(number, start, duration):
+    return event("user_annotation", f"ProfilerStep#{number}", start, duration)
+
+
+def launch(start, correlation, name="cudaLaunchKernel", category="cuda_runtime"):
+    return event(category, name, start, 1, correlation=correlation)
+
+
+def kernel(start, duration, correlation, stream=7, device=0, category="kernel"):
+    return event(category, "k", start, duration, correlation=correlation, stream=stream, device=device)

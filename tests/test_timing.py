@@ -1,0 +1,96 @@
+import itertools
+
+import pandas as pd
+import pytest
+
+from helpers import timing
+from helpers.timing import compare, measure, quartiles, ratios, too_close
+
+
+class Machine:
+    """A clock, a CPU that issues and a GPU that works through its queue: what measure() times."""
+
+    def __init__(self):
+        self.now = self.gpu_free = 0.0
+        self.log = []
+
+    def step(self, name, host, gpu):
+        def run():
+            self.log.append(name)
+            self.now += host
+            self.gpu_free = max(self.gpu_free, self.now) + gpu
+
+        return run
+
+    def wait(self):
+        self.log.append("wait")
+        self.now = max(self.now, self.gpu_free)
+
+    def measure(self, variants, **options):
+        steps = {name: self.step(name, host / 1e6, gpu / 1e6) for name, (host, gpu) in variants.items()}
+        return measure(steps, clock=lambda: self.now, wait=self.wait, **options)
+
+
+def test_host_time_is_issuing_and_step_time_is_the_slower_of_host_and_gpu():
+    rounds = Machine().measure({"cpu-bound": (100, 20), "gpu-bound": (10, 50)}, steps=1000)
+    host, step = (quartiles(rounds, column)["median"] for column in ("host_us", "step_us"))
+    assert host.to_dict() == pytest.approx({"cpu-bound": 100, "gpu-bound": 10})
+    assert step.to_dict() == pytest.approx({"cpu-bound": 100, "gpu-bound": 50}, rel=1e-2)
+
+
+def test_rounds_are_interleaved_and_nothing_waits_inside_a_burst():
+    machine = Machine()
+    machine.measure({"a": (1, 1), "b": (1, 1)}, rounds=3, burst=2, steps=4, warmup=1)
+    runs = [(name, len(list(group))) for name, group in itertools.groupby(machine.log) if name != "wait"]
+    one_round = [("a", 2), ("a", 4), ("b", 2), ("b", 4)]
+    assert runs == [("a", 1), ("b", 1), *one_round * 3]
+
+
+def test_a_row_per_round_and_variant():
+    rounds = Machine().measure({"a": (5, 1), "b": (1, 5)}, rounds=4)
+    assert list(rounds.columns) == ["round", "variant", "host_us", "step_us"]
+    assert rounds.groupby("variant").size().to_dict() == {"a": 4, "b": 4}
+
+
+def test_a_failing_step_names_its_variant():
+    def fail():
+        raise ZeroDivisionError("no")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        measure({"good": lambda: None, "bad one": fail})
+    assert caught.value.__notes__ == ["raised by variant 'bad one' while it was measured"]
+
+
+def test_nothing_to_measure_is_an_error():
+    with pytest.raises(ValueError, match="at least one variant"):
+        measure({})
+
+
+def table(**steps):
+    rows = [(i, name, us, us) for name, values in steps.items() for i, us in enumerate(values)]
+    return pd.DataFrame(rows, columns=["round", "variant", "host_us", "step_us"])
+
+
+def test_ratios_are_taken_round_by_round():
+    drifting = table(slow=[100, 200, 400], fast=[50, 100, 200])
+    assert ratios(drifting, "step_us").loc["fast"].tolist() == [2, 2, 2]
+
+
+def test_overlapping_quartiles_are_too_close_to_call():
+    rounds = table(first=[98, 100, 102, 104], near=[101, 103, 105, 107], far=[10, 11, 12, 13])
+    assert too_close(rounds, "step_us").to_dict() == {"first": True, "near": True, "far": False}
+    text = compare(rounds)
+    assert text.loc["near", "first / variant, step"] == "too close to call"
+    assert text.loc["first", "first / variant, step"] == "1"
+    assert text.loc["far", "step time, us"] == "11.5 [10.8, 12.2]"
+
+
+def test_the_order_of_the_variants_is_kept():
+    assert list(compare(table(zebra=[1, 1], ant=[2, 2])).index) == ["zebra", "ant"]
+
+
+@pytest.mark.parametrize(
+    "value, text", [(1743.4, "1743"), (62.11, "62.1"), (5.934, "5.93"), (0.0412, "0.0412"), (0, "0")]
+)
+def test_three_significant_digits(value, text):
+    assert timing._short(value) == text

@@ -1,0 +1,60 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.values import decode, encode
+
+names = st.text(min_size=1, max_size=5).filter(lambda text: not text.startswith("$"))
+plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=10)
+
+
+def through_json(value):
+    return decode("x", json.loads(json.dumps(encode("x", value), allow_nan=False)))
+
+
+@given(values)
+def test_plain_values_come_back_as_they_were(value):
+    assert repr(through_json(value)) == repr(value)
+
+
+@given(st.lists(st.tuples(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.text())))
+def test_tables_come_back_to_the_bit(rows):
+    frame = pd.DataFrame(rows, columns=["us", "count", "same", "name"], index=[f"row {i}" for i in range(len(rows))])
+    frame = frame.astype({"us": "float64", "count": "int64", "same": "bool", "name": "str"})
+    pd.testing.assert_frame_equal(through_json(frame), frame, check_exact=True, check_index_type=False)
+
+
+def test_a_table_with_two_levels_of_columns_comes_back():
+    frame = pd.DataFrame([[1.0, math.nan]], columns=pd.MultiIndex.from_tuples([("host", "q1"), ("host", "q3")]))
+    pd.testing.assert_frame_equal(through_json(frame), frame)
+
+
+def test_numpy_scalars_become_numbers():
+    assert through_json({"a": np.int64(3), "b": np.float32(0.5)}) == {"a": 3, "b": 0.5}
+
+
+@pytest.mark.parametrize(
+    "value, where",
+    [
+        (torch.ones(1), "losses is a Tensor"),
+        ({"a": [1, (2, 3)]}, r"losses\['a'\]\[1\] is a tuple"),
+        ({1: 2}, "losses is a dict"),
+        (object(), "losses is a object"),
+        (pd.Series([1]), "losses is a Series"),
+    ],
+)
+def test_anything_else_is_refused_by_name(value, where):
+    with pytest.raises(TypeError, match=where):
+        encode("losses", value)
+
+
+def test_an_unknown_type_in_a_recording_is_named():
+    with pytest.raises(TypeError, match="recorded value losses is of the unknown type 'tensor'"):
+        decode("losses", {"$tensor": [1, 2]})
