@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import torch
 from IPython import get_ipython
 from IPython.display import Markdown
 
@@ -28,17 +27,24 @@ def lesson(name, live=None):
     there is a CUDA GPU. Raises RecordingError if the recording is needed and missing or damaged.
     """
     global _open
-    _open = Lesson(name, torch.cuda.is_available() if live is None else live)
+    gpu = None if live is False else _gpu_name()
+    _open = Lesson(name, live=gpu is not None if live is None else live)
     shell = get_ipython()
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
     if _open.live:
-        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {torch.cuda.get_device_name()}.")
+        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
     about = _open.recording.about
     return Markdown(
         f"**Recorded**: `%%gpu` cells show what ran on an {about['gpu']} "
         f"(torch {about['torch']}, {about['date']}). Everything else runs for real."
     )
+
+
+def _gpu_name():
+    import torch  # here, for playing a recording needs no torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def recorded(value):

@@ -9,6 +9,11 @@ from helpers.lessons import REFERENCE_GPU, TRACES
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
+def pytest_xdist_auto_num_workers():
+    """As many workers as cores, but one where lessons run live: two would time each other's work."""
+    return 1 if torch.cuda.is_available() else None
+
+
 @pytest.fixture(params=["eager", "whole_step_graph"])
 def recorded_trace(request):
     return TRACES / REFERENCE_GPU / "start_here" / f"{request.param}.json.gz"

@@ -7,7 +7,7 @@ from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
 
 from helpers import lessons, record, recording
-from helpers.lessons import NOTEBOOKS, TRACES, Recording, RecordingError, stale
+from helpers.lessons import NOTEBOOKS, Recording, RecordingError, stale
 from helpers.values import MIME, encode
 
 SOURCE = "%%gpu speed\nspeed = 41\n'shown'"
@@ -51,8 +51,7 @@ def recorded_shell(shell, folder):
 
 
 @pytest.fixture
-def live_shell(shell, monkeypatch):
-    monkeypatch.setattr(recording.torch.cuda, "get_device_name", lambda: "test GPU")
+def live_shell(shell):
     recording.lesson("speed", live=True)
     return shell
 
@@ -155,33 +154,31 @@ def test_a_gpu_cell_before_the_lesson_is_open_is_told(monkeypatch):
 
 
 @pytest.fixture
-def speed_lesson(tmp_path, monkeypatch):
-    """A lesson that runs its %%gpu cell live even here; returns its path and the folder for recordings."""
-    opening = "import torch\ntorch.cuda.get_device_name = lambda: 'test GPU'\nfrom helpers.recording import lesson\n"
-    path = tmp_path / "notebooks" / "03_speed.ipynb"
-    path.parent.mkdir()
-    lesson = notebook(opening + "lesson('speed', live=True);", SOURCE, "import warnings; warnings.warn('old')")
-    lesson.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(lesson, path)
-    monkeypatch.setattr(lessons, "NOTEBOOKS", path.parent)
+def write_lesson(tmp_path, monkeypatch):
+    """Write the lesson "speed" with one %%gpu cell, which runs live even here; return its path."""
+    monkeypatch.setattr(lessons, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
-    return path, tmp_path / "traces"
+
+    def write(gpu_cell):
+        opening = "from helpers.recording import lesson\nlesson('speed', live=True)"
+        made = notebook(opening, gpu_cell, "import warnings; warnings.warn('old')")
+        made.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        nbformat.write(made, tmp_path / "03_speed.ipynb")
+        return tmp_path / "03_speed.ipynb"
+
+    return write
 
 
-def rewrite(path, cell, source):
-    changed = nbformat.read(path, as_version=4)
-    changed.cells[cell].source = source
-    nbformat.write(changed, path)
-
-
-def test_a_recording_plays_what_was_executed(speed_lesson, shell, monkeypatch):
-    path, traces = speed_lesson
-    assert record.record(path, traces) == traces / "nvidia-h200" / "speed.ipynb"
-    monkeypatch.setattr(recording, "TRACES", traces)
+def test_a_recording_plays_what_was_executed(write_lesson, shell, monkeypatch, tmp_path):
+    path = write_lesson(SOURCE)
+    target = record.record(path, tmp_path / "traces")
+    assert target == tmp_path / "traces" / "nvidia-h200" / "speed.ipynb"
+    monkeypatch.setattr(recording, "TRACES", tmp_path / "traces")
     recording.lesson("speed", live=False)
     shell.run_cell(SOURCE).raise_error()
     assert shell.user_ns["speed"] == 41
-    made = Recording.read(traces / "nvidia-h200" / "speed.ipynb")
+
+    made = Recording.read(target)
     assert stale(nbformat.read(path, as_version=4), made) == []
     assert {
         "gpu",
@@ -194,14 +191,10 @@ def test_a_recording_plays_what_was_executed(speed_lesson, shell, monkeypatch):
         "peak_gpu_mib",
         "versions",
     } <= made.about.keys()
-
-
-def test_a_recording_has_no_paths_of_its_machine_and_no_volatile_metadata(speed_lesson):
-    path, traces = speed_lesson
-    text = record.record(path, traces).read_text()
+    text = target.read_text()
     assert "UserWarning: old" in text
     assert "ipykernel_" not in text and str(lessons.ROOT) not in text
-    assert all(cell.metadata == {} for cell in nbformat.reads(text, as_version=4).cells)
+    assert all(cell.metadata == {} for _, cell in made.cells)
 
 
 @pytest.mark.parametrize(
@@ -212,17 +205,15 @@ def test_a_recording_has_no_paths_of_its_machine_and_no_volatile_metadata(speed_
         ("%%gpu speed weight\nspeed = 1", "hands on weight, which its cell does not define"),
     ],
 )
-def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(speed_lesson, source, message):
-    path, traces = speed_lesson
-    target = record.record(path, traces)
-    (target.parent / "speed").mkdir()
-    (target.parent / "speed" / "eager.json.gz").write_bytes(b"earlier")
-    before = target.read_bytes()
-    rewrite(path, 1, source)
+def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(write_lesson, tmp_path, source, message):
+    folder = tmp_path / "traces" / "nvidia-h200"
+    (folder / "speed").mkdir(parents=True)
+    (folder / "speed" / "eager.json.gz").write_bytes(b"earlier")
+    (folder / "speed.ipynb").write_bytes(b"earlier")
     with pytest.raises(CellExecutionError, match=message):
-        record.record(path, traces)
-    assert target.read_bytes() == before
-    assert sorted(p.name for p in target.parent.rglob("*")) == ["eager.json.gz", "speed", "speed.ipynb"]
+        record.record(write_lesson(source), tmp_path / "traces")
+    assert (folder / "speed.ipynb").read_bytes() == b"earlier"
+    assert sorted(p.name for p in folder.rglob("*")) == ["eager.json.gz", "speed", "speed.ipynb"]
 
 
 def test_without_a_gpu_the_recorder_says_so(capsys, monkeypatch):
@@ -233,12 +224,14 @@ def test_without_a_gpu_the_recorder_says_so(capsys, monkeypatch):
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    """The profile lesson and the helpers in a folder of their own, to change at will."""
+    """The profile lesson, a recording of it as it is now, and the helpers in a folder to change at will."""
     shutil.copytree(lessons.ROOT / "helpers", tmp_path / "helpers", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(lessons, "ROOT", tmp_path)
-    return nbformat.read(NOTEBOOKS / "01_profile_eager_training.ipynb", as_version=4), Recording.read(
-        TRACES / "nvidia-h200" / "profile_eager_training.ipynb"
+    lesson = nbformat.read(NOTEBOOKS / "01_profile_eager_training.ipynb", as_version=4)
+    nbformat.write(
+        recorded_notebook(*[c.source for c in lesson.cells if c.cell_type == "code"]), tmp_path / "made.ipynb"
     )
+    return lesson, Recording.read(tmp_path / "made.ipynb")
 
 
 def test_an_unchanged_lesson_is_fresh(copied):
