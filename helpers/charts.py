@@ -93,18 +93,18 @@ def _lane(axes, row, events, colour, **style):
 
 
 def _ranges(axes, ranges, end):
-    """The named host ranges: names inside where they fit, above where they do not."""
+    """The named host ranges: names inside where they fit, else above, one after the other."""
     _lane(axes, 0, ranges, "host time", alpha=0.75, edgecolor="white", linewidth=1)
+    taken = 0
     for name, at_us, dur_us in ranges[["name", "at_us", "dur_us"]].itertuples(index=False):
         name = name.strip("# ")
-        if dur_us > end * 0.011 * len(name):
+        width = end * 0.011 * len(name)
+        if dur_us > width:
             axes.text(at_us + dur_us / 2, 0, name, ha="center", va="center", fontsize=8, color="white")
         else:
-            right = at_us > end * 0.8
-            place = (at_us + dur_us if right else at_us, -0.6)
-            axes.text(
-                *place, name, ha="right" if right else "left", va="bottom", fontsize=8, color=COLOURS["host time"]
-            )
+            left = min(max(at_us, taken), end - width)
+            axes.text(left, -0.6, name, va="bottom", fontsize=8, color=COLOURS["host time"])
+            taken = left + width
 
 
 def _outermost(ranges):

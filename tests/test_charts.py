@@ -1,3 +1,5 @@
+import itertools
+
 import matplotlib
 
 matplotlib.use("agg")
@@ -5,7 +7,7 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from conftest import kernel, launch, step
+from conftest import event, kernel, launch, step
 
 from helpers.charts import cpu_gpu_chart, timeline
 from helpers.trace import read_trace
@@ -65,6 +67,16 @@ def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
     ]
     ties = axes.collections[-1].get_segments()
     assert [(tie[0][0], tie[1][0]) for tie in ties] == [(5, 10), (8, 12)]
+
+
+def test_names_of_narrow_ranges_do_not_overlap(write_trace):
+    ranges = [event("user_annotation", f"## a_rather_long_name_{i} ##", i * 5, 4) for i in range(3)]
+    path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
+    axes = timeline(read_trace(path))
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 3
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def test_a_missing_step_is_named(write_trace):

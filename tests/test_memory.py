@@ -1,0 +1,30 @@
+from functools import partial
+
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+
+from helpers.memory import free_gpu_memory, holds_gpu
+
+
+def test_tensors_are_found_in_lists_dicts_partials_and_closures():
+    tensor = torch.ones(1)
+
+    def closure():
+        return tensor
+
+    for value in (tensor, [1, [tensor]], {"a": (tensor,)}, partial(print, tensor), closure, torch.nn.Linear(1, 1)):
+        assert holds_gpu(value)
+    for value in (1, "x", [1.0], {"a": None}, print, lambda: 1, torch):
+        assert not holds_gpu(value)
+
+
+def test_the_notebook_forgets_what_holds_memory_and_keeps_its_numbers():
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    shell.run_cell(
+        "import torch\nmodel = torch.nn.Linear(2, 2)\nlosses = [0.5]\ndef step(): return model"
+    ).raise_error()
+    free_gpu_memory()
+    InteractiveShell.clear_instance()
+    assert "model" not in shell.user_ns
+    assert shell.user_ns["losses"] == [0.5] and "step" in shell.user_ns and "torch" in shell.user_ns
