@@ -10,7 +10,8 @@ def capture_step(step, *static_inputs, warmup=3):
     replay copies its inputs (same shapes and dtypes) into them, launches the graph and returns the
     static output, which the next replay overwrites: clone what you keep. replay() without inputs
     replays on what the static inputs hold. The warm-up runs step for real: restore weights and
-    random state afterwards if they matter. Errors of the capture come through as torch raises them.
+    random state afterwards if they matter. replay.graph is the torch.cuda.CUDAGraph. Errors of the
+    capture come through as torch raises them.
     Source: the "CUDA Graphs" section of docs.pytorch.org/docs/stable/notes/cuda.html.
     """
     side = torch.cuda.Stream()
@@ -31,4 +32,5 @@ def capture_step(step, *static_inputs, warmup=3):
         graph.replay()
         return static_output
 
+    replay.graph, replay.step = graph, step  # a graph holds addresses only: keep alive what it uses
     return replay

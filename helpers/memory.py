@@ -14,8 +14,8 @@ def free_gpu_memory():
     """Forget the notebook's variables that hold GPU memory, and return it to the driver.
 
     Tensors, models, optimizers, graphs and generators go, as do partials, closures, lists and dicts
-    that hold them; numbers, tables and traces stay. Returns the MiB that torch still reserves, for
-    libraries such as cuBLAS keep some.
+    that hold them; numbers, tables and traces stay. Says how many MiB torch still reserves: libraries
+    such as cuBLAS keep some.
     """
     shell = get_ipython()
     names = [name for name, value in shell.user_ns.items() if not name.startswith("_") and holds_gpu(value)]
@@ -24,7 +24,7 @@ def free_gpu_memory():
     shell.displayhook.flush()  # Out[...] keeps what was shown
     gc.collect()
     torch.cuda.empty_cache()
-    return torch.cuda.memory_reserved() >> 20
+    return f"{torch.cuda.memory_reserved() >> 20} MiB of GPU memory still reserved"
 
 
 def holds_gpu(value):

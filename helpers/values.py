@@ -12,7 +12,7 @@ def encode(name, value):
     """Turn a DataFrame, number, string, boolean, None, or a list or dict of them into plain JSON.
 
     Raises TypeError naming the variable for anything else. Floats keep every bit; nan and infinity
-    become {"$float": "nan"}, for strict JSON has neither. decode() gives an equal value back.
+    become {"$float": "nan"}, for strict JSON has neither. Dicts keep their order. decode() gives an equal value back.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -22,8 +22,9 @@ def encode(name, value):
         return value
     if isinstance(value, list):
         return [encode(f"{name}[{i}]", item) for i, item in enumerate(value)]
-    if isinstance(value, dict) and all(isinstance(key, str) and not key.startswith("$") for key in value):
-        return {key: encode(f"{name}[{key!r}]", item) for key, item in value.items()}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        # as pairs, for notebooks are saved with sorted keys
+        return {"$dict": [[key, encode(f"{name}[{key!r}]", item)] for key, item in value.items()]}
     if isinstance(value, pd.DataFrame):
         table = value.to_dict(orient="tight")
         fields = {key: encode(f"{name}.{key}", _lists(part)) for key, part in table.items()}
@@ -40,13 +41,13 @@ def decode(name, value):
         return [decode(name, item) for item in value]
     if not isinstance(value, dict):
         return value
-    marker = next((key for key in value if key.startswith("$")), None)
-    if marker is None:
-        return {key: decode(name, item) for key, item in value.items()}
+    ((marker, content),) = value.items()
     if marker == "$float":
-        return float(value[marker])
+        return float(content)
+    if marker == "$dict":
+        return {key: decode(name, item) for key, item in content}
     if marker == "$dataframe":
-        table = decode(name, dict(value[marker]))
+        table = {key: decode(name, part) for key, part in content.items()}
         dtypes = table.pop("dtypes")
         frame = pd.DataFrame.from_dict(table, orient="tight")
         return frame.astype(dict(zip(frame.columns, dtypes, strict=True)))

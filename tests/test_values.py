@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from helpers.values import decode, encode
 
-names = st.text(min_size=1, max_size=5).filter(lambda text: not text.startswith("$"))
+names = st.text(max_size=5)
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=10)
 
 
 def through_json(value):
-    return decode("x", json.loads(json.dumps(encode("x", value), allow_nan=False)))
+    return decode("x", json.loads(json.dumps(encode("x", value), allow_nan=False, sort_keys=True)))
 
 
 @given(values)
