@@ -46,14 +46,17 @@ def cpu_gpu_chart(rounds, busy_us=None, guess=None):
         axes.bar_label(container, fmt=lambda us: f"{us:.3g}" if us < 100 else f"{us:.0f}", padding=4, fontsize=8)
     if guess:
         variant, lane, us = guess
-        bar = bars[medians.columns.get_loc(lane)][medians.index.get_loc(variant)]
-        middle = bar.get_y() + bar.get_height() / 2
-        axes.plot(us, middle, "D", color=COLOURS["your guess"], markeredgecolor="white", label="your guess", zorder=5)
+        _mark_guess(axes, bars[medians.columns.get_loc(lane)][medians.index.get_loc(variant)], us)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set(xlabel="time per step, us (bar: median, whisker: quartiles)", ylabel="")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return axes
+
+
+def _mark_guess(axes, bar, us):
+    middle = bar.get_y() + bar.get_height() / 2
+    axes.plot(us, middle, "D", color=COLOURS["your guess"], markeredgecolor="white", label="your guess", zorder=5)
 
 
 def timeline(trace, step=0):

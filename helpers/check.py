@@ -48,9 +48,11 @@ def check(answer, *cases):
 
 
 def compare_guess(guess, measured, unit=""):
-    """Lay a guess beside the measurement: how far off, as a factor. Both are positive numbers."""
-    factor = max(guess, measured) / max(min(guess, measured), 1e-12)
-    word = "spot on" if factor < 1.1 else "close" if factor < 1.5 else f"off by a factor of {factor:.1f}"
+    """Lay a guess beside the measurement: spot on (within 10%), close (within 50%), or how far off."""
+    low, high = sorted((guess, measured))
+    factor = 1 if low == high else high / low if low > 0 else float("inf")
+    far = f"off by a factor of {factor:.1f}" if factor < 1e6 else "far off"
+    word = "spot on" if factor < 1.1 else "close" if factor < 1.5 else far
     return Outcome(factor < 1.5, f"your guess {guess:g}{unit}, measured {measured:.3g}{unit}: {word}")
 
 

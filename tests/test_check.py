@@ -74,3 +74,8 @@ def test_differences(yours, expected, same):
 def test_a_guess_is_told_how_far_off_it_is(guess, right, word):
     outcome = compare_guess(guess, 34, " kernels")
     assert bool(outcome) is right and word in repr(outcome)
+
+
+def test_a_guess_of_nothing_is_far_off_unless_nothing_it_is():
+    assert repr(compare_guess(0, 34)) == "your guess 0, measured 34: far off"
+    assert compare_guess(0, 0)
