@@ -1,6 +1,7 @@
 # make lab      set up once, then open JupyterLab on the lessons   (make lab ARGS="--no-browser --port 9999")
 # make test     set up once, then run the tests; live on a GPU     (make test ARGS="-k profile")
 # make record   record the lessons on this machine's GPU           (make record ARGS="start_here")
+# make bench    time the course beside what it grew from          (results in benchmarks/results)
 # make doctor   say what this machine can do
 # make clean    remove the set-up
 
@@ -12,7 +13,7 @@ ifneq ($(shell .venv/bin/python -c pass 2>/dev/null && cat .venv/ready 2>/dev/nu
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: lab test record doctor clean
+.PHONY: lab test record bench doctor clean
 
 lab: .venv/ready
 	$(RUN) jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(ARGS)
@@ -22,6 +23,10 @@ test: .venv/ready
 
 record: .venv/ready
 	$(RUN) helpers.record $(ARGS)
+
+bench: .venv/ready
+	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench]"
+	$(RUN) benchmarks $(ARGS)
 
 doctor: .venv/ready
 	@$(RUN) helpers.doctor

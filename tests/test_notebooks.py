@@ -128,7 +128,7 @@ def test_its_code_is_clean(path, tmp_path):
 
 def test_the_helpers_and_tests_are_clean():
     for command in (["check"], ["format", "--check"]):
-        run = [sys.executable, "-m", "ruff", *command, "helpers", "tests"]
+        run = [sys.executable, "-m", "ruff", *command, "helpers", "tests", "benchmarks"]
         answer = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
         assert answer.returncode == 0, answer.stdout + answer.stderr
 

@@ -1,0 +1,61 @@
+"""Opening a lesson: a kernel with its helpers, and the recorded lessons from top to bottom."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+from jupyter_client.manager import start_new_kernel
+
+from helpers.lessons import NOTEBOOKS, ROOT
+
+KERNELS = {
+    "kernel and helpers": "import helpers.model, helpers.timing, helpers.trace, helpers.charts",
+    "kernel and torch alone": "import torch",
+    "kernel alone": "pass",
+}
+
+
+def measure_kernels(rounds=3):
+    """Start a kernel and run its imports, in interleaved rounds: round, variant, seconds."""
+    rows = [
+        {"round": number, "variant": name, "seconds": start_kernel(code)}
+        for number in range(-1, rounds)
+        for name, code in KERNELS.items()
+    ]
+    table = pd.DataFrame(rows)
+    return table[table["round"] >= 0]  # the first round brings the files into memory
+
+
+def start_kernel(code):
+    """Seconds from asking for a kernel until code has run in it. Raises RuntimeError if it fails."""
+    start = time.perf_counter()
+    manager, client = start_new_kernel(cwd=str(ROOT))
+    try:
+        reply = client.execute_interactive(code, timeout=120)["content"]
+        seconds = time.perf_counter() - start
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    if reply["status"] != "ok":
+        raise RuntimeError(f"{code!r} failed in a kernel: {reply['evalue']}")
+    return seconds
+
+
+def run_lessons(paths=None):
+    """Run the lessons as on a machine without a GPU, through nbmake: lesson, seconds, passed."""
+    paths = paths or sorted(NOTEBOOKS.glob("*.ipynb"))
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        options = ["--nbmake", "--nbmake-timeout=300", f"--junitxml={report}", "--override-ini=addopts="]
+        plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
+        command = [sys.executable, "-m", "pytest", *options, *plugins, *map(str, paths)]
+        hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+        subprocess.run(command, cwd=ROOT, env=hidden, capture_output=True, check=False)
+        cases = ElementTree.parse(report).iter("testcase")
+        rows = [(path.stem, float(case.get("time")), len(case) == 0) for path, case in zip(paths, cases, strict=True)]
+    return pd.DataFrame(rows, columns=["lesson", "seconds", "passed"])
