@@ -215,7 +215,7 @@ def test_the_committed_results_hold_every_loop_and_no_path_of_a_machine(path):
 def test_make_bench_installs_the_extra_and_runs(tmp_path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
-    command = ["make", "--dry-run", "bench", "ARGS=--write"]
+    command = ["make", "--dry-run", "--no-print-directory", "bench", "ARGS=--write"]
     plan = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
     assert plan[-2].endswith('--constraint constraints.txt --editable ".[bench]"')
     assert plan[-1] == ".venv/bin/python -m benchmarks --write"
