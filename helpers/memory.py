@@ -1,6 +1,7 @@
 """Give a notebook's GPU memory back while it stays open."""
 
 import gc
+import inspect
 from functools import partial
 from types import FunctionType
 
@@ -27,12 +28,19 @@ def free_gpu_memory():
     return f"{torch.cuda.memory_reserved() >> 20} MiB of GPU memory still reserved"
 
 
-def holds_gpu(value):
-    """Whether a variable holds GPU memory, as far as lists, dicts and closures show."""
-    if isinstance(value, list | tuple | set):
-        return any(holds_gpu(item) for item in value)
-    if isinstance(value, dict):
-        return any(holds_gpu(item) for item in value.values())
+def holds_gpu(value, around=()):
+    """Whether a variable holds GPU memory, as far as lists, dicts and closures show.
+
+    around: what it lies in, for a closure can hold itself.
+    """
+    if any(value is outer for outer in around):
+        return False
     if isinstance(value, FunctionType):
-        return any(holds_gpu(cell.cell_contents) for cell in value.__closure__ or ())
-    return isinstance(value, HOLDERS)
+        inner = inspect.getclosurevars(value).nonlocals.values()
+    elif isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list | tuple | set):
+        inner = value
+    else:
+        return isinstance(value, HOLDERS)
+    return any(holds_gpu(item, (*around, value)) for item in inner)

@@ -1,7 +1,6 @@
 """Record lessons on this machine's GPU:  python -m helpers.record [lesson ...]"""
 
 import datetime
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from helpers.doctor import machine
-from helpers.lessons import ROOT, TRACES, handed_on, lesson_name, lessons, module_hashes
+from helpers.lessons import ROOT, TRACES, Recording, handed_on, lesson_name, lessons, module_hashes
 from helpers.recording import RECORD_TO
 from helpers.values import MIME, encode
 
@@ -125,7 +124,7 @@ def _without_paths(notebook, name):
         cell.metadata = {}
         if cell.cell_type == "code":
             cell.outputs = clean(cell.outputs)
-    return nbformat.from_dict(json.loads(json.dumps(notebook)))
+    return nbformat.from_dict(notebook)
 
 
 def main(names):
@@ -141,8 +140,8 @@ def main(names):
     failed = 0
     for path in chosen:
         try:
-            about = nbformat.read(record(path), as_version=4).metadata.recording
-            print(f"{path.stem}: recorded in {about.seconds} s, peak GPU memory {about.peak_gpu_mib} MiB")
+            about = Recording.read(record(path)).about
+            print(f"{path.stem}: recorded in {about['seconds']} s, peak GPU memory {about['peak_gpu_mib']} MiB")
         except CellExecutionError as error:
             failed = 1
             print(

@@ -41,7 +41,7 @@ def decode(name, value):
         return [decode(name, item) for item in value]
     if not isinstance(value, dict):
         return value
-    ((marker, content),) = value.items()
+    marker, content = next(iter(value.items()), ("$", None))
     if marker == "$float":
         return float(content)
     if marker == "$dict":
@@ -52,7 +52,7 @@ def decode(name, value):
         frame = pd.DataFrame.from_dict(table, orient="tight")
         return frame.astype(dict(zip(frame.columns, dtypes, strict=True)))
     raise TypeError(
-        f"The recorded value {name} is of the unknown type {marker[1:]!r}: update the course or record again."
+        f"The recorded value {name} is of the unknown type {marker.lstrip('$')!r}: update the course or record again."
     )
 
 

@@ -1,6 +1,7 @@
 import gzip
 import json
 
+import nbformat
 import pytest
 import torch
 
@@ -30,6 +31,14 @@ def write_trace(tmp_path):
         return path
 
     return write
+
+
+def write_notebook(path, *sources):
+    """Write a notebook with a code cell per source, ready to run; return its path."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(notebook, path)
+    return path
 
 
 def event(category, name, start, duration, **arguments):

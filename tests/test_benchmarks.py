@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pandas as pd
 import pytest
 import torch
-from conftest import needs_gpu
+from conftest import needs_gpu, write_notebook
 from packaging.requirements import Requirement
 
 from benchmarks import __main__ as command
@@ -169,12 +169,8 @@ def test_a_kernel_that_fails_is_not_timed():
 
 
 def test_lessons_are_run_and_failures_seen(tmp_path):
-    import nbformat
-
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")], metadata=kernel)
-    nbformat.write(notebook, tmp_path / "wrong.ipynb")
-    lessons = run_lessons([NOTEBOOKS / "00_start_here.ipynb", tmp_path / "wrong.ipynb"])
+    wrong = write_notebook(tmp_path / "wrong.ipynb", "1 / 0")
+    lessons = run_lessons([NOTEBOOKS / "00_start_here.ipynb", wrong])
     assert lessons.passed.tolist() == [True, False]
     assert (lessons.seconds > 0).all()
 

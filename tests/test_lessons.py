@@ -6,6 +6,7 @@ import sys
 
 import nbformat
 import pytest
+from conftest import write_notebook
 
 from helpers.lessons import NOTEBOOKS
 
@@ -34,9 +35,7 @@ def test_nbmake_runs_every_cell(path, tmp_path):
 
 
 def test_a_notebook_that_fails_fails_here(tmp_path):
-    cells = [nbformat.v4.new_code_cell("assert 1 == 2")]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), tmp_path / "wrong.ipynb")
+    wrong = write_notebook(tmp_path / "wrong.ipynb", "assert 1 == 2")
     (tmp_path / "copy").mkdir()
     with pytest.raises(AssertionError, match="assert 1 == 2"):
-        test_nbmake_runs_every_cell(tmp_path / "wrong.ipynb", tmp_path / "copy")
+        test_nbmake_runs_every_cell(wrong, tmp_path / "copy")

@@ -6,6 +6,17 @@ from IPython.core.interactiveshell import InteractiveShell
 from helpers.memory import free_gpu_memory, holds_gpu
 
 
+def itself():
+    """A closure that holds itself, and a list that does."""
+    items = []
+    items.append(items)
+
+    def step():
+        return step, items
+
+    return step
+
+
 def test_tensors_are_found_in_lists_dicts_partials_and_closures():
     tensor = torch.ones(1)
 
@@ -14,6 +25,7 @@ def test_tensors_are_found_in_lists_dicts_partials_and_closures():
 
     for value in (tensor, [1, [tensor]], {"a": (tensor,)}, partial(print, tensor), closure, torch.nn.Linear(1, 1)):
         assert holds_gpu(value)
+    assert not holds_gpu(itself())
     for value in (1, "x", [1.0], {"a": None}, print, lambda: 1, torch):
         assert not holds_gpu(value)
 

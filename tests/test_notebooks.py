@@ -118,17 +118,18 @@ def test_its_code_is_clean(path, tmp_path):
     for cell in notebook.cells:
         cell.source = re.sub(r"\A%%gpu", "# %%gpu", cell.source)
     nbformat.write(notebook, tmp_path / path.name)
-    for command in (["check"], ["format", "--check", "--diff"]):
-        # 100 characters are what fits beside JupyterLab's file browser
-        options = ["--config", ROOT / "pyproject.toml", "--config", "line-length = 100", "--no-cache"]
-        run = [sys.executable, "-m", "ruff", *command, *options, tmp_path]
-        answer = subprocess.run(run, capture_output=True, text=True)
-        assert answer.returncode == 0, answer.stdout + answer.stderr
+    # 100 characters are what fits beside JupyterLab's file browser
+    ruff("--config", ROOT / "pyproject.toml", "--config", "line-length = 100", "--no-cache", tmp_path)
 
 
 def test_the_helpers_and_tests_are_clean():
-    for command in (["check"], ["format", "--check"]):
-        run = [sys.executable, "-m", "ruff", *command, "helpers", "tests", "benchmarks"]
+    ruff("helpers", "tests", "benchmarks")
+
+
+def ruff(*arguments):
+    """Assert that ruff has nothing to say, neither its linter nor its formatter."""
+    for command in (["check"], ["format", "--check", "--diff"]):
+        run = [sys.executable, "-m", "ruff", *command, *arguments]
         answer = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
         assert answer.returncode == 0, answer.stdout + answer.stderr
 

@@ -2,6 +2,7 @@ import shutil
 
 import nbformat
 import pytest
+from conftest import write_notebook
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
@@ -161,10 +162,7 @@ def write_lesson(tmp_path, monkeypatch):
 
     def write(gpu_cell):
         opening = "from helpers.recording import lesson\nlesson('speed', live=True)"
-        made = notebook(opening, gpu_cell, "import warnings; warnings.warn('old')")
-        made.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-        nbformat.write(made, tmp_path / "03_speed.ipynb")
-        return tmp_path / "03_speed.ipynb"
+        return write_notebook(tmp_path / "03_speed.ipynb", opening, gpu_cell, "import warnings; warnings.warn('old')")
 
     return write
 

@@ -55,6 +55,12 @@ def test_anything_else_is_refused_by_name(value, where):
         encode("losses", value)
 
 
+@pytest.mark.parametrize("value", [{}, {"a": 1, "b": 2}])
+def test_what_no_recorder_writes_is_told_in_a_sentence(value):
+    with pytest.raises(TypeError, match="recorded value losses is of the unknown type"):
+        decode("losses", value)
+
+
 def test_an_unknown_type_in_a_recording_is_named():
     with pytest.raises(TypeError, match="recorded value losses is of the unknown type 'tensor'"):
         decode("losses", {"$tensor": [1, 2]})
