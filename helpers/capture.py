@@ -1,5 +1,7 @@
 """The recipe that turns a step into one CUDA graph; a lesson builds it up line by line."""
 
+import gc
+
 import torch
 
 
@@ -21,6 +23,7 @@ def capture_step(step, *static_inputs, warmup=3):
             step(*static_inputs)
     torch.cuda.current_stream().wait_stream(side)
 
+    gc.collect()  # a collection during the capture could free an older graph, which breaks this one
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         static_output = step(*static_inputs)

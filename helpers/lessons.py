@@ -14,7 +14,7 @@ from helpers.values import MIME, decode, values_in
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS, TRACES = ROOT / "notebooks", ROOT / "traces"
 REFERENCE_GPU = "nvidia-h200"
-PRODUCERS = ("model", "capture", "timing", "profiling", "kineto", "trace")  # the modules whose code makes the numbers
+PRODUCERS = ("model", "capture", "timing", "profiling", "kineto", "trace", "rungs")  # what makes the numbers
 
 
 class LessonError(RuntimeError):

@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from helpers.files import replacing
+
 
 def record_trace(step, path, steps=7, warmup=3):
     """Profile a few own steps of step, a function without arguments, into a gzipped Kineto trace.
@@ -30,14 +32,14 @@ def save_trace(profiler, path):
     """Save what a torch.profiler.profile recorded as gzipped Kineto JSON at path, and return path.
 
     Python stacks stay out: they are most of a trace's size and full of the machine's own paths.
+    An earlier file stays as it was until the new one is whole; SavingError if the disk refuses it.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plain = path.with_suffix(".part")
-    profiler.export_chrome_trace(str(plain))
-    content = json.loads(plain.read_bytes()) | {"traceName": path.name}
-    plain.unlink()
-    content["traceEvents"] = [event for event in content["traceEvents"] if event.get("cat") != "python_function"]
-    # mtime=0: the same trace gives the same bytes
-    path.write_bytes(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), mtime=0))
+    with replacing(path) as packed:
+        plain = packed.with_suffix("")  # ends in .json, so Kineto does not pack it
+        profiler.export_chrome_trace(str(plain))
+        content = json.loads(plain.read_bytes()) | {"traceName": path.name}
+        content["traceEvents"] = [event for event in content["traceEvents"] if event.get("cat") != "python_function"]
+        # mtime=0: the same trace gives the same bytes
+        packed.write_bytes(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), mtime=0))
     return path

@@ -45,7 +45,7 @@ def on_each(items, train, model):
     return step
 
 
-def eager(batches, dropouts=DROPOUTS, fused=False):
+def eager(batches, dropouts=DROPOUTS, fused=None):
     model, optimizer = fresh(dropouts, fused)
     return on_each(batches, partial(training_step, model, optimizer), model)
 
