@@ -3,7 +3,7 @@
 import gc
 import inspect
 from functools import partial
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 
 import torch
 from IPython import get_ipython
@@ -14,8 +14,8 @@ HOLDERS = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.cuda.CUDA
 def free_gpu_memory():
     """Forget the notebook's variables that hold GPU memory, and return it to the driver.
 
-    Tensors, models, optimizers, graphs and generators go, as do partials, closures, lists and dicts
-    that hold them; numbers, tables and traces stay. Says how many MiB torch still reserves: libraries
+    Tensors, models, optimizers, graphs and generators go, as do partials, closures, namespaces, lists and
+    dicts that hold them; numbers, tables and traces stay. Says how many MiB torch still reserves: libraries
     such as cuBLAS keep some.
     """
     shell = get_ipython()
@@ -29,7 +29,7 @@ def free_gpu_memory():
 
 
 def holds_gpu(value, around=()):
-    """Whether a variable holds GPU memory, as far as lists, dicts and closures show.
+    """Whether a variable holds GPU memory, as far as lists, dicts, namespaces and closures show.
 
     around: what it lies in, for a closure can hold itself.
     """
@@ -37,8 +37,8 @@ def holds_gpu(value, around=()):
         return False
     if isinstance(value, FunctionType):
         inner = inspect.getclosurevars(value).nonlocals.values()
-    elif isinstance(value, dict):
-        inner = value.values()
+    elif isinstance(value, dict | SimpleNamespace):
+        inner = (value if isinstance(value, dict) else vars(value)).values()
     elif isinstance(value, list | tuple | set):
         inner = value
     else:

@@ -1,4 +1,5 @@
 from functools import partial
+from types import SimpleNamespace
 
 import torch
 from IPython.core.interactiveshell import InteractiveShell
@@ -23,7 +24,8 @@ def test_tensors_are_found_in_lists_dicts_partials_and_closures():
     def closure():
         return tensor
 
-    for value in (tensor, [1, [tensor]], {"a": (tensor,)}, partial(print, tensor), closure, torch.nn.Linear(1, 1)):
+    holders = (tensor, [1, [tensor]], {"a": (tensor,)}, SimpleNamespace(t=tensor), partial(print, tensor), closure)
+    for value in (*holders, torch.nn.Linear(1, 1)):
         assert holds_gpu(value)
     assert not holds_gpu(itself())
     for value in (1, "x", [1.0], {"a": None}, print, lambda: 1, torch):

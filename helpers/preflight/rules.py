@@ -1,0 +1,165 @@
+"""What keeps a step from being captured, or freezes in its graph: the rules of preflight."""
+
+import gc
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+MENDS = {
+    "sync": "keep the value on the GPU; read it after the replay, as seldom as you can",
+    "copy": "copy before the replay, into a tensor of the graph; from pinned memory, with non_blocking=True",
+    "CPU work": "do it between the replays: in the graph it runs once, at capture",
+    "CPU random numbers": "draw on the GPU (device=...): in the graph a CPU draw happens once, at capture",
+    "seeding": "seed between the replays",
+    "generator": "call graph.register_generator_state before the capture, and tell preflight: generators=[...]",
+    "frozen number": "make it a GPU tensor and fill_ it between the replays: a graph keeps the number of its capture",
+    "path": "use torch.where, or one graph for each path and the branch outside",
+    "shape": "pad to a fixed size, or keep a graph for each of a few sizes",
+    "moved tensor": "keep one tensor and write into it with copy_: a graph keeps the address of its capture",
+    "optimizer": "give the optimizer capturable=True; if it has no such argument, take one that has",
+    "hook": "do its CPU work elsewhere: a hook runs at capture and in no replay, and make_graphed_callables refuses it",
+    "trainable buffer": "make it a Parameter: make_graphed_callables refuses a buffer that requires a gradient",
+    "autocast cache": "enter autocast inside the step, or with cache_enabled=False: a cast kept outside is frozen",
+    "kept graph": "detach it, or delete it before the capture: it ties gradients to the main stream (error 906)",
+    "inputs": "give the graph inputs of the shape, dtype, device and requires_grad that it will really get",
+    "output": "return a tensor: a graph returns the number of its capture",
+}
+
+WAITS = {
+    "aten::_local_scalar_dense": "a tensor's value is read on the CPU",
+    "aten::equal": "a comparison's result is read on the CPU",
+    "aten::nonzero": "the size of the result depends on the data",
+    "aten::masked_select": "the size of the result depends on the data",
+    "aten::_unique2": "the size of the result depends on the data",
+    "aten::unique_dim": "the size of the result depends on the data",
+    "aten::unique_consecutive": "the size of the result depends on the data",
+    "aten::bincount": "the size of the result depends on the data",
+}
+
+# where in torch a wait or a number comes from -> the rule, if not the general one, and the mend
+LIBRARY = {
+    "optim/lr_scheduler.py": ("frozen number", "step the scheduler between the replays, with the rate in a GPU tensor"),
+    "optim/": ("optimizer", MENDS["optimizer"] + "; a rate that changes must be a GPU tensor (SGD: with fused=True)"),
+    "amp/grad_scaler.py": ("sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"),
+    "nn/utils/clip_grad.py": ("sync", "leave error_if_nonfinite=False: to raise an error, the CPU must know the norm"),
+    "_tensor_str.py": ("sync", "do not print or format tensors in the step"),
+}
+
+
+def special(library):
+    """Rule and mend for what a file of torch does, or (None, None)."""
+    return next((where for start, where in LIBRARY.items() if library.startswith(start)), (None, None))
+
+
+def judge_op(func, args, kwargs, gpu):
+    """(rule, what was found) for an operator that would break or freeze in a graph, else None.
+
+    gpu: the device type that counts as the GPU. On "cpu" there are no copies between the two to see.
+    """
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    devices = {leaf.device.type for leaf in leaves}
+    target = torch.device(kwargs.get("device") or gpu).type
+    name = func._schema.name
+    if gpu in devices or gpu == "cpu":
+        return _judge_gpu_op(func, name, args, kwargs, gpu, target)
+    if name in ("aten::_to_copy", "aten::copy_") and target == gpu:
+        return "copy", "data is copied from CPU to GPU"
+    if devices or target == "cpu":
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            return "CPU random numbers", f"{name} draws on the CPU"
+        if devices and name not in ("aten::detach", "aten::lift_fresh"):
+            return "CPU work", f"{name} runs on the CPU"
+    return None
+
+
+def _judge_gpu_op(func, name, args, kwargs, gpu, target):
+    """judge_op for an operator with a tensor on the GPU."""
+    if name in WAITS:
+        return "sync", WAITS[name]
+    if name == "aten::lift_fresh":
+        return "copy", "a tensor is made from Python data on the CPU"
+    if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
+        return "sync", "without output_size, the size of the result is read on the CPU"
+    if name in ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_"):
+        kinds = {(index.dtype, index.device.type) for index in args[1] if index is not None}
+        fills = name != "aten::index" and len(kinds) == 1 and args[2].numel() == 1  # a mask that is filled, unsized
+        if any(dtype in (torch.bool, torch.uint8) for dtype, _ in kinds) and not fills:
+            return "sync", "the size of a boolean index depends on the data"
+        if any(device != gpu for _, device in kinds):
+            return "copy", "an index on the CPU is copied to the GPU"
+    if name == "aten::_to_copy" and target != gpu and not kwargs.get("non_blocking"):
+        return "sync", "data is copied from GPU to CPU"
+    if name == "aten::copy_" and args[0].device != args[1].device:
+        host = args[0] if args[1].device.type == gpu else args[1]
+        waits = not (host.is_pinned() and (kwargs.get("non_blocking") or len(args) > 2 and args[2]))
+        return ("copy", "a copy between CPU and GPU makes the CPU wait") if waits else None
+    return None
+
+
+def judge_optimizer(optimizer):
+    """(rule, what was found) for each way in which an optimizer's settings would break or freeze."""
+    kind, groups = type(optimizer).__name__, optimizer.param_groups
+    if not all(group.get("capturable", True) for group in groups):
+        yield "optimizer", f"{kind} without capturable=True"
+    scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
+    if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
+        yield "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
+
+
+def judge_module(module):
+    """(rule, what was found) for a module's hooks and trainable buffers, its children left aside."""
+    kind = type(module).__name__
+    hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks]
+    for parameter in module.parameters(recurse=False):
+        hooks += [parameter._backward_hooks, parameter._post_accumulate_grad_hooks]
+    if any(hooks):
+        yield "hook", f"{kind} has a hook"
+    if any(buffer.requires_grad for buffer in module.buffers(recurse=False)):
+        yield "trainable buffer", f"{kind} has a buffer that requires a gradient"
+
+
+def compare_inputs(inputs, others):
+    """(name, what differs) for each tensor of others that a graph of inputs could not take as it is."""
+    inputs, others = tree_leaves(inputs), tree_leaves(others)
+    if len(inputs) != len(others):
+        raise ValueError(f"other_inputs must match the inputs, of which there are {len(inputs)}, not {len(others)}")
+    for number, (static, real) in enumerate(zip(inputs, others, strict=True)):
+        for name in ("shape", "dtype", "device", "requires_grad"):
+            values = [getattr(tensor, name, None) for tensor in (static, real)]
+            if values[0] != values[1]:
+                yield f"inputs[{number}]", f"{name} {values[0]} here, {values[1]} in other_inputs"
+
+
+def kept_graphs(tensors, leaves):
+    """Names of the variables that hold a tensor whose autograd graph reaches a leaf (ids of parameters).
+
+    tensors: those that were alive before the step; None for one that is gone.
+    """
+    alive = (tensor for tensor in tensors if tensor is not None)
+    return {name_of(tensor) for tensor in alive if leaves & {id(leaf) for leaf in _leaves(tensor.grad_fn)}}
+
+
+def _leaves(node):
+    """The tensors into which the autograd graph behind a node accumulates gradients."""
+    nodes, seen = [node], set()
+    while nodes:
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            nodes += [before for before, _ in node.next_functions]
+            if hasattr(node, "variable"):
+                yield node.variable
+
+
+def name_of(value, depth=2):
+    """The name of a variable that holds a value, or a list or tuple with it; else its kind."""
+    for holder in gc.get_referrers(value):
+        if isinstance(holder, dict):
+            names = [key for key, held in holder.items() if held is value and isinstance(key, str)]
+            if names:
+                return names[0]
+        elif isinstance(holder, list | tuple) and depth:
+            name = name_of(holder, depth - 1)
+            if name != type(holder).__name__:
+                return name
+    return type(value).__name__

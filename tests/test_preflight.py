@@ -1,0 +1,455 @@
+"""preflight names each fault with its line, is silent about good steps, and changes nothing.
+
+On the CPU its tensors stand in for the GPU's (device="cpu"); copies between the two need a GPU.
+"""
+
+import builtins
+import random
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import torch
+from conftest import needs_gpu
+from torch.nn.functional import dropout, mse_loss
+from torch.nn.utils import clip_grad_norm_
+from torch.utils.checkpoint import checkpoint
+
+from helpers.lessons import NOTEBOOKS
+from helpers.model import make_batches, make_model, make_optimizer, training_step
+from helpers.preflight import preflight
+from helpers.preflight.rules import MENDS
+
+WIDTHS = (16, 12, 8, 6, 4)
+LESSON = nbformat.read(NOTEBOOKS / "08_make_code_capturable.ipynb", as_version=4)
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+
+
+def batches_on(device):
+    return make_batches(3, 10, WIDTHS, device)
+
+
+def look(step, *inputs, device="cpu", **options):
+    return preflight(step, *inputs, device=device, **options)
+
+
+def found(step, *inputs, **options):
+    """The findings as a set of (rule, text of the line)."""
+    table = look(step, *inputs, **options)
+    return {(rule, line.split("  ", 1)[-1]) for rule, line in zip(table.rule, table.line, strict=True)}
+
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    "step, rule",
+    [
+        (lambda x: x.sum().item() and x, "sync"),
+        (lambda x: x * 2 if x.sum() > 1 else x, "sync"),
+        (lambda x: [x.tolist(), x][1], "sync"),
+        (lambda x: [x.numpy(), x][1], "sync"),
+        (lambda x: [x.cpu(), x][1], "sync"),
+        (lambda x: [str(x), x][1], "sync"),
+        (lambda x: x[x > 0], "sync"),
+        (lambda x: x.nonzero(), "sync"),
+        (lambda x: x.unique(), "sync"),
+        (lambda x: torch.masked_select(x, x > 0), "sync"),
+        (lambda x: x.repeat_interleave(torch.tensor([1, 2, 1]), dim=0), "sync"),
+        (lambda x: x.mul(torch.equal(x, x)), "sync"),
+        (lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), "copy"),
+        (lambda x: x * random.random(), "CPU work"),
+        (lambda x: x * random.random(), "frozen number"),
+        (lambda x: [print("step"), x][1], "CPU work"),
+        (lambda x: [Path(__file__).open().close(), x][1], "CPU work"),
+        (lambda x: [torch.manual_seed(3), x][1], "seeding"),
+        (lambda x: x + torch.rand(4, generator=torch.Generator()), "generator"),
+        (lambda x: 3.5, "output"),
+    ],
+)
+def test_a_fault_is_named(step, rule):
+    assert rule in look(step, X.clone()).rule.to_list()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: x * 2 + 1,
+        lambda x: torch.where(x > 0, x, -x),
+        lambda x: x.masked_fill(x > 0, 1),
+        lambda x: x.repeat_interleave(torch.arange(3), dim=0, output_size=3) if x is None else x,
+        lambda x: dropout(x, 0.5),
+        lambda x: x.add_(1),
+        lambda x: x.std(),
+    ],
+)
+def test_a_good_operator_is_none(step):
+    assert found(step, X.clone()) == set()
+
+
+def test_faults_have_the_line_of_the_user():
+    def inner(x):
+        return x.sum().item()  # this one
+
+    def step(x):
+        x = x + inner(x)
+        return x[x > 0]  # and this one
+
+    lines = look(step, X.clone()).line.to_list()
+    assert "inner" in lines[0] and lines[0].endswith("# this one")
+    assert "step" in lines[-1] and lines[-1].endswith("# and this one")
+
+
+def test_a_fault_in_the_backward_pass_belongs_to_the_line_of_backward():
+    class Reads(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * grad.sum().item()  # in the user's own function
+
+    def step(x):
+        Reads.apply(x).sum().backward()
+
+    assert ("sync", "return grad * grad.sum().item()  # in the user's own function") in found(
+        step, X.clone().requires_grad_()
+    )
+
+
+def test_a_path_a_shape_and_a_tensor_that_change_are_named():
+    state = {"n": 0, "h": torch.zeros(4)}
+
+    def step(x):
+        state["n"] += 1
+        x = x + state["h"]
+        state["h"] = x[0] * 1
+        x = x[: state["n"]] * 1
+        return x.relu() if state["n"] % 2 else x.tanh()
+
+    rows = found(step, X.clone())
+    assert ("CPU work", 'state["n"] += 1') in rows
+    assert ("moved tensor", 'x = x + state["h"]') in rows
+    assert ("frozen number", 'x = x[: state["n"]] * 1') in rows
+    assert ("path", 'return x.relu() if state["n"] % 2 else x.tanh()') in rows
+    assert state["n"] == 0
+
+
+def test_what_other_inputs_change_is_seen_in_the_inputs():
+    def step(x):
+        return x * 2
+
+    assert found(step, X.clone(), other_inputs=(X[:2],)) == {("inputs", "inputs[0]")}
+    assert found(step, X.clone(), other_inputs=(X.clone().requires_grad_(),)) == {("inputs", "inputs[0]")}
+    assert found(step, X.clone(), other_inputs=(X + 1,)) == set()
+    with pytest.raises(ValueError, match="of which there are 1, not 2"):
+        look(step, X.clone(), other_inputs=(X, X))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "kind, options, rule",
+    [
+        ("SGD", {"lr": 0.1}, None),
+        ("SGD", {"lr": 0.1, "momentum": 0.9}, None),
+        ("SGD", {"lr": "tensor", "fused": True}, None),
+        ("SGD", {"lr": "tensor"}, "optimizer"),
+        ("Adam", {}, "optimizer"),
+        ("AdamW", {"fused": True}, "optimizer"),
+        ("AdamW", {"capturable": True, "lr": "tensor"}, None),
+        ("AdamW", {"capturable": True, "fused": True}, None),
+        ("Adafactor", {}, "optimizer"),
+    ],
+)
+def test_optimizers(device, kind, options, rule):
+    if device == "cpu" and options.get("capturable"):
+        pytest.skip("capturable needs parameters on a GPU")
+    if device == "cpu" and options == {"lr": "tensor"}:
+        pytest.skip("on the CPU it reads no tensor of another device")
+    lr = {"lr": torch.tensor(0.01, device=device)} if options.get("lr") == "tensor" else {}
+    model = make_model(WIDTHS, device=device)
+    optimizer = getattr(torch.optim, kind)(model.parameters(), **(options | lr))
+    batches = batches_on(device)
+    rows = found(partial(training_step, model, optimizer), *batches[0], other_inputs=batches[1], device=device)
+    assert rows == ({(rule, "optimizer.step()")} if rule else set())
+
+
+def test_a_scheduler_wants_a_learning_rate_in_a_tensor():
+    model = make_model(WIDTHS, device="cpu")
+    optimizer = make_optimizer(model)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    step = partial(training_step, model, optimizer)
+    assert found(step, *batches_on("cpu")[0]) == {("frozen number", "optimizer.step()")}
+
+    def scheduled(*batch):
+        step(*batch)
+        scheduler.step()
+
+    assert ("CPU work", "scheduler.step()") in found(scheduled, *batches_on("cpu")[0])
+    assert scheduler.last_epoch == 0 and optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_hooks_and_trainable_buffers():
+    model = make_model(WIDTHS, device="cpu")
+    model.block2.register_forward_hook(lambda *_: None)
+    model.head.bias.register_post_accumulate_grad_hook(lambda *_: None)
+    model.block1.register_buffer("b", torch.ones(1, requires_grad=True))
+    table = look(partial(training_step, model, make_optimizer(model)), *batches_on("cpu")[0])
+    assert set(table.rule) == {"hook", "trainable buffer"}
+    assert all("model(inputs)" in line for line in table.line)
+
+
+def test_a_long_list_in_reach_is_put_back_without_being_watched():
+    data = list(range(5000))
+
+    def step(x):
+        data[7] += 1
+        return x + 0
+
+    assert found(step, X.clone()) == set() and data == list(range(5000))
+
+
+def test_autocast_outside_of_the_step():
+    linear = torch.nn.Linear(4, 4)
+
+    def inside(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return linear(x)
+
+    assert found(inside, X.clone()) == set()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ("autocast cache", "around the step") in found(linear, X.clone())
+    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+        assert found(linear, X.clone()) == set()
+
+
+def test_an_autograd_graph_that_is_kept_alive_is_named():
+    model = make_model(WIDTHS, device="cpu")
+    step = partial(training_step, model, make_optimizer(model))
+    holder = {"before": [parameter.clone() for parameter in model.parameters()]}
+    assert found(step, *batches_on("cpu")[0]) == {("kept graph", "before")}
+    holder["before"] = [parameter.detach().clone() for parameter in model.parameters()]
+    assert found(step, *batches_on("cpu")[0]) == set()
+
+
+def core_steps(device):
+    """Name, step, inputs and what to register of the steps that the core lessons capture."""
+    model = make_model(WIDTHS, device=device)
+    net, batches = make_model(WIDTHS, device=device).eval(), batches_on(device)
+    counter, weights = torch.zeros(1, device=device), [torch.ones(16, 16, device=device)] * 2
+    generator, two = torch.Generator(device), make_model(WIDTHS, device=device)
+    optimizer = make_optimizer(two)
+
+    def count():
+        nonlocal counter
+        counter += 1
+
+    def chain(x):
+        for layer in weights:
+            x = x + (x @ layer).relu()
+        return x
+
+    def blocks(x, y):
+        optimizer.zero_grad()
+        hidden = checkpoint(two.block2, two.block1(x), use_reentrant=False)
+        mse_loss(two.head(two.block3(hidden)), y).backward()
+        optimizer.step()
+
+    yield "training", partial(training_step, model, make_optimizer(model)), batches[0], ()
+    yield "inference", torch.no_grad()(net), batches[0][:1], ()
+    yield "counter", count, (), ()
+    yield "chain", chain, batches[0][:1], ()
+    yield "blocks", blocks, batches[0], ()
+    yield "dropout", lambda x: dropout(x, 0.5) + torch.rand(1, device=device), batches[0][:1], ()
+    yield "generator", lambda x: x + torch.rand(16, device=device, generator=generator), batches[0][:1], [generator]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_core_lessons_steps_have_no_faults(device):
+    for name, step, inputs, generators in core_steps(device):
+        table = preflight(step, *inputs, generators=generators, device=device)
+        assert table.empty, f"{name}: {table.to_string()}"
+        assert list(table.columns) == ["rule", "line", "found", "mend"]
+
+
+class Trainer:
+    """A step that changes everything there is to change."""
+
+    def __init__(self, device="cpu"):
+        self.model = make_model(WIDTHS, device=device)
+        self.model.append(torch.nn.BatchNorm1d(4).to(device))
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
+        self.seen, self.losses, self.average = 0, [], torch.zeros((), device=device)
+
+    def step(self, x, y):
+        self.seen += 1
+        x.mul_(random.random())
+        loss = mse_loss(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        self.scheduler.step()
+        self.average.lerp_(loss.detach(), 0.5)
+        self.losses.append(loss.item())
+
+    def state(self):
+        """All of it, in a form that compares bit for bit."""
+        torch_state = [self.model.state_dict(), self.optimizer.state_dict(), self.scheduler.state_dict()]
+        grads = [parameter.grad for parameter in self.model.parameters()]
+        randomness = [torch.get_rng_state(), random.getstate()]
+        if torch.cuda.is_available():
+            randomness.append(torch.cuda.get_rng_state())
+        randomness = [state.tolist() if isinstance(state, torch.Tensor) else state for state in randomness]
+        return plain([torch_state, grads, randomness, self.seen, self.losses, self.average])
+
+
+def plain(value):
+    if isinstance(value, torch.Tensor):
+        return [*value.detach().cpu().reshape(-1).tolist(), str(value.dtype), value.data_ptr()]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("trained", [False, True])
+def test_it_changes_nothing(device, trained):
+    trainer, batches = Trainer(device), batches_on(device)
+    if trained:
+        trainer.step(*(tensor.clone() for tensor in batches[2]))
+    patched = torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()
+    state, inputs = trainer.state(), plain(list(batches[0]))
+    findings = preflight(trainer.step, *batches[0], other_inputs=batches[1], device=device)
+    assert trainer.state() == state and plain(list(batches[0])) == inputs
+    assert (torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()) == patched
+    assert {"CPU work", "sync", "optimizer"} <= set(findings.rule)
+
+
+def test_what_the_step_raises_comes_through_and_nothing_changes():
+    trainer = Trainer()
+    state = trainer.state()
+
+    def step(x, y):
+        trainer.step(x, y)
+        raise ZeroDivisionError("of the step")
+
+    with pytest.raises(ZeroDivisionError, match="of the step"):
+        look(step, *batches_on("cpu")[0])
+    assert trainer.state() == state
+
+
+def lesson_function(name):
+    """A function that the lesson defines, made to run on the CPU."""
+    source = next(cell.source for cell in LESSON.cells if f"def {name}(" in cell.source)
+    names = {"random": random, "torch": torch, "mse_loss": mse_loss, "clip_grad_norm_": clip_grad_norm_}
+    names["__name__"] = __name__
+    exec(compile(source.replace(".cuda()", ""), f"{name}.py", "exec"), names)
+    return names[name], source.replace(".cuda()", "").splitlines()
+
+
+@pytest.fixture
+def training():
+    model = make_model(WIDTHS, device="cpu")
+    optimizer = torch.optim.SGD(model.parameters(), torch.tensor(0.1), fused=True)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    t = SimpleNamespace(model=model, optimizer=optimizer, scheduler=scheduler)
+    t.temperature, t.average, t.history = 2.0, torch.zeros(()), []
+    return t
+
+
+def test_the_lessons_broken_step_has_every_planted_fault(training):
+    training.optimizer = torch.optim.AdamW(training.model.parameters())
+    training.scheduler = torch.optim.lr_scheduler.ExponentialLR(training.optimizer, 0.9)
+    broken_step, source = lesson_function("broken_step")
+    batches = batches_on("cpu")
+    random.seed(0)
+    table = look(partial(broken_step, training), *batches[0], other_inputs=batches[1])
+    planted = next(cell.source for cell in LESSON.cells if "planted = {" in cell.source)
+    names = {}
+    exec(planted[: planted.index("}") + 1], names)
+    for text, rule in names["planted"].items():
+        number = next((n for n, line in enumerate(source, 1) if text.strip() in line and "def " not in line), None)
+        if rule == "copy":
+            continue  # on the CPU there is none
+        assert f"broken_step:{number}" in table[table.rule == rule].line.str.split().str[0].to_list(), text
+    assert training.history == [] and training.temperature == 2.0
+
+
+def test_the_lessons_mended_step_has_none(training):
+    mended_step, _ = lesson_function("mended_step")
+    training.sign, training.temperature = torch.tensor(1.0), torch.tensor(2.0)
+    training.history, training.row = torch.zeros(100, 2), torch.zeros(1, dtype=int)
+    batches = batches_on("cpu")
+    table = look(partial(mended_step, training), *batches[0], other_inputs=batches[1])
+    assert table.empty, table.to_string()
+
+
+def test_the_lesson_names_only_rules_that_there_are():
+    checklist = next(cell.source for cell in LESSON.cells if "## The checklist" in cell.source)
+    named = {rule for line in checklist.splitlines() for rule in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", line)}
+    assert named and named <= MENDS.keys()
+    assert sum(line.startswith("|") for line in checklist.splitlines()) == 2 + 19
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    "step, rule",
+    [
+        (lambda x, host: x + host.cuda(), "copy"),
+        (lambda x, host: x.copy_(host), "copy"),
+        (lambda x, host: [host.copy_(x), x][1], "copy"),
+        (lambda x, host: x + torch.tensor([1.0, 2.0, 3.0, 4.0], device="cuda"), "copy"),
+        (lambda x, host: x[[0, 1]], "copy"),
+        (lambda x, host: [torch.cuda.synchronize(), x][1], "sync"),
+        (lambda x, host: [torch.cuda.current_stream().synchronize(), x][1], "sync"),
+        (lambda x, host: [torch.cuda.Event().query(), x][1], "sync"),
+        (lambda x, host: [host.sum(), x][1], "CPU work"),
+        (lambda x, host: [torch.rand(3), x][1], "CPU random numbers"),
+        (lambda x, host: x.add_(x.sum().cpu().item()), "sync"),
+    ],
+)
+def test_a_fault_between_cpu_and_gpu_is_named(step, rule):
+    table = preflight(step, X.cuda(), X.clone())
+    assert rule in table.rule.to_list(), table.to_string()
+
+
+@needs_gpu
+def test_a_mask_that_is_filled_is_fine():
+    assert preflight(lambda x: x.__setitem__(x > 0, 1), X.cuda()).empty
+
+
+@needs_gpu
+def test_pinned_copies_without_waiting_are_fine():
+    host = torch.ones(3, 4).pin_memory()
+
+    def step(x):
+        x.copy_(host, non_blocking=True)
+        host.copy_(x, non_blocking=True)
+        return x
+
+    assert preflight(step, X.cuda()).empty
+
+
+@needs_gpu
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_scaler_wants_a_fused_optimizer(fused):
+    model, scaler = make_model(WIDTHS), torch.amp.GradScaler()
+    optimizer = torch.optim.AdamW(model.parameters(), capturable=True, fused=fused)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    assert found(step, *batches_on("cuda")[0], device="cuda") == (
+        set() if fused else {("sync", "scaler.step(optimizer)")}
+    )
+    assert scaler.state_dict()["scale"] == 2.0**16
