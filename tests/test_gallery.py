@@ -1,0 +1,137 @@
+"""The gallery's own tools, on failures that need no GPU: what fails, and what must not pass for failing."""
+
+import warnings
+
+import pytest
+
+from helpers import gallery
+from helpers.gallery import alone, fails, mended, shown, silent
+
+
+@pytest.fixture(autouse=True)
+def empty_gallery(monkeypatch):
+    monkeypatch.setattr(gallery, "_shown", {})
+
+
+@pytest.fixture
+def no_spares(monkeypatch):
+    """Let alone() start processes of this test only, and end the one left waiting."""
+    spares = []
+    monkeypatch.setattr(gallery, "_spare", spares)
+    yield
+    for process in spares:
+        process.communicate("")
+
+
+class Context:
+    """Like torch.cuda.graph: its end fails too if the block has failed."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind:
+            raise RuntimeError("second\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.")
+
+
+def test_the_cause_of_a_chain_is_asserted_and_both_errors_are_shown(capsys):
+    with fails("two", "first", "ValueError"), Context():
+        raise ValueError("the first thing")
+    assert capsys.readouterr().out == "ValueError: the first thing\nRuntimeError: second\n"
+    row = shown().iloc[0]
+    assert (row.exhibit, row.kind, row.says, row.mended) == ("two", "loud", "first", False)
+    assert "During handling of the above exception" in row.traceback
+
+
+def test_a_number_stands_for_the_text_of_a_cuda_error():
+    class AcceleratorError(RuntimeError):
+        pass
+
+    with fails("unjoined", 904):
+        raise AcceleratorError("CUDA error: capturing stream has unjoined work")
+    assert shown().says[0] == gallery.CUDA_ERRORS[904]
+
+
+@pytest.mark.parametrize(
+    ("raised", "found"),
+    [
+        (None, "nothing"),
+        (RuntimeError("other words"), "RuntimeError: other words"),
+        (ValueError("some words"), "ValueError: some words"),
+        (NotImplementedError("some words"), "NotImplementedError: some words"),  # not even a kind of RuntimeError
+    ],
+)
+def test_another_type_or_text_or_nothing_is_no_exhibit(raised, found):
+    with pytest.raises(AssertionError, match=found), fails("wrong", "some words"):
+        if raised:
+            raise raised
+    assert gallery._shown == {}
+
+
+def test_a_warning_is_shown_and_its_absence_is_noticed():
+    with fails("warned", "careful", "UserWarning"):
+        warnings.warn("be careful", UserWarning, stacklevel=1)
+    assert shown().message[0] == "UserWarning: be careful"
+    with pytest.raises(AssertionError, match="not nothing"), fails("quiet", "careful", "UserWarning"):
+        warnings.warn("something else", UserWarning, stacklevel=1)
+
+
+def test_a_wrong_value_must_be_the_wrong_one_and_the_mended_one_right():
+    silent("frozen", "does not change", got=1.0, wrong=1.0, right=2.0)
+    with pytest.raises(AssertionError, match=r"mended: expected 2\.0, not 1\.0"):
+        mended(1.0)
+    assert not shown().mended[0]
+    mended(2.0)
+    assert shown().mended[0] and shown().message[0] == "gives 1.0, and 2.0 would be right"
+
+
+@pytest.mark.parametrize(("got", "wrong", "right"), [(2.0, 1.0, 2.0), (1.0, 1.0, 1.0)])
+def test_a_right_value_is_no_exhibit(got, wrong, right):
+    with pytest.raises(AssertionError, match="expected the wrong value"):
+        silent("frozen", "does not change", got, wrong, right)
+
+
+def test_a_cell_that_is_run_again_replaces_its_exhibit():
+    for _ in range(2):
+        silent("a", "symptom", 1, wrong=1, right=2)
+        silent("b", "symptom", 1, wrong=1, right=2)
+    assert shown().exhibit.tolist() == ["a", "b"]
+
+
+def raise_an_error():
+    import torch
+
+    raise RuntimeError(f"an illegal memory access was encountered on {torch.ones(1).item():.0f} GPU")
+
+
+def abort():
+    import os
+
+    os.write(2, b"Cannot register this\n")
+    os.abort()
+
+
+def end_well():
+    pass
+
+
+@pytest.mark.usefixtures("no_spares")
+def test_a_process_of_its_own_dies_alone(capsys):
+    alone("dies", 700, raise_an_error)
+    alone("aborts", "Cannot register", abort)
+    assert capsys.readouterr().out.splitlines() == [
+        "RuntimeError: an illegal memory access was encountered on 1 GPU",
+        "exit: 1",
+        "Cannot register this",
+        "exit: SIGABRT",
+    ]
+    with pytest.raises(AssertionError, match="expected 'anything' and a failure"):
+        alone("lives", "anything", end_well)
+
+
+def test_a_waiting_process_ends_when_its_pipe_closes(no_spares):
+    """As it does when the notebook's process ends: none is left behind."""
+    gallery.start_spare()
+    process = gallery._spare.pop()
+    process.communicate("")
+    assert process.returncode == 0
