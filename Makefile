@@ -1,32 +1,51 @@
-# make lab      set up once, then open JupyterLab on the lessons   (make lab ARGS="--no-browser --port 9999")
+# make lab      set up once, then open your copy of the lessons    (make lab ARGS="--no-browser --port 9999")
+# make progress say which exercises you have solved
 # make test     set up once, then run the tests; live on a GPU     (make test ARGS="-k profile")
 # make record   record the lessons on this machine's GPU           (make record ARGS="start_here")
 # make bench    time the course beside what it grew from          (results in benchmarks/results)
+# make site     build the lessons as web pages                  (docs/_build/html)
+# make readme   write the README's picture and tables again
+# make works-on run every lesson live, and keep what it took   (traces/works_on.json)
 # make doctor   say what this machine can do
 # make clean    remove the set-up
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
+INSTALL := $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # a set-up of another place, or one whose Python is gone, is no set-up
 ifneq ($(shell .venv/bin/python -c pass 2>/dev/null && cat .venv/ready 2>/dev/null),$(CURDIR))
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: lab test record bench doctor clean
+.PHONY: lab progress test record bench site readme works-on doctor clean
 
 lab: .venv/ready
-	$(RUN) jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(ARGS)
+	@$(RUN) helpers.lab $(ARGS)
 
-test: .venv/ready
+progress: .venv/ready
+	@$(RUN) helpers.progress
+
+test: .venv/testing
 	$(RUN) pytest $(ARGS)
 
 record: .venv/ready
 	$(RUN) helpers.record $(ARGS)
 
 bench: .venv/ready
-	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench]"
+	$(INSTALL) ".[bench]"
 	$(RUN) benchmarks $(ARGS)
+
+site: .venv/testing
+	$(RUN) docs.pages
+	$(RUN) sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html
+	@echo "The site is in docs/_build/html."
+
+readme: .venv/testing
+	$(RUN) docs.readme
+
+works-on: .venv/ready
+	$(RUN) helpers.works_on
 
 doctor: .venv/ready
 	@$(RUN) helpers.doctor
@@ -35,8 +54,13 @@ doctor: .venv/ready
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'The course needs Python 3.11 or newer: make PYTHON=...')"
 	$(PYTHON) -m venv --clear .venv
-	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test]"
+	$(INSTALL) .
 	@echo "$(CURDIR)" > .venv/ready
 
+# what only tests and the site need
+.venv/testing: .venv/ready
+	$(INSTALL) ".[test]"
+	@touch .venv/testing
+
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info docs/_build

@@ -6,6 +6,7 @@ import nbformat
 import pandas as pd
 
 from helpers.lessons import NOTEBOOKS
+from helpers.progress import mark
 from helpers.recording import current
 
 
@@ -44,7 +45,8 @@ def check(answer, *cases):
         parts = differences(yours, expected_of(*arguments))
         if parts:
             return Outcome(False, f"✗ {call}: {parts}")
-    return Outcome(True, f"✓ {answer.__name__} is right ({len(cases)} case{'s' * (len(cases) > 1)}).")
+    noted = mark(current().name, answer.__name__)
+    return Outcome(True, f"✓ {answer.__name__} is right ({len(cases)} case{'s' * (len(cases) > 1)}).{noted}")
 
 
 def compare_guess(guess, measured, unit=""):

@@ -31,7 +31,8 @@ def replacing(path):
     except (OSError, json.JSONDecodeError) as error:
         existing = next(folder for folder in path.parents if folder.exists())
         free = shutil.disk_usage(existing).free >> 20
-        reason = error.strerror if isinstance(error, OSError) else "it was cut short"
+        silent = isinstance(error, FileNotFoundError | json.JSONDecodeError)  # the profiler's writer reports nothing
+        reason = "its writer stopped short" if silent else error.strerror
         raise SavingError(
             f"{short(path)} could not be written ({reason}; {free} MiB free on that disk): make room and run "
             "this again; what was there before is unchanged."

@@ -13,6 +13,7 @@ from helpers.values import MIME, decode, values_in
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS, TRACES = ROOT / "notebooks", ROOT / "traces"
+MY_LESSONS = ROOT / "my_lessons"  # the learner's copy, made by helpers.lab; git ignores it
 REFERENCE_GPU = "nvidia-h200"
 PRODUCERS = ("model", "capture", "timing", "profiling", "kineto", "trace", "rungs")  # what makes the numbers
 

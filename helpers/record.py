@@ -15,13 +15,15 @@ import torch
 from IPython import get_ipython
 from IPython.display import display
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from helpers.doctor import machine
-from helpers.lessons import ROOT, TRACES, Recording, handed_on, lesson_name, lessons, module_hashes
+from helpers.lessons import TRACES, Recording, handed_on, lesson_name, lessons, module_hashes
+from helpers.paths import without_paths
 from helpers.recording import RECORD_TO
 from helpers.values import MIME, encode
 
+CELL_SECONDS = 600
 PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
 
 
@@ -51,9 +53,10 @@ def run(path, staged):
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
-        timeout=600,
+        timeout=CELL_SECONDS,
         coalesce_streams=True,
         record_timing=False,
+        shutdown_kernel="immediate",  # nothing is left to do in it
         resources={"metadata": {"path": str(Path(path).parent)}},
     )
     start = time.perf_counter()
@@ -68,7 +71,7 @@ def run(path, staged):
         "kernelspec": notebook.metadata.kernelspec,
         "recording": provenance() | {"seconds": round(time.perf_counter() - start, 1), "peak_gpu_mib": int(memory)},
     }
-    return _without_paths(notebook, lesson_name(path))
+    return without_paths(notebook, lesson_name(path))
 
 
 def _hidden(client, call):
@@ -106,29 +109,28 @@ def gpu_slug():
     return re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")
 
 
-def _without_paths(notebook, name):
-    """Let paths of this machine, in warnings and tracebacks, start at the project or the package."""
-    folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
-    longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
-    pattern = re.compile("|".join([*longest_first, r"/tmp/ipykernel_\d+/"]))
-    staging = re.compile(r"\.staging-\w+/traces")
-
-    def clean(node):
-        if isinstance(node, dict):
-            return {key: item if key.startswith("image/") else clean(item) for key, item in node.items()}
-        if isinstance(node, list):
-            return [clean(item) for item in node]
-        return staging.sub(name, pattern.sub("", node)) if isinstance(node, str) else node
-
-    for cell in notebook.cells:
-        cell.metadata = {}
-        if cell.cell_type == "code":
-            cell.outputs = clean(cell.outputs)
-    return nbformat.from_dict(notebook)
+def attempt(path):
+    """Record one lesson; returns whether that went well, and what there is to say."""
+    try:
+        about = Recording.read(record(path)).about
+    except CellExecutionError as error:
+        problem = f"{error.ename}: {error.evalue}"
+    except DeadKernelError:
+        problem = "Its kernel died: somebody killed it, or the machine ran out of memory."
+    except CellTimeoutError:
+        problem = f"A cell took longer than {CELL_SECONDS} s."
+    except OSError as error:
+        problem = f"The recording could not be written: {error.strerror}."
+    else:
+        return True, f"recorded in {about['seconds']} s, peak GPU memory {about['peak_gpu_mib']} MiB"
+    return False, f"failed, so its earlier recording stays.\n  {problem}"
 
 
 def main(names):
-    """Record the named lessons, or all; returns 1 if one failed, 2 if nothing could be tried."""
+    """Record the named lessons, or all, also those after one that fails.
+
+    Returns 1 if one failed, 2 if nothing could be tried, 130 if interrupted.
+    """
     if not torch.cuda.is_available():
         print("Recording needs a CUDA GPU, and torch sees none here (`make doctor` says why).", file=sys.stderr)
         return 2
@@ -137,18 +139,18 @@ def main(names):
     if unknown:
         print(f"No lesson is called {', '.join(sorted(unknown))}.", file=sys.stderr)
         return 2
-    failed = 0
+    for leftover in (TRACES / gpu_slug()).glob(".staging-*"):  # of a recorder that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    all_done = True
     for path in chosen:
         try:
-            about = Recording.read(record(path)).about
-            print(f"{path.stem}: recorded in {about['seconds']} s, peak GPU memory {about['peak_gpu_mib']} MiB")
-        except CellExecutionError as error:
-            failed = 1
-            print(
-                f"{path.stem}: failed, so its earlier recording stays.\n  {error.ename}: {error.evalue}",
-                file=sys.stderr,
-            )
-    return failed
+            done, sentence = attempt(path)
+        except KeyboardInterrupt:
+            print(f"{path.stem}: interrupted, so its earlier recording stays.", file=sys.stderr)
+            return 130
+        print(f"{path.stem}: {sentence}", file=sys.stdout if done else sys.stderr)
+        all_done &= done
+    return 0 if all_done else 1
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from IPython import get_ipython
 from IPython.display import Markdown
 
 from helpers.lessons import REFERENCE_GPU, TRACES, Recording, RecordingError, handed_on, short
+from helpers.progress import note
 from helpers.values import decode, values_in
 
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
@@ -32,13 +33,19 @@ def lesson(name, live=None):
     shell = get_ipython()
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
+    shell.set_custom_exc((KeyboardInterrupt,), _interrupted)
     if _open.live:
-        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
+        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
     about = _open.recording.about
     return Markdown(
         f"**Recorded**: `%%gpu` cells show what ran on an {about['gpu']} "
-        f"(torch {about['torch']}, {about['date']}). Everything else runs for real."
+        f"(torch {about['torch']}, {about['date']}). Everything else runs for real." + note(name)
     )
+
+
+def _interrupted(shell, kind, error, traceback, tb_offset=None):
+    """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
+    shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])
 
 
 def _gpu_name():

@@ -1,5 +1,6 @@
 import gzip
 import json
+import shutil
 
 import nbformat
 import pytest
@@ -13,6 +14,30 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 def pytest_xdist_auto_num_workers():
     """As many workers as cores, but one where lessons run live: two would time each other's work."""
     return 1 if torch.cuda.is_available() else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Let fixtures see at their end whether the test has failed: a screenshot helps then."""
+    report = yield
+    item.stash["failed"] = item.stash.get("failed", False) or report.failed
+    return report
+
+
+@pytest.fixture
+def chromium():
+    """Chromium, driven by Playwright; the test is skipped where there is none."""
+    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright  # the GPU machine has none
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("finds no Chromium (apt-get install chromium)")
+    quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox does not start for root, as in containers
+        arguments = ["--no-sandbox", "--disable-sync", *quiet.split()]
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(params=["eager", "whole_step_graph"])

@@ -1,3 +1,5 @@
+import gc
+
 import pytest
 import torch
 from conftest import needs_gpu
@@ -53,3 +55,19 @@ def test_a_captured_step_gives_eagers_losses_to_the_bit():
         losses[name] = [run(*batch).item() for batch in batches]
     assert losses["graph"] == losses["eager"]
     assert len(set(losses["graph"])) == 5
+
+
+@needs_gpu
+def test_garbage_that_holds_a_graph_does_not_break_the_next_capture():
+    """A graph freed during a capture invalidates it; so what is garbage goes before."""
+    from helpers.capture import capture_step
+
+    def add_one(x):
+        gc.collect(0)  # what an unlucky allocation of Python objects does by itself
+        return x + 1
+
+    old = capture_step(lambda x: x * 2, torch.ones(4, device="cuda"))
+    old.circle = old  # from here on only the garbage collector can free it
+    del old
+    replay = capture_step(add_one, torch.ones(4, device="cuda"))
+    assert replay(torch.full((4,), 2.0, device="cuda")).tolist() == [3.0] * 4

@@ -1,0 +1,111 @@
+"""Run every lesson live through nbmake, and keep what it took:  python -m helpers.works_on
+
+The executed notebooks go into traces/local/executed, this machine's row into traces/works_on.json.
+"""
+
+import datetime
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import nbformat
+import torch
+
+from helpers.doctor import machine
+from helpers.lessons import NOTEBOOKS, TRACES, lesson_name, lessons, short
+
+ROWS = TRACES / "works_on.json"
+EXECUTED = TRACES / "local" / "executed"
+MEMORY = "__import__('helpers.record').record.peak_memory()"
+
+
+def run_lessons(paths, folder=EXECUTED):
+    """Run notebooks through nbmake, all in one pytest; return seconds and peak GPU MiB of each, by lesson.
+
+    The executed copies are left in folder. Raises RuntimeError with pytest's words unless every one passed
+    and every code cell in it ran.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:  # outside the project, so that its pytest settings stay out
+        copies = [_with_memory_cell(path, Path(temporary)) for path in paths]
+        run = _nbmake(copies)
+        for copy in copies:
+            shutil.copy(copy, folder)
+        if run.returncode:
+            where = f"the copies in {short(folder)} show where"
+            raise RuntimeError(f"Not every lesson ran to its end; {where}.\n{run.stdout[-3000:]}")
+        cases = ElementTree.parse(Path(temporary) / "results.xml").iter("testcase")
+        seconds = [round(float(case.get("time")), 1) for case in cases]
+    memory = [_memory(folder / path.name) for path in paths]
+    took = zip(paths, seconds, memory, strict=True)
+    return {lesson_name(path): {"seconds": own, "peak_gpu_mib": mib} for path, own, mib in took}
+
+
+def _nbmake(copies):
+    """Run the notebooks, in their order and in place, with a JUnit report beside them."""
+    options = ["--nbmake", "--nbmake-timeout=600", "--overwrite", "--junitxml=results.xml"]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
+    command = [sys.executable, "-m", "pytest", *options, *plugins, *(copy.name for copy in copies)]
+    return subprocess.run(command, cwd=copies[0].parent, capture_output=True, text=True)
+
+
+def _with_memory_cell(path, folder):
+    """A copy of the notebook with one more cell, which asks for the most GPU memory it held."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(MEMORY))
+    nbformat.write(notebook, folder / path.name)
+    return folder / path.name
+
+
+def _memory(path):
+    """MiB that the added cell gave; the cell itself is taken out of the executed copy again."""
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if not all(cell.execution_count for cell in code):
+        raise RuntimeError(f"{path.name} has cells that did not run.")
+    added = notebook.cells.pop()
+    nbformat.write(notebook, path)
+    return int(added.outputs[0].data["text/plain"])
+
+
+def keep(row, rows=ROWS):
+    """Put a machine's row into the file of rows, in the place of its earlier one for the same GPU and torch."""
+    earlier = json.loads(rows.read_text()) if rows.exists() else []
+    others = [other for other in earlier if (other["gpu"], other["torch"]) != (row["gpu"], row["torch"])]
+    rows.write_text(json.dumps([*others, row], indent=1) + "\n")
+
+
+def table(rows=ROWS):
+    """The rows as a Markdown table: a line per machine and torch, with the total over its lessons."""
+    if not rows.exists():
+        return "*No live run has been kept yet.*"
+    lines = ["| GPU | driver | torch | Python | lessons | seconds | peak GPU memory | date |", "|---" * 8 + "|"]
+    for row in json.loads(rows.read_text()):
+        took = row["lessons"].values()
+        seconds, memory = sum(one["seconds"] for one in took), max(one["peak_gpu_mib"] for one in took)
+        cells = [row["gpu"], row["driver"], row["torch"], row["python"], len(took), f"{seconds:.0f}", f"{memory} MiB"]
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['date']} |")
+    return "\n".join(lines)
+
+
+def main():
+    """Run, keep and print; returns 1 if a lesson failed, 2 without a GPU."""
+    if not torch.cuda.is_available():
+        print("Running live needs a CUDA GPU, and torch sees none here (`make doctor` says why).", file=sys.stderr)
+        return 2
+    try:
+        took = run_lessons([path for path in lessons() if path.parent == NOTEBOOKS])
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    keep(machine() | {"date": str(datetime.date.today()), "lessons": took})
+    print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""make lab's JupyterLab in a folder of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+from helpers.lessons import ROOT
+
+
+def wait_for(condition, seconds=60):
+    """Poll condition until it gives something true, and return that."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{condition.__name__} was not met in {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+class Lab:
+    """A copy of the course in folder, and the server that `make lab` starts there."""
+
+    def __init__(self, folder, *options):
+        for part in ("helpers", "notebooks", "traces", "jupyter"):
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "local"))
+        self.folder, self.runtime = folder, folder / "runtime"
+        own = {"JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data"}
+        own |= {"IPYTHONDIR": "ipython", "PYTHONPATH": "."}
+        root = ["--allow-root"] if os.getuid() == 0 else []
+        self.log = folder / "server.log"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "helpers.lab", "--no-browser", *root, *options],
+            cwd=folder,
+            env=os.environ | {name: str(folder / place) for name, place in own.items()},
+            stdout=self.log.open("w"),
+            stderr=subprocess.STDOUT,
+        )
+        self.about = wait_for(self._running)
+
+    def _running(self):
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            about = json.loads((self.runtime / f"jpserver-{self.process.pid}.json").read_text())
+        except (OSError, ValueError):  # not there yet, or half written
+            return None
+        return about if "is running at" in self.log.read_text() else None
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+    def address(self, path=""):
+        return f"http://localhost:{self.about['port']}/{path}?token={self.about['token']}"
+
+    def request(self, path, method="GET", **content):
+        """Ask the server's API; None for what it cannot answer just now."""
+        data = json.dumps(content).encode() if content else None
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.address(path), data, method=method)) as answer:
+                return json.loads(answer.read() or "null")
+        except urllib.error.HTTPError:
+            return None
+
+    def kernel(self, path):
+        """The id of the notebook's kernel once it is idle and a page is connected to it."""
+
+        def connected_kernel():
+            for session in self.request("api/sessions") or []:
+                kernel = session["kernel"]
+                ready = kernel["execution_state"] == "idle" and kernel["connections"] >= 1
+                if session["path"] == path and ready:
+                    return kernel["id"]
+            return None
+
+        return wait_for(connected_kernel)

@@ -1,0 +1,70 @@
+"""A notebook open in JupyterLab, in a real browser."""
+
+import re
+
+import nbformat
+import pytest
+from jupyter_lab import wait_for
+
+expect = pytest.importorskip("playwright.sync_api").expect  # the GPU machine has none
+expect.set_options(timeout=30_000)
+
+
+class Notebook:
+    """A notebook open in JupyterLab."""
+
+    def __init__(self, lab, page, path):
+        self.lab, self.page, self.path = lab, page, path
+        expect(page.locator(".jp-Notebook")).to_be_visible(timeout=60_000)
+        self.code = page.locator(".jp-Notebook .jp-CodeCell")
+        lab.kernel(path)
+
+    def menu(self, menu, item):
+        self.page.locator("#jp-MainMenu").get_by_text(menu, exact=True).click()
+        self.page.get_by_role("menuitem", name=re.compile(item)).click()
+
+    def run_all(self):
+        """Run > Run All Cells; wait until every cell has run, or one has failed."""
+        self.menu("Run", "^Run All Cells")
+        self.finished()
+
+    def finished(self):
+        self.page.wait_for_function(
+            """() => {
+              const prompts = [...document.querySelectorAll(".jp-Notebook .jp-CodeCell .jp-InputPrompt")];
+              const done = prompts.every(prompt => /^\\[\\d+\\]:$/.test(prompt.textContent));
+              return done || document.querySelector(".jp-Notebook [data-mime-type$='jupyter.error']");
+            }""",
+            timeout=120_000,
+        )
+        self.lab.kernel(self.path)
+
+    def cell(self, source):
+        """The code cell that holds this source."""
+        return self.code.filter(has_text=source)
+
+    def write(self, cell, source):
+        """Type source in place of what the cell holds."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(source)
+
+    def run(self, cell):
+        """Run one cell by Control+Enter and wait for it."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        expect(cell.locator(".jp-InputPrompt")).to_have_text(re.compile(r"^\[\d+\]:$"), timeout=60_000)
+
+    def save(self):
+        """Control+S; return what is on the disk, once it is there in whole."""
+        file = self.lab.folder / self.path
+        before = file.stat().st_mtime_ns
+        self.page.keyboard.press("Control+s")
+
+        def saved_file():
+            try:
+                return file.stat().st_mtime_ns != before and nbformat.read(file, as_version=4)
+            except ValueError:
+                return None
+
+        return wait_for(saved_file)

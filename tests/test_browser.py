@@ -1,0 +1,179 @@
+"""Lessons as a learner meets them: `make lab`, in a real browser."""
+
+import hashlib
+import http.server
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import write_notebook
+from jupyter_lab import Lab, wait_for
+from lab_page import Notebook, expect
+
+from helpers.lessons import REFERENCE_GPU, ROOT
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    lab = Lab(tmp_path_factory.mktemp("course"))
+    yield lab
+    lab.stop()
+
+
+@pytest.fixture
+def open_page(lab, chromium, request):
+    """Open an address in a new window; in the end, nothing may have asked another machine for anything."""
+    asked, pages = [], []
+
+    def open_page(address):
+        page = chromium.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        page.context.on("request", lambda request: asked.append(request.url))
+        page.on("websocket", lambda socket: asked.append(socket.url))
+        page.goto(address)
+        pages.append(page)
+        return page
+
+    yield open_page
+    if request.node.stash.get("failed", False):
+        for number, page in enumerate(pages):
+            page.screenshot(path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png")
+    elsewhere = [url for url in asked if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))]
+    assert asked and elsewhere == []
+
+
+@pytest.fixture
+def open_notebook(lab, open_page):
+    """Open a notebook alone in JupyterLab, in a workspace of its own."""
+
+    def open_notebook(path):
+        return Notebook(lab, open_page(lab.address(f"lab/workspaces/{Path(path).stem}/tree/{path}")), path)
+
+    return open_notebook
+
+
+SIZES = """images => images.map(image => {
+  const box = image.getBoundingClientRect(), around = image.closest(".jp-OutputArea-output").getBoundingClientRect();
+  const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight), draw = canvas.getContext("2d");
+  draw.drawImage(image, 0, 0);
+  const corner = [...draw.getImageData(1, 1, 1, 1).data].join();
+  return {natural: image.naturalWidth, scale: box.width / image.naturalWidth, cut: box.right - around.right, corner};
+})"""
+CHARTS = ".jp-Notebook .jp-RenderedImage img"
+
+
+def test_start_here_from_top_to_bottom(lab, open_page):
+    start = Notebook(lab, open_page(lab.address()), "my_lessons/00_start_here.ipynb")
+    start.run_all()
+    saved = [cell for cell in start.save().cells if cell.cell_type == "code"]
+    outputs = [output for cell in saved for output in cell.outputs]
+    charts = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert all(cell.execution_count for cell in saved) and "error" not in {output.output_type for output in outputs}
+    shown = start.page.locator(CHARTS)
+    expect(shown).to_have_count(len(charts))
+    assert len(charts) == 3 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
+
+    answer, check = start.cell("def idle_share("), start.cell("check(idle_share")
+    expect(check).to_contain_text("○ idle_share gives nothing yet: yours to write.")
+    for body, message in (("busy_us", r"✗ idle_share\(.*\): yours \S+, expected \S+"), ("1 - busy_us", "✓ idle_share")):
+        start.write(answer, f"def idle_share(busy_us, step_us):\n    return {body} / step_us\n\n")
+        start.page.keyboard.insert_text("cases = [(busy_us[name], step_us[name]) for name in busy_us]")
+        start.run(answer)
+        start.run(check)
+        expect(check).to_contain_text(re.compile(message))
+    opening = start.cell('lesson("start_here")')
+    start.run(opening)
+    expect(opening).to_contain_text("start here: 1 of 3 (idle_share ✓, steps_until_paid ○")
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_charts_and_timelines_are_readable(lab, open_notebook, theme):
+    """On a wide and on a narrow screen, with the file browser closed on the narrow one."""
+    settings = json.dumps({"theme": f"JupyterLab {theme}"})
+    lab.request("lab/api/settings/@jupyterlab/apputils-extension:themes", "PUT", raw=settings)
+    lesson = open_notebook(f"traces/{REFERENCE_GPU}/profile_eager_training.ipynb")
+    page, shown = lesson.page, lesson.page.locator(CHARTS)
+    expect(page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+    for width, least in ((1280, 0.9), (800, 0.65)):
+        page.set_viewport_size({"width": width, "height": 900})
+        if width < 1000:
+            page.keyboard.press("Control+b")
+            expect(page.locator("#jp-left-stack")).to_be_hidden()
+        wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least, 30)  # noqa: B023
+        sizes = shown.evaluate_all(SIZES)
+        assert len(sizes) >= 3
+        for size in sizes:
+            # 8-point text, the smallest, is 11 pixels high at full size
+            assert size["natural"] > 700 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
+
+
+def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
+    lesson = open_notebook("my_lessons/01_profile_eager_training.ipynb")
+    cell = lesson.code.nth(1)
+    source = cell.locator(".cm-content").inner_text()
+    lesson.write(cell, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    lesson.page.keyboard.press("Control+Enter")
+    dialog = lesson.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("appears to have died. It will restart automatically.", timeout=30_000)
+    dialog.get_by_role("button", name="Ok").click()
+    lesson.lab.kernel(lesson.path)
+    lesson.write(cell, source)
+    lesson.run_all()
+    assert all(output.output_type != "error" for cell in lesson.save().cells for output in cell.get("outputs", []))
+
+
+@pytest.fixture
+def stand_in():
+    """A page that answers as Perfetto's does: PONG for PING, and then it says what it was handed."""
+    page = b"""<!doctype html><title>stand-in</title><output></output><script>
+      addEventListener("message", async ({data, source, origin}) => {
+        if (data === "PING") return source.postMessage("PONG", origin);
+        const {buffer, title, fileName} = data.perfetto;
+        const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", buffer));
+        const hex = Array.from(digest, byte => byte.toString(16).padStart(2, "0")).join("");
+        document.querySelector("output").textContent = [buffer.byteLength, title, fileName, hex].join(" ");
+      });
+    </script>"""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("localhost", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}/"
+        server.shutdown()
+
+
+def test_a_trace_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
+    trace = ROOT / "traces" / REFERENCE_GPU / "start_here" / "eager.json.gz"
+    opening = "from helpers.perfetto import open_in_perfetto\nfrom helpers.recording import lesson, trace_file\n"
+    call = f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
+    write_notebook(lab.folder / "my_lessons" / "perfetto.ipynb", opening + call)
+    notebook = open_notebook("my_lessons/perfetto.ipynb")
+    notebook.run_all()
+    with notebook.page.expect_popup() as popup:
+        notebook.page.get_by_role("button", name="Open in Perfetto").click()
+    expected = f"{trace.stat().st_size} {trace.name} {trace.name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
+    expect(popup.value.locator("output")).to_have_text(expected)
+    expect(notebook.page.locator(".jp-OutputArea output")).to_have_text("opened")
+
+    with notebook.page.expect_download() as download:
+        notebook.page.get_by_role("link", name="download").click()
+    assert download.value.path().read_bytes() == trace.read_bytes()
+    notebook.save()
+    assert (lab.folder / notebook.path).stat().st_size < 10_000, "no trace bytes in the notebook"
+
+    (lab.folder / "traces" / REFERENCE_GPU / "start_here" / "eager.json.gz").rename(lab.folder / "moved")
+    notebook.page.get_by_role("button", name="Open in Perfetto").click()
+    expect(notebook.page.locator(".jp-OutputArea output")).to_contain_text("cannot fetch the trace: download the file")
+    (lab.folder / "moved").rename(lab.folder / "traces" / REFERENCE_GPU / "start_here" / "eager.json.gz")

@@ -1,0 +1,167 @@
+"""The learner's own copy of the lessons, and the progress in it."""
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import write_notebook
+from jupyter_lab import Lab, wait_for
+
+from helpers import lab, lessons, progress, recording
+from helpers.files import SavingError
+from helpers.lessons import NOTEBOOKS, lesson_name
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A course of two lessons and a solution, and its copy: update(course, copy) brings it up to date."""
+    (tmp_path / "course" / "solutions").mkdir(parents=True)
+    for name in ("00_one.ipynb", "01_two.ipynb", "solutions/00_one.ipynb"):
+        write_notebook(tmp_path / "course" / name, "1")
+    assert lab.update(tmp_path / "course", tmp_path / "copy") == []
+    return tmp_path / "course", tmp_path / "copy"
+
+
+def source(path):
+    return nbformat.read(path, as_version=4).cells[0].source
+
+
+def files(copy):
+    return sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
+
+
+def test_the_first_time_every_lesson_is_copied(course):
+    folder, copy = course
+    assert files(copy) == [".origins.json", "00_one.ipynb", "01_two.ipynb", "solutions/00_one.ipynb"]
+    assert (copy / "00_one.ipynb").read_bytes() == (folder / "00_one.ipynb").read_bytes()
+
+
+def test_an_untouched_lesson_follows_the_course(course):
+    folder, copy = course
+    notebook = nbformat.read(copy / "00_one.ipynb", as_version=4)
+    notebook.metadata["language_info"] = {"name": "python"}  # JupyterLab does so when it opens a notebook
+    nbformat.write(notebook, copy / "00_one.ipynb")
+    write_notebook(folder / "00_one.ipynb", "2")
+    assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "2"
+
+
+@pytest.mark.parametrize("touch", ["edited", "run", "damaged"])
+def test_a_touched_lesson_stays_and_is_told(course, touch):
+    folder, copy = course
+    mine = copy / "00_one.ipynb"
+    notebook = nbformat.read(mine, as_version=4)
+    if touch == "edited":
+        notebook.cells[0].source = "mine"
+    elif touch == "run":
+        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="mine")]
+    nbformat.write(notebook, mine)
+    if touch == "damaged":
+        mine.write_text("mine")
+    kept = mine.read_bytes()
+    assert lab.update(folder, copy) == [], "nothing to tell while the course's has not changed"
+    write_notebook(folder / "00_one.ipynb", "2")
+    for _ in range(2):
+        assert lab.update(folder, copy) == [
+            f"There is a new {folder / '00_one.ipynb'}, but {mine} is yours: rename it to get both."
+        ]
+        assert mine.read_bytes() == kept
+    mine.rename(copy / "mine.ipynb")
+    assert lab.update(folder, copy) == []
+    assert source(mine) == "2" and (copy / "mine.ipynb").read_bytes() == kept
+
+
+@pytest.mark.parametrize("damage", ["", "[1", "[3]", "null"])
+def test_without_its_origins_no_lesson_is_replaced(course, damage):
+    folder, copy = course
+    (copy / ".origins.json").write_text(damage)
+    write_notebook(folder / "00_one.ipynb", "2")
+    assert len(lab.update(folder, copy)) == 1 and source(copy / "00_one.ipynb") == "1"
+    write_notebook(folder / "01_two.ipynb", "2")
+    assert len(lab.update(folder, copy)) == 1 and source(copy / "01_two.ipynb") == "2"
+
+
+def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
+    folder, copy = course
+    (copy / "01_two.ipynb").unlink()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(SavingError, match=r"01_two\.ipynb could not be written \(No space left on device"):
+        lab.update(folder, copy)
+
+
+@pytest.fixture
+def copy_open(tmp_path, monkeypatch):
+    """The working directory is the learner's copy, as for a notebook opened there."""
+    monkeypatch.setattr(progress, "MY_LESSONS", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_progress_is_noted_and_shown(copy_open):
+    assert "start here: 0 of 3 (`idle_share` ○, " in progress.note("start_here")
+    assert progress.mark("start_here", "idle_share") == progress.mark("start_here", "idle_share") == ""
+    assert "start here: 1 of 3 (`idle_share` ✓, `steps_until_paid` ○" in progress.note("start_here")
+    assert "start here" not in progress.note("reach_floor")
+    assert dict(progress.progress())["start_here"]["idle_share"] is True
+
+
+def test_start_here_shows_every_lesson(copy_open):
+    shown = progress.note("start_here")
+    assert all(lesson_name(path).replace("_", " ") in shown for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
+    (copy_open / "solutions").mkdir()
+    monkeypatch.chdir(copy_open / "solutions")
+    assert progress.mark("start_here", "idle_share") == progress.note("start_here") == ""
+    assert list(copy_open.iterdir()) == [copy_open / "solutions"]
+
+
+def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", full)
+    said = progress.mark("start_here", "idle_share")
+    assert said == " It could not be noted in your progress: No space left on device."
+
+
+def test_the_command_lists_every_lesson():
+    answer = subprocess.run([sys.executable, "-m", "helpers.progress"], capture_output=True, text=True, check=True)
+    assert len(answer.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))
+    assert answer.stdout.startswith("start here: ")
+
+
+def test_a_lesson_shows_progress_only_in_the_copy(copy_open, monkeypatch):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    monkeypatch.setattr(recording, "get_ipython", lambda: shell)
+    assert "Solved exercises:" in recording.lesson("start_here", live=False).data
+    monkeypatch.chdir(lessons.ROOT)
+    assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
+    InteractiveShell.clear_instance()
+
+
+def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = Lab(tmp_path, "--port", str(port))
+        try:
+            assert server.about["port"] != port
+            assert f"The port {port} is already in use, trying another port." in server.log.read_text()
+            assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
+            pages = server.request("api/contents/my_lessons")["content"]
+            assert "00_start_here.ipynb" in {page["name"] for page in pages}
+        finally:
+            server.stop()
