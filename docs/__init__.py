@@ -1,0 +1,1 @@
+"""What writes the pages that people meet first: the README, and the site."""

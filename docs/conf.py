@@ -1,0 +1,69 @@
+"""Sphinx settings of the course's site; `make site` writes its sources (docs/pages.py) and builds it."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+project = "CUDA graphs in PyTorch"
+author = about["authors"][0]["name"]
+copyright = f"{author}: code MIT, text CC BY 4.0"
+release = about["version"]
+
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+html_theme = "sphinx_book_theme"
+html_title = project
+html_static_path = [str(ROOT / "docs/static")]
+html_css_files = ["course.css"]
+html_domain_indices = False
+html_theme_options = {
+    "show_navbar_depth": 1,
+    "show_toc_level": 2,
+    "use_download_button": True,
+    "use_fullscreen_button": False,
+    "navbar_persistent": [],  # the search field stands in the side bar
+}
+
+nb_execution_mode = "off"  # the outputs are the recordings'
+nb_render_markdown_format = "myst"  # tables and links in outputs too
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+myst_heading_slug_func = "docs.pages.slug"
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # names in signatures need no page of their own
+autodoc_member_order = "bysource"
+default_role = "code"
+html_math_renderer = "mathml"
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None))
+    app.connect("autodoc-process-docstring", plain_text)
+    return {"parallel_read_safe": True}
+
+
+def write_math(translator, node):
+    """Write math as MathML, which browsers draw by themselves: no script, no fonts from elsewhere."""
+    translator.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
+    raise nodes.SkipNode
+
+
+def plain_text(app, what, name, obj, options, lines):
+    """Docstrings are plain text: keep their stars; lines indented by two are a list, other shapes stay as they are."""
+    paragraphs = []
+    for paragraph in "\n".join(lines).strip().split("\n\n"):
+        text = re.sub(r"([*|\\])", r"\\\1", paragraph)
+        if re.search(r"^  \S", text, re.MULTILINE):
+            text = re.sub(r"\n {3,}", " ", text)
+            text = re.sub(r"^  (?=\S)", "\n- ", text, flags=re.MULTILINE)
+        elif re.search(r"^ ", text, re.MULTILINE):
+            text = re.sub(r"^", "| ", text, flags=re.MULTILINE)
+        paragraphs.append(text)
+    lines[:] = [*"\n\n".join(paragraphs).splitlines(), ""]

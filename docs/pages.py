@@ -1,0 +1,147 @@
+"""Write the sources of the course's site:  python -m docs.pages
+
+A lesson's page is the notebook as it is now, with the outputs of its recording laid on its code cells.
+The pages lie in docs/_build/source, which mirrors the project: links between files hold on the site as elsewhere.
+"""
+
+import inspect
+import re
+import shutil
+
+import nbformat
+
+from helpers import charts
+from helpers.lessons import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name, normalise
+
+SOURCE = ROOT / "docs/_build/source"
+TEXTS = ("CONTRIBUTING.md", "traces/README.md")
+LINK = re.compile(r"\]\(([^)#\s]+)[^)\s]*\)")  # in Markdown: Sphinx makes a download of it
+
+
+def write_pages(folder=SOURCE):
+    """Write every page, and every file of the project that a page links to, into the folder; what was in it goes."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for text in TEXTS:
+        _write(folder / text, (ROOT / text).read_text())
+    _write(folder / "index.md", (ROOT / "README.md").read_text() + contents())
+    _write(folder / "notebooks/solutions/index.md", SOLUTIONS)
+    _write(folder / "api.md", api())
+    for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")]:
+        _write(folder / path.relative_to(ROOT), nbformat.writes(page(path)))
+    for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
+        copy_linked_files(path, folder)
+
+
+def page(path):
+    """A notebook as its page: with its recording's outputs and a sentence on where they come from, if it has one."""
+    notebook = nbformat.read(path, as_version=4)
+    recording = TRACES / REFERENCE_GPU / f"{lesson_name(path)}.ipynb"
+    if recording.exists():
+        recording = Recording.read(recording)
+        lay_outputs(notebook, recording)
+        notebook.cells[0].source += "\n\n" + provenance(recording.about)
+    return notebook
+
+
+def lay_outputs(notebook, recording):
+    """Give each code cell the outputs that this very cell gave when recorded, and its charts a text."""
+    cells, heading = dict(recording.cells), ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
+        elif normalise(cell.source) in cells:
+            outputs = cells[normalise(cell.source)].outputs
+            cell.outputs = [output for output in outputs if MIME not in output.get("data", {})]
+            cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
+
+
+def provenance(about):
+    """A sentence that says where a recording comes from."""
+    return (
+        f"> The outputs on this page were recorded on an {about['gpu']} (driver {about['driver']}, "
+        f"CUDA {about['cuda']}, torch {about['torch']}, Python {about['python']}) on {about['date']}, "
+        f"in {about['seconds']} seconds and at most {about['peak_gpu_mib']} MiB of GPU memory. "
+        "In JupyterLab the lesson runs, with or without a GPU."
+    )
+
+
+def alternative(source, heading):
+    """What to read in place of the chart that a cell draws: the lanes or axes that it shows, and where."""
+    where = f'Chart in the section "{heading}"'
+    call = re.search(rf"\b({'|'.join(CHARTS)})\(.*\)", source, re.DOTALL)
+    if call:
+        return f"{where}: {CHARTS[call[1]]} Drawn by {re.sub(r'(?<=[(]) | (?=[)])', '', ' '.join(call[0].split()))}"
+    axes = re.findall(r'(?:xlabel|ylabel)=f?"([^"]*)"', source)
+    return f"{where}, with the axes: {'; '.join(axes)}" if axes else where
+
+
+def _first_sentence(function):
+    text = inspect.getdoc(function).splitlines()[0].removeprefix("Draw ")
+    return text[0].upper() + text[1:]
+
+
+CHARTS = {
+    name: _first_sentence(function)
+    for name, function in inspect.getmembers(charts, inspect.isfunction)
+    if function.__module__ == charts.__name__ and not name.startswith("_")
+}
+
+SOLUTIONS = """# Solutions
+
+One way to solve each lesson's exercises. Try them first: every exercise has hints, and says where an answer parts
+from the expected one.
+
+```{toctree}
+:maxdepth: 1
+:glob:
+
+[0-9]*
+```
+"""
+
+
+def contents():
+    """The site's navigation, appended to the README."""
+    lessons = "\n".join(f"notebooks/{path.stem}" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
+    return (
+        f"\n```{{toctree}}\n:hidden:\n:caption: Lessons\n\n{lessons}\nnotebooks/solutions/index\n```\n"
+        "\n```{toctree}\n:hidden:\n:caption: Reference\n\napi\ntraces/README\nCONTRIBUTING\n```\n"
+    )
+
+
+def modules():
+    """The names of all helpers modules, such as helpers.trace."""
+    paths = sorted(path.relative_to(ROOT).with_suffix("") for path in (ROOT / "helpers").rglob("*.py"))
+    return [".".join(path.parts).removesuffix(".__init__") for path in paths if path.parts != ("helpers", "__init__")]
+
+
+def api():
+    """The reference of every helpers module, from its docstrings."""
+    sections = "\n".join(
+        f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n" for name in modules()
+    )
+    return f"# Helpers\n\nThe small modules that lessons import, as their docstrings describe them.\n\n{sections}"
+
+
+def copy_linked_files(page, folder):
+    """Copy what a page links to, and is no page itself, to where the link finds it."""
+    for target in LINK.findall(page.read_text()):
+        path = (ROOT / page.parent.relative_to(folder) / target).resolve()
+        if "://" not in target and path.is_file() and path.is_relative_to(ROOT):
+            copy = folder / path.relative_to(ROOT)
+            if not copy.exists():
+                _write(copy, path.read_bytes())
+
+
+def slug(heading):
+    """A heading's anchor as JupyterLab makes it."""
+    return heading.strip().replace(" ", "-")
+
+
+def _write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+if __name__ == "__main__":
+    write_pages()
