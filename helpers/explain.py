@@ -124,7 +124,12 @@ def describe(exhibit):
     lines.append(f'  see:   {own}, under "{exhibit.title}"')
     if exhibit.lesson != own.name:
         lines.append(f"  read:  {own.parent / exhibit.lesson}")
-    return "\n".join(LINK.sub(r"\1", line).replace("**", "").replace("\n\n", " ") for line in lines)
+    return "\n".join(map(_plain, lines))
+
+
+def _plain(text):
+    """Markdown without links, stars and paragraphs."""
+    return LINK.sub(r"\1", text).replace("**", "").replace("\n\n", " ")
 
 
 def main(arguments):
@@ -141,9 +146,10 @@ def main(arguments):
     print(describe(found[0]))
     if found[0].kind == "loud" and not re.search("captur|graph", text, re.I):
         print("\nWhat you gave names no capture or graph, so it may well have another cause.")
-    same = [exhibit.title for exhibit in found[1:] if set(exhibit.says) & set(found[0].says)]
+    same = [exhibit for exhibit in found[1:] if set(exhibit.says) & set(found[0].says)]
     if same:
-        print(f"\nThe same message has other causes; look at the line that raised it: {'; '.join(same)}.")
+        print("\nThe same message has other causes; look at the line that raised it:")
+        print("\n".join(f"  {exhibit.title}: {_plain(exhibit.cause.split('. ')[0].rstrip('.'))}." for exhibit in same))
     return 0
 
 

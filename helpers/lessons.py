@@ -91,7 +91,8 @@ class Recording:
                 f"this %%gpu cell is not the one recorded on an {self.about['gpu']}, so without a CUDA GPU "
                 "there is nothing true to show: undo the change, or run it on a machine with one."
             )
-        display(Markdown(f"*recorded on {self.about['gpu']}, torch {self.about['torch']}, {self.about['date']}*"))
+        if cell.outputs:  # a cell that only defines something shows nothing, recorded or live
+            display(Markdown(f"*recorded on {self.about['gpu']}, torch {self.about['torch']}, {self.about['date']}*"))
         for output in cell.outputs:
             if output.output_type == "stream":
                 print(output.text, end="", file=getattr(sys, output.name))

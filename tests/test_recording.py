@@ -65,6 +65,14 @@ def test_without_a_gpu_a_cell_shows_its_recording_and_binds_its_values(recorded_
     assert texts == ["*recorded on NVIDIA H200, torch 2.11.0, 2026-11-21*", "'shown'"]
 
 
+def test_a_cell_that_showed_nothing_shows_nothing(shell, folder):
+    nbformat.write(recorded_notebook("%%gpu\nspeed = 41"), folder / "speed.ipynb")
+    shell.run_cell("from helpers.recording import lesson\nlesson('speed', live=False)", silent=True).raise_error()
+    with capture_output() as shown:
+        shell.run_cell("%%gpu\nspeed = 41").raise_error()
+    assert shown.outputs == [] and shown.stdout == ""
+
+
 def test_white_space_at_line_ends_does_not_matter(recorded_shell):
     recorded_shell.run_cell(SOURCE.replace("\n", "  \n\n")).raise_error()
     assert recorded_shell.user_ns["speed"] == 41

@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import helpers
 from helpers import doctor
 from helpers.lessons import ROOT
 
@@ -126,3 +127,8 @@ def test_doctor_names_the_mend_and_fails_if_lessons_cannot_run(monkeypatch, caps
     monkeypatch.setattr(doctor, "TRACES", tmp_path)
     assert doctor.main() == 1
     assert "[FAIL] %%gpu cells run not at all: find a GPU, or restore traces/ with git" in capsys.readouterr().out
+
+
+def test_the_package_says_what_each_of_its_modules_is_for():
+    modules = {path.stem for path in (ROOT / "helpers").iterdir()} - {"__init__", "__pycache__"}
+    assert modules <= set(re.findall(r"\w+", helpers.__doc__))
