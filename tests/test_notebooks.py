@@ -171,6 +171,13 @@ def test_a_recording_says_where_it_comes_from(path):
     assert about["peak_gpu_mib"] < 4096
 
 
+@named(LESSONS)
+def test_it_states_the_memory_that_its_recording_held(path):
+    held = Recording.read(TRACES / REFERENCE_GPU / f"{lesson_name(path)}.ipynb").about["peak_gpu_mib"] / 1024
+    stated = float(re.search(r"about ([\d.]+) GiB of its memory", prose(path))[1])
+    assert held <= stated < 1.2 * held
+
+
 def test_lessons_number_on_without_gaps():
     numbers = [int(path.name[:2]) for path in LESSONS]
     assert all(b - a == 1 for a, b in itertools.pairwise(numbers)) and numbers[0] == 0
