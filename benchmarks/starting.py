@@ -1,17 +1,13 @@
 """Opening a lesson: a kernel with its helpers, and the recorded lessons from top to bottom."""
 
 import os
-import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pandas as pd
 from jupyter_client.manager import start_new_kernel
 
 from helpers.lessons import NOTEBOOKS, ROOT
+from helpers.works_on import through_nbmake
 
 KERNELS = {
     "kernel and helpers": "import helpers.model, helpers.timing, helpers.trace, helpers.charts",
@@ -49,13 +45,7 @@ def start_kernel(code):
 def run_lessons(paths=None):
     """Run the lessons as on a machine without a GPU, through nbmake: lesson, seconds, passed."""
     paths = paths or sorted(NOTEBOOKS.glob("*.ipynb"))
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        options = ["--nbmake", "--nbmake-timeout=300", f"--junitxml={report}", "--override-ini=addopts="]
-        plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
-        command = [sys.executable, "-m", "pytest", *options, *plugins, *map(str, paths)]
-        hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-        subprocess.run(command, cwd=ROOT, env=hidden, capture_output=True, check=False)
-        cases = ElementTree.parse(report).iter("testcase")
-        rows = [(path.stem, float(case.get("time")), len(case) == 0) for path, case in zip(paths, cases, strict=True)]
+    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    _, cases = through_nbmake(paths, "--nbmake-timeout=300", env=hidden)
+    rows = [(path.stem, *case) for path, case in zip(paths, cases, strict=True)]
     return pd.DataFrame(rows, columns=["lesson", "seconds", "passed"])

@@ -8,10 +8,9 @@ import nbformat
 from matplotlib import pyplot as plt
 
 from helpers.charts import cpu_gpu_chart
-from helpers.lessons import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name, values_in
+from helpers.lessons import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name
 from helpers.timing import quartiles
 from helpers.trace import read_trace
-from helpers.values import decode
 from helpers.works_on import table as works_on
 
 README = ROOT / "README.md"
@@ -49,8 +48,7 @@ def recorded_on(path):
 def first_chart():
     """What the README's picture shows: rounds of measure() and GPU busy times, as the first lesson recorded them."""
     folder = TRACES / REFERENCE_GPU / "start_here"
-    cells = Recording.read(folder.with_suffix(".ipynb")).cells
-    timings = next(decode("timings", values_in(cell)["timings"]) for _, cell in cells if "timings" in values_in(cell))
+    timings = Recording.read(folder.with_suffix(".ipynb")).value("timings")
     traces = {"eager": "eager", "whole-step graph": "whole_step_graph"}
     busy_us = {name: read_trace(folder / f"{file}.json.gz").summary().gpu_busy_us for name, file in traces.items()}
     return timings, busy_us
@@ -64,9 +62,10 @@ def shown(timings, busy_us):
 
 def draw(path=PICTURE):
     """Draw the first lesson's chart into a PNG."""
+    chart = first_chart()
     with matplotlib.rc_context({"savefig.dpi": 160, "savefig.facecolor": "white"}):
-        figure = cpu_gpu_chart(*first_chart()).figure
-        figure.savefig(path, bbox_inches="tight", metadata={"Description": shown(*first_chart()), "Software": None})
+        figure = cpu_gpu_chart(*chart).figure
+        figure.savefig(path, bbox_inches="tight", metadata={"Description": shown(*chart), "Software": None})
         plt.close(figure)
 
 

@@ -36,10 +36,15 @@ class Exhibit:
     lesson: str
 
 
+def lesson_path():
+    """The lesson "Failure gallery", whatever its number."""
+    return next(NOTEBOOKS.glob("*_failure_gallery.ipynb"))
+
+
 @cache
 def gallery():
     """All exhibits of the lesson, in its order."""
-    path = next(NOTEBOOKS.glob("*_failure_gallery.ipynb"))
+    path = lesson_path()
     cells = nbformat.read(path, as_version=4).cells
     prose = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     sections = {match["title"]: match for match in SECTION.finditer(prose)}
@@ -119,7 +124,7 @@ def index(shown):
 
 def describe(exhibit):
     """Title, cause, mend and where to read, as plain text."""
-    own = next(NOTEBOOKS.glob("*_failure_gallery.ipynb")).relative_to(ROOT)
+    own = lesson_path().relative_to(ROOT)
     lines = [exhibit.title, f"  cause: {exhibit.cause}", f"  mend:  {exhibit.mend}"]
     lines.append(f'  see:   {own}, under "{exhibit.title}"')
     if exhibit.lesson != own.name:

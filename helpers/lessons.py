@@ -83,6 +83,13 @@ class Recording:
         except (nbformat.ValidationError, ValueError, LookupError, TypeError, AttributeError):
             raise RecordingError(f"{short(path)} is no recording, or a damaged one: {mend}.") from None
 
+    def value(self, name):
+        """The value that a cell handed on under this name. Raises RecordingError if none did."""
+        values = {key: value for _, cell in self.cells for key, value in values_in(cell).items()}
+        if name not in values:
+            raise RecordingError(f"{self.path.name} records no value {name!r}, only {sorted(values)}.")
+        return decode(name, values[name])
+
     def play(self, source):
         """Show the outputs recorded for the cell with this source; return its values by name."""
         cell = dict(self.cells).get(normalise(source))

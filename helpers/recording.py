@@ -14,7 +14,6 @@ from IPython.display import Markdown
 
 from helpers.lessons import REFERENCE_GPU, TRACES, Recording, RecordingError, handed_on, short
 from helpers.progress import note
-from helpers.values import decode, values_in
 
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
 
@@ -61,10 +60,7 @@ def recorded(value):
     """
     if RECORD_TO in os.environ:
         return get_ipython().user_ns[value]
-    values = {name: v for _, cell in current().recording.cells for name, v in values_in(cell).items()}
-    if value not in values:
-        raise RecordingError(f"{current().recording.path.name} records no value {value!r}, only {sorted(values)}.")
-    return decode(value, values[value])
+    return current().recording.value(value)
 
 
 def trace_file(name):

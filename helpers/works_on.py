@@ -16,7 +16,8 @@ import nbformat
 import torch
 
 from helpers.doctor import machine
-from helpers.lessons import NOTEBOOKS, TRACES, lesson_name, lessons, short
+from helpers.files import replacing
+from helpers.lessons import NOTEBOOKS, ROOT, TRACES, lesson_name, lessons, short
 
 ROWS = TRACES / "works_on.json"
 EXECUTED = TRACES / "local" / "executed"
@@ -30,27 +31,33 @@ def run_lessons(paths, folder=EXECUTED):
     and every code cell in it ran.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as temporary:  # outside the project, so that its pytest settings stay out
+    with tempfile.TemporaryDirectory() as temporary:
         copies = [_with_memory_cell(path, Path(temporary)) for path in paths]
-        run = _nbmake(copies)
+        run, cases = through_nbmake(copies, "--nbmake-timeout=600", "--overwrite")
         for copy in copies:
             shutil.copy(copy, folder)
-        if run.returncode:
-            where = f"the copies in {short(folder)} show where"
-            raise RuntimeError(f"Not every lesson ran to its end; {where}.\n{run.stdout[-3000:]}")
-        cases = ElementTree.parse(Path(temporary) / "results.xml").iter("testcase")
-        seconds = [round(float(case.get("time")), 1) for case in cases]
+    if run.returncode:
+        where = f"the copies in {short(folder)} show where"
+        raise RuntimeError(f"Not every lesson ran to its end; {where}.\n{run.stdout[-3000:]}")
     memory = [_memory(folder / path.name) for path in paths]
-    took = zip(paths, seconds, memory, strict=True)
-    return {lesson_name(path): {"seconds": own, "peak_gpu_mib": mib} for path, own, mib in took}
+    took = zip(paths, cases, memory, strict=True)
+    return {lesson_name(path): {"seconds": round(case[0], 1), "peak_gpu_mib": mib} for path, case, mib in took}
 
 
-def _nbmake(copies):
-    """Run the notebooks, in their order and in place, with a JUnit report beside them."""
-    options = ["--nbmake", "--nbmake-timeout=600", "--overwrite", "--junitxml=results.xml"]
-    plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
-    command = [sys.executable, "-m", "pytest", *options, *plugins, *(copy.name for copy in copies)]
-    return subprocess.run(command, cwd=copies[0].parent, capture_output=True, text=True)
+def through_nbmake(paths, *options, env=None):
+    """Run notebooks through nbmake, one after the other, in a pytest that heeds no settings of the project.
+
+    options: of pytest and nbmake; env: the environment, by default this process's. Returns the finished
+    process, and for each notebook its seconds and whether it passed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "results.xml"
+        own = ["--nbmake", f"--junitxml={report}", "--override-ini=addopts="]
+        plugins = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "randomly", "benchmark")]
+        command = [sys.executable, "-m", "pytest", *own, *plugins, *options, *map(str, paths)]
+        run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+        cases = ElementTree.parse(report).iter("testcase") if report.exists() else ()
+        return run, [(float(case.get("time")), len(case) == 0) for case in cases]
 
 
 def _with_memory_cell(path, folder):
@@ -76,7 +83,8 @@ def keep(row, rows=ROWS):
     """Put a machine's row into the file of rows, in the place of its earlier one for the same GPU and torch."""
     earlier = json.loads(rows.read_text()) if rows.exists() else []
     others = [other for other in earlier if (other["gpu"], other["torch"]) != (row["gpu"], row["torch"])]
-    rows.write_text(json.dumps([*others, row], indent=1) + "\n")
+    with replacing(rows) as file:
+        file.write_text(json.dumps([*others, row], indent=1) + "\n")
 
 
 def table(rows=ROWS):

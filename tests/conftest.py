@@ -1,10 +1,14 @@
 import gzip
+import http.server
 import json
 import shutil
+import threading
+from contextlib import contextmanager
 
 import nbformat
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 
 from helpers.lessons import REFERENCE_GPU, TRACES
 
@@ -38,6 +42,23 @@ def chromium():
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
         browser.close()
+
+
+@contextmanager
+def serving(handler):
+    """Serve pages on a port of this machine, by a handler of http.server; gives the address."""
+    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def shell():
+    """IPython, as fresh as in a new kernel."""
+    InteractiveShell.clear_instance()
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(params=["eager", "whole_step_graph"])

@@ -4,11 +4,10 @@ import hashlib
 import http.server
 import json
 import re
-import threading
 from pathlib import Path
 
 import pytest
-from conftest import write_notebook
+from conftest import serving, write_notebook
 from jupyter_lab import Lab, wait_for
 from lab_page import Notebook, expect
 
@@ -148,10 +147,8 @@ def stand_in():
         def log_message(self, *_):
             """Say nothing."""
 
-    with http.server.ThreadingHTTPServer(("localhost", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://localhost:{server.server_port}/"
-        server.shutdown()
+    with serving(Page) as address:
+        yield f"{address}/"
 
 
 def test_a_trace_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):

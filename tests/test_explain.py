@@ -9,11 +9,8 @@ import pytest
 from helpers import explain
 from helpers.explain import find, gallery, index, main, nearest
 from helpers.lessons import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
-from helpers.values import decode, values_in
 
-recording = Recording.read(TRACES / REFERENCE_GPU / "failure_gallery.ipynb")
-values = {name: value for _, cell in recording.cells for name, value in values_in(cell).items()}
-SHOWN = decode("exhibits", values["exhibits"])
+SHOWN = Recording.read(TRACES / REFERENCE_GPU / "failure_gallery.ipynb").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]
 
 # thread: the error line as it was reported there (with the line of code above it, where that was given), exhibit

@@ -141,16 +141,11 @@ def test_the_command_lists_every_lesson():
     assert answer.stdout.startswith("start here: ")
 
 
-def test_a_lesson_shows_progress_only_in_the_copy(copy_open, monkeypatch):
-    from IPython.core.interactiveshell import InteractiveShell
-
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
+def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch):
     monkeypatch.setattr(recording, "get_ipython", lambda: shell)
     assert "Solved exercises:" in recording.lesson("start_here", live=False).data
     monkeypatch.chdir(lessons.ROOT)
     assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
-    InteractiveShell.clear_instance()
 
 
 def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):

@@ -2,7 +2,6 @@ from functools import partial
 from types import SimpleNamespace
 
 import torch
-from IPython.core.interactiveshell import InteractiveShell
 
 from helpers.memory import free_gpu_memory, holds_gpu
 
@@ -32,13 +31,10 @@ def test_tensors_are_found_in_lists_dicts_partials_and_closures():
         assert not holds_gpu(value)
 
 
-def test_the_notebook_forgets_what_holds_memory_and_keeps_its_numbers():
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
+def test_the_notebook_forgets_what_holds_memory_and_keeps_its_numbers(shell):
     shell.run_cell(
         "import torch\nmodel = torch.nn.Linear(2, 2)\nlosses = [0.5]\ndef step(): return model"
     ).raise_error()
     free_gpu_memory()
-    InteractiveShell.clear_instance()
     assert "model" not in shell.user_ns
     assert shell.user_ns["losses"] == [0.5] and "step" in shell.user_ns and "torch" in shell.user_ns

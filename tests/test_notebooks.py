@@ -99,7 +99,9 @@ def linked(path, text):
 
 
 @pytest.mark.parametrize(
-    "path", ALL + [ROOT / "README.md", TRACES / "README.md"], ids=lambda path: f"{path.parent.name}-{path.stem}"
+    "path",
+    [*ALL, ROOT / "README.md", ROOT / "CONTRIBUTING.md", TRACES / "README.md"],
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_its_links_resolve_and_its_images_have_alt_text(path):
     text = prose(path) if path.suffix == ".ipynb" else path.read_text()

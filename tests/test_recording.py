@@ -3,7 +3,6 @@ import shutil
 import nbformat
 import pytest
 from conftest import write_notebook
-from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
 
@@ -26,13 +25,6 @@ def recorded_notebook(*sources, outputs=None):
     about = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21", "modules": lessons.module_hashes()}
     made.metadata["recording"] = about
     return made
-
-
-@pytest.fixture
-def shell():
-    InteractiveShell.clear_instance()
-    yield InteractiveShell.instance()
-    InteractiveShell.clear_instance()
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ PINS = dict(
 
 def test_the_tested_versions_are_what_the_course_asks_for():
     extras = PROJECT["optional-dependencies"]
-    wanted = [Requirement(text) for text in PROJECT["dependencies"] + extras["test"] + extras["site"]]
+    assert extras.keys() == {"test", "site", "bench"} and len(extras["bench"]) == 1
+    wanted = [Requirement(text) for text in sum(extras.values(), PROJECT["dependencies"])]
     pins = {canonicalize_name(name): version for name, version in PINS.items()}
     for requirement in wanted:
         if requirement.name == PROJECT["name"]:

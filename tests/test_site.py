@@ -5,13 +5,13 @@ import http.server
 import re
 import subprocess
 import sys
-import threading
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
+from conftest import serving
 
 from helpers.lessons import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
 
@@ -176,10 +176,8 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture
 def served(site):
     """The site's address on this machine."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(functools.partial(Quiet, directory=site)) as address:
+        yield address
 
 
 @pytest.mark.browser
