@@ -3,7 +3,9 @@
 import hashlib
 import http.server
 import json
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -113,8 +115,12 @@ def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
     lesson = open_notebook("my_lessons/01_profile_eager_training.ipynb")
     cell = lesson.code.nth(1)
     source = cell.locator(".cm-content").inner_text()
-    lesson.write(cell, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    lesson.write(cell, "import os, threading\nprint('kernel', os.getpid(), flush=True)\nthreading.Event().wait()")
     lesson.page.keyboard.press("Control+Enter")
+    expect(cell.locator(".jp-OutputArea-output")).to_have_text(re.compile(r"kernel \d+"))
+    # killed in the middle of its first words, the server would go on calling it idle
+    wait_for(lambda: [k for k in lesson.lab.request("api/kernels") or [] if k["execution_state"] == "busy"])
+    os.kill(int(cell.locator(".jp-OutputArea-output").inner_text().split()[-1]), signal.SIGKILL)
     dialog = lesson.page.get_by_role("dialog")
     expect(dialog).to_contain_text("appears to have died. It will restart automatically.", timeout=30_000)
     dialog.get_by_role("button", name="Ok").click()
