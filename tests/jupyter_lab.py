@@ -33,21 +33,23 @@ class Lab:
         root = ["--allow-root"] if os.getuid() == 0 else []
         self.log = folder / "server.log"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.lab", "--no-browser", *root, *options],
+            # JupyterLab tries a port, and takes it only later: two servers at a time would both choose 8888
+            [sys.executable, "-m", "helpers.lab", "--no-browser", *root, *(options or ["--port=0"])],
             cwd=folder,
             env=os.environ | {name: str(folder / place) for name, place in own.items()},
             stdout=self.log.open("w"),
             stderr=subprocess.STDOUT,
         )
-        self.about = wait_for(self._running)
+        wait_for(self._running)
 
     def _running(self):
+        """Whether the server answers to the token that it wrote; it writes before it listens."""
         assert self.process.poll() is None, self.log.read_text()
         try:
-            about = json.loads((self.runtime / f"jpserver-{self.process.pid}.json").read_text())
-        except (OSError, ValueError):  # not there yet, or half written
+            self.about = json.loads((self.runtime / f"jpserver-{self.process.pid}.json").read_text())
+            return self.request("api/status")
+        except (OSError, ValueError):  # not there yet, or half written, or not listening yet
             return None
-        return about if "is running at" in self.log.read_text() else None
 
     def stop(self):
         self.process.terminate()
