@@ -24,7 +24,7 @@ def wait_for(condition, seconds=60):
 class Lab:
     """A copy of the course in folder, and the server that `make lab` starts there."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, port=0):
         for part in ("helpers", "notebooks", "traces", "jupyter"):
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "local"))
         self.folder, self.runtime = folder, folder / "runtime"
@@ -33,8 +33,8 @@ class Lab:
         root = ["--allow-root"] if os.getuid() == 0 else []
         self.log = folder / "server.log"
         self.process = subprocess.Popen(
-            # JupyterLab tries a port, and takes it only later: two servers at a time would both choose 8888
-            [sys.executable, "-m", "helpers.lab", "--no-browser", *root, *(options or ["--port=0"])],
+            # 0 is a free port; else JupyterLab tries one and takes it only later, so two servers would both choose 8888
+            [sys.executable, "-m", "helpers.lab", "--no-browser", *root, f"--port={port}"],
             cwd=folder,
             env=os.environ | {name: str(folder / place) for name, place in own.items()},
             stdout=self.log.open("w"),

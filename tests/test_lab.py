@@ -151,7 +151,7 @@ def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch)
 def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
     with socket.create_server(("localhost", 0)) as taken:
         port = taken.getsockname()[1]
-        server = Lab(tmp_path, "--port", str(port))
+        server = Lab(tmp_path, port)
         try:
             assert server.about["port"] != port
             assert f"The port {port} is already in use, trying another port." in server.log.read_text()
