@@ -7,7 +7,6 @@ The pages lie in docs/_build/source, which mirrors the project: links between fi
 import inspect
 import re
 import shutil
-from pathlib import Path
 
 import nbformat
 
@@ -15,7 +14,7 @@ from helpers import charts
 from helpers.lessons import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name, normalise
 
 SOURCE = ROOT / "docs/_build/source"
-RESULTS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("benchmarks/results/*.md"))
+RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
 TEXTS = ["CONTRIBUTING.md", "traces/README.md", *RESULTS]
 LINK = re.compile(r"\]\(([^)#\s]+)[^)\s]*\)")  # in Markdown: Sphinx makes a download of it
 
@@ -105,7 +104,7 @@ from the expected one.
 def contents():
     """The site's navigation, appended to the README."""
     lessons = "\n".join(f"notebooks/{path.stem}" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
-    results = "\n".join(f"Benchmark, {Path(path).stem} <{path}>" for path in RESULTS)
+    results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     return (
         f"\n```{{toctree}}\n:hidden:\n:caption: Lessons\n\n{lessons}\nnotebooks/solutions/index\n```\n"
         f"\n```{{toctree}}\n:hidden:\n:caption: Reference\n\napi\ntraces/README\n{results}\nCONTRIBUTING\n```\n"
