@@ -21,16 +21,16 @@ endif
 .PHONY: lab progress test record bench site readme works-on doctor clean
 
 lab: .venv/ready
-	@$(RUN) helpers.lab $(ARGS)
+	@$(RUN) course.lab $(ARGS)
 
 progress: .venv/ready
-	@$(RUN) helpers.progress
+	@$(RUN) course.progress
 
 test: .venv/testing
 	$(RUN) pytest $(ARGS)
 
 record: .venv/ready
-	$(RUN) helpers.record $(ARGS)
+	$(RUN) course.record $(ARGS)
 
 bench: .venv/ready
 	$(INSTALL) ".[bench]"
@@ -45,10 +45,10 @@ readme: .venv/testing
 	$(RUN) docs.readme
 
 works-on: .venv/ready
-	$(RUN) helpers.works_on
+	$(RUN) course.works_on
 
 doctor: .venv/ready
-	@$(RUN) helpers.doctor
+	@$(RUN) course.doctor
 
 # ready is written last: a set-up that failed or was interrupted starts again from nothing
 .venv/ready: pyproject.toml constraints.txt

@@ -4,7 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
-from helpers.lessons import REFERENCE_GPU, TRACES
+from course.recording import REFERENCE_GPU, TRACES
 
 RECORDED = TRACES / REFERENCE_GPU / "start_here" / "eager.json.gz"
 MARK = "ProfilerStep#"

@@ -1,6 +1,6 @@
 """The four loops of the examples that the course grew from, written anew from their description.
 
-ORIGINALS maps a label to build(batches, model), which gives a step like those of helpers.rungs.RUNGS:
+ORIGINALS maps a label to build(batches, model), which gives a step like those of helpers.ladder.RUNGS:
 a function without arguments that trains on the next batch, with the model as step.model. Sizes,
 optimizer and record_function ranges are those of helpers.model, which come from the same examples.
 The last loop is kept as published, defect included: its label says what is wrong with it.
@@ -12,8 +12,8 @@ import torch
 from torch.nn.functional import mse_loss
 from torch.profiler import record_function
 
+from helpers.ladder import on_each
 from helpers.model import make_optimizer, training_step
-from helpers.rungs import on_each
 
 WHOLE_STEP = "whole step by hand"
 DEFECT = "block2 only, as published (block1 does not train)"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from benchmarks.long_trace import build_trace
-from helpers.lessons import ROOT
+from course.recording import ROOT
 
 
 class Job(NamedTuple):

@@ -6,8 +6,8 @@ import time
 import pandas as pd
 from jupyter_client.manager import start_new_kernel
 
-from helpers.lessons import NOTEBOOKS, ROOT
-from helpers.works_on import through_nbmake
+from course.recording import NOTEBOOKS, ROOT
+from course.works_on import through_nbmake
 
 KERNELS = {
     "kernel and helpers": "import helpers.model, helpers.timing, helpers.trace, helpers.charts",

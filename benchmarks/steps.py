@@ -7,9 +7,9 @@ import pandas as pd
 import torch
 
 from benchmarks.originals import ORIGINALS, WHOLE_STEP
+from helpers.ladder import RUNGS, STEPS_PER_CALL
 from helpers.model import make_batches, make_model
 from helpers.profiling import record_trace
-from helpers.rungs import RUNGS, STEPS_PER_CALL
 from helpers.timing import compare, measure
 from helpers.trace import read_trace
 

@@ -10,8 +10,8 @@ import shutil
 
 import nbformat
 
+from course.recording import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name, normalise
 from helpers import charts
-from helpers.lessons import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name, normalise
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))

@@ -7,11 +7,11 @@ import matplotlib
 import nbformat
 from matplotlib import pyplot as plt
 
+from course.recording import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name
+from course.works_on import table as works_on
 from helpers.charts import cpu_gpu_chart
-from helpers.lessons import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name
 from helpers.timing import quartiles
 from helpers.trace import read_trace
-from helpers.works_on import table as works_on
 
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs/static/cpu_gpu.png"

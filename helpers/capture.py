@@ -1,19 +1,25 @@
-"""The recipe that turns a step into one CUDA graph; a lesson builds it up line by line."""
+"""The recipe that turns a step into one CUDA graph, and the helper that undoes its warm-up."""
 
 import gc
+from contextlib import contextmanager
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
+
+STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop"}  # optimizers whose new state is not all zeros
 
 
-def capture_step(step, *static_inputs, warmup=3):
+def capture_step(step, *static_inputs, warmup=3, pool=None, generators=()):
     """Capture step(*static_inputs) in one CUDA graph and return replay(*inputs).
 
     static_inputs: CUDA tensors; the graph reads these very addresses on every replay.
     replay copies its inputs (same shapes and dtypes) into them, launches the graph and returns the
     static output, which the next replay overwrites: clone what you keep. replay() without inputs
-    replays on what the static inputs hold. The warm-up runs step for real: restore weights and
-    random state afterwards if they matter. replay.graph is the torch.cuda.CUDAGraph. Errors of the
-    capture come through as torch raises them.
+    replays on what the static inputs hold. pool: of another graph, to share its memory. generators:
+    torch.Generators, beside the default one, that step draws from. The warm-up runs step for real:
+    see unchanged. replay.graph is the torch.cuda.CUDAGraph. Errors of the capture come through as
+    torch raises them.
     Source: the "CUDA Graphs" section of docs.pytorch.org/docs/stable/notes/cuda.html.
     """
     side = torch.cuda.Stream()
@@ -25,7 +31,9 @@ def capture_step(step, *static_inputs, warmup=3):
 
     gc.collect()  # a collection during the capture could free an older graph, which breaks this one
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    for generator in generators:
+        graph.register_generator_state(generator)
+    with torch.cuda.graph(graph, pool=pool):
         static_output = step(*static_inputs)
 
     def replay(*inputs):
@@ -37,3 +45,49 @@ def capture_step(step, *static_inputs, warmup=3):
 
     replay.graph, replay.step = graph, step  # a graph holds addresses only: keep alive what it uses
     return replay
+
+
+@contextmanager
+def unchanged(*things, generators=()):
+    """Put back, in place, what the block changes in things and in the random states.
+
+    things: modules (weights, buffers, gradients that exist), optimizers (their state and tensor
+    learning rates), GradScalers and tensors. Optimizer state that the block makes is set to zero,
+    where SGD, Adam and most others start. The random states are the default ones of the CPU and the
+    current GPU, and the generators'. Addresses stay, so a graph captured in the block stays right.
+    Raises TypeError for other things, and for an optimizer whose new state does not start at zero.
+    """
+    tensors = [tensor for thing in things for tensor in _tensors(thing)]
+    before = [(tensor, tensor.detach().clone()) for tensor in tensors]
+    scalers = [(thing, thing.state_dict()) for thing in things if isinstance(thing, torch.amp.GradScaler)]
+    states = [(generator.set_state, generator.get_state()) for generator in (torch.default_generator, *generators)]
+    if torch.cuda.is_available():
+        states.append((torch.cuda.set_rng_state, torch.cuda.get_rng_state()))
+    yield
+    with torch.no_grad():
+        for tensor, value in before:
+            tensor.copy_(value)
+        known = {id(tensor) for tensor in tensors}
+        for optimizer in (thing for thing in things if isinstance(thing, Optimizer)):
+            for tensor in _tensors(optimizer):
+                if id(tensor) not in known:
+                    tensor.zero_()
+    for put, state in [*((scaler.load_state_dict, state) for scaler, state in scalers), *states]:
+        put(state)
+
+
+def _tensors(thing):
+    """The tensors that a training changes in a module, an optimizer, a GradScaler or a tensor."""
+    if isinstance(thing, torch.Tensor):
+        return [thing]
+    if isinstance(thing, nn.Module):
+        own = [*thing.parameters(), *thing.buffers()]
+        return own + [tensor.grad for tensor in own if tensor.grad is not None]
+    if isinstance(thing, torch.amp.GradScaler):
+        return []  # it has a state_dict that is loaded in place
+    if not isinstance(thing, Optimizer):
+        raise TypeError(f"unchanged takes modules, optimizers, GradScalers and tensors, not a {type(thing).__name__}.")
+    if type(thing).__name__ in STARTS_ELSEWHERE and not thing.state:
+        raise TypeError(f"{type(thing).__name__} does not start from zeros: take one step of it first.")
+    held = [value for state in [*thing.state.values(), *thing.param_groups] for value in state.values()]
+    return [value for value in held if isinstance(value, torch.Tensor)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from helpers.files import replacing
+from course.files import replacing
 
 
 def record_trace(step, path, steps=7, warmup=3):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
-from helpers.lessons import REFERENCE_GPU, TRACES
+from course.recording import REFERENCE_GPU, TRACES
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 

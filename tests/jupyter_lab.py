@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from helpers.lessons import ROOT
+from course.recording import ROOT
 
 
 def wait_for(condition, seconds=60):
@@ -25,7 +25,7 @@ class Lab:
     """A copy of the course in folder, and the server that `make lab` starts there."""
 
     def __init__(self, folder, port=0):
-        for part in ("helpers", "notebooks", "traces", "jupyter"):
+        for part in ("capturable", "course", "helpers", "notebooks", "traces", "jupyter"):
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "local"))
         self.folder, self.runtime = folder, folder / "runtime"
         own = {"JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data"}
@@ -34,7 +34,7 @@ class Lab:
         self.log = folder / "server.log"
         self.process = subprocess.Popen(
             # 0 is a free port; else JupyterLab tries one and takes it only later, so two servers would both choose 8888
-            [sys.executable, "-m", "helpers.lab", "--no-browser", *root, f"--port={port}"],
+            [sys.executable, "-m", "course.lab", "--no-browser", *root, f"--port={port}"],
             cwd=folder,
             env=os.environ | {name: str(folder / place) for name, place in own.items()},
             stdout=self.log.open("w"),

@@ -11,7 +11,7 @@ from conftest import serving, write_notebook
 from jupyter_lab import Lab, wait_for
 from lab_page import Notebook, expect
 
-from helpers.lessons import REFERENCE_GPU, ROOT
+from course.recording import REFERENCE_GPU, ROOT
 
 pytestmark = pytest.mark.browser
 
@@ -155,7 +155,7 @@ def stand_in():
 
 def test_a_trace_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
     trace = ROOT / "traces" / REFERENCE_GPU / "start_here" / "eager.json.gz"
-    opening = "from helpers.perfetto import open_in_perfetto\nfrom helpers.recording import lesson, trace_file\n"
+    opening = "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, trace_file\n"
     call = f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
     write_notebook(lab.folder / "my_lessons" / "perfetto.ipynb", opening + call)
     notebook = open_notebook("my_lessons/perfetto.ipynb")

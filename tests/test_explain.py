@@ -1,4 +1,4 @@
-"""helpers.explain on the gallery's own messages, as recorded, and on error lines from public reports."""
+"""capturable.explain on the gallery's own messages, as recorded, and on error lines from public reports."""
 
 import io
 import subprocess
@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from helpers import explain
-from helpers.explain import find, gallery, index, main, nearest
-from helpers.lessons import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
+from capturable import explain
+from capturable.explain import find, gallery, index, main, nearest
+from course.recording import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
 
 SHOWN = Recording.read(TRACES / REFERENCE_GPU / "failure_gallery.ipynb").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]
@@ -140,7 +140,7 @@ def test_the_answer_says_cause_mend_and_where_to_read(capsys):
     assert main(["CUDA error: capturing stream has unjoined work"]) == 0
     title, cause, mend, see, read = capsys.readouterr().out.splitlines()
     assert title == "A fork that is never joined" and "side stream" in cause and "waits" in mend
-    assert see.endswith('09_failure_gallery.ipynb, under "A fork that is never joined"')
+    assert see.endswith('13_failure_gallery.ipynb, under "A fork that is never joined"')
     assert (ROOT / read.split()[-1]).exists()
 
 
@@ -168,7 +168,7 @@ def test_it_reads_standard_input(monkeypatch, text, status):
 
 
 def test_it_runs_as_a_module_without_torch():
-    code = "import sys; from helpers.explain import main; main(['unjoined']); sys.exit('torch' in sys.modules)"
+    code = "import sys; from capturable.explain import main; main(['unjoined']); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
 
 
@@ -177,7 +177,7 @@ def test_the_index_links_every_exhibit_and_its_lesson():
     for exhibit in gallery():
         assert f"[{exhibit.title}](#{exhibit.title.replace(' ', '-')})" in table
     assert table.count("\n") == len(gallery()) + 1
-    assert "| RuntimeError: CUDA error" in table and "](02_capture_training_step.ipynb)" in table
+    assert "| RuntimeError: CUDA error" in table and "](03_capture_training_step.ipynb)" in table
 
 
 def test_markup_stays_out_of_the_answer():

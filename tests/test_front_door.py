@@ -18,9 +18,9 @@ from PIL import Image
 from test_notebooks import ruff
 from test_setup import PINS, PROJECT
 
+from course import works_on
+from course.recording import NOTEBOOKS, ROOT
 from docs import readme
-from helpers import works_on
-from helpers.lessons import NOTEBOOKS, ROOT
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
 
@@ -149,7 +149,16 @@ def test_what_the_container_needs_is_in_its_context():
     allowed = {pattern[1:] for pattern in patterns if pattern.startswith("!")}
     assert patterns[0] == "*"
     assert all((ROOT / name).exists() for name in allowed)
-    needed = {"pyproject.toml", "constraints.txt", "helpers", "notebooks", "traces", PROJECT["readme"]}
+    needed = {
+        "pyproject.toml",
+        "constraints.txt",
+        "capturable",
+        "course",
+        "helpers",
+        "notebooks",
+        "traces",
+        PROJECT["readme"],
+    }
     assert needed | set(PROJECT["license-files"]) <= allowed
 
 

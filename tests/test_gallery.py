@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from helpers import gallery
-from helpers.gallery import alone, fails, mended, shown, silent
+from course import exhibits
+from course.exhibits import alone, fails, mended, shown, silent
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def test_a_number_stands_for_the_text_of_a_cuda_error():
 
     with fails("unjoined", 904):
         raise AcceleratorError("CUDA error: capturing stream has unjoined work")
-    assert shown().says[0] == gallery.CUDA_ERRORS[904]
+    assert shown().says[0] == exhibits.CUDA_ERRORS[904]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_another_type_or_text_or_nothing_is_no_exhibit(raised, found):
     with pytest.raises(AssertionError, match=found), fails("wrong", "some words"):
         if raised:
             raise raised
-    assert gallery._shown == {}
+    assert exhibits._shown == {}
 
 
 def test_a_warning_is_shown_and_its_absence_is_noticed():
@@ -131,7 +131,7 @@ def test_a_process_of_its_own_dies_alone(capsys):
 
 def test_a_waiting_process_ends_when_its_pipe_closes(no_spares):
     """As it does when the notebook's process ends: none is left behind."""
-    gallery.start_spare()
-    process = gallery._spare.pop()
+    exhibits.start_spare()
+    process = exhibits._spare.pop()
     process.communicate("")
     assert process.returncode == 0

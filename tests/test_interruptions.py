@@ -12,15 +12,15 @@ from conftest import needs_gpu, write_notebook
 from jupyter_client.manager import start_new_kernel
 from nbclient.exceptions import CellTimeoutError
 
-from helpers import record
-from helpers.files import SavingError, replacing
-from helpers.lessons import ROOT
+from course import record
+from course.files import SavingError, replacing
+from course.recording import ROOT
 
 # record every lesson of a folder, as on a machine with a GPU
 RECORDER = """
 import sys
 from pathlib import Path
-from helpers import lessons, record
+from course import recording as lessons, record
 
 folder = lessons.NOTEBOOKS = Path(sys.argv[1])
 record.TRACES = folder / "traces"
@@ -35,7 +35,7 @@ sys.exit(record.main([]))
 @pytest.fixture
 def recorder(tmp_path):
     """Start recording a lesson that hangs and one that does not; return the process and the hanging kernel's pid."""
-    opening = "from helpers.recording import lesson\nlesson('{}', live=True)"
+    opening = "from course.lesson import lesson\nlesson('{}', live=True)"
     pipe = tmp_path / "pid"
     os.mkfifo(pipe)
     hang = f"%%gpu x\nx = 1\nimport os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)"
@@ -112,7 +112,7 @@ def run(client, code):
 
 
 MEASURE = """
-from helpers.recording import lesson
+from course.lesson import lesson
 from helpers.timing import measure
 
 lesson("start_here", live=True)
@@ -194,7 +194,7 @@ def test_in_a_lesson_a_full_disk_is_one_sentence(kernel):
     _, client = kernel
     code = """
 from pathlib import Path
-from helpers.files import replacing
+from course.files import replacing
 with replacing(Path("traces/local/full")) as file:
     file.symlink_to("/dev/full")
     file.write_bytes(b"new")

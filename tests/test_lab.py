@@ -13,9 +13,11 @@ import pytest
 from conftest import write_notebook
 from jupyter_lab import Lab, wait_for
 
-from helpers import lab, lessons, progress, recording
-from helpers.files import SavingError
-from helpers.lessons import NOTEBOOKS, lesson_name
+from course import lab, progress
+from course import lesson as recording
+from course import recording as lessons
+from course.files import SavingError
+from course.recording import NOTEBOOKS, lesson_name
 
 
 @pytest.fixture
@@ -136,7 +138,7 @@ def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
 
 
 def test_the_command_lists_every_lesson():
-    answer = subprocess.run([sys.executable, "-m", "helpers.progress"], capture_output=True, text=True, check=True)
+    answer = subprocess.run([sys.executable, "-m", "course.progress"], capture_output=True, text=True, check=True)
     assert len(answer.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))
     assert answer.stdout.startswith("start here: ")
 

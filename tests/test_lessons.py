@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from conftest import write_notebook
 
-from helpers.lessons import NOTEBOOKS
+from course.recording import NOTEBOOKS
 
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))
 

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import torch
 
-from helpers.memory import free_gpu_memory, holds_gpu
+from course.memory import free_gpu_memory, holds_gpu
 
 
 def itself():

@@ -11,7 +11,7 @@ import sys
 import nbformat
 import pytest
 
-from helpers.lessons import (
+from course.recording import (
     NOTEBOOKS,
     REFERENCE_GPU,
     ROOT,
@@ -125,7 +125,7 @@ def test_its_code_is_clean(path, tmp_path):
 
 
 def test_the_helpers_and_tests_are_clean():
-    ruff("helpers", "tests", "benchmarks")
+    ruff("capturable", "course", "helpers", "tests", "benchmarks")
 
 
 def ruff(*arguments):

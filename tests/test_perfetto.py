@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from helpers import perfetto
+from course import perfetto
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ from torch.nn.functional import dropout, mse_loss
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
-from helpers.lessons import NOTEBOOKS
+from capturable.preflight import preflight
+from capturable.rules import MENDS
+from course.recording import NOTEBOOKS
 from helpers.model import make_batches, make_model, make_optimizer, training_step
-from helpers.preflight import preflight
-from helpers.preflight.rules import MENDS
 
 WIDTHS = (16, 12, 8, 6, 4)
-LESSON = nbformat.read(NOTEBOOKS / "08_make_code_capturable.ipynb", as_version=4)
+LESSON = nbformat.read(NOTEBOOKS / "10_make_code_capturable.ipynb", as_version=4)
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 
 

@@ -6,9 +6,11 @@ from conftest import write_notebook
 from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
 
-from helpers import lessons, record, recording
-from helpers.lessons import NOTEBOOKS, Recording, RecordingError, stale
-from helpers.values import MIME, encode
+from course import lesson as recording
+from course import record
+from course import recording as lessons
+from course.recording import NOTEBOOKS, Recording, RecordingError, stale
+from course.values import MIME, encode
 
 SOURCE = "%%gpu speed\nspeed = 41\n'shown'"
 
@@ -39,7 +41,7 @@ def recorded_shell(shell, folder):
     """A shell with the lesson "speed" open, recorded: speed is 41, and some text was shown."""
     values = [{"text/plain": "'shown'"}, {MIME: {"speed": encode("speed", 41)}, "text/plain": "handed on: speed"}]
     nbformat.write(recorded_notebook(SOURCE, outputs={0: values}), folder / "speed.ipynb")
-    shell.run_cell("from helpers.recording import lesson\nlesson('speed', live=False)", silent=True).raise_error()
+    shell.run_cell("from course.lesson import lesson\nlesson('speed', live=False)", silent=True).raise_error()
     return shell
 
 
@@ -59,7 +61,7 @@ def test_without_a_gpu_a_cell_shows_its_recording_and_binds_its_values(recorded_
 
 def test_a_cell_that_showed_nothing_shows_nothing(shell, folder):
     nbformat.write(recorded_notebook("%%gpu\nspeed = 41"), folder / "speed.ipynb")
-    shell.run_cell("from helpers.recording import lesson\nlesson('speed', live=False)", silent=True).raise_error()
+    shell.run_cell("from course.lesson import lesson\nlesson('speed', live=False)", silent=True).raise_error()
     with capture_output() as shown:
         shell.run_cell("%%gpu\nspeed = 41").raise_error()
     assert shown.outputs == [] and shown.stdout == ""
@@ -161,7 +163,7 @@ def write_lesson(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
 
     def write(gpu_cell):
-        opening = "from helpers.recording import lesson\nlesson('speed', live=True)"
+        opening = "from course.lesson import lesson\nlesson('speed', live=True)"
         return write_notebook(tmp_path / "03_speed.ipynb", opening, gpu_cell, "import warnings; warnings.warn('old')")
 
     return write

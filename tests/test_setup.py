@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import helpers
-from helpers import doctor
-from helpers.lessons import ROOT
+from course import doctor
+from course.recording import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINS = dict(
@@ -80,7 +80,7 @@ def test_a_failed_set_up_heals_on_the_next_call(checkout):
     assert make("lab")[0] != 0
     (folder / "offline").unlink()
     status, calls = make("lab")
-    assert status == 0 and [call.split()[1] for call in calls] == ["venv", "pip", "helpers.lab"]
+    assert status == 0 and [call.split()[1] for call in calls] == ["venv", "pip", "course.lab"]
     assert calls[-1].endswith("--no-browser --port 9999")
 
 
@@ -111,13 +111,13 @@ def test_continuous_integration_installs_a_browser_where_there_is_none(tmp_path,
 
 
 def test_lab_keeps_the_servers_token_and_localhost():
-    files = [ROOT / "Makefile", ROOT / "helpers" / "lab.py", *(ROOT / "jupyter").rglob("*.json")]
+    files = [ROOT / "Makefile", ROOT / "course" / "lab.py", *(ROOT / "jupyter").rglob("*.json")]
     settings = "".join(file.read_text() for file in files)
     assert "jupyterlab" in settings and not re.search(r"token|password|\bip\b|allow", settings)
 
 
 def test_doctor_says_what_this_machine_can_do():
-    answer = subprocess.run([sys.executable, "-m", "helpers.doctor"], capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-m", "course.doctor"], capture_output=True, text=True)
     assert answer.returncode == 0
     assert all(line.startswith(("[OK]   ", "[FAIL] ")) for line in answer.stdout.splitlines())
     assert re.search(r"^\[OK\]   %%gpu cells run (live on this GPU|as recorded)$", answer.stdout, re.MULTILINE)

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from conftest import serving
 
-from helpers.lessons import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
+from course.recording import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
@@ -115,7 +115,7 @@ def test_every_image_has_a_text_that_says_what_it_shows(parsed):
 
 def test_search_finds_words_of_lessons_and_of_helpers(site):
     index = (site / "searchindex.js").read_text()
-    assert "notebooks/07_reach_floor" in index and "helpers.capture.capture_step" in index
+    assert "notebooks/08_reach_floor" in index and "helpers.capture.capture_step" in index
     assert '"dropout"' in index or "dropout:" in index
 
 
@@ -188,7 +188,7 @@ def test_three_pages_in_a_browser(served, chromium, theme):
     requests, errors = [], []
     page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    for name, charts in (("index", 1), ("notebooks/00_start_here", 3), ("notebooks/07_reach_floor", 3)):
+    for name, charts in (("index", 1), ("notebooks/00_start_here", 3), ("notebooks/08_reach_floor", 3)):
         page.goto(f"{served}/{name}.html", wait_until="networkidle")
         widths = page.eval_on_selector_all("main img", "images => images.map(image => image.naturalWidth)")
         assert len(widths) == charts and min(widths) > 400, name

@@ -1,0 +1,39 @@
+"""Write a file as a whole or not at all."""
+
+import json
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+from course.recording import LessonError, short
+
+
+class SavingError(LessonError):
+    """A file that could not be written; what it should have replaced is as it was."""
+
+
+@contextmanager
+def replacing(path):
+    """Give the block a path to write to; what it wrote becomes the file at path once the block ends.
+
+    The file is written beside path, in a folder of its own that goes away again, so that an error,
+    an interrupt or a full disk leaves an earlier file as it was. Missing folders are made. Raises
+    SavingError, one sentence, for what the disk refused, also where a library said nothing and left
+    broken JSON behind; other errors of the block come through.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".saving-") as folder:
+            yield Path(folder) / path.name
+            (Path(folder) / path.name).replace(path)
+    except (OSError, json.JSONDecodeError) as error:
+        existing = next(folder for folder in path.parents if folder.exists())
+        free = shutil.disk_usage(existing).free >> 20
+        silent = isinstance(error, FileNotFoundError | json.JSONDecodeError)  # the profiler's writer reports nothing
+        reason = "its writer stopped short" if silent else error.strerror
+        raise SavingError(
+            f"{short(path)} could not be written ({reason}; {free} MiB free on that disk): make room and run "
+            "this again; what was there before is unchanged."
+        ) from error

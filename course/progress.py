@@ -1,0 +1,64 @@
+"""Which exercises are solved:  python -m course.progress
+
+A solved exercise is an empty file my_lessons/.progress/<lesson>/<exercise>: nothing to damage, and nothing
+leaves the machine. Only notebooks of the learner's copy leave such marks, so tests and recordings do not.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from course.recording import MY_LESSONS, NOTEBOOKS, lesson_name
+
+OVERVIEW = "start_here"  # the lesson that shows the whole course's progress
+
+
+def mark(lesson, exercise):
+    """Note that an exercise is solved; returns "", or a sentence if the disk refuses the mark."""
+    if not _in_copy():
+        return ""
+    try:
+        (MY_LESSONS / ".progress" / lesson).mkdir(parents=True, exist_ok=True)
+        (MY_LESSONS / ".progress" / lesson / exercise).touch()
+    except OSError as error:
+        return f" It could not be noted in your progress: {error.strerror}."
+    return ""
+
+
+def progress():
+    """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        name = lesson_name(path)
+        cells = json.loads(path.read_bytes())["cells"]
+        source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        exercises = dict.fromkeys(re.findall(r"\bcheck\(\s*(\w+)", source))
+        yield name, {exercise: (MY_LESSONS / ".progress" / name / exercise).exists() for exercise in exercises}
+
+
+def note(lesson):
+    """Markdown on the solved exercises: the lesson's own, in Start here every lesson's; "" outside the copy."""
+    if not _in_copy():
+        return ""
+    solved = dict(progress())
+    shown = solved if lesson == OVERVIEW else {lesson: solved.get(lesson, {})}
+    return "\n\nSolved exercises:\n" + "".join(f"\n- {line(name, shown[name], '`')}" for name in shown)
+
+
+def line(lesson, solved, quote=""):
+    """One lesson's progress in words."""
+    marks = ", ".join(f"{quote}{exercise}{quote} {'✓' if done else '○'}" for exercise, done in solved.items())
+    return f"{lesson.replace('_', ' ')}: {sum(solved.values())} of {len(solved)} ({marks})"
+
+
+def _in_copy():
+    return Path.cwd() == MY_LESSONS
+
+
+def main():
+    """Print every lesson's progress."""
+    for lesson, solved in progress():
+        print(line(lesson, solved))
+
+
+if __name__ == "__main__":
+    main()
