@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 
 from course.lesson import current
-from course.recording import NOTEBOOKS
+from course.notebooks import NOTEBOOKS
 
 IDLE = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}  # all that an empty function does
 

@@ -12,7 +12,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 from course.exercise import Outcome
-from course.recording import NOTEBOOKS
+from course.notebooks import NOTEBOOKS
 
 LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 STILL_TO_DO, WRONG = "○", "✗"
