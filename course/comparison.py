@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 def _ordered(items):
     try:
         return sorted(items)
-    except TypeError:
+    except TypeError:  # of several types
         return sorted(items, key=repr)
 
 
@@ -60,8 +60,9 @@ def _part(yours, expected):
     if _same(yours, expected):
         return ""
     texts = brief(yours), brief(expected)
-    yours_text, expected_text = texts if texts[0] != texts[1] else (repr(yours), repr(expected))
-    return f"yours {yours_text}, expected {expected_text}{_asked(yours, expected)}"
+    if texts[0] == texts[1]:
+        texts = f"{yours!r:.300}", f"{expected!r:.300}"
+    return f"yours {texts[0]}, expected {texts[1]}{_asked(yours, expected)}"
 
 
 def _labelled(value):
@@ -112,35 +113,39 @@ def _asked(yours, expected):
     elif isinstance(yours, str) and isinstance(expected, Number):
         question = "a number is asked, not its text"
     elif isinstance(yours, list) and isinstance(expected, list):
-        question = f"{len(yours)} entries for {len(expected)}"
+        question = f"length {len(yours)}, not {len(expected)}"
     elif isinstance(yours, list) and len(yours) == 1 and not _part(yours[0], expected):
         question = "take the one entry out"
-    elif expected and all(isinstance(side, int | float) and abs(side) < 1e15 for side in (yours, expected)):
-        question = _slip(float(yours), float(expected))
+    elif all(type(side) in (int, float) and abs(side) < 1e15 for side in (yours, expected)):
+        question = _slip(yours, expected)
     return f" ({question})" if question else ""
 
 
 def _slip(yours, expected):
-    """Which usual slip turns the expected number, not 0, into yours, as a question."""
-    slips = {
+    """Which usual slip turns the expected number into yours, as a question."""
+    slips = {}
+    if isinstance(expected, int) and abs(yours - expected) <= 1:
+        slips["off by one?" if yours == int(yours) else "a whole number is asked"] = yours
+    elif yours in (math.floor(expected), math.ceil(expected), round(expected, 1), round(expected, 2)):
+        slips["did you round it?"] = yours
+    slips |= {
         "a percent for a share?": 100 * expected,
         "a share for a percent?": expected / 100,
         "us for ms, 1000 times too much?": 1000 * expected,
         "ms for us, 1000 times too little?": expected / 1000,
         "is the sign right?": -expected,
-        "is the ratio upside down?": 1 / expected,
-        "is it the other part, 1 minus yours?": 1 - expected,
+        "is the ratio upside down?": 1 / (expected or 1),
+        "is it the other part, 1 minus yours?": 1 - expected if 0 < expected < 1 else 0,
     }
-    found = next((question for question, value in slips.items() if value and _near(yours, value)), "")
-    if not found and yours == round(yours, 3) and abs(yours - expected) <= 1:
-        found = "is it rounded as it should be?"
-    return found
+    return next((question for question, value in slips.items() if value and expected and _near(yours, value)), "")
 
 
 def brief(value: Any) -> str:
-    """The value in at most 60 characters; never raises, whatever its __repr__ does."""
+    """The value in at most 60 characters, or its type; never raises, whatever its __repr__ does."""
     try:
-        text = f"{value:.4g}" if isinstance(value, float) else repr(value)
+        text = f"{value:.{4 if abs(value) < 1e4 else 6}g}" if isinstance(value, float) else repr(value)
     except Exception:
         text = " " * 61
+    if isinstance(value, str) and len(text) > 60:
+        text = f"{text[:56]}...{text[-1]}"
     return text if len(text) <= 60 else f"a {type(value).__name__}"

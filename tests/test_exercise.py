@@ -315,19 +315,28 @@ def test_tables_say_where_they_part():
         (-5.0, 5.0, "is the sign right?"),
         (0.25, 4.0, "upside down?"),
         (0.3, 0.7, "the other part"),
-        (3, 3.4, "rounded"),
-        (3, 4, "rounded"),
+        (3, 3.4, "did you round it?"),
+        (0.67, 0.6736, "did you round it?"),
+        (3, 4, "off by one?"),
+        (3.9, 4, "a whole number is asked"),
+        (True, 0, ""),
         ("4", 4, "not its text"),
         ("gpu-bound", "GPU-bound", "spelt"),
         ([4.0], 4.0, "take the one entry out"),
-        ([4.0], [4.0, 1.0], "1 entries for 2"),
+        ([4.0], [4.0, 1.0], "length 1, not 2"),
         (len, 4.0, "brackets"),
         (7.3, 4.0, ""),
     ],
 )
 def test_a_usual_slip_is_asked_for(yours, expected, question):
     said = differences(yours, expected)
-    assert (question in said) if question else said == "yours 7.3, expected 4"
+    assert question in said and ("(" in said) == bool(question)
+
+
+def test_long_texts_are_cut_and_alike_numbers_are_not():
+    assert len(differences("a" * 1000, "b" * 1000)) < 150
+    assert differences(100000.4, 100000) == "yours 100000.4, expected 100000 (a whole number is asked)"
+    assert differences(1.00001, 1) == "yours 1.00001, expected 1 (a whole number is asked)"
 
 
 @pytest.mark.parametrize(

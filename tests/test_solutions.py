@@ -13,6 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from course.exercise import Outcome
 from course.notebooks import NOTEBOOKS
+from course.solutions import empty
 
 LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 STILL_TO_DO, WRONG = "○", "✗"
@@ -86,8 +87,9 @@ def test_each_check_tells_right_from_wrong(path, capsys):
             continue
         name = asked[1]
         solution, wrong = answers(shell, name, *solved[name])
-        stub = outcome_of(shell, source, name, shell.user_ns[name])
-        assert repr(stub).startswith(STILL_TO_DO), stub
+        given = shell.user_ns[name]
+        stub = outcome_of(shell, source, name, given)
+        assert not stub and repr(stub).startswith(STILL_TO_DO if empty(given) else WRONG), stub
         assert outcome_of(shell, source, name, solution), shell.user_ns[name]
         for kind, answer in wrong.items():
             refused = outcome_of(shell, source, name, answer)
