@@ -146,6 +146,5 @@ def brief(value: Any) -> str:
         text = f"{value:.{4 if abs(value) < 1e4 else 6}g}" if isinstance(value, float) else repr(value)
     except Exception:
         text = " " * 61
-    if isinstance(value, str) and len(text) > 60:
-        text = f"{text[:56]}...{text[-1]}"
-    return text if len(text) <= 60 else f"a {type(value).__name__}"
+    cut = f"{text[:56]}...{text[-1]}" if isinstance(value, str) else f"a {type(value).__name__}"
+    return text if len(text) <= 60 else cut
