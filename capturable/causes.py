@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-LEVELS = {"error": 1, "several": 2, "after": 2, "warning": 4, "silent": 5}
-SHARED = 3  # an error whose message has several causes, and nothing near it points to this one
+LEVELS = {"error": 1, "several": 2, "after": 2, "warning": 4, "reasons": 5, "silent": 7}
+UNDECIDED = {"error": 3, "warning": 6}  # the message has several causes, and nothing near it points to this one
 NEAR = 150, 20  # lines before and after the telling line, where a place is looked for
 NUMBER = re.compile(r"90[0-8](?!\d)")
 BEFORE_NUMBER = re.compile(r"(error|failure|code|status|returning)( code)?\W{0,3}$")
@@ -18,7 +18,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Entry:
-    """A cause. kind: error, several (its message names no cause), after (a consequence), warning or silent.
+    """A cause. kind: error, several (its message names no cause), after (a consequence), warning,
+    reasons (a warning that names its cause in words of its own) or silent.
 
     messages: texts it is known by. place: a regular expression for the code or log near them;
     needs_place: without it, it is no answer. tell: how to tell it from other causes of the message.
@@ -97,10 +98,10 @@ def _hit(entry, positions, starts, lines):
     number = bisect_right(starts, at) - 1
     near = "\n".join(line[:500] for line in lines[max(0, number - NEAR[0]) : number + NEAR[1]])
     place = max((len(match[0]) for match in re.finditer(entry.place, near, re.I)), default=0) if entry.place else 0
-    shared = entry.kind == "error" and message in _known("several")
-    if entry.needs_place and not place and not shared:
+    undecided = not place and message in _known("several", "reasons") and UNDECIDED.get(entry.kind)
+    if entry.needs_place and not place and not undecided:
         return None
-    level = SHARED if shared and not place else LEVELS[entry.kind]
+    level = undecided or LEVELS[entry.kind]
     return Hit(entry, (level, at, -place, length), message, number, lines[number].strip())
 
 
@@ -114,9 +115,9 @@ def _numbers(whole):
 
 
 @cache
-def _known(kind=""):
-    """All messages, squeezed, or those of one kind of entries."""
-    return {_squeezed(message) for entry in entries() if entry.kind == kind or not kind for message in entry.messages}
+def _known(*kinds):
+    """All messages, squeezed, or those of some kinds of entries."""
+    return {_squeezed(message) for entry in entries() if not kinds or entry.kind in kinds for message in entry.messages}
 
 
 def _squeezed(text):

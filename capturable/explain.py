@@ -13,13 +13,14 @@ from dataclasses import asdict
 
 from capturable.causes import Entry, Hit, entries, find, nearest
 
+NAMES_NO_CAUSE = ("several", "reasons")
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
 
 
 def explain(text: str) -> list[Entry]:
     """The entries whose message occurs in a message, traceback or log, the best first; [] if none is known.
 
-    An entry of the kind "several" says that the message names no cause; its causes follow it.
+    An entry of the kind several or reasons says that the message has many causes; they follow it.
     """
     return [hit.entry for hit in find(text)]
 
@@ -47,10 +48,10 @@ def answer(text: str, hits: list[Hit]) -> str:
 def _others(hits):
     """The other causes of the first hit's message, and how to tell them apart."""
     first, others = hits[0], [hit.entry for hit in hits[1:] if hit.message == hits[0].message]
-    others = [entry for entry in others if entry.kind == "error"]
+    others = [entry for entry in others if entry.kind in ("error", "warning")]
     if not others:
         return []
-    several = first.entry.kind == "several"
+    several = first.entry.kind in NAMES_NO_CAUSE
     head = "How to tell its causes apart:" if several else "The same message has other causes too:"
     told = {entry.title: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
     return ["\n" + head, *(f"  {title}: {tell}." for title, tell in told.items())]
@@ -85,7 +86,7 @@ def _as_json(text, hits):
     """status (known, several or unknown), the telling line, and the entries, or guesses for an unknown text."""
     if not hits:
         return json.dumps({"status": "unknown", "guesses": [asdict(entry) for entry in nearest(text)]}, indent=1)
-    status = "several" if hits[0].entry.kind == "several" else "known"
+    status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
     line = {"number": hits[0].number + 1, "text": hits[0].line}
     return json.dumps({"status": status, "line": line, "entries": [asdict(hit.entry) for hit in hits]}, indent=1)
 
