@@ -63,8 +63,8 @@ def entries() -> tuple[Entry, ...]:
 def find(text: str) -> list[Hit]:
     """Entries whose message occurs in the text, wherever its line stands, the best first.
 
-    Errors come before warnings, the first error before later ones, and of one message's causes the
-    one whose place is near (the longest match) before the others. Takes time linear in the text.
+    Errors come before warnings, the first line before later ones, in a line the longest message, and of
+    its causes the one whose place is near (the longest match). Takes time linear in the text.
     """
     lines = (COLOUR.sub("", text) if "\x1b" in text else text).splitlines()
     squeezed, starts, at = list(map(_squeezed, lines)), [], 0
@@ -78,7 +78,7 @@ def find(text: str) -> list[Hit]:
 
 
 def nearest(text: str, count: int = 2) -> list[Entry]:
-    """For an unknown text: entries that share at least half of a message's words with one of its lines."""
+    """For an unknown text: entries that share two fifths of a message's words with one of its lines."""
     lines = [line[:1000] for line in text.splitlines() if ERROR_LINE.search(line[:1000])][-300:]
     words = [_words(line) for line in lines]
 
@@ -87,7 +87,7 @@ def nearest(text: str, count: int = 2) -> list[Entry]:
         return max((len(one & line) / len(one) for one in known for line in words), default=0)
 
     rated = sorted(((likeness(entry), entry) for entry in entries()), key=lambda pair: -pair[0])
-    return [entry for share, entry in rated[:count] if share >= 0.5]
+    return [entry for share, entry in rated[:count] if share >= 0.4]
 
 
 def _hit(entry, positions, starts, lines):
@@ -102,7 +102,7 @@ def _hit(entry, positions, starts, lines):
     if entry.needs_place and not place and not undecided:
         return None
     level = undecided or LEVELS[entry.kind]
-    return Hit(entry, (level, at, -place, length), message, number, lines[number].strip())
+    return Hit(entry, (level, number, length, -place), message, number, lines[number].strip())
 
 
 def _numbers(whole):

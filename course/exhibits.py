@@ -36,11 +36,9 @@ def fails(title: str, says: str | int | tuple, error: str = "RuntimeError", unti
     """Catch what the block raises or warns, assert its type and text, and show it as it appears.
 
     says: a part of the message, or the number of a CUDA error, which torch raises as AcceleratorError;
-    a tuple of them, where versions of torch word it in several ways. error: the exact name of the
-    type; a Warning's name asserts a warning. until: the first version of torch that need not raise.
-    Raises AssertionError if anything else happens.
+    or a tuple of them, where torch's versions differ. error: the exact name of the type; a Warning's
+    asserts a warning. until: the first version that need not raise. Else raises AssertionError.
     """
-    known = [(CUDA_ERRORS[one], "AcceleratorError") if one in CUDA_ERRORS else (one, error) for one in _tuple(says)]
     told = None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -51,11 +49,12 @@ def fails(title: str, says: str | int | tuple, error: str = "RuntimeError", unti
     if error.endswith("Warning"):
         told = told or next((_tell(warning.message) for warning in warned if says in str(warning.message)), None)
     gc.collect()  # what a traceback kept alive may hold graphs
+    known = {CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error for one in _tuple(says)}
     if until and not told and (version := _newer(until)):
-        return _show(title, "loud", known[0][0], f"nothing: torch {version} runs it")
+        return _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
     kind, text, appears, whole = told or ("nothing", "", "", "")
-    found = next((part for part, name in known if kind == name and part in text), None)
-    assert found, f"{title!r}: expected {' or '.join(f'{name}, {part!r}' for part, name in known)}, not {kind}: {text}"
+    found = next((part for part, name in known.items() if kind == name and part in text), None)
+    assert found, f"{title!r}: expected {known}, not {kind}: {text}"
     _show(title, "loud", found, appears, traceback=whole)
 
 
@@ -85,7 +84,7 @@ def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -
     lines = [line for line in last_words.splitlines() if not line.startswith(("frame #", "Exception raised from"))]
     ending = signal.Signals(-process.returncode).name if process.returncode < 0 else process.returncode
     said, line = next(((part, line) for line in lines for part in known if part in line), (None, ""))
-    assert process.returncode and said, f"{title!r}: expected {' or '.join(map(repr, known))}, not:\n{last_words}"
+    assert process.returncode and said, f"{title!r}: expected {known} and a failure, not:\n{last_words}"
     _show(title, "loud", said, f"{line.strip()}\nexit: {ending}", traceback="\n".join(lines))
 
 
@@ -140,14 +139,11 @@ def _show(title, kind, says, message, right=None, traceback=""):
 
 def _tell(error):
     """Type and text of the first error of a chain, the chain as it appears, and its traceback."""
-    chain = _chain(error)
+    chain = [error]
+    while chain[0].__context__ is not None:
+        chain.insert(0, chain[0].__context__)
     appears = "\n".join(map(_as_it_appears, chain))
     return type(chain[0]).__name__, str(chain[0]), appears, "".join(traceback.format_exception(error))
-
-
-def _chain(error):
-    """The error and those during whose handling it was raised, first things first."""
-    return ([] if error.__context__ is None else _chain(error.__context__)) + [error]
 
 
 def _as_it_appears(error):
