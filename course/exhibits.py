@@ -49,7 +49,8 @@ def fails(title: str, says: str | int | tuple, error: str = "RuntimeError", unti
     if error.endswith("Warning"):
         told = told or next((_tell(warning.message) for warning in warned if says in str(warning.message)), None)
     gc.collect()  # what a traceback kept alive may hold graphs
-    known = {CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error for one in _tuple(says)}
+    texts = says if isinstance(says, tuple) else (says,)
+    known = {CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error for one in texts}
     if until and not told and (version := _newer(until)):
         return _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
     kind, text, appears, whole = told or ("nothing", "", "", "")
@@ -71,7 +72,7 @@ def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -
     For what would take this process's CUDA context along. The function may use torch and nothing
     else from outside. Shows the last words and the exit code. says: as in fails.
     """
-    known = [CUDA_ERRORS.get(one, one) for one in _tuple(says)]
+    known = [CUDA_ERRORS.get(one, one) for one in (says if isinstance(says, tuple) else (says,))]
     if not _spare:
         start_spare()
     process = _spare.pop()
@@ -90,8 +91,8 @@ def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -
 
 def start_spare() -> None:
     """Start a process that imports torch and waits, without GPU memory, for alone() to use it."""
-    pipe = subprocess.PIPE
-    _spare.append(subprocess.Popen([sys.executable, "-c", PRELUDE], stdin=pipe, stdout=pipe, stderr=pipe, text=True))
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    _spare.append(subprocess.Popen([sys.executable, "-c", PRELUDE], **pipes, text=True))
 
 
 def fixed(got: object, right: object = None) -> None:
@@ -114,20 +115,14 @@ def index(exhibits: pd.DataFrame) -> Markdown:
     rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
     for one in exhibits.itertuples():
         sight = one.message.splitlines()[0].replace("|", " ") if one.kind == "loud" else one.says
-        file = lessons[one.exhibit]
-        link = f"[{file[3:].removesuffix('.ipynb').replace('_', ' ')}]({file})" if file else ""
+        link = f"[{(file := lessons[one.exhibit])[3:-6].replace('_', ' ')}]({file})" if lessons[one.exhibit] else ""
         rows.append(f"| {sight} | [{one.exhibit}](#{one.exhibit.replace(' ', '-')}) | {link} |")
     return Markdown("\n".join(rows))
 
 
 def _newer(version):
-    """The running version of torch if it is not older than version, else "" (the block has imported torch)."""
-    running = sys.modules["torch"].__version__
-    return running if running >= version else ""  # torch compares by number: "2.9" < "2.13"
-
-
-def _tuple(says):
-    return says if isinstance(says, tuple) else (says,)
+    """The running version of torch (which compares "2.9" < "2.13") if it is not older than version, else ""."""
+    return running if (running := sys.modules["torch"].__version__) >= version else ""
 
 
 def _show(title, kind, says, message, right=None, traceback=""):
