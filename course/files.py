@@ -6,7 +6,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
-from course.recording import LessonError, short
+from course.notebooks import LessonError, short
 
 
 class SavingError(LessonError):

@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from course.files import SavingError, replacing
-from course.recording import MY_LESSONS, NOTEBOOKS, ROOT, short
+from course.notebooks import MY_LESSONS, NOTEBOOKS, ROOT, short
 
 
 def update(course=NOTEBOOKS, copy=MY_LESSONS):
