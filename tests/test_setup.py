@@ -1,13 +1,16 @@
 """The set-up: versions that agree, no addresses, and a Makefile that heals."""
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from jupyter_lab import wait_for
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -39,16 +42,22 @@ def test_constraints_are_names_and_versions_only():
     assert all(re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\w.]+", version) for name, version in PINS.items())
 
 
+# run a script as if another program were the interpreter
+AS_IF = "import sys, runpy; sys.executable, *sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name=\"__main__\")"
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """The Makefile in a folder of its own, with a python that only pretends to install."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "course").mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "course/set_up.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
     python = tmp_path / "python"
     python.write_text(
         f"""#!/bin/sh
 echo "$*" >> {tmp_path}/calls
 case "$*" in
+  "course/set_up.py"*) exec {sys.executable} -c '{AS_IF}' "$0" "$@";;
   "-m venv"*) rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python;;
   "-m pip"*) test ! -e {tmp_path}/offline;;
 esac
@@ -56,21 +65,27 @@ esac
     )
     python.chmod(0o755)
 
+    (tmp_path / "calls").touch()
+
     def make(target):
+        before = len((tmp_path / "calls").read_text().splitlines())
         environment = os.environ | {"PYTHON": str(python), "ARGS": "--no-browser --port 9999", "MAKEFLAGS": ""}
         run = subprocess.run(["make", target], cwd=tmp_path, env=environment, capture_output=True, text=True)
-        calls = (tmp_path / "calls").read_text().splitlines()
-        (tmp_path / "calls").write_text("")
-        return run.returncode, [call for call in calls if call != "-c pass" and not call.startswith("-c import sys")]
+        calls = (tmp_path / "calls").read_text().splitlines()[before:]
+        make.said += run.stdout + run.stderr
+        return run.returncode, [call for call in calls if call != "-c pass" and not call.startswith("course/set_up.py")]
 
+    make.said = ""
     return tmp_path, make
 
 
 def test_make_sets_up_once(checkout):
     _, make = checkout
     status, calls = make("test")
-    assert status == 0 and [call.split()[1] for call in calls] == ["venv", "pip", "pip", "pytest"]
+    assert status == 0 and [call.split()[1] for call in calls] == ["venv", "pip", "pip", "pytest"], make.said
     assert calls[1].endswith("--editable .") and calls[2].endswith("--editable .[test]")
+    assert re.search(r"Setting up the course in \.venv, once\. pip downloads .*: about \d\.\d GB", make.said)
+    assert not any("--quiet" in call for call in calls), "pip shows its progress"
     assert make("test") == (0, ["-m pytest --no-browser --port 9999"])
 
 
@@ -78,6 +93,7 @@ def test_a_failed_set_up_heals_on_the_next_call(checkout):
     folder, make = checkout
     (folder / "offline").touch()
     assert make("lab")[0] != 0
+    assert "The set-up did not finish; the same command starts it again." in make.said
     (folder / "offline").unlink()
     status, calls = make("lab")
     assert status == 0 and [call.split()[1] for call in calls] == ["venv", "pip", "course.lab"]
@@ -93,9 +109,21 @@ def test_a_stale_set_up_is_made_again(checkout, damage):
     elif damage == "folder moved":
         (folder / ".venv/ready").write_text("/elsewhere\n")
     else:
-        later = (folder / ".venv/ready").stat().st_mtime + 5
-        os.utime(folder / "constraints.txt", (later, later))
+        earlier = (folder / "constraints.txt").stat().st_mtime - 5
+        os.utime(folder / ".venv/ready", (earlier, earlier))
     assert [call.split()[1] for call in make("test")[1]] == ["venv", "pip", "pip", "pytest"]
+
+
+def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
+    folder, make = checkout
+    with (folder / "pyproject.toml").open() as file, ThreadPoolExecutor() as pool:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        both = [pool.submit(make, "lab") for _ in range(2)]
+        wait_for(lambda: (folder / "calls").read_text().count("course/set_up.py") == 2)
+        file.close()  # ends the lock
+        assert [done.result()[0] for done in both] == [0, 0]
+    assert (folder / "calls").read_text().count("-m venv") == 1
+    assert "under way: waiting for it" in make.said
 
 
 @pytest.mark.parametrize("browser", [None, "chromium", "google-chrome"])
