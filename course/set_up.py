@@ -8,6 +8,7 @@ import fcntl
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def ready() -> bool:
 
 
 @contextmanager
-def alone():
+def alone() -> Iterator[None]:
     """Hold the folder's lock; where another set-up holds it, say so and wait."""
     with (ROOT / SOURCES[0]).open() as file:
         try:
