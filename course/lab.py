@@ -73,7 +73,8 @@ def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], li
 
 def names(course: Path) -> list[str]:
     """The course's notebooks, as paths in its folder."""
-    return [str(path.relative_to(course)) for path in sorted([*course.glob("*.ipynb"), *course.glob("solutions/*.ipynb")])]
+    paths = [*course.glob("*.ipynb"), *course.glob("solutions/*.ipynb")]
+    return [str(path.relative_to(course)) for path in sorted(paths)]
 
 
 def content(path: Path) -> str:

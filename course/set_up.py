@@ -4,6 +4,8 @@ Needs the standard library alone. One set-up runs at a time in a folder. The loc
 ends with its process, so that none is ever left over.
 """
 
+from __future__ import annotations
+
 import fcntl
 import platform
 import subprocess
@@ -32,7 +34,7 @@ def set_up(extra: str = "") -> None:
     """
     with alone():
         if not ready():
-            if sys.version_info < (3, 11):
+            if sys.version_info < (3, 11):  # noqa: UP036 this file alone may meet an older one
                 sys.exit("The course needs Python 3.11 or newer: make PYTHON=...")
             print(f"Setting up the course in .venv, once. pip downloads what is not there yet: {SIZE}", flush=True)
             run(sys.executable, "-m", "venv", "--clear", ".venv")
@@ -68,7 +70,8 @@ def alone() -> Iterator[None]:
 
 def install(what: str) -> None:
     """Install the course itself, editable, at the versions that were tested together; pip shows its progress."""
-    run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--constraint=constraints.txt", "--editable", what)
+    options = ["--disable-pip-version-check", "--constraint=constraints.txt"]
+    run(PYTHON, "-m", "pip", "install", *options, "--editable", what)
 
 
 def run(*command: str) -> None:

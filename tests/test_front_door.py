@@ -215,8 +215,10 @@ def steps(workflow, job):
 
 def test_no_job_can_pass_without_notebooks():
     recorded = steps("test.yml", "recorded")
-    tested = recorded.index('make test ARGS="--junitxml=results.xml"')
-    assert recorded[tested + 1] == ".venv/bin/python .github/notebooks_ran.py results.xml"
+    through_nbmake = ".venv/bin/python -m pytest --nbmake --nbmake-timeout=600 --junitxml=results.xml notebooks"
+    counted = ".venv/bin/python .github/notebooks_ran.py results.xml"
+    tested = recorded.index("make test")
+    assert recorded[tested : tested + 3] == ["make test", through_nbmake, counted]
     assert ".venv/bin/python .github/notebooks_ran.py traces/local/executed" in steps("gpu.yml", "live")
     assert steps("gpu.yml", "live").index("make works-on") == 2
     weekly = JOBS["weekly.yml"]
@@ -225,16 +227,16 @@ def test_no_job_can_pass_without_notebooks():
 
 
 def report(*cases):
-    rows = "".join(f'<testcase name="{name}">{inner}</testcase>' for name, inner in cases)
+    rows = "".join(f'<testcase classname="{name}" name="n">{inner}</testcase>' for name, inner in cases)
     return f"<testsuites><testsuite>{rows}</testsuite></testsuites>"
 
 
 def test_the_count_of_a_test_run_wants_every_notebook(tmp_path):
-    names = [f"test_nbmake_runs_every_cell[{path.relative_to(NOTEBOOKS)}]" for path in NOTEBOOKS.rglob("*.ipynb")]
+    names = [".".join(path.relative_to(ROOT).parts) for path in NOTEBOOKS.rglob("*.ipynb")]
     for inner, status in (("", 0), ("<skipped/>", 1), ("<failure/>", 1)):
         (tmp_path / "r.xml").write_text(report(*[(name, "") for name in names[1:]], (names[0], inner)))
         assert run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml").returncode == status
-    (tmp_path / "r.xml").write_text(report(("test_nbmake_runs_every_cell[other.ipynb]", "")))
+    (tmp_path / "r.xml").write_text(report(("notebooks.other.ipynb", "")))
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml")
     assert answer.returncode == 1 and "00_start_here.ipynb" in answer.stdout
 

@@ -44,7 +44,7 @@ def test_constraints_are_names_and_versions_only():
 
 
 # run a script as if another program were the interpreter
-AS_IF = "import sys, runpy; sys.executable, *sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name=\"__main__\")"
+AS_IF = 'import sys, runpy; sys.executable, *sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name="__main__")'
 
 
 @pytest.fixture
