@@ -328,7 +328,7 @@ def test_a_live_run_gives_seconds_and_memory_of_each_lesson_that_ran_live(notebo
 def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
     good, wrong = notebooks
     with pytest.raises(RuntimeError, match="(?s)Not every lesson ran to its end.*assert x == 2"):
-        works_on.run_lessons([*good, wrong], tmp_path / "executed")
+        works_on.run_lessons([good[0], wrong], tmp_path / "executed")
     assert "AssertionError" in (tmp_path / "executed" / "wrong.ipynb").read_text()
 
 
