@@ -118,9 +118,12 @@ def contents():
     lessons = "\n".join(f"notebooks/{path.stem}" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     beside = "\n".join(str(path.with_suffix("")) for path in BESIDE)
-    return (
-        f"\n```{{toctree}}\n:hidden:\n:caption: Lessons\n\n{lessons}\nnotebooks/solutions/index\n```\n"
-        f"\n```{{toctree}}\n:hidden:\n:caption: Reference\n\n{beside}\napi\ntraces/README\n{results}\nCONTRIBUTING\n```\n"
+    captions = {
+        "Lessons": f"{lessons}\nnotebooks/solutions/index",
+        "Reference": f"{beside}\napi\ntraces/README\n{results}\nCONTRIBUTING",
+    }
+    return "".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n" for caption, listed in captions.items()
     )
 
 
