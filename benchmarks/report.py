@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from course.record import provenance
+from course.execute import provenance
 
 TITLE = """# What the graphs bring, and what the course costs
 

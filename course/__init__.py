@@ -2,7 +2,8 @@
 
 In notebooks   lesson: %%gpu cells; exercise: checks and guesses; exhibits: the gallery's failures;
                memory: giving GPU memory back; perfetto: traces in Perfetto; progress: what is solved
-Recordings     record: making them; recording: reading and playing them; values: what rides in them;
-               portable: no paths of the recording machine; files: written as a whole or not at all
+Recordings     record, execute: making them; recording: reading them, and whether they are still true;
+               history: what ran here; definitions: what a cell reaches; notebooks: the lessons as files;
+               values: what rides in them; portable: no paths of the recording machine; files: whole or not at all
 Commands       set_up, lab, progress, record, works_on, doctor: the Makefile calls them
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from course.recording import REFERENCE_GPU, TRACES
+from course.notebooks import REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
 

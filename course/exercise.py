@@ -6,8 +6,8 @@ import nbformat
 import pandas as pd
 
 from course.lesson import current
+from course.notebooks import NOTEBOOKS
 from course.progress import mark
-from course.recording import NOTEBOOKS
 
 
 class Outcome:

@@ -15,7 +15,7 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
 from course.files import SavingError, replacing
-from course.recording import MY_LESSONS, NOTEBOOKS, ROOT, short
+from course.notebooks import MY_LESSONS, NOTEBOOKS, ROOT, short
 
 JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}  # metadata that it writes unasked
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from IPython.display import HTML
 from jupyter_core.paths import jupyter_runtime_dir
 
-from course.recording import short
+from course.notebooks import short
 
 PERFETTO = "https://ui.perfetto.dev"
 

@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from course.recording import MY_LESSONS, NOTEBOOKS, lesson_name
+from course.notebooks import MY_LESSONS, NOTEBOOKS, lesson_name
 
 OVERVIEW = "start_here"  # the lesson that shows the whole course's progress
 

@@ -56,14 +56,6 @@ def decode(name, value):
     )
 
 
-def values_in(cell):
-    """The encoded values that ride in the outputs of a recorded cell, by name."""
-    for output in cell.outputs:
-        if MIME in output.get("data", {}):
-            return output.data[MIME]
-    return {}
-
-
 def _lists(part):
     """Tuples (of a MultiIndex) as lists, all the way down."""
     return [_lists(item) for item in part] if isinstance(part, (list, tuple)) else part

@@ -18,11 +18,11 @@ import torch
 
 from course.doctor import machine
 from course.files import replacing
-from course.recording import NOTEBOOKS, ROOT, TRACES, lesson_name, lessons, short
+from course.notebooks import NOTEBOOKS, ROOT, TRACES, lesson_name, lessons, short
 
 ROWS = TRACES / "works_on.json"
 EXECUTED = TRACES / "local" / "executed"
-ASK = "[__import__('course.lesson').lesson.current().live, __import__('course.record').record.peak_memory()]"
+ASK = "[__import__('course.lesson').lesson.current().live, __import__('course.execute').execute.peak_memory()]"
 
 
 def run_lessons(paths: list[Path], folder: Path = EXECUTED) -> dict[str, dict]:

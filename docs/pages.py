@@ -10,7 +10,9 @@ import shutil
 
 import nbformat
 
-from course.recording import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name, normalise
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
+from course.recording import Recording
+from course.values import MIME
 from helpers import charts
 
 SOURCE = ROOT / "docs/_build/source"

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_lab import PATIENCE
 
-from course.recording import REFERENCE_GPU, TRACES
+from course.notebooks import REFERENCE_GPU, TRACES
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from course.recording import ROOT
+from course.notebooks import ROOT
 
 PACKAGES = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in ("benchmarks", "docs")]
 

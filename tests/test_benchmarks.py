@@ -18,7 +18,7 @@ from benchmarks.long_trace import RECORDED, build_trace
 from benchmarks.originals import DEFECT, ORIGINALS, WHOLE_STEP
 from benchmarks.reading import JOBS, READERS, measure_readers, read_apart
 from benchmarks.starting import run_lessons, start_kernel
-from course.recording import NOTEBOOKS, ROOT
+from course.notebooks import ROOT
 from helpers.model import make_batches, make_model
 from helpers.trace import read_trace
 

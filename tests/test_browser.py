@@ -11,7 +11,7 @@ from conftest import serving, write_notebook
 from jupyter_lab import Lab, wait_for
 from lab_page import Notebook, expect
 
-from course.recording import REFERENCE_GPU, ROOT
+from course.notebooks import REFERENCE_GPU, ROOT
 
 pytestmark = pytest.mark.browser
 

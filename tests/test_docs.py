@@ -5,7 +5,7 @@ import re
 import nbformat
 import pytest
 
-from course.recording import NOTEBOOKS, ROOT
+from course.notebooks import NOTEBOOKS, ROOT
 
 DOCS = ROOT / "docs"
 ROOMS = ("benchmarks", "capturable", "course", "cpu_graph", "docs", "helpers", ".github")

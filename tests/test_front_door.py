@@ -19,7 +19,7 @@ from test_notebooks import ruff
 from test_setup import PACKAGES, PINS, PROJECT
 
 from course import works_on
-from course.recording import NOTEBOOKS, ROOT
+from course.notebooks import NOTEBOOKS, ROOT
 from docs import readme
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")

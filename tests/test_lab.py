@@ -16,9 +16,8 @@ from jupyter_lab import Lab, wait_for
 
 from course import lab, progress
 from course import lesson as recording
-from course import recording as lessons
 from course.files import SavingError
-from course.recording import NOTEBOOKS, lesson_name
+from course.notebooks import NOTEBOOKS, ROOT, lesson_name
 
 
 @pytest.fixture
@@ -239,7 +238,7 @@ def test_the_command_lists_every_lesson():
 def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch):
     monkeypatch.setattr(recording, "get_ipython", lambda: shell)
     assert "Solved exercises:" in recording.lesson("start_here", live=False).data
-    monkeypatch.chdir(lessons.ROOT)
+    monkeypatch.chdir(ROOT)
     assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
 
 

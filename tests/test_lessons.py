@@ -1,19 +1,21 @@
-"""Some notebooks in real kernels, as `pytest --nbmake notebooks` runs all of them: recorded, or live on a GPU.
+"""Notebooks in real kernels, as `pytest --nbmake notebooks` runs them: some on recordings, all live on a GPU.
 
-Every lesson with its solutions, without kernels: tests/test_solutions.py.
+Every lesson with its solutions, on recordings and without kernels: tests/test_solutions.py.
 """
 
 import shutil
 
 import nbformat
 import pytest
+import torch
 from conftest import write_notebook
 
-from course.recording import NOTEBOOKS
+from course.notebooks import NOTEBOOKS
 from course.works_on import through_nbmake
 
-SOME = [next(NOTEBOOKS.glob(f"**/{name}")) for name in ("*_start_here.ipynb", "*_share_memory_pools.ipynb")]
-SOME.append(NOTEBOOKS / "solutions" / SOME[0].name)
+ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))
+NAMES = ("start_here", "share_memory_pools")
+SOME = ALL if torch.cuda.is_available() else [path for path in ALL if path.stem.partition("_")[2] in NAMES]
 
 
 def run_every_cell(paths, folder):

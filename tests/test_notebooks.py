@@ -1,6 +1,5 @@
 """Every notebook as a file: its form, its links, its code, and whether its recording is still true."""
 
-import gzip
 import itertools
 import json
 import math
@@ -12,22 +11,11 @@ import sys
 import nbformat
 import pytest
 
-from course.recording import (
-    NOTEBOOKS,
-    REFERENCE_GPU,
-    ROOT,
-    TRACES,
-    Recording,
-    handed_on,
-    lesson_name,
-    lessons,
-    normalise,
-    stale,
-)
+from course.notebooks import NOTEBOOKS, ROOT, TRACES, handed_on, lesson_name, normalise
+from course.recording import recorded_lesson
 
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
-RECORDED = sorted((TRACES / REFERENCE_GPU).rglob("*.ipynb"))
 
 
 def named(paths):
@@ -164,40 +152,9 @@ def test_no_two_gpu_cells_are_alike(path):
     assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
 
 
-@named(lessons())
-def test_its_recording_is_fresh(path):
-    name = lesson_name(path)
-    made = Recording.read(TRACES / REFERENCE_GPU / f"{name}.ipynb")
-    changes = stale(nbformat.read(path, as_version=4), made)
-    assert not changes, f"{path.name}: {'; '.join(changes)}. Run `make record` on the GPU."
-
-
-def test_every_recording_belongs_to_a_lesson():
-    assert {str(path.relative_to(TRACES / REFERENCE_GPU).with_suffix("")) for path in RECORDED} == {
-        lesson_name(path) for path in lessons()
-    }
-
-
-@named(RECORDED)
-def test_a_lessons_recordings_are_small_and_hold_no_paths(path):
-    files = [path, *path.with_suffix("").glob("*")]
-    assert sum(file.stat().st_size for file in files) < 1e6
-    for file in files:
-        content = file.read_bytes() if file.suffix == ".ipynb" else gzip.decompress(file.read_bytes())
-        assert not re.search(rb"(?<![A-Za-z0-9_.+/-])/(?:root|home|tmp|opt|work|usr|Users)/", content), file.name
-
-
-@named(RECORDED)
-def test_a_recording_says_where_it_comes_from(path):
-    about = Recording.read(path).about
-    needed = {"gpu", "driver", "cuda", "torch", "python", "date", "seconds", "peak_gpu_mib", "versions", "modules"}
-    assert needed <= about.keys() and all(about[key] for key in needed)
-    assert about["peak_gpu_mib"] < 4096
-
-
 @named(LESSONS)
 def test_it_states_the_memory_that_its_recording_held(path):
-    held = Recording.read(TRACES / REFERENCE_GPU / f"{lesson_name(path)}.ipynb").about["peak_gpu_mib"] / 1024
+    held = recorded_lesson(lesson_name(path)).about["peak_gpu_mib"] / 1024
     stated = float(re.search(r"about ([\d.]+) GiB of its memory", prose(path))[1])
     assert held <= stated < 1.2 * held
 

@@ -7,15 +7,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from jupyter_lab import wait_for
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from course import doctor
-from course.recording import ROOT
+from course.notebooks import ROOT
 
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
@@ -116,15 +114,15 @@ def test_a_stale_set_up_is_made_again(checkout, damage):
 
 
 def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
-    folder, make = checkout
-    with (folder / "pyproject.toml").open() as file, ThreadPoolExecutor() as pool:
+    folder, _ = checkout
+    command = [folder / "python", "course/set_up.py"]
+    with (folder / "pyproject.toml").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        both = [pool.submit(make, "lab") for _ in range(2)]
-        wait_for(lambda: (folder / "calls").read_text().count("course/set_up.py") == 2)
-        file.close()  # ends the lock
-        assert [done.result()[0] for done in both] == [0, 0]
-    assert (folder / "calls").read_text().count("-m venv") == 1
-    assert "under way: waiting for it" in make.said
+        both = [subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        said = [process.stdout.readline() for process in both]
+    assert said == ["Another set-up of this folder is under way: waiting for it.\n"] * 2
+    said = "".join(process.communicate()[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0] and said.count("Setting up the course") == 1
 
 
 @pytest.mark.parametrize("browser", [None, "chromium", "google-chrome"])

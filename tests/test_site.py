@@ -13,7 +13,9 @@ import nbformat
 import pytest
 from conftest import serving
 
-from course.recording import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
+from course.recording import Recording
+from course.values import MIME
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
