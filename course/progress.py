@@ -27,12 +27,18 @@ def mark(lesson, exercise):
 
 def progress():
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        name = lesson_name(path)
-        cells = json.loads(path.read_bytes())["cells"]
-        source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-        exercises = dict.fromkeys(re.findall(r"\bcheck\(\s*(\w+)", source))
-        yield name, {exercise: (MY_LESSONS / ".progress" / name / exercise).exists() for exercise in exercises}
+    asked = {lesson_name(path): exercises(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
+    moved = {exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])}  # out of its old lesson
+    for lesson in asked:
+        yield lesson, {exercise: (lesson, exercise) in marks or exercise in moved for exercise in asked[lesson]}
+
+
+def exercises(path: Path) -> list[str]:
+    """The exercises that a lesson checks, in reading order."""
+    cells = json.loads(path.read_bytes())["cells"]
+    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return list(dict.fromkeys(re.findall(r"\bcheck\(\s*(\w+)", source)))
 
 
 def note(lesson):
