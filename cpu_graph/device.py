@@ -1,0 +1,174 @@
+"""The stand-in's device: launches, the order that streams and events give them, and races.
+
+Every launch runs at once and goes into a log. Each stream has a vector clock, and so has the host,
+which orders what it launches after what it has waited for. If a launch touches a block that
+another stream has touched, one of them writing, and nothing orders the two, the log is run anew
+with that launch as early as its own stream allows: the order that nobody expects. The log ends
+where the host has waited for everything, or when it is as long as a real queue.
+"""
+
+from collections import Counter, defaultdict
+from itertools import count
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from cpu_graph import core
+from cpu_graph.errors import cuda_error
+from cpu_graph.memory import Memory, rounded
+from cpu_graph.nodes import Node, drawing, tensors_in, written_by
+
+HOST, QUEUE = "host", 1024  # launches
+
+
+class Device:
+    """What there is one of: memory, clocks, the log, the current stream, the capture under way."""
+
+    def __init__(self):
+        self.memory, self.counts, self.ticks = Memory(), Counter(), count(1)
+        self.clocks, self.log, self.before = defaultdict(dict), [], {}
+        self.stream, self.capture = 0, None
+        self.want = self.generator = None  # see functions.wanting
+        self.crossing = self.non_blocking = False
+
+    def capturing(self, stream=None):
+        """Whether a stream, or the current one, takes part in the capture under way."""
+        return self.capture is not None and (self.stream if stream is None else stream) in self.capture.clocks
+
+    def refuse(self, number):
+        """Raise a CUDA error. A capture under way is lost by it."""
+        if self.capture:
+            self.capture.lost = True
+        raise cuda_error(number)
+
+    def kind(self, tensor):
+        """Where a tensor lies: "cuda", "pinned" or "cpu"."""
+        block = self.memory.find(tensor)
+        return block.kind if block else "cpu"
+
+    def allocate(self, shape, stride, dtype, kind="cuda"):
+        """A new tensor: from the capture's pool on a capturing stream, else from the common one."""
+        if kind == "cpu":
+            return torch.empty_strided(shape, stride, dtype=dtype)
+        capture = self.capture if kind == "cuda" and self.capturing() else None
+        pool, size = capture.pool if capture else None, rounded(shape, stride, dtype)
+        block = self.memory.take((kind, pool, self.stream, size))
+        if block is None:
+            if self.capture and not capture and kind == "cuda":
+                self.refuse(900)  # the driver would have to give more
+            self.overwrite(self.memory.stale(pool, capture), capture)
+            block = self.memory.make((kind, pool, self.stream, size))
+        block.tenant = capture
+        return self.memory.tensor(block, shape, stride, dtype)
+
+    def overwrite(self, stale, capture):
+        """Poison freed memory that a real allocator might have split or joined: now, or by a replay."""
+        for block in stale:
+            if capture is None:
+                block.bytes.fill_(0xFF)
+            elif block not in capture.poisoned:
+                capture.poisoned.add(block)
+                capture.add(Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {block: True}))
+
+    def node(self, operator, args, kwargs, outputs=None, draws=None):
+        """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
+        written = written_by(operator, args, kwargs)
+        blocks = {b: False for t in tensors_in((args, kwargs)) if (b := self.memory.find(t))}
+        blocks |= {b: True for t in [*written, *tensors_in(outputs)] if (b := self.memory.find(t))}
+        kept = {id(tensor) for tensor in [*written, *tensors_in(outputs)]}
+
+        def address(tensor):
+            block = self.memory.find(tensor)
+            return block.view(tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
+
+        return Node(operator, *tree_map_only(torch.Tensor, address, (args, kwargs, outputs)), blocks, draws)
+
+    def execute(self, operator, args, kwargs, kind, stream, generator=None):
+        """Launch one operator on a stream, or by the host; new results are of a kind."""
+        node = self.node(operator, args, kwargs, draws=generator and (generator, None, None))
+        node.stream, node.clock = stream, self.tick(stream)
+        node.state = generator and generator.raw_state()
+        self.save(node.blocks)
+        with drawing(node.state) as ended:
+            node.result = operator(*args, **kwargs)
+        if generator:
+            generator.set_raw_state(ended["state"])
+        given = {id(tensor) for tensor in tensors_in((args, kwargs))}
+        outputs = tree_map_only(torch.Tensor, lambda t: t if id(t) in given else self.move(t, kind), node.result)
+        new = self.node(operator, (), {}, outputs)
+        node.outputs, node.blocks = new.outputs, node.blocks | new.blocks
+        self.settle(self.enter(node))
+        for block in (block for block, writes in node.blocks.items() if writes):
+            block.writer = stream
+        return outputs if tensors_in(outputs) else node.result
+
+    def move(self, tensor, kind):
+        moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)
+        if kind != "cpu":
+            self.save({self.memory.find(moved): True})
+        return moved.copy_(tensor)
+
+    # order
+
+    def tick(self, stream):
+        """The clock of the next launch on a stream."""
+        clock = self.clocks[stream]
+        merge(clock, self.clocks[HOST])
+        clock[stream] = next(self.ticks)
+        return dict(clock)
+
+    def wait(self, stream, clock):
+        """Order what a stream, or the host, does from now on after what a clock has seen."""
+        merge(self.clocks[stream], clock)
+        if stream == HOST and all(node.before(clock) for node in self.log):
+            for block in {block for node in self.log for block in node.blocks}:
+                block.accesses.clear()
+            for part in (self.log, self.before, self.clocks):
+                part.clear()
+            self.memory.finished()
+
+    def synchronize(self):
+        """The host waits for everything."""
+        everything = {}
+        for clock in self.clocks.values():
+            merge(everything, clock)
+        self.wait(HOST, everything)
+
+    def save(self, blocks):
+        """Keep what blocks hold, before they are written to for the first time since the log began."""
+        for block, writes in blocks.items():
+            if writes and block not in self.before:
+                self.before[block] = block.bytes.clone()
+
+    def enter(self, node):
+        """Put a launch into the log; returns whether it races with an earlier one."""
+        others = [
+            other
+            for block, writes in node.blocks.items()
+            for (_, wrote), other in block.accesses.items()
+            if writes or wrote
+        ]
+        raced = not all(other.before(node.clock) for other in others)
+        place = sum(other.before(node.clock) for other in self.log) if raced else len(self.log)
+        if raced:  # first what it waits for, then this launch, then the others
+            self.log.sort(key=lambda other: not other.before(node.clock))
+        self.log.insert(place, node)
+        for block, writes in node.blocks.items():
+            block.accesses[node.stream, writes] = node
+        return raced
+
+    def settle(self, raced):
+        """After a race, go back to where the log begins and run it in its new order."""
+        if raced:
+            for block, content in self.before.items():
+                block.bytes.copy_(content)
+            for node in self.log:
+                node.run()
+        if len(self.log) > QUEUE:
+            self.synchronize()
+
+
+def merge(clock, other):
+    """Let a clock know what another one knows."""
+    for stream, tick in other.items():
+        clock[stream] = max(clock.get(stream, 0), tick)
