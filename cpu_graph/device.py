@@ -68,27 +68,27 @@ class Device:
                 block.bytes.fill_(0xFF)
             elif block not in capture.poisoned:
                 capture.poisoned.add(block)
-                capture.add(Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {block: True}))
+                capture.add(Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {(block, 0, block.home[3]): True}))
 
     def node(self, operator, args, kwargs, outputs=None, draws=None):
         """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
         written = written_by(operator, args, kwargs)
-        blocks = {b: False for t in tensors_in((args, kwargs)) if (b := self.memory.find(t))}
-        blocks |= {b: True for t in [*written, *tensors_in(outputs)] if (b := self.memory.find(t))}
+        spans = {span: False for t in tensors_in((args, kwargs)) if (span := self.memory.span(t))}
+        spans |= {span: True for t in [*written, *tensors_in(outputs)] if (span := self.memory.span(t))}
         kept = {id(tensor) for tensor in [*written, *tensors_in(outputs)]}
 
         def address(tensor):
             block = self.memory.find(tensor)
             return block.view(tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
 
-        return Node(operator, *tree_map_only(torch.Tensor, address, (args, kwargs, outputs)), blocks, draws)
+        return Node(operator, *tree_map_only(torch.Tensor, address, (args, kwargs, outputs)), spans, draws)
 
     def execute(self, operator, args, kwargs, kind, stream, generator=None):
         """Launch one operator on a stream, or by the host; new results are of a kind."""
         node = self.node(operator, args, kwargs, draws=generator and (generator, None, None))
         node.stream, node.clock = stream, self.tick(stream)
         node.state = generator and generator.raw_state()
-        self.save(node.blocks)
+        self.save(node.spans)
         with drawing(node.state) as ended:
             node.result = operator(*args, **kwargs)
         if generator:
@@ -96,16 +96,16 @@ class Device:
         given = {id(tensor) for tensor in tensors_in((args, kwargs))}
         outputs = tree_map_only(torch.Tensor, lambda t: t if id(t) in given else self.move(t, kind), node.result)
         new = self.node(operator, (), {}, outputs)
-        node.outputs, node.blocks = new.outputs, node.blocks | new.blocks
+        node.outputs, node.spans = new.outputs, node.spans | new.spans
         self.settle(self.enter(node))
-        for block in (block for block, writes in node.blocks.items() if writes):
+        for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
         return outputs if tensors_in(outputs) else node.result
 
     def move(self, tensor, kind):
         moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)
         if kind != "cpu":
-            self.save({self.memory.find(moved): True})
+            self.save({self.memory.span(moved): True})
         return moved.copy_(tensor)
 
     # order
@@ -121,7 +121,7 @@ class Device:
         """Order what a stream, or the host, does from now on after what a clock has seen."""
         merge(self.clocks[stream], clock)
         if stream == HOST and all(node.before(clock) for node in self.log):
-            for block in {block for node in self.log for block in node.blocks}:
+            for block in {block for node in self.log for block, *_ in node.spans}:
                 block.accesses.clear()
             for part in (self.log, self.before, self.clocks):
                 part.clear()
@@ -134,9 +134,9 @@ class Device:
             merge(everything, clock)
         self.wait(HOST, everything)
 
-    def save(self, blocks):
+    def save(self, spans):
         """Keep what blocks hold, before they are written to for the first time since the log began."""
-        for block, writes in blocks.items():
+        for (block, *_), writes in spans.items():
             if writes and block not in self.before:
                 self.before[block] = block.bytes.clone()
 
@@ -144,17 +144,17 @@ class Device:
         """Put a launch into the log; returns whether it races with an earlier one."""
         others = [
             other
-            for block, writes in node.blocks.items()
-            for (_, wrote), other in block.accesses.items()
-            if writes or wrote
+            for (block, start, end), writes in node.spans.items()
+            for (_, wrote, first, last), other in block.accesses.items()
+            if (writes or wrote) and start < last and first < end
         ]
         raced = not all(other.before(node.clock) for other in others)
         place = sum(other.before(node.clock) for other in self.log) if raced else len(self.log)
         if raced:  # first what it waits for, then this launch, then the others
             self.log.sort(key=lambda other: not other.before(node.clock))
         self.log.insert(place, node)
-        for block, writes in node.blocks.items():
-            block.accesses[node.stream, writes] = node
+        for (block, start, end), writes in node.spans.items():
+            block.accesses[node.stream, writes, start, end] = node
         return raced
 
     def settle(self, raced):

@@ -69,7 +69,7 @@ def moved(device, tensor, want, non_blocking=False):
         return torch.clone(tensor)
 
 
-def to(device, function, tensor, *args, **kwargs):
+def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
         args = (args[0].dtype, *args[1:])
         kwargs["device"] = GPU if device.kind(args[0]) == "cuda" else "cpu"
@@ -85,20 +85,20 @@ def to(device, function, tensor, *args, **kwargs):
     return function(tensor, dtype or tensor.dtype, copy=copy, memory_format=memory_format or torch.preserve_format)
 
 
-def on_host(device, function, tensor, *args, **kwargs):
+def on_host(device, function, tensor, /, *args, **kwargs):
     """A copy for the host to look at, once the work before it is done."""
     if device.kind(tensor) == "cuda":
         tensor = moved(device, tensor.detach(), "cpu")
     return function(tensor.detach() if function is Tensor.tolist else tensor, *args, **kwargs)
 
 
-def numpy(device, function, tensor, *args, **kwargs):
+def numpy(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise TypeError(NUMPY)
     return function(tensor, *args, **kwargs)
 
 
-def shown(device, function, tensor, *args, **kwargs):
+def shown(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) != "cuda":
         return function(tensor, *args, **kwargs)
     if device.capture:
@@ -107,7 +107,7 @@ def shown(device, function, tensor, *args, **kwargs):
     return text if function is Tensor.__format__ else text[:-1] + ", device='cuda:0')"
 
 
-def backward(device, function, *args, **kwargs):
+def backward(device, function, /, *args, **kwargs):
     """Autograd works on the stream of the forward pass, and the caller's stream waits for it."""
     root = next((leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)), None)
     block = root is not None and device.memory.find(root)
@@ -148,7 +148,7 @@ def record_stream(device, function, tensor, stream):
     device.memory.find(tensor).used_elsewhere = True
 
 
-def not_modelled(device, function, tensor, *args, **kwargs):
+def not_modelled(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise NotModelled(f"{function.__qualname__} of a CUDA tensor is not modelled.")
     return function(tensor, *args, **kwargs)

@@ -27,7 +27,7 @@ class Capture:
         node.stream, clock = self.device.stream, self.clocks[self.device.stream]
         clock[node.stream] = next(self.ticks)
         node.clock = dict(clock)
-        for block, writes in node.blocks.items():
+        for (block, *_), writes in node.spans.items():
             block.in_graph, block.writer = True, node.stream if writes else block.writer
         self.nodes.append(node)
 
@@ -42,8 +42,8 @@ class CUDAGraph:
     stand_in = None  # the device of the stand-in in force
 
     def __init__(self, keep_graph=False):
+        self.stand_in = CUDAGraph.stand_in  # for good: it may be collected under a later one
         self.keep_graph, self.capture, self.generators = keep_graph, None, set()
-        self.register_generator_state(torch.cuda.default_generators[0])
         self.token = None
 
     def register_generator_state(self, generator):
@@ -60,7 +60,7 @@ class CUDAGraph:
             self.stand_in.refuse(900)
         self.token = pool or (0, next(pools))
         capture = self.stand_in.capture = Capture(self.stand_in, self.token)
-        for generator in self.generators:
+        for generator in {torch.cuda.default_generators[0], *self.generators}:
             generator.begin(capture)
 
     def capture_end(self):
@@ -94,7 +94,7 @@ class CUDAGraph:
         for recorded in capture.nodes:
             inside = {(launch, stream): tick for stream, tick in recorded.clock.items()}
             node = recorded.launched((launch, recorded.stream), clock | inside)
-            device.save(node.blocks)
+            device.save(node.spans)
             if node.draws:
                 generator, begins, ends = node.draws
                 node.state = states[generator, begins]

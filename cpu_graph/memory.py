@@ -25,7 +25,7 @@ class Block:
         self.used_elsewhere = False  # on other streams, as record_stream says
         self.tenant = None  # the capture that it was last handed to
         self.writer = None  # the stream that last wrote to it
-        self.accesses = {}  # (stream, writes): the last launch that did
+        self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
 
     def view(self, tensor):
         """The tensor's memory, without keeping the tensor's storage alive."""
@@ -41,9 +41,14 @@ class Memory:
 
     def find(self, tensor):
         """The block that a tensor lies in, or None for ordinary CPU memory."""
-        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        if tensor.layout is not torch.strided:
             return None
         return self.blocks.get(tensor.untyped_storage().data_ptr())
+
+    def span(self, tensor):
+        """The tensor's block, its first byte there and its end; None for ordinary CPU memory."""
+        block, start = self.find(tensor), tensor.storage_offset() * tensor.itemsize
+        return block and (block, start, start + extent(tensor.shape, tensor.stride(), tensor.dtype))
 
     def take(self, home):
         """A free block of a home, or None."""
@@ -88,7 +93,13 @@ class Memory:
 
 def rounded(shape, stride, dtype):
     """Bytes of a block for a tensor: whole units of 512, or of 2 MiB for a large one."""
-    last = -1 if 0 in shape else sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    needed = (last + 1) * dtype.itemsize
+    needed = extent(shape, stride, dtype)
     unit = 2 * 2**20 if needed > LARGE else 512
     return max(1, -(-needed // unit)) * unit
+
+
+def extent(shape, stride, dtype):
+    """Bytes from a tensor's first element to the end of its last."""
+    if 0 in shape:
+        return 0
+    return (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * dtype.itemsize

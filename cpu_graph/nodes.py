@@ -13,18 +13,18 @@ from cpu_graph.errors import cuda_error
 class Node:
     """An operator, what it works on, and when: its stream, and the clock of what comes before it.
 
-    blocks: every block that it touches, and whether it writes there. draws: a generator and, in a
+    spans: every (block, first byte, end) that it touches, and whether it writes there. draws: a generator and, in a
     graph, the numbers of the random states that it begins and ends with; state is the first.
     """
 
-    def __init__(self, operator, args, kwargs, outputs, blocks, draws=None):
+    def __init__(self, operator, args, kwargs, outputs, spans, draws=None):
         self.operator, self.args, self.kwargs, self.outputs = operator, args, kwargs, outputs
-        self.blocks, self.draws = blocks, draws
+        self.spans, self.draws = spans, draws
         self.stream = self.clock = self.state = self.result = None
 
     def run(self):
         """Run it, from its random state if it draws; returns the state it ends with."""
-        if any(block.returned for block in self.blocks):
+        if any(block.returned for block, *_ in self.spans):
             raise cuda_error(700)
         with drawing(self.state) as ended:
             self.result = self.operator(*self.args, **self.kwargs)
@@ -37,7 +37,7 @@ class Node:
 
     def launched(self, stream, clock):
         """The same work at one replay."""
-        node = Node(self.operator, self.args, self.kwargs, self.outputs, self.blocks, self.draws)
+        node = Node(self.operator, self.args, self.kwargs, self.outputs, self.spans, self.draws)
         node.stream, node.clock = stream, clock
         return node
 

@@ -29,6 +29,10 @@ class Operators(TorchDispatchMode):
         super().__init__()
         self.device = device
 
+    @classmethod
+    def _should_skip_dynamo(cls):  # else torch._dynamo is imported, which takes seconds
+        return False
+
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunction():
             if operator.is_view or operator.namespace == "profiler":
@@ -48,7 +52,7 @@ def dispatch(device, operator, args, kwargs):
         return operator(*args, **kwargs)
     if operator in MOVED:
         raise NotModelled(f"{operator.name()} on a CUDA tensor is not modelled.")
-    operator, args = without_mask(device, operator, args, kinds)
+    operator, args = without_mask(operator, args)
     blocking = waits(device, operator, args, kwargs, kinds, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
@@ -70,7 +74,7 @@ def record(device, operator, args, kwargs, kind, draws):
         return device.allocate(shape, stride, dtype, kind)
 
     try:
-        outputs = core.not_computed(operator, args, kwargs, allocate)
+        outputs = core.not_computed(operator, args, kwargs, allocate) if operator._schema.returns else None
     except NotImplementedError as error:
         raise NotModelled(f"{operator.name()} in a capture is not modelled: it has no shape function.") from error
     device.capture.add(device.node(operator, args, kwargs, outputs, draws))
@@ -106,11 +110,11 @@ def reads_values(operator, args, kwargs):
     return bool({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operator.tags))
 
 
-def without_mask(device, operator, args, kinds):
+def without_mask(operator, args):
     """x[mask] = number is masked_fill_ on a GPU."""
     if operator is aten.index_put_.default and len(args[1]) == 1 and args[1][0].dtype is torch.bool:
-        if args[2].numel() == 1 and not any(args[3:]):
-            return aten.masked_fill_.Tensor, (args[0], args[1][0], args[2].reshape(()))
+        if args[2].dim() == 0 and not any(args[3:]):
+            return aten.masked_fill_.Tensor, (args[0], args[1][0], args[2])
     return operator, args
 
 

@@ -77,7 +77,7 @@ def replacements(device):
             yield cuda, name, not_modelled(f"torch.cuda.{name}")
     for name, value in {
         "_lazy_init": lambda: None, "_lazy_call": lambda call, **_: call(),
-        "current_device": lambda: 0, "device_count": lambda: 1,
+        "current_device": lambda: 0, "device_count": lambda: 1, "is_initialized": lambda: True,
     }.items():  # fmt: skip
         yield cuda.random, name, value
     yield cuda.graphs, "CUDAGraph", CUDAGraph

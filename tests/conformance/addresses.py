@@ -130,7 +130,7 @@ def copy_converts_and_broadcasts():
     return replay()
 
 
-@program(6)
+@program([6])
 def an_output_may_be_an_input():
     static = ones(1)
     output = captured(lambda: static.mul_(1))()
@@ -138,7 +138,7 @@ def an_output_may_be_an_input():
     return output
 
 
-@program(5)
+@program([5])
 def an_intermediate_is_computed_again():
     static, between = ones(1), []
 

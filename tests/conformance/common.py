@@ -9,6 +9,7 @@ zeros = partial(torch.zeros, device="cuda")
 graphed = torch.cuda.make_graphed_callables
 ERROR = "AcceleratorError: CUDA error: "
 READ = [f"{ERROR}operation not permitted when stream is capturing", f"{ERROR}operation failed due to a previous error"]
+SINCE_2_13 = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # random states are per capture
 LOST = READ[1:]
 PAGEABLE = ["RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"]
 

@@ -41,7 +41,8 @@ def two_counters(join):
     replay = captured(step)
     for _ in range(3):
         replay()
-    return settled([mine.item(), theirs.item()])
+    torch.cuda.synchronize()
+    return [mine.item(), theirs.item()]
 
 
 @program([3, 1], shows="Work on the wrong stream")
