@@ -1,32 +1,22 @@
-"""The stand-in's device: launches, the order that streams and events give them, and races.
+"""The stand-in's device: where tensors lie, and one launch at a time."""
 
-Every launch runs at once and goes into a log. Each stream has a vector clock, and so has the host,
-which orders what it launches after what it has waited for. If a launch touches a block that
-another stream has touched, one of them writing, and nothing orders the two, the log is run anew
-with that launch as early as its own stream allows: the order that nobody expects. The log ends
-where the host has waited for everything, or when it is as long as a real queue.
-"""
-
-from collections import Counter, defaultdict
-from itertools import count
+from collections import Counter
 
 import torch
 from torch.utils._pytree import tree_map_only
 
-from cpu_graph import core
 from cpu_graph.errors import cuda_error
 from cpu_graph.memory import Memory, rounded
 from cpu_graph.nodes import Node, drawing, tensors_in, written_by
-
-HOST, QUEUE = "host", 1024  # launches
+from cpu_graph.order import Order
 
 
 class Device:
-    """What there is one of: memory, clocks, the log, the current stream, the capture under way."""
+    """What there is one of: the memory, the order, the current stream, the capture under way."""
 
     def __init__(self):
-        self.memory, self.counts, self.ticks = Memory(), Counter(), count(1)
-        self.clocks, self.log, self.before = defaultdict(dict), [], {}
+        self.memory, self.counts = Memory(), Counter()
+        self.order = Order(self.memory.finished)
         self.stream, self.capture = 0, None
         self.want = self.generator = None  # see functions.wanting
         self.crossing = self.non_blocking = False
@@ -86,9 +76,9 @@ class Device:
     def execute(self, operator, args, kwargs, kind, stream, generator=None):
         """Launch one operator on a stream, or by the host; new results are of a kind."""
         node = self.node(operator, args, kwargs, draws=generator and (generator, None, None))
-        node.stream, node.clock = stream, self.tick(stream)
+        node.stream, node.clock = stream, self.order.tick(stream)
         node.state = generator and generator.raw_state()
-        self.save(node.spans)
+        self.order.save(node.spans)
         with drawing(node.state) as ended:
             node.result = operator(*args, **kwargs)
         if generator:
@@ -97,7 +87,7 @@ class Device:
         outputs = tree_map_only(torch.Tensor, lambda t: t if id(t) in given else self.move(t, kind), node.result)
         new = self.node(operator, (), {}, outputs)
         node.outputs, node.spans = new.outputs, node.spans | new.spans
-        self.settle(self.enter(node))
+        self.order.settle(self.order.enter(node))
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
         return outputs if tensors_in(outputs) else node.result
@@ -105,70 +95,5 @@ class Device:
     def move(self, tensor, kind):
         moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)
         if kind != "cpu":
-            self.save({self.memory.span(moved): True})
+            self.order.save({self.memory.span(moved): True})
         return moved.copy_(tensor)
-
-    # order
-
-    def tick(self, stream):
-        """The clock of the next launch on a stream."""
-        clock = self.clocks[stream]
-        merge(clock, self.clocks[HOST])
-        clock[stream] = next(self.ticks)
-        return dict(clock)
-
-    def wait(self, stream, clock):
-        """Order what a stream, or the host, does from now on after what a clock has seen."""
-        merge(self.clocks[stream], clock)
-        if stream == HOST and all(node.before(clock) for node in self.log):
-            for block in {block for node in self.log for block, *_ in node.spans}:
-                block.accesses.clear()
-            for part in (self.log, self.before, self.clocks):
-                part.clear()
-            self.memory.finished()
-
-    def synchronize(self):
-        """The host waits for everything."""
-        everything = {}
-        for clock in self.clocks.values():
-            merge(everything, clock)
-        self.wait(HOST, everything)
-
-    def save(self, spans):
-        """Keep what blocks hold, before they are written to for the first time since the log began."""
-        for (block, *_), writes in spans.items():
-            if writes and block not in self.before:
-                self.before[block] = block.bytes.clone()
-
-    def enter(self, node):
-        """Put a launch into the log; returns whether it races with an earlier one."""
-        others = [
-            other
-            for (block, start, end), writes in node.spans.items()
-            for (_, wrote, first, last), other in block.accesses.items()
-            if (writes or wrote) and start < last and first < end
-        ]
-        raced = not all(other.before(node.clock) for other in others)
-        place = sum(other.before(node.clock) for other in self.log) if raced else len(self.log)
-        if raced:  # first what it waits for, then this launch, then the others
-            self.log.sort(key=lambda other: not other.before(node.clock))
-        self.log.insert(place, node)
-        for (block, start, end), writes in node.spans.items():
-            block.accesses[node.stream, writes, start, end] = node
-        return raced
-
-    def settle(self, raced):
-        """After a race, go back to where the log begins and run it in its new order."""
-        if raced:
-            for block, content in self.before.items():
-                block.bytes.copy_(content)
-            for node in self.log:
-                node.run()
-        if len(self.log) > QUEUE:
-            self.synchronize()
-
-
-def merge(clock, other):
-    """Let a clock know what another one knows."""
-    for stream, tick in other.items():
-        clock[stream] = max(clock.get(stream, 0), tick)

@@ -22,9 +22,7 @@ PAGEABLE = (
     "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
 )
 TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
-NUMPY = (
-    "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
-)
+NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 SEED = (
     "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as the "
     "original seed."
@@ -33,9 +31,7 @@ UNREGISTERED = "Attempt to increase offset for a CUDA generator not in capture m
 OUTSIDE = "Offset increment outside graph capture encountered unexpectedly."
 LATE = "Cannot register the state during capturing stage."
 NO_GRAPH = "Called CUDAGraph::replay without a preceding successful capture."
-OWNS_GRAPH = (
-    "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
-)
+OWNS_GRAPH = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
 NOT_KEPT = "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
 REPLAY_INSIDE = (
     "Cannot prepare for replay during capturing stage. during CUDA graph capture. If you need this call to be "

@@ -5,11 +5,18 @@ from itertools import count
 
 import torch
 
-from cpu_graph.device import merge
-from cpu_graph.nodes import unseen
 from cpu_graph.errors import (
-    DEFAULT_STREAM, EMPTY, NO_GRAPH, NOT_KEPT, OWNS_GRAPH, REPLAY_INSIDE, NotModelled, cuda_error,
+    DEFAULT_STREAM,
+    EMPTY,
+    NO_GRAPH,
+    NOT_KEPT,
+    OWNS_GRAPH,
+    REPLAY_INSIDE,
+    NotModelled,
+    cuda_error,
 )
+from cpu_graph.nodes import unseen
+from cpu_graph.order import merge
 
 pools = count(1)
 
@@ -81,9 +88,9 @@ class CUDAGraph:
             raise RuntimeError(NO_GRAPH)
         if self.stand_in.capturing():
             raise RuntimeError(REPLAY_INSIDE)
-        device, capture = self.stand_in, self.capture
+        device = self.stand_in
         device.counts["graphs"] += 1
-        launch, clock = next(device.ticks), device.tick(device.stream)
+        launch, clock = next(device.order.ticks), device.order.tick(device.stream)
         with unseen():
             self.launch(launch, clock)
 
@@ -94,16 +101,16 @@ class CUDAGraph:
         for recorded in capture.nodes:
             inside = {(launch, stream): tick for stream, tick in recorded.clock.items()}
             node = recorded.launched((launch, recorded.stream), clock | inside)
-            device.save(node.spans)
+            device.order.save(node.spans)
             if node.draws:
                 generator, begins, ends = node.draws
                 node.state = states[generator, begins]
                 states[generator, ends] = node.run()
             else:
                 node.run()
-            raced |= device.enter(node)
-            merge(device.clocks[device.stream], inside)
-        device.settle(raced)
+            raced |= device.order.enter(node)
+            merge(device.order.clocks[device.stream], inside)
+        device.order.settle(raced)
         for generator, number in capture.end.items():
             if number:
                 generator.set_raw_state(states[generator, number])

@@ -71,8 +71,11 @@ def tensors_in(tree):
 
 def written_by(operator, args, kwargs):
     """The tensors among an operator's arguments that it writes to."""
-    marked = [(number, argument.name) for number, argument in enumerate(operator._schema.arguments)
-              if argument.alias_info and argument.alias_info.is_write]
+    marked = [
+        (number, argument.name)
+        for number, argument in enumerate(operator._schema.arguments)
+        if argument.alias_info and argument.alias_info.is_write
+    ]
     found = [args[number] if number < len(args) else kwargs.get(name) for number, name in marked]
     if "native_batch_norm" in operator.name() and "backward" not in operator.name():
         found += args[3:5]  # the running statistics, which the schema does not mark

@@ -6,14 +6,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph import core
-from cpu_graph.device import HOST
 from cpu_graph.errors import PAGEABLE, TWO_DEVICES, NotModelled
 from cpu_graph.nodes import tensors_in
+from cpu_graph.order import HOST
 
 aten = torch.ops.aten
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
 COPIES = {aten.copy_.default, aten._to_copy.default, aten.clone.default}
-MOVED = {aten.set_.source_Storage, aten.set_.source_Storage_storage_offset, aten.set_.source_Tensor, aten.resize_.default}
+MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.resize_.default}
 
 
 @cache
@@ -59,7 +59,7 @@ def dispatch(device, operator, args, kwargs):
         device.counts["operators"] += 1
         result = device.execute(operator, args, kwargs, kind, device.stream, generator)
         if blocking:
-            device.wait(HOST, dict(device.clocks[device.stream]))
+            device.order.wait(HOST, dict(device.order.clocks[device.stream]))
         return result
     if device.capture.lost:
         device.refuse(901)
@@ -97,7 +97,9 @@ def waits(device, operator, args, kwargs, kinds, kind):
         if device.capturing():
             raise RuntimeError(PAGEABLE)
         return True
-    non_blocking = device.non_blocking or kwargs.get("non_blocking") or (operator is aten.copy_.default and any(args[2:]))
+    non_blocking = (
+        device.non_blocking or kwargs.get("non_blocking") or (operator is aten.copy_.default and any(args[2:]))
+    )
     return copies and len({*kinds.values(), kind}) > 1 and not non_blocking
 
 
@@ -112,10 +114,11 @@ def reads_values(operator, args, kwargs):
 
 def without_mask(operator, args):
     """x[mask] = number is masked_fill_ on a GPU."""
-    if operator is aten.index_put_.default and len(args[1]) == 1 and args[1][0].dtype is torch.bool:
-        if args[2].dim() == 0 and not any(args[3:]):
-            return aten.masked_fill_.Tensor, (args[0], args[1][0], args[2])
-    return operator, args
+    if operator is not aten.index_put_.default or len(args[1]) > 1 or any(args[3:]):
+        return operator, args
+    (mask,), value = args[1:3]
+    filled = mask.dtype is torch.bool and value.dim() == 0
+    return (aten.masked_fill_.Tensor, (args[0], mask, value)) if filled else (operator, args)
 
 
 def draw(device, operator, kwargs):

@@ -8,9 +8,10 @@ import torch
 
 from cpu_graph.device import Device
 from cpu_graph.errors import NotModelled
-from cpu_graph.functions import GPU, Functions
+from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, pools
+from cpu_graph.methods import GPU
 from cpu_graph.nodes import unseen
 from cpu_graph.operators import Operators
 from cpu_graph.streams import Event, Stream
@@ -31,10 +32,9 @@ def cpu_graphs():
     if torch.cuda.is_available():
         raise RuntimeError("cpu_graphs() is for a machine without a GPU, and does not nest.")
     device = Device()
-    classes = CUDAGraph, Stream, Event, Generator
-    for cls in classes:
-        cls.stand_in = device
     with ExitStack() as stack:
+        for cls in (CUDAGraph, Stream, Event, Generator):
+            stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in replacements(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
         stack.enter_context(Operators(device))
@@ -50,7 +50,7 @@ def replacements(device):
     def synchronize(*_):
         if device.capture:
             device.refuse(900)
-        device.synchronize()
+        device.order.synchronize()
 
     def set_stream(stream):
         device.stream = device.stream if stream is None else stream.stream_id
@@ -108,10 +108,11 @@ def grouped(real, device):
 
     def group(lists, *indices):
         groups = real(lists, *indices)
-        return {
-            (GPU if (t := next(t for t in group[0][0] if t is not None)) is not None and device.kind(t) == "cuda" else where, dtype): group
-            for (where, dtype), group in groups.items()
-        }
+
+        def where(there, tensors):
+            return GPU if any(t is not None and device.kind(t) == "cuda" for t in tensors) else there
+
+        return {(where(there, group[0][0]), dtype): group for (there, dtype), group in groups.items()}
 
     return group
 

@@ -4,8 +4,8 @@ from itertools import cycle
 
 import torch
 
-from cpu_graph.device import HOST, merge
 from cpu_graph.errors import NotModelled, cuda_error
+from cpu_graph.order import HOST, merge
 
 
 class Stream:
@@ -50,7 +50,7 @@ class Stream:
         device = self.stand_in
         if device.capture:
             device.refuse(900)
-        device.wait(HOST, device.clocks[self.stream_id])
+        device.order.wait(HOST, device.order.clocks[self.stream_id])
 
     def query(self):
         if self.stand_in.capture:
@@ -74,10 +74,10 @@ class Event:
         if self.external and device.capturing(stream.stream_id):
             raise NotModelled("An external event in a capture is not modelled.")
         self.capture = device.capture if device.capturing(stream.stream_id) else None
-        clocks = self.capture.clocks if self.capture else device.clocks
+        clocks = self.capture.clocks if self.capture else device.order.clocks
         self.clock = dict(clocks[stream.stream_id])
         if not self.capture:
-            merge(self.clock, device.clocks[HOST])
+            merge(self.clock, device.order.clocks[HOST])
 
     def wait(self, stream=None):
         stream, device = stream or torch.cuda.current_stream(), self.stand_in
@@ -86,7 +86,7 @@ class Event:
         if self.capture is None:
             if device.capturing(stream.stream_id):
                 device.refuse(905)
-            device.wait(stream.stream_id, self.clock)
+            device.order.wait(stream.stream_id, self.clock)
         elif self.capture is not device.capture:
             raise NotModelled("Waiting for an event that an earlier capture recorded is not modelled.")
         elif stream.stream_id == 0:
@@ -96,14 +96,14 @@ class Event:
 
     def query(self):
         self._ask()
-        if self.clock is None or all(node.before(self.stand_in.clocks[HOST]) for node in self._pending()):
+        if self.clock is None or all(node.before(self.stand_in.order.clocks[HOST]) for node in self._pending()):
             return True
         raise NotModelled("Event.query asks how far the GPU is: the stand-in has no time.")
 
     def synchronize(self):
         self._ask()
         if self.clock is not None:
-            self.stand_in.wait(HOST, self.clock)
+            self.stand_in.order.wait(HOST, self.clock)
 
     def elapsed_time(self, end_event):
         if self.capture or end_event.capture:
@@ -115,4 +115,4 @@ class Event:
             self.stand_in.refuse(907 if self.capture else 900)
 
     def _pending(self):
-        return [node for node in self.stand_in.log if node.before(self.clock)]
+        return [node for node in self.stand_in.order.log if node.before(self.clock)]

@@ -25,7 +25,7 @@ class Lab:
     """A copy of the course in folder, and the server that `make lab` starts there."""
 
     def __init__(self, folder, port=0):
-        for part in ("capturable", "course", "helpers", "notebooks", "traces", "jupyter"):
+        for part in ("capturable", "course", "cpu_graph", "helpers", "notebooks", "traces", "jupyter"):
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "local"))
         self.folder, self.runtime = folder, folder / "runtime"
         own = {"JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data"}

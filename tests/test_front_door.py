@@ -154,6 +154,7 @@ def test_what_the_container_needs_is_in_its_context():
         "constraints.txt",
         "capturable",
         "course",
+        "cpu_graph",
         "helpers",
         "notebooks",
         "traces",

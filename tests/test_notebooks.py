@@ -125,7 +125,7 @@ def test_its_code_is_clean(path, tmp_path):
 
 
 def test_the_helpers_and_tests_are_clean():
-    ruff("capturable", "course", "helpers", "tests", "benchmarks")
+    ruff("capturable", "course", "cpu_graph", "helpers", "tests", "benchmarks")
 
 
 def ruff(*arguments):

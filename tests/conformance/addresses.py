@@ -1,6 +1,7 @@
 """A graph knows addresses, not names."""
 
 import torch
+
 from conformance.common import captured, layer, ones, zeros
 from conformance.outcomes import program
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 import torch
+
 from conformance.common import SINCE_2_13, graphed, layer, ones
 from conformance.outcomes import program
 

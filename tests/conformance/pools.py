@@ -1,6 +1,7 @@
 """Pools: what is freed in a capture goes to later captures of its pool, and to no others."""
 
 import torch
+
 from conformance.common import captured, ones
 from conformance.outcomes import program
 

@@ -1,6 +1,7 @@
 """A replay draws what eager would draw next; a capture draws nothing."""
 
 import torch
+
 from conformance.common import SINCE_2_13, captured, ones, zeros
 from conformance.outcomes import program
 

@@ -1,6 +1,7 @@
 """Streams order a capture, and whatever is left unordered goes wrong."""
 
 import torch
+
 from conformance.common import captured, ones, settled, zeros
 from conformance.outcomes import program
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 import torch
+
 from conformance.common import READ, captured, layer, ones
 from conformance.outcomes import program
 

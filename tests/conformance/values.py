@@ -3,6 +3,7 @@
 import random
 
 import torch
+
 from conformance.common import captured, layer, ones, zeros
 from conformance.outcomes import program
 
