@@ -1,51 +1,20 @@
 """Methods of tensors that ask where a tensor is, move it, show it, or start a backward pass."""
 
 import numbers
-from contextlib import contextmanager
 
 import torch
 from torch.utils._pytree import tree_leaves
 
 from cpu_graph.errors import NUMPY, NotModelled
+from cpu_graph.places import GPU, moved, wanting
 
 Tensor = torch.Tensor
-GPU = torch.device("cuda", 0)
-
-
-@contextmanager
-def wanting(device, want, crossing=False, non_blocking=False, generator=None):
-    """Make new results in "cuda", "pinned" or "cpu" memory; crossing: let clone copy there."""
-    before = device.want, device.crossing, device.non_blocking, device.generator
-    device.want, device.crossing, device.non_blocking, device.generator = want, crossing, non_blocking, generator
-    try:
-        yield
-    finally:
-        device.want, device.crossing, device.non_blocking, device.generator = before
-
-
-def place(where):
-    """The kind of memory that a device argument asks for."""
-    if where is None:
-        return None
-    return torch.device("cuda" if isinstance(where, int) else where).type
-
-
-def any_on_gpu(device, tree):
-    return any(isinstance(leaf, Tensor) and device.kind(leaf) == "cuda" for leaf in tree_leaves(tree))
-
-
-def moved(device, tensor, want, non_blocking=False):
-    """A copy in another kind of memory, seen by autograd."""
-    if want == "cpu" and non_blocking and device.kind(tensor) == "cuda":
-        want = "pinned"
-    with wanting(device, want, crossing=True, non_blocking=non_blocking):
-        return torch.clone(tensor)
 
 
 def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
-        args = (args[0].dtype, *args[1:])
         kwargs["device"] = GPU if device.kind(args[0]) == "cuda" else "cpu"
+        args = (args[0].dtype, *args[1:])
     copy = kwargs.pop("copy", False)
     where, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     if where is not None and where.type == "meta":
@@ -117,10 +86,6 @@ def copied(device, function, tensor, memo):
     return copy
 
 
-def record_stream(device, function, tensor, stream):
-    device.memory.find(tensor).used_elsewhere = True
-
-
 def not_modelled(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise NotModelled(f"{function.__qualname__} of a CUDA tensor is not modelled.")
@@ -143,10 +108,8 @@ HANDLERS = {
     Tensor.__repr__: shown,
     Tensor.__setitem__: set_item,
     Tensor.__deepcopy__: copied,
-    Tensor.record_stream: record_stream,
     Tensor.backward: backward,
     torch.autograd.backward: backward,
     torch.autograd.grad: backward,
-    Tensor.__reduce_ex__: not_modelled,
     Tensor.__dlpack__: not_modelled,
 }

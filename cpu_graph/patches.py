@@ -11,9 +11,9 @@ from cpu_graph.errors import NotModelled
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, pools
-from cpu_graph.methods import GPU
 from cpu_graph.nodes import unseen
 from cpu_graph.operators import Operators
+from cpu_graph.places import GPU
 from cpu_graph.streams import Event, Stream
 
 OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}  # torch's Python works
@@ -27,10 +27,10 @@ def cpu_graphs():
 
     Everything is put back afterwards. What the stand-in does not model raises NotModelled; what a
     GPU refuses raises what it raises there. Tensors made in the block are CPU tensors after it.
-    Raises RuntimeError inside another such block, or if there is a real GPU.
+    A real GPU is not touched. Raises RuntimeError inside another such block.
     """
-    if torch.cuda.is_available():
-        raise RuntimeError("cpu_graphs() is for a machine without a GPU, and does not nest.")
+    if CUDAGraph.stand_in is not None:
+        raise RuntimeError("cpu_graphs() does not nest.")
     device = Device()
     with ExitStack() as stack:
         for cls in (CUDAGraph, Stream, Event, Generator):
@@ -87,6 +87,7 @@ def replacements(device):
     yield torch._C, "_host_emptyCache", lambda: None
     yield torch._C, "_group_tensors_by_device_and_dtype", grouped(torch._C._group_tensors_by_device_and_dtype, device)
     yield torch, "Generator", Generator
+    yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
     accelerator = {"is_available": lambda: True, "current_accelerator": lambda *_, **__: GPU,
                    "current_stream": current_stream, "synchronize": synchronize}  # fmt: skip
     for name, value in accelerator.items():
