@@ -136,7 +136,7 @@ def test_the_notebooks_code_is_clean(tmp_path):
 
 
 def test_the_helpers_and_tests_are_clean():
-    ruff("capturable", "course", "helpers", "tests", "benchmarks")
+    ruff("capturable", "course", "cpu_graph", "helpers", "tests", "benchmarks")
 
 
 def ruff(*arguments):
