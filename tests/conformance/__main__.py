@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import torch
 
 from conformance import outcomes
-from course.record import gpu_slug
-from course.recording import TRACES
+from course.execute import gpu_slug
+from course.notebooks import TRACES
 
 if not torch.cuda.is_available():
     sys.exit("Needs a CUDA GPU.")
