@@ -1,4 +1,5 @@
 """Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone.
 
-capturable.preflight looks at a step before its capture; capturable.explain needs not even torch.
+preflight looks at a step before its capture: operators, listening and bookkeeping log what it does, rules judge
+it, undo puts everything back. explain says what a message means, from the causes; it needs not even torch.
 """

@@ -11,7 +11,7 @@ from conftest import needs_gpu
 from torch import nn
 
 from conformance import PROGRAMS, outcome, outcomes
-from course.recording import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from cpu_graph import NotModelled, cpu_graphs
 from cpu_graph.core import Graph
 from cpu_graph.judge import launches

@@ -4,7 +4,8 @@ import pytest
 import torch
 from conftest import needs_gpu
 
-from course.recording import REFERENCE_GPU, TRACES, Recording
+from course.notebooks import REFERENCE_GPU, TRACES
+from course.recording import Recording
 from helpers import ladder
 from helpers.ladder import RUNGS, STEPS, STEPS_PER_CALL, forward_and_loss, on_each, train_on
 from helpers.model import make_batches, make_model, make_optimizer, training_step

@@ -83,11 +83,12 @@ def before_exercises(path):
 @named(LESSONS)
 def test_it_takes_the_minutes_that_it_states(path):
     """The gallery is a reference: it is looked things up in, and may be as long as it likes."""
+    if lesson_name(path) == "failure_gallery":
+        return
     cells, minutes = before_exercises(path)
     stated = int(re.search(r"\| (\d+) minutes \+ \d+ minutes of exercises \|", prose(path))[1])
-    if lesson_name(path) != "failure_gallery":
-        assert cells <= 30 and minutes <= 25, f"{cells} cells, {minutes:.1f} minutes"
-        assert stated == math.ceil(minutes)
+    assert cells <= 30 and minutes <= 25, f"{cells} cells, {minutes:.1f} minutes"
+    assert stated == math.ceil(minutes)
 
 
 @named(LESSONS)

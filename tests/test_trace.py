@@ -11,7 +11,7 @@ from conftest import event, kernel, launch, needs_gpu, step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.recording import REFERENCE_GPU, TRACES
+from course.notebooks import REFERENCE_GPU, TRACES
 from helpers.kineto import TraceError
 from helpers.trace import busy_time, main, read_trace
 
