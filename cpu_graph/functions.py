@@ -23,6 +23,8 @@ class Functions(TorchFunctionMode):
         want = place(kwargs.pop("device", None))
         if want == "meta":
             return function(*args, device="meta", **kwargs)
+        if want:
+            kwargs["device"] = "cpu"
         if kwargs.get("pin_memory") and want != "cuda":
             want = "pinned"
         kwargs.pop("pin_memory", None)
