@@ -14,6 +14,8 @@ Tensor = torch.Tensor
 def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
         args = (GPU if device.kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
+    if args and type(args[0]) is int:
+        args = (GPU, *args[1:])
     copy = kwargs.pop("copy", False)
     where, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     if where is not None and where.type == "meta":
