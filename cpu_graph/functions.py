@@ -3,6 +3,7 @@
 import torch
 from torch.overrides import TorchFunctionMode
 
+from cpu_graph.autograd import remember_stream
 from cpu_graph.methods import HANDLERS
 from cpu_graph.places import any_on_gpu, moved, place, wanting
 
@@ -23,6 +24,8 @@ class Functions(TorchFunctionMode):
         want = place(kwargs.pop("device", None))
         if want == "meta":
             return function(*args, device="meta", **kwargs)
+        if want:
+            kwargs["device"] = "cpu"
         if kwargs.get("pin_memory") and want != "cuda":
             want = "pinned"
         kwargs.pop("pin_memory", None)
@@ -32,4 +35,7 @@ class Functions(TorchFunctionMode):
         if want is None and hasattr(function, "__code__") and any_on_gpu(device, (args, kwargs)):
             want = "cuda"  # what such a function makes inside, it makes where its arguments are
         with wanting(device, want, generator=kwargs.get("generator") or device.generator):
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and result.grad_fn:
+            remember_stream(result.grad_fn, device.stream)
+        return result

@@ -3,8 +3,8 @@
 import numbers
 
 import torch
-from torch.utils._pytree import tree_leaves
 
+from cpu_graph.autograd import backward
 from cpu_graph.errors import NUMPY, NotModelled
 from cpu_graph.places import GPU, moved, wanting
 
@@ -13,8 +13,9 @@ Tensor = torch.Tensor
 
 def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
-        kwargs["device"] = GPU if device.kind(args[0]) == "cuda" else "cpu"
-        args = (args[0].dtype, *args[1:])
+        args = (GPU if device.kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
+    if args and type(args[0]) is int:
+        args = (GPU, *args[1:])
     copy = kwargs.pop("copy", False)
     where, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     if where is not None and where.type == "meta":
@@ -47,25 +48,6 @@ def shown(device, function, tensor, /, *args, **kwargs):
         device.refuse(900)
     text = on_host(device, function, tensor, *args, **kwargs)
     return text if function is Tensor.__format__ else text[:-1] + ", device='cuda:0')"
-
-
-def backward(device, function, /, *args, **kwargs):
-    """Autograd works on the stream of the forward pass, and the caller's stream waits for it."""
-    root = next((leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)), None)
-    block = root is not None and device.memory.find(root)
-    here, there = device.stream, block.writer if block and isinstance(block.writer, int) else device.stream
-    streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
-    hop = here != there and device.capturing(here) == device.capturing(there)
-    with wanting(device, "cuda" if block else None):
-        if not hop:
-            return function(*args, **kwargs)
-        streams[1].wait_stream(streams[0])
-        device.stream = there
-        try:
-            return function(*args, **kwargs)
-        finally:
-            device.stream = here
-            streams[0].wait_stream(streams[1])
 
 
 def set_item(device, function, tensor, index, value):

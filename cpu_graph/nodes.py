@@ -21,6 +21,7 @@ class Node:
         self.operator, self.args, self.kwargs, self.outputs = operator, args, kwargs, outputs
         self.spans, self.draws = spans, draws
         self.stream = self.clock = self.state = self.result = None
+        self.cycles = 0  # how long it sleeps; all other work takes no time
 
     def run(self):
         """Run it, from its random state if it draws; returns the state it ends with."""
@@ -38,7 +39,7 @@ class Node:
     def launched(self, stream, clock):
         """The same work at one replay."""
         node = Node(self.operator, self.args, self.kwargs, self.outputs, self.spans, self.draws)
-        node.stream, node.clock = stream, clock
+        node.stream, node.clock, node.cycles = stream, clock, self.cycles
         return node
 
 

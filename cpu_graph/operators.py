@@ -89,6 +89,8 @@ def waits(device, operator, args, kwargs, kinds, kind):
         return True
     ordinary = [tensor for tensor in tensors_in((args, kwargs)) if kinds[id(tensor)] == "cpu"]
     copies = operator in COPIES and (operator is aten.copy_.default or {*kinds.values()} != {kind})
+    if not copies and "cuda" not in kinds.values():
+        return False  # only shapes are taken from the others
     if not copies:
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
     if ordinary and not copies and operator not in INDEXING:

@@ -3,7 +3,8 @@
 Every launch runs at once and goes into a log. Each stream has a vector clock, and so has the host,
 which orders what it launches after what it has waited for. If a launch touches bytes that another
 stream has touched, one of them writing, and nothing orders the two, the log is run anew with that
-launch as early as its own stream allows: the order that nobody expects. The log ends where the
+launch as early as its own stream allows: the order that nobody expects. (If something in the log
+sleeps, in the order that the sleeping gives.) The log ends where the
 host has waited for everything, or when it is as long as a real queue.
 """
 
@@ -59,13 +60,25 @@ class Order:
             if (writes or wrote) and start < last and first < end
         ]
         raced = not all(other.before(node.clock) for other in others)
-        place = sum(other.before(node.clock) for other in self.log) if raced else len(self.log)
-        if raced:  # first what it waits for, then this launch, then the others
-            self.log.sort(key=lambda other: not other.before(node.clock))
-        self.log.insert(place, node)
+        self.log.append(node)
+        if raced and any(other.cycles for other in self.log):
+            starts = self.starts()
+            self.log.sort(key=starts.get)
+        elif raced:  # first what it waits for, then this launch, then the others
+            self.log.sort(
+                key=lambda other: 0 if other.before(node.clock) and other is not node else 1 + (other is not node)
+            )
         for (block, start, end), writes in node.spans.items():
             block.accesses[node.stream, writes, start, end] = node
         return raced
+
+    def starts(self):
+        """When each launch in the log begins, where only sleeping takes time."""
+        starts = {}
+        for node in self.log:
+            ends = (start + other.cycles for other, start in starts.items() if other.before(node.clock))
+            starts[node] = max(ends, default=0)
+        return starts
 
     def settle(self, raced):
         """After a race, go back to where the log begins and run it in its new order."""

@@ -11,7 +11,7 @@ from cpu_graph.errors import NotModelled
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, pools
-from cpu_graph.nodes import unseen
+from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
 from cpu_graph.places import GPU
 from cpu_graph.streams import Event, Stream
@@ -59,14 +59,25 @@ def replacements(device):
         return Stream(stream_id=device.stream)
 
     def sleep(cycles):
-        torch.zeros((), device="cuda")
+        node = Node(lambda: None, (), {}, None, {})
+        node.cycles = cycles
+        if device.capturing():
+            device.capture.add(node)
+        else:
+            node.stream, node.clock = device.stream, device.order.tick(device.stream)
+            device.order.enter(node)
+
+    def empty_cache():
+        device.order.synchronize()  # as the driver does when it takes memory back
+        with unseen():
+            device.memory.empty_cache()
 
     names = {
         "is_available": lambda: True, "is_initialized": lambda: True, "device_count": lambda: 1,
         "current_device": lambda: 0, "set_device": lambda device: None, "init": lambda: None,
         "is_bf16_supported": lambda *_, **__: True, "get_device_name": lambda *_: "the stand-in on the CPU",
         "synchronize": synchronize, "current_stream": current_stream, "set_stream": set_stream,
-        "default_stream": lambda *_: Stream(stream_id=0), "empty_cache": unseen()(device.memory.empty_cache),
+        "default_stream": lambda *_: Stream(stream_id=0), "empty_cache": empty_cache,
         "_sleep": sleep, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph,
         "default_generators": (default,), "_lazy_init": not_modelled("This function of torch.cuda"),
     }  # fmt: skip

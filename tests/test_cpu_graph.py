@@ -14,12 +14,21 @@ from conformance import PROGRAMS, outcome, outcomes
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from cpu_graph import NotModelled, cpu_graphs
 from cpu_graph.core import Graph
-from cpu_graph.judge import launches
+from cpu_graph.judge import launches, trials
 from helpers.capture import capture_step, unchanged
 from helpers.model import make_batches, make_model, training_step
 
 WIDTHS = (64, 48, 32, 16, 8)
 RECORD = TRACES / REFERENCE_GPU / "conformance.json"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small tensors: more threads only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -252,3 +261,43 @@ def test_an_eager_answer_is_told_from_a_graph(gpu):
     with launches() as graphed:
         replay()
     assert eager == {"operators": 3} and graphed == {"graphs": 1}
+
+
+def doubled_by(answer):
+    """A scenario: an answer graphs a function, and is used on four batches."""
+
+    def scenario():
+        weight, batches = torch.rand(4, device="cuda"), list(torch.rand(4, 4, device="cuda"))
+        double = answer(lambda x: x * weight, batches[0].clone())
+        with launches() as steady:
+            results = [double(batch) for batch in batches]
+        return results, [batch * weight for batch in batches], steady
+
+    return scenario
+
+
+def without_a_copy(function, sample):
+    replay = captured(lambda: function(sample))
+    return lambda batch: replay().clone()
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "graphs"),
+    [
+        (lambda function, sample: lambda x: capture_step(function, sample)(x).clone(), True, 4),
+        (lambda function, sample: capture_step(function, sample), False, 4),  # every result is the last
+        (without_a_copy, False, 4),
+        (lambda function, sample: function, True, 0),
+    ],
+)
+def test_an_answer_is_tried_with_several_seeds(answer, right, graphs):
+    for trial in trials(doubled_by(answer)):
+        results, expected, steady = trial.result
+        assert all(map(torch.equal, results, expected)) == right and steady["graphs"] == graphs
+        assert results[0].device.type == "cpu" and trial.error is None
+
+
+def test_an_error_of_an_answer_is_kept():
+    trial, *_ = trials(doubled_by(lambda function, sample: captured(lambda: function(sample).sum().item())))
+    assert "not permitted when stream is capturing" in str(trial.error.__context__) and trial.result is None
+    assert not torch.cuda.is_available()

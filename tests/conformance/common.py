@@ -24,7 +24,7 @@ def captured(function, graph=None, **options):
         graph.replay()
         return output
 
-    replay.graph, replay.function = graph, function
+    replay.graph, replay.output = graph, output
     return replay
 
 

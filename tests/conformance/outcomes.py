@@ -67,6 +67,7 @@ def on_gpu():
     """How all programs end on this machine's GPU, each after a good capture, which sets generators right."""
     found = {}
     for name, function in PROGRAMS.items():
+        torch.cuda.graph.default_capture_stream = None  # a new one, or a program's 32nd stream might be this one
         found[name] = runs(function)
         gc.collect()
         torch.cuda.synchronize()

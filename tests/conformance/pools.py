@@ -59,6 +59,39 @@ def two_results_of_one_pool_are_two_tensors():
     return [first()[0].item() + 0 * second()[0].item(), second()[0].item()]
 
 
+def slow_and_quick(shared, two_streams):
+    """What a graph gives that sleeps between two operators while another one of its pool is replayed."""
+    x, pool = ones(2**20), torch.cuda.graph_pool_handle() if shared else None
+
+    def slow():
+        doubled = x * 2
+        torch.cuda._sleep(10**8)
+        return doubled + 1
+
+    slow, quick = captured(slow, pool=pool), captured(lambda: x * 10, pool=pool)
+    torch.cuda.synchronize()
+    slow()
+    with torch.cuda.stream(torch.cuda.Stream() if two_streams else torch.cuda.current_stream()):
+        quick()
+    torch.cuda.synchronize()
+    return [slow.output[0].item(), quick.output[0].item()]
+
+
+@program([11, 10])
+def two_graphs_of_a_pool_at_once():
+    return slow_and_quick(shared=True, two_streams=True)
+
+
+@program([3, 10])
+def two_graphs_of_a_pool_one_after_the_other():
+    return slow_and_quick(shared=True, two_streams=False)
+
+
+@program([3, 10])
+def two_graphs_of_two_pools_at_once():
+    return slow_and_quick(shared=False, two_streams=True)
+
+
 def freed_between(pool):
     """The address of a first graph's freed result, and of a second graph's."""
     x = ones(2**20)

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from conformance.common import READ, captured, layer, ones
+from conformance.common import ERROR, LOST, READ, captured, layer, ones
 from conformance.outcomes import program
 
 
@@ -248,3 +248,27 @@ def a_schedule_in_a_tensor():
         found.append(replay().item())
         rate.mul_(2)
     return found
+
+
+def with_a_kept_loss(detach):
+    """A gradient after a replay of a backward pass, with a loss kept from an earlier eager step."""
+    net = layer()
+    kept = net(ones(1, 4)).sum()
+    kept = kept.detach() if detach else kept
+
+    def step():
+        net.zero_grad()
+        net(ones(1, 4)).sum().backward()
+        return net.weight.grad[0]
+
+    return captured(step)() + 0 * kept.detach()
+
+
+@program([f"{ERROR}operation would make the legacy stream depend on a capturing blocking stream", *LOST])
+def a_gradient_that_remembers_the_default_stream():
+    return with_a_kept_loss(detach=False)
+
+
+@program([1, 1, 1, 1])
+def a_gradient_that_forgot_it():
+    return with_a_kept_loss(detach=True)
