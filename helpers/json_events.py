@@ -48,7 +48,7 @@ def _longer(text, pieces, cause):
 
 def _pieces(path, limit_mib):
     if path.exists() and not path.is_file():  # a pipe or a device might never end
-        raise ValueError("it is no file")
+        raise ValueError("it is no regular file")
     with path.open("rb") as file:
         packed, size = file.read(2) == b"\x1f\x8b", file.seek(0, 2)
         limit = (limit_mib or min(LIMIT_MIB, max(64, RATIO * size // MIB))) * MIB

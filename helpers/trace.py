@@ -46,27 +46,27 @@ class Trace:
         host_issue_us is the step's span on the host less its waiting, under the profiler; loader_us
         is how long the GPU idles before the step's first launch, as when a data loader is waited for.
         """
-        count, own = self.steps.index.rename("step"), self.gpu[self.gpu.step >= 0]
-        main = self.waits[self.waits.thread.isin(self.steps.thread)]
-        wait_us = main.groupby("step").dur_us.sum().reindex(count, fill_value=0.0)
-        first_us = self.launches.groupby("step").start_us.min().reindex(count).fillna(self.steps.end_us)
+        own, main = self.gpu[self.gpu.step >= 0], self.waits[self.waits.thread.isin(self.steps.thread)]
+        first_us = self.launches.groupby("step").start_us.min().reindex(self.steps.index).fillna(self.steps.end_us)
         before = np.stack([self.steps.start_us, first_us])
-        busy_us = _merged(own, ["step", "device"]).groupby("step").dur_us.sum() / max(1, own.device.nunique())
 
-        def counted(table):
-            return table.groupby("step").size().reindex(count, fill_value=0)
+        def total(table, column=None):
+            table = table[table.step >= 0]
+            return np.bincount(table.step, column and table[column], minlength=len(self.steps))
 
+        wait_us = total(main, "dur_us")
         return pd.DataFrame(
             {
                 "host_issue_us": (self.steps.dur_us - wait_us).clip(lower=0),
                 "wait_us": wait_us,
                 "loader_us": np.diff(before - busy_until(self.gpu, before), axis=0)[0],
-                "gpu_busy_us": busy_us.reindex(count, fill_value=0.0),
-                "launches": counted(self.launches),
-                "graph_launches": counted(self.launches[self.launches.graph]),
-                "kernels": counted(own[own.kind == "kernel"]),
-                "copies_and_memsets": counted(own[own.kind != "kernel"]),
-            }
+                "gpu_busy_us": total(_merged(own, ["step", "device"]), "dur_us") / max(1, own.device.nunique()),
+                "launches": total(self.launches),
+                "graph_launches": total(self.launches[self.launches.graph]),
+                "kernels": total(own[own.kind == "kernel"]),
+                "copies_and_memsets": total(own[own.kind != "kernel"]),
+            },
+            index=self.steps.index.rename("step"),
         )
 
     def summary(self) -> pd.Series:
@@ -105,12 +105,12 @@ class Trace:
         text += f": the GPU is idle for {s.idle_share:.0%} of a traced step of {s.step_us:.0f} us"
         if s.earlier_us > 0.01 * s.step_us:
             text += f", at work for {s.earlier_us / s.step_us:.0%} on what was launched outside the steps"
-        if own.graph[own.kind == "kernel"].mean() > 0.9:
-            return f"{text}; its kernels come from graphs already, {s.graph_launches:.3g} launched per step."
         saved_us = s.idle_share * s.step_us
         if s.loader_share > 0.3:  # less may be the step's own Python, which a graph does save
             text += f", {s.loader_share:.0%} of that before its first launch, as when it waits for data"
             saved_us *= 1 - s.loader_share
+        if own.graph[own.kind == "kernel"].mean() > 0.9:
+            return f"{text}; its kernels come from graphs already, {s.graph_launches:.3g} launched per step."
         times = s.step_us / max(s.step_us - saved_us, s.gpu_busy_us)
         return f"{text}, so a graph of the whole step could save at most {saved_us:.0f} us ({times:.1f}x)."
 
