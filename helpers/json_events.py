@@ -43,7 +43,7 @@ def _longer(text, pieces, cause):
     piece = next(pieces, "") if len(text) < LARGEST else ""
     if not piece:
         raise ValueError(cause)
-    return text + piece
+    return (text + piece).lstrip()
 
 
 def _pieces(path, limit_mib):

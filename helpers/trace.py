@@ -147,7 +147,7 @@ def read_trace(path, limit_mib=None) -> Trace:
     limit_mib: how much a gzip may unpack to. Raises TraceError, one sentence naming file and cause, for
     what is no such trace or holds no GPU activity.
     """
-    return Trace(Path(path), **read_tables(path, limit_mib))
+    return Trace(**read_tables(path, limit_mib), path=Path(path))
 
 
 def main(arguments) -> int:
