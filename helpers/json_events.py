@@ -65,5 +65,5 @@ def _unpacked(file, limit):
     with gzip.open(file) as unpacked:
         while piece := unpacked.read(PIECE):
             if unpacked.tell() > limit:
-                raise ValueError(f"it unpacks to more than {limit // MIB} MiB: raise the limit if you trust it")
+                raise ValueError(f"it unpacks to more than {limit // MIB} MiB: raise limit_mib (MIB) if you trust it")
             yield piece
