@@ -31,6 +31,7 @@ COLOURS = {
 MARKERS = {"host time": "o", "GPU busy time": "s", "step time": "^", "eager": "o", "graph": "s", "other": "^"}
 GUESSES = "DPX*"  # a marker for each guess of a chart
 WIDTH = 6.5  # inches: whole beside JupyterLab's file browser
+IDLES = "Where the step time is longer than GPU busy time, the GPU idles."
 TIES = "A thin line ties each launch to the GPU work that it started."
 plt.rcParams.update({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white"})
 
@@ -52,9 +53,7 @@ def mark_guess(axes, x, y, number=0, label="your guess"):
         axes.plot(x, y, GUESSES[number], color=COLOURS["your guess"], label=label, **look)
 
 
-def cpu_gpu_chart(
-    rounds, busy_us=None, guess=None, title="Where the step time is longer than GPU busy time, the GPU idles."
-):
+def cpu_gpu_chart(rounds, busy_us=None, guess=None, title=IDLES):
     """Draw host time, GPU busy time and step time of each variant, as medians with quartiles.
 
     rounds: what measure() returned. busy_us: dict of variant -> GPU busy time per step in us, from
@@ -73,17 +72,21 @@ def cpu_gpu_chart(
     bars = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
     for one in bars.values():
         axes.bar_label(one, fmt=lambda us: f"{us:.3g}" if us < 100 else f"{us:.0f}", padding=4, fontsize=10)
+    guesses = [guess] if guess and isinstance(guess[0], str) else guess or []
+    _mark_bars(axes, bars, medians, [one for one in guesses if one[2] is not None])
+    axes.invert_yaxis()
+    axes.set(xlabel="time per step, us (bar: median, whisker: quartiles)", ylabel="", xmargin=0.12)
+    axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
+    return axes
+
+
+def _mark_bars(axes, bars, medians, guesses):
+    """A marker on the bar of each guess; at the edge, and said so, for one that lies far off."""
     edge = 1.3 * medians.max(axis=None)
-    guesses = [one for one in ([guess] if isinstance(guess, tuple) else guess or []) if one[2] is not None]
     for number, (variant, lane, us) in enumerate(guesses):
         bar = bars[lane][medians.index.get_loc(variant)]
         label = ("your guess" if len(guesses) == 1 else f"guess, {lane}") + (", off the chart" if us > edge else "")
-        mark_guess(axes, min(us, edge), bar.get_y() + bar.get_height() / 2, number, label)
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set(xlabel="time per step, us (bar: median, whisker: quartiles)", ylabel="")
-    axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
-    return axes
+        mark_guess(axes, min(max(us, 0), edge), bar.get_y() + bar.get_height() / 2, number, label)
 
 
 def timeline(trace, step=0, end_us=None, title=TIES):
@@ -99,9 +102,8 @@ def timelines(traces, step=0, end_us=None, title=TIES):
     """Draw the same step of several traces, a dict of name -> Trace, on one time axis; see timeline."""
     parts = {name: _of_step(trace, step) for name, trace in traces.items()}
     lanes = [2 + part["gpu"].groupby(["device", "stream"]).ngroups for part in parts.values()]
-    end = end_us or max(
-        (rows.at_us + rows.dur_us).max() for part in parts.values() for rows in part.values() if len(rows)
-    )
+    shown = [rows for part in parts.values() for rows in part.values() if len(rows)]
+    end = end_us or max((rows.at_us + rows.dur_us).max() for rows in shown)
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
     column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
     for axes, (name, part) in zip(column, parts.items(), strict=True):

@@ -15,8 +15,8 @@ NEXT = re.compile(r"\s*(?:(\])|,)\s*")
 def read_events(path, limit_mib=None):
     """Iterate over the elements of traceEvents, or of the array that is the whole file, gzipped or not.
 
-    limit_mib: how much a gzip may unpack to; if left out, 1,024 MiB and at most 200 times its size (a
-    trace packs to a tenth or a thirtieth). Raises ValueError, or what gzip and the file system raise.
+    limit_mib: how much a gzip may unpack to, else LIMIT_MIB and RATIO times its size (a trace packs to
+    a tenth or a thirtieth). Raises ValueError, or what gzip and the file system raise.
     """
     pieces, decode = _pieces(path, limit_mib), json.JSONDecoder().raw_decode
     text = next(pieces, "")
@@ -34,8 +34,7 @@ def read_events(path, limit_mib=None):
         else:
             yield event
             number, at = number + 1, following
-    for _ in pieces:  # a damaged gzip says so at its end
-        pass
+    sum(1 for _ in pieces)  # a damaged gzip says so at its end
 
 
 def _longer(text, pieces, cause):

@@ -100,8 +100,7 @@ def _event_table(path, limit_mib):
         raise ValueError("it holds no operator, launch or kernel, so no profiler step was active")
     columns = dict(zip(FIELDS, zip(*rows, strict=True), strict=True))
     try:
-        columns |= {name: np.array(columns[name], dtype=float) for name in IDS}
-        events = pd.DataFrame(columns)
+        events = pd.DataFrame(columns | {name: np.array(columns[name], dtype=float) for name in IDS})
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{', '.join(IDS)}: one of them is no number") from None
     start_us = events.start_us - events.start_us.min()

@@ -82,15 +82,11 @@ class Trace:
         step_us, work_us = np.diff([window, busy_until(self.gpu, window)])[:, 0] / steps
         means["gpu_busy_us"] = busy_time(own) / steps  # work of two steps at once counts once
         idle_us = max(0.0, step_us - work_us)
-        extra = {
-            "earlier_us": max(0.0, work_us - means.gpu_busy_us),
-            "step_us": step_us,
-            "idle_share": idle_us / step_us if step_us else 0.0,
-            "loader_share": min(1.0, means.loader_us / idle_us) if idle_us > 0 else 0.0,
-            "steps": steps,
-            "orphans": self.gpu.orphan.sum(),
-        }
-        return pd.concat([means, pd.Series(extra)])
+        means["earlier_us"], means["step_us"] = max(0.0, work_us - means.gpu_busy_us), step_us
+        means["idle_share"] = idle_us / step_us if step_us else 0.0
+        means["loader_share"] = min(1.0, means.loader_us / idle_us) if idle_us else 0.0
+        means["steps"], means["orphans"] = steps, self.gpu.orphan.sum()
+        return means
 
     def verdict(self) -> str:
         """Is the CPU or the GPU the limit, and what could a graph save at most?
@@ -155,8 +151,7 @@ def main(arguments) -> int:
     asked = arguments[:1] in (["-h"], ["--help"])
     try:
         if asked or len(arguments) not in (1, 2):
-            print(__doc__, file=None if asked else sys.stderr, flush=True)
-            return 0 if asked else 2
+            return print(__doc__, file=None if asked else sys.stderr, flush=True) or 2 * (not asked)
         trace = read_trace(arguments[0], *map(int, arguments[1:]))
         print(trace.summary().to_string(float_format="{:.2f}".format), trace.verdict(), sep="\n", flush=True)
     except ValueError as error:  # a TraceError, or MIB is no number
