@@ -49,4 +49,4 @@ def tables(rounds, traced):
     counts = traced[list(COUNTS)].astype(float).round(1).rename(columns=COUNTS)
     whole = f"original: {WHOLE_STEP}"
     beside_whole = compare(pd.concat([rounds[rounds.variant == whole], rounds[rounds.variant != whole]]))
-    return compare(rounds).join(counts), beside_whole.filter(like="variant")
+    return compare(rounds).join(counts), beside_whole.filter(like="beside")

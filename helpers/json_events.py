@@ -15,8 +15,8 @@ NEXT = re.compile(r"\s*(?:(\])|,)\s*")
 def read_events(path, limit_mib=None):
     """Iterate over the elements of traceEvents, or of the array that is the whole file, gzipped or not.
 
-    limit_mib: how much a gzip may unpack to; if left out, 1,024 MiB and at most 200 times its size (a
-    trace packs to a tenth or a thirtieth). Raises ValueError, or what gzip and the file system raise.
+    limit_mib: how much a gzip may unpack to, else LIMIT_MIB and RATIO times its size (a trace packs to
+    a tenth or a thirtieth). Raises ValueError, or what gzip and the file system raise.
     """
     pieces, decode = _pieces(path, limit_mib), json.JSONDecoder().raw_decode
     text = next(pieces, "")
@@ -34,8 +34,7 @@ def read_events(path, limit_mib=None):
         else:
             yield event
             number, at = number + 1, following
-    for _ in pieces:  # a damaged gzip says so at its end
-        pass
+    sum(1 for _ in pieces)  # a damaged gzip says so at its end
 
 
 def _longer(text, pieces, cause):
@@ -43,12 +42,12 @@ def _longer(text, pieces, cause):
     piece = next(pieces, "") if len(text) < LARGEST else ""
     if not piece:
         raise ValueError(cause)
-    return text + piece
+    return (text + piece).lstrip()
 
 
 def _pieces(path, limit_mib):
     if path.exists() and not path.is_file():  # a pipe or a device might never end
-        raise ValueError("it is no file")
+        raise ValueError("it is no regular file")
     with path.open("rb") as file:
         packed, size = file.read(2) == b"\x1f\x8b", file.seek(0, 2)
         limit = (limit_mib or min(LIMIT_MIB, max(64, RATIO * size // MIB))) * MIB
@@ -65,5 +64,5 @@ def _unpacked(file, limit):
     with gzip.open(file) as unpacked:
         while piece := unpacked.read(PIECE):
             if unpacked.tell() > limit:
-                raise ValueError(f"it unpacks to more than {limit // MIB} MiB: raise the limit if you trust it")
+                raise ValueError(f"it unpacks to more than {limit // MIB} MiB: raise limit_mib (MIB) if you trust it")
             yield piece

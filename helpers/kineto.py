@@ -99,7 +99,10 @@ def _event_table(path, limit_mib):
     if not rows:
         raise ValueError("it holds no operator, launch or kernel, so no profiler step was active")
     columns = dict(zip(FIELDS, zip(*rows, strict=True), strict=True))
-    events = pd.DataFrame(columns | {name: np.array(columns[name], dtype=float) for name in IDS})
+    try:
+        events = pd.DataFrame(columns | {name: np.array(columns[name], dtype=float) for name in IDS})
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{', '.join(IDS)}: one of them is no number") from None
     start_us = events.start_us - events.start_us.min()
     return events.assign(start_us=start_us, end_us=start_us + events.dur_us)
 

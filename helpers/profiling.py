@@ -53,12 +53,11 @@ def save_trace(profiler, path) -> Path:
             packed.write_bytes(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), mtime=0))
             packed.replace(path)
     except (OSError, ValueError) as error:
-        existing = next(folder for folder in path.absolute().parents if folder.exists())
-        # the profiler's writer is silent about a full disk: it leaves no file, or half a one
+        # the profiler's writer says nothing of a full disk: it leaves no file, or half a one
         silent = isinstance(error, FileNotFoundError | ValueError)
         reason = "its writer stopped short" if silent else error.strerror
-        raise SavingError(
-            f"{path} could not be written ({reason}; {shutil.disk_usage(existing).free >> 20} MiB free on that disk): "
-            "make room and run this again; what was there before is unchanged."
-        ) from error
+        existing = next(folder for folder in path.absolute().parents if folder.exists())
+        free = f"{shutil.disk_usage(existing).free >> 20} MiB free on that disk"
+        then = "make room and run this again; what was there before is unchanged."
+        raise SavingError(f"{path} could not be written ({reason}; {free}): {then}") from error
     return path

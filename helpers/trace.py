@@ -46,27 +46,27 @@ class Trace:
         host_issue_us is the step's span on the host less its waiting, under the profiler; loader_us
         is how long the GPU idles before the step's first launch, as when a data loader is waited for.
         """
-        count, own = self.steps.index.rename("step"), self.gpu[self.gpu.step >= 0]
-        main = self.waits[self.waits.thread.isin(self.steps.thread)]
-        wait_us = main.groupby("step").dur_us.sum().reindex(count, fill_value=0.0)
-        first_us = self.launches.groupby("step").start_us.min().reindex(count).fillna(self.steps.end_us)
+        own, main = self.gpu[self.gpu.step >= 0], self.waits[self.waits.thread.isin(self.steps.thread)]
+        first_us = self.launches.groupby("step").start_us.min().reindex(self.steps.index).fillna(self.steps.end_us)
         before = np.stack([self.steps.start_us, first_us])
-        busy_us = _merged(own, ["step", "device"]).groupby("step").dur_us.sum() / max(1, own.device.nunique())
 
-        def counted(table):
-            return table.groupby("step").size().reindex(count, fill_value=0)
+        def total(table, column=None):
+            table = table[table.step >= 0]
+            return np.bincount(table.step, column and table[column], minlength=len(self.steps))
 
+        wait_us = total(main, "dur_us")
         return pd.DataFrame(
             {
                 "host_issue_us": (self.steps.dur_us - wait_us).clip(lower=0),
                 "wait_us": wait_us,
                 "loader_us": np.diff(before - busy_until(self.gpu, before), axis=0)[0],
-                "gpu_busy_us": busy_us.reindex(count, fill_value=0.0),
-                "launches": counted(self.launches),
-                "graph_launches": counted(self.launches[self.launches.graph]),
-                "kernels": counted(own[own.kind == "kernel"]),
-                "copies_and_memsets": counted(own[own.kind != "kernel"]),
-            }
+                "gpu_busy_us": total(_merged(own, ["step", "device"]), "dur_us") / max(1, own.device.nunique()),
+                "launches": total(self.launches),
+                "graph_launches": total(self.launches[self.launches.graph]),
+                "kernels": total(own[own.kind == "kernel"]),
+                "copies_and_memsets": total(own[own.kind != "kernel"]),
+            },
+            index=self.steps.index.rename("step"),
         )
 
     def summary(self) -> pd.Series:
@@ -82,15 +82,11 @@ class Trace:
         step_us, work_us = np.diff([window, busy_until(self.gpu, window)])[:, 0] / steps
         means["gpu_busy_us"] = busy_time(own) / steps  # work of two steps at once counts once
         idle_us = max(0.0, step_us - work_us)
-        extra = {
-            "earlier_us": max(0.0, work_us - means.gpu_busy_us),
-            "step_us": step_us,
-            "idle_share": idle_us / step_us if step_us else 0.0,
-            "loader_share": min(1.0, means.loader_us / idle_us) if idle_us > 0 else 0.0,
-            "steps": steps,
-            "orphans": self.gpu.orphan.sum(),
-        }
-        return pd.concat([means, pd.Series(extra)])
+        means["earlier_us"], means["step_us"] = max(0.0, work_us - means.gpu_busy_us), step_us
+        means["idle_share"] = idle_us / step_us if step_us else 0.0
+        means["loader_share"] = min(1.0, means.loader_us / idle_us) if idle_us else 0.0
+        means["steps"], means["orphans"] = steps, self.gpu.orphan.sum()
+        return means
 
     def verdict(self) -> str:
         """Is the CPU or the GPU the limit, and what could a graph save at most?
@@ -105,12 +101,12 @@ class Trace:
         text += f": the GPU is idle for {s.idle_share:.0%} of a traced step of {s.step_us:.0f} us"
         if s.earlier_us > 0.01 * s.step_us:
             text += f", at work for {s.earlier_us / s.step_us:.0%} on what was launched outside the steps"
-        if own.graph[own.kind == "kernel"].mean() > 0.9:
-            return f"{text}; its kernels come from graphs already, {s.graph_launches:.3g} launched per step."
         saved_us = s.idle_share * s.step_us
         if s.loader_share > 0.3:  # less may be the step's own Python, which a graph does save
             text += f", {s.loader_share:.0%} of that before its first launch, as when it waits for data"
             saved_us *= 1 - s.loader_share
+        if own.graph[own.kind == "kernel"].mean() > 0.9:
+            return f"{text}; its kernels come from graphs already, {s.graph_launches:.3g} launched per step."
         times = s.step_us / max(s.step_us - saved_us, s.gpu_busy_us)
         return f"{text}, so a graph of the whole step could save at most {saved_us:.0f} us ({times:.1f}x)."
 
@@ -147,7 +143,7 @@ def read_trace(path, limit_mib=None) -> Trace:
     limit_mib: how much a gzip may unpack to. Raises TraceError, one sentence naming file and cause, for
     what is no such trace or holds no GPU activity.
     """
-    return Trace(Path(path), **read_tables(path, limit_mib))
+    return Trace(**read_tables(path, limit_mib), path=Path(path))
 
 
 def main(arguments) -> int:
@@ -155,8 +151,7 @@ def main(arguments) -> int:
     asked = arguments[:1] in (["-h"], ["--help"])
     try:
         if asked or len(arguments) not in (1, 2):
-            print(__doc__, file=None if asked else sys.stderr, flush=True)
-            return 0 if asked else 2
+            return print(__doc__, file=None if asked else sys.stderr, flush=True) or 2 * (not asked)
         trace = read_trace(arguments[0], *map(int, arguments[1:]))
         print(trace.summary().to_string(float_format="{:.2f}".format), trace.verdict(), sep="\n", flush=True)
     except ValueError as error:  # a TraceError, or MIB is no number

@@ -181,7 +181,7 @@ def test_on_a_full_disk_the_earlier_trace_stays(tmp_path):
 
 
 def test_a_profiler_that_stops_short_in_silence_is_told(tmp_path):
-    from helpers.profiling import save_trace
+    from helpers.profiling import SavingError, save_trace
 
     class Silent:
         def export_chrome_trace(self, path):
