@@ -19,12 +19,8 @@ from conftest import event, kernel, launch, needs_gpu, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-<<<<<<< HEAD
-from course.notebooks import REFERENCE_GPU, TRACES
-=======
 from course.recording import REFERENCE_GPU, TRACES
 from helpers.json_events import MIB, read_events
->>>>>>> 829da6f312388ef1fd677a24b85afb1bbfaf0fa0
 from helpers.kineto import TraceError
 from helpers.trace import busy_time, busy_until, main, read_trace
 
