@@ -78,7 +78,10 @@ def replacements(device):
         "is_bf16_supported": lambda *_, **__: True, "get_device_name": lambda *_: "the stand-in on the CPU",
         "synchronize": synchronize, "current_stream": current_stream, "set_stream": set_stream,
         "default_stream": lambda *_: Stream(stream_id=0), "empty_cache": empty_cache,
-        "_sleep": sleep, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph,
+        "_sleep": sleep,
+        "_initialized": True,
+        "_exchange_device": lambda index: 0,
+        "_maybe_exchange_device": lambda index: 0, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph,
         "default_generators": (default,), "_lazy_init": not_modelled("This function of torch.cuda"),
     }  # fmt: skip
     for name, value in names.items():

@@ -1,6 +1,7 @@
 """A replay draws what eager would draw next; a capture draws nothing."""
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from conformance.common import SINCE_2_13, captured, ones, zeros
 from conformance.outcomes import program
@@ -160,3 +161,25 @@ def a_permutation_and_an_index_on_the_gpu():
     first = replay().clone()
     second = replay().clone()
     return [bool((first.sort()[0] == x).all()), not torch.equal(first, second)]
+
+
+def masks_of_a_checkpoint(preserve):
+    """Whether a checkpointed dropout in a graph meets its own mask again in the backward pass."""
+    x = ones(256).requires_grad_()
+
+    def step():
+        output = checkpoint(torch.nn.functional.dropout, x, use_reentrant=False, preserve_rng_state=preserve)
+        return output.detach(), torch.autograd.grad(output.sum(), x)[0]
+
+    output, gradient = captured(step)()
+    return torch.equal(output, gradient)
+
+
+@program(True)
+def a_checkpoint_that_keeps_the_random_state():
+    return masks_of_a_checkpoint(preserve=True)
+
+
+@program(False)
+def a_checkpoint_that_does_not():
+    return masks_of_a_checkpoint(preserve=False)
