@@ -10,7 +10,7 @@ import torch
 from benchmarks import report
 from benchmarks.reading import measure_reading
 from benchmarks.starting import measure_kernels, run_lessons
-from course.record import gpu_slug
+from course.execute import gpu_slug
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

@@ -4,7 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
-from course.recording import REFERENCE_GPU, TRACES
+from course.notebooks import REFERENCE_GPU, TRACES
 
 RECORDED = TRACES / REFERENCE_GPU / "start_here" / "eager.json.gz"
 MARK = "ProfilerStep#"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from benchmarks.long_trace import build_trace
-from course.recording import ROOT
+from course.notebooks import ROOT
 
 
 class Job(NamedTuple):

@@ -1,12 +1,14 @@
 """The report: tables with ratios and spread, and where and with what they were measured, as Markdown."""
 
+import hashlib
 import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pandas as pd
 
-from course.record import provenance
+from course.execute import provenance
+from course.notebooks import ROOT
 
 TITLE = """# What the graphs bring, and what the course costs
 
@@ -86,7 +88,8 @@ def starting_section(kernels, lessons):
 def provenance_section():
     """GPU, driver, host and versions."""
     about = provenance()
-    modules = " ".join(f"{name} {digest}" for name, digest in about.pop("modules").items())
+    sources = {path.stem: path.read_bytes() for path in sorted(ROOT.glob("helpers/[a-z]*.py"))}
+    modules = " ".join(f"{name} {hashlib.sha256(source).hexdigest()[:12]}" for name, source in sources.items())
     versions = about.pop("versions") | {"HolisticTraceAnalysis": hta_version()}
     host = {"host CPU": cpu_name(), "host cores": os.cpu_count()}
     lines = {key: value for key, value in (about | host | versions).items() if value} | {"helpers": modules}

@@ -6,7 +6,7 @@ import time
 import pandas as pd
 from jupyter_client.manager import start_new_kernel
 
-from course.recording import NOTEBOOKS, ROOT
+from course.notebooks import NOTEBOOKS, ROOT
 from course.works_on import through_nbmake
 
 KERNELS = {

@@ -54,7 +54,7 @@ def is_users(file, module=""):
     """Whether a source file, and the module made of it, are the user's own."""
     if file.startswith("<"):  # generated code, or that of python -c
         return module == "__main__"
-    return not module.startswith("capturable.preflight") and not file.startswith(LIBRARIES)
+    return not module.startswith("capturable.") and not file.startswith(LIBRARIES)
 
 
 def runs_users(frame):

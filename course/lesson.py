@@ -5,22 +5,29 @@ cell hands on ride in it as one more MIME type of the cell's output.
 """
 
 import os
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from IPython import get_ipython
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
+from course.history import History
+from course.notebooks import REFERENCE_GPU, TRACES, LessonError, handed_on
+from course.portable import without_scripts
 from course.progress import note
-from course.recording import REFERENCE_GPU, TRACES, Recording, RecordingError, handed_on, short
+from course.recording import Recording, RecordingError, recorded_lesson, values_in
+from course.values import MIME, decode
 
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
+SHOWN = ("image/png", "text/html", "text/plain")  # of a recorded output, the first of these that it has
 
 _open = None
 
 
-def lesson(name, live=None):
+def lesson(name: str, live: bool | None = None) -> Markdown:
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here on.
 
     Shows whether they will run live or play a recording. live=False plays the recording even where
@@ -28,14 +35,17 @@ def lesson(name, live=None):
     """
     global _open
     gpu = None if live is False else _gpu_name()
-    _open = Lesson(name, live=gpu is not None if live is None else live)
+    opened = Lesson(name, live=(gpu is not None or RECORD_TO in os.environ) if live is None else live)
     shell = get_ipython()
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
     shell.set_custom_exc((KeyboardInterrupt,), _interrupted)
-    if _open.live:
+    if _open and "history" in vars(_open):
+        _open.history.close()
+    _open = opened
+    if opened.live:
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
-    about = _open.recording.about
+    about = opened.history and opened.recording.about
     return Markdown(
         f"**Recorded**: `%%gpu` cells show what ran on an {about['gpu']} "
         f"(torch {about['torch']}, {about['date']}). Everything else runs for real." + note(name)
@@ -47,13 +57,13 @@ def _interrupted(shell, kind, error, traceback, tb_offset=None):
     shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])
 
 
-def _gpu_name():
-    import torch  # here, for playing a recording needs no torch
+def _gpu_name() -> str | None:
+    import torch  # here, because playing a recording needs no torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
-def recorded(value):
+def recorded(value: str) -> Any:
     """The value of that name from the open lesson's recording, live or not: to compare machines.
 
     While a recording is being made it is the value itself.
@@ -63,52 +73,73 @@ def recorded(value):
     return current().recording.value(value)
 
 
-def trace_file(name):
+def trace_file(name: str) -> Path:
     """Path of the open lesson's profiler trace name: the recorded one without a GPU, else one's own."""
-    folder = current().folder
-    path = folder / f"{name}.json.gz"
-    if not current().live and not path.exists():
-        raise RecordingError(f"There is no recorded trace {short(path)}: restore it with git.")
-    return path
+    return current().folder / f"{name}.json.gz" if current().live else current().recording.trace(name)
 
 
-def current():
-    """The open Lesson. Raises RuntimeError before lesson() was called."""
+def current() -> "Lesson":
+    """The open Lesson. Raises LessonError before lesson() was called."""
     if _open is None:
-        raise RuntimeError('No lesson is open: run the cell lesson("...") at the top of the notebook first.')
+        raise LessonError('No lesson is open: run the cell lesson("...") at the top of the notebook first.')
     return _open
 
 
 @dataclass
 class Lesson:
-    """A lesson's name, whether it runs live, and where its traces and its recording are."""
+    """A lesson's name, whether it runs live, where its traces are, and without a GPU its recording."""
 
     name: str
     live: bool
 
     @cached_property
-    def folder(self):
-        """Where this run's traces lie. The recorder names a folder of its own."""
-        if RECORD_TO in os.environ:
-            return Path(os.environ[RECORD_TO])
-        return TRACES / ("local" if self.live else self.recording.path.parent.name) / self.name
+    def folder(self) -> Path:
+        """Where a live run's traces lie. The recorder names a folder of its own."""
+        return Path(os.environ.get(RECORD_TO) or TRACES / "local" / self.name)
 
     @cached_property
-    def recording(self):
-        gpu = os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU)
-        return Recording.read(TRACES / gpu / f"{self.name}.ipynb")
+    def recording(self) -> Recording:
+        return recorded_lesson(self.name, os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU), TRACES)
+
+    @cached_property
+    def history(self) -> History:
+        return History(get_ipython(), self.recording)
 
 
-def _transform(lines):
+def _transform(lines: list[str]) -> list[str]:
     """IPython input transformer: drop the %%gpu line, or put the recording in the cell's place."""
     if handed_on("".join(lines[:1])) is None:
         return lines
     if not current().live:
-        return [f"__import__('course.lesson').recording.play({''.join(lines)!r})\n"]
+        return [f"__import__('course.lesson').lesson.play({''.join(lines)!r})\n"]
     # an empty first line keeps the line numbers of tracebacks; another cell magic must come first
     return lines[1:] if lines[1:2] and lines[1].startswith("%%") else ["\n", *lines[1:]]
 
 
-def play(source):
-    """What a %%gpu cell without a GPU runs instead: show its recording and bind the recorded names."""
-    get_ipython().push(current().recording.play(source))
+def play(source: str) -> None:
+    """What a %%gpu cell without a GPU runs instead: show its recording and bind the names in its first line.
+
+    Raises NeedsGPU if the recording was made by other code than was run here.
+    """
+    lesson, about = current(), current().recording.about
+    cell = lesson.history.allows(source)
+    if cell.outputs:  # a cell that only defines something shows nothing, recorded or live
+        display(Markdown(f"*recorded on {about['gpu']}, torch {about['torch']}, {about['date']}*"))
+    try:
+        values = {name: decode(name, values_in(cell)[name]) for name in handed_on(source)}
+        for output in cell.outputs:
+            _show(output)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RecordingError(f"The recording of {cell} cannot be shown ({error}): record the lesson again.") from None
+    get_ipython().push(values)
+
+
+def _show(output: Any) -> None:
+    """Show one recorded output, in one form, without scripts."""
+    if output.output_type == "stream":
+        print(output.text, end="", file=sys.stderr if output.name == "stderr" else sys.stdout)
+    elif MIME not in output.data:
+        kind = next(kind for kind in SHOWN if kind in output.data)
+        content = without_scripts(output.data[kind]) if kind == "text/html" else output.data[kind]
+        both = {kind: content, "text/plain": output.data.get("text/plain", "")}
+        display(both, raw=True, metadata=output.get("metadata", {}))

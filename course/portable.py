@@ -1,24 +1,25 @@
-"""Keep the paths of the recording machine out of a recording."""
+"""What makes a recording safe to hand on: no paths of the recording machine in it, no scripts out of it."""
 
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
 
-from course.recording import ROOT
+from course.notebooks import ROOT
 
 
-def without_paths(notebook, name):
+def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
     """Let paths in a lesson's outputs, as in warnings and tracebacks, start at the project or the package.
 
-    The folder in which the recorder staged the lesson's traces gets the lesson's name. Cells lose their
-    metadata. Returns the notebook.
+    The temporary folder of the lesson's traces gets the lesson's name. Cells lose their metadata. Returns the
+    notebook.
     """
     folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
     longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
     pattern = re.compile("|".join([*longest_first, r"/tmp/ipykernel_\d+/"]))
-    staging = re.compile(r"\.staging-\w+/traces")
+    staging = re.compile(re.escape(tempfile.gettempdir()) + r"/tmp\w+")
 
     def clean(node):
         if isinstance(node, dict):
@@ -32,3 +33,10 @@ def without_paths(notebook, name):
         if cell.cell_type == "code":
             cell.outputs = clean(cell.outputs)
     return nbformat.from_dict(notebook)
+
+
+def without_scripts(html: str) -> str:
+    """HTML with its tables and text, without scripts, styles and whatever else could run in the page."""
+    import nh3  # here, because recording needs none of it
+
+    return nh3.clean(html, attributes={"*": {"class", "colspan", "rowspan"}, "table": {"border"}})

@@ -1,133 +1,123 @@
-"""Lessons and their recordings as files: which there are, what is in them, and whether it is still true."""
+"""Recordings: a lesson as executed on some GPU, and whether it is still true.
+
+traces/<gpu>/<lesson>.ipynb is the executed lesson. Its metadata say where it comes from, name its traces
+(traces/<gpu>/<lesson>/<trace>-<digest>.json.gz) and hold a digest of the notebook, so that no part of a
+recording changes unnoticed. The digests find accidents, not forgery.
+"""
 
 import hashlib
-import re
-import sys
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
-from IPython.display import Markdown, display
 
-from course.values import MIME, decode, values_in
+from course.definitions import hashes
+from course.notebooks import REFERENCE_GPU, TRACES, CodeCell, LessonError, code_cells, short, that_count
+from course.values import MIME, decode
 
-ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS, TRACES = ROOT / "notebooks", ROOT / "traces"
-MY_LESSONS = ROOT / "my_lessons"  # the learner's copy, made by course.lab; git ignores it
-REFERENCE_GPU = "nvidia-h200"
-PRODUCERS = ("model", "capture", "timing", "profiling", "kineto", "trace", "rungs")  # what makes the numbers
-
-
-class LessonError(RuntimeError):
-    """What keeps a lesson from running, in one sentence: notebooks show it without a traceback."""
-
-    def _render_traceback_(self):
-        return [f"{type(self).__name__}: {self}"]
-
-
-class NeedsGPU(LessonError):
-    """A %%gpu cell without a GPU and without a recording of exactly this cell."""
+FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
+ABOUT = {"gpu": str, "torch": str, "date": str, "digest": str, "definitions": dict, "traces": dict}
 
 
 class RecordingError(LessonError):
     """A recording that is missing or damaged."""
 
 
-def lesson_name(path):
-    """notebooks/01_profile_eager_training.ipynb -> profile_eager_training; solutions/ stays in front."""
-    relative = Path(path).resolve().relative_to(NOTEBOOKS)
-    return str(relative.with_name(re.sub(r"^\d+_", "", relative.stem)))
-
-
-def lessons():
-    """The notebooks that have %%gpu cells, in reading order."""
-    paths = sorted(NOTEBOOKS.glob("*.ipynb")) + sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
-    return [path for path in paths if last_gpu_cell(nbformat.read(path, as_version=4)) >= 0]
-
-
-def last_gpu_cell(notebook):
-    """Index of the last %%gpu cell, or -1."""
-    cells = enumerate(notebook.cells)
-    return max((i for i, cell in cells if cell.cell_type == "code" and handed_on(cell.source) is not None), default=-1)
-
-
-def normalise(source):
-    """Cell source without what changes nothing: blank lines and white space at line ends."""
-    return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
-
-
-def handed_on(source):
-    """The names that a %%gpu cell hands on, or None if the cell is no %%gpu cell."""
-    match = re.match(r"\s*%%gpu\b(.*)", source)
-    return match and match[1].split()
-
-
 @dataclass
 class Recording:
-    """A lesson as executed: its code cells, each with its normalised source, and its provenance."""
+    """A lesson as executed: its code cells, its traces' file names, and its provenance."""
 
     path: Path
-    cells: list
-    about: dict
+    cells: list[CodeCell]
+    about: dict[str, Any]
 
     @classmethod
-    def read(cls, path):
-        """Read a recording. Raises RecordingError, one sentence, if it is missing or damaged."""
-        mend = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
+    def read(cls, path: Path) -> "Recording":
+        """Read a recording. Raises RecordingError, one sentence, if it is missing, damaged or not in traces/."""
+        path = Path(path)
         try:
-            notebook = nbformat.read(path, as_version=4)
-            cells = [(normalise(cell.source), cell) for cell in notebook.cells if cell.cell_type == "code"]
-            return cls(path, cells, notebook.metadata["recording"])
+            inside = path.resolve().is_relative_to(path.parent.parent.resolve())
+            notebook = nbformat.v4.reads(path.read_text(encoding="utf-8") if inside else "")
+            about = dict(notebook.metadata["recording"])
+            intact = about["digest"] == digest(notebook)
+            typed = all(isinstance(about[key], kind) for key, kind in ABOUT.items())
+            recording = cls(path, code_cells(notebook), about)
         except FileNotFoundError:
-            raise RecordingError(f"There is no recording {short(path)}: {mend}.") from None
-        except (nbformat.ValidationError, ValueError, LookupError, TypeError, AttributeError):
-            raise RecordingError(f"{short(path)} is no recording, or a damaged one: {mend}.") from None
+            raise RecordingError(f"There is no recording {short(path)}: {FIX}.") from None
+        except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError):
+            raise RecordingError(f"{short(path)} is no recording, or a damaged one: {FIX}.") from None
+        if not intact or not typed:
+            raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
+        return recording
 
-    def value(self, name):
+    def value(self, name: str) -> Any:
         """The value that a cell handed on under this name. Raises RecordingError if none did."""
-        values = {key: value for _, cell in self.cells for key, value in values_in(cell).items()}
+        values = {key: value for cell in self.cells for key, value in values_in(cell).items()}
         if name not in values:
-            raise RecordingError(f"{self.path.name} records no value {name!r}, only {sorted(values)}.")
+            raise RecordingError(f"{self.path.name} records no value {name!r}, only {', '.join(sorted(values))}.")
         return decode(name, values[name])
 
-    def play(self, source):
-        """Show the outputs recorded for the cell with this source; return its values by name."""
-        cell = dict(self.cells).get(normalise(source))
-        if cell is None:
-            raise NeedsGPU(
-                f"this %%gpu cell is not the one recorded on an {self.about['gpu']}, so without a CUDA GPU "
-                "there is nothing true to show: undo the change, or run it on a machine with one."
-            )
-        if cell.outputs:  # a cell that only defines something shows nothing, recorded or live
-            display(Markdown(f"*recorded on {self.about['gpu']}, torch {self.about['torch']}, {self.about['date']}*"))
-        for output in cell.outputs:
-            if output.output_type == "stream":
-                print(output.text, end="", file=getattr(sys, output.name))
-            elif MIME not in output.data:
-                display(output.data, raw=True, metadata=output.metadata)
-        return {name: decode(name, value) for name, value in values_in(cell).items()}
+    def trace(self, name: str) -> Path:
+        """The file of a profiler trace. Raises RecordingError if it is missing, or another one than was recorded."""
+        path = self.path.with_suffix("") / Path(self.about["traces"].get(name, f"{name}.json.gz")).name
+        try:
+            intact = path.name == trace_name(name, path.read_bytes())
+        except OSError:
+            raise RecordingError(f"There is no recorded trace {short(path)}: restore it with git.") from None
+        if not intact:
+            raise RecordingError(f"{short(path)} is not the trace that was recorded: restore it with git.")
+        return path
 
 
-def module_hashes():
-    """A short hash of the source of each module that produces numbers, by name."""
-    sources = {name: (ROOT / "helpers" / f"{name}.py").read_bytes() for name in PRODUCERS}
-    return {name: hashlib.sha256(source).hexdigest()[:12] for name, source in sources.items()}
+def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
+    """The recording of a lesson on a GPU, both by their names in traces/. Raises RecordingError."""
+    if not gpu or Path(gpu).name != gpu or gpu.startswith("."):
+        raise RecordingError(f"{gpu!r} is no folder of traces/: give the name of one, such as {REFERENCE_GPU}.")
+    return Recording.read(traces / gpu / f"{name}.ipynb")
 
 
-def stale(notebook, recording):
+def digest(notebook: nbformat.NotebookNode) -> str:
+    """Of everything in a recording but the digest itself; the same however JSON and line ends are written."""
+    about = {key: value for key, value in notebook.metadata["recording"].items() if key != "digest"}
+    content = [notebook.cells, about]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def trace_name(name: str, content: bytes) -> str:
+    """The file name of a recorded trace: it says which content belongs in it."""
+    return f"{name}-{hashlib.sha256(content).hexdigest()[:12]}.json.gz"
+
+
+def values_in(cell: CodeCell) -> dict[str, Any]:
+    """The encoded values that ride in the outputs of a recorded cell, by name."""
+    return next((output.data[MIME] for output in cell.outputs if MIME in output.get("data", {})), {})
+
+
+def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
     """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
 
-    Compares every code cell up to the last %%gpu cell, in order, and the modules that make the
-    numbers. Of the cells only the first that differs is named.
+    Compares the code cells up to the last %%gpu cell, guesses and exercises apart, in order, and what the
+    %%gpu cells reach by name. Of the cells only the first that differs is named.
     """
-    cells = [cell for cell in notebook.cells[: last_gpu_cell(notebook) + 1] if cell.cell_type == "code"]
-    now, then = [normalise(cell.source) for cell in cells], [source for source, _ in recording.cells]
-    changed = next((i for i, source in enumerate(now) if then[i : i + 1] != [source]), None)
-    found = [] if changed is None else [f"code cell {changed + 1} ({now[changed].splitlines()[0]} ...) has changed"]
-    hashes, recorded = module_hashes(), recording.about["modules"]
-    return found + [f"helpers/{name}.py has changed" for name in hashes if hashes[name] != recorded.get(name)]
+    cells = code_cells(notebook)
+    now, then = that_count(cells), that_count(recording.cells)
+    last = max((index for index, cell in enumerate(now) if cell.kind == "gpu"), default=-1)
+    return [*_changed(now[: last + 1], then), *_redefined(hashes(cells), recording.about["definitions"])]
 
 
-def short(path):
-    """The path as seen from the project, if it lies in it."""
-    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+def _changed(now: list[CodeCell], then: list[CodeCell]) -> Iterator[str]:
+    for index, cell in enumerate(now):
+        if index >= len(then) or then[index].source != cell.source:
+            yield f"{cell} has changed"
+            return
+    if any(cell.kind == "gpu" for cell in then[len(now) :]):
+        yield "a %%gpu cell was taken out"
+
+
+def _redefined(now: dict[str, str], then: dict[str, str]) -> Iterator[str]:
+    for name in sorted({**then, **now}):
+        if now.get(name) != then.get(name):
+            yield f"{name} has changed"

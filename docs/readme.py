@@ -7,7 +7,8 @@ import matplotlib
 import nbformat
 from matplotlib import pyplot as plt
 
-from course.recording import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording, lesson_name
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
+from course.recording import Recording
 from course.works_on import table as works_on
 from helpers.charts import cpu_gpu_chart
 from helpers.timing import quartiles

@@ -1,6 +1,7 @@
 """The recipe that turns a step into one CUDA graph, and the helper that undoes its warm-up."""
 
 import gc
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -10,7 +11,13 @@ from torch.optim import Optimizer
 STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop"}  # optimizers whose new state is not all zeros
 
 
-def capture_step(step, *static_inputs, warmup=3, pool=None, generators=()):
+def capture_step(
+    step: Callable,
+    *static_inputs: torch.Tensor,
+    warmup: int = 3,
+    pool: tuple[int, int] | None = None,
+    generators: Iterable[torch.Generator] = (),
+) -> Callable:
     """Capture step(*static_inputs) in one CUDA graph and return replay(*inputs).
 
     static_inputs: CUDA tensors; the graph reads these very addresses on every replay.
@@ -48,7 +55,7 @@ def capture_step(step, *static_inputs, warmup=3, pool=None, generators=()):
 
 
 @contextmanager
-def unchanged(*things, generators=()):
+def unchanged(*things: object, generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
     """Put back, in place, what the block changes in things and in the random states.
 
     things: modules (weights, buffers, gradients that exist), optimizers (their state and tensor
@@ -63,20 +70,22 @@ def unchanged(*things, generators=()):
     states = [(generator.set_state, generator.get_state()) for generator in (torch.default_generator, *generators)]
     if torch.cuda.is_available():
         states.append((torch.cuda.set_rng_state, torch.cuda.get_rng_state()))
-    yield
-    with torch.no_grad():
-        for tensor, value in before:
-            tensor.copy_(value)
-        known = {id(tensor) for tensor in tensors}
-        for optimizer in (thing for thing in things if isinstance(thing, Optimizer)):
-            for tensor in _tensors(optimizer):
-                if id(tensor) not in known:
-                    tensor.zero_()
-    for put, state in [*((scaler.load_state_dict, state) for scaler, state in scalers), *states]:
-        put(state)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in before:
+                tensor.copy_(value)
+            known = {id(tensor) for tensor in tensors}
+            for optimizer in (thing for thing in things if isinstance(thing, Optimizer)):
+                for tensor in _tensors(optimizer):
+                    if id(tensor) not in known:
+                        tensor.zero_()
+        for put, state in [*((scaler.load_state_dict, state) for scaler, state in scalers), *states]:
+            put(state)
 
 
-def _tensors(thing):
+def _tensors(thing: object) -> list[torch.Tensor]:
     """The tensors that a training changes in a module, an optimizer, a GradScaler or a tensor."""
     if isinstance(thing, torch.Tensor):
         return [thing]

@@ -1,4 +1,13 @@
+"""Recording a lesson, playing it without a GPU, and noticing when it is no longer true."""
+
+import contextlib
+import copy
+import json
+import os
+import random
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -6,92 +15,317 @@ from conftest import write_notebook
 from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
 
-from course import lesson as recording
-from course import record
-from course import recording as lessons
-from course.recording import NOTEBOOKS, Recording, RecordingError, stale
-from course.values import MIME, encode
+from course import definitions, execute, lesson, notebooks, record, recording
+from course.notebooks import code_cells
+from course.recording import Recording, RecordingError, digest, stale
 
-SOURCE = "%%gpu speed\nspeed = 41\n'shown'"
+OPENING = 'from course.lesson import lesson\n\nlesson("speed")'
+FACTOR, SCALE = "factor = 2", "def scale(x):\n    return factor * x"
+SPEED = "%%gpu speed\nspeed = scale(20) + 1\n'shown'"
+OPTIONS, SEED = 'options = {"more": 1}', "import random\n\nrandom.seed(3)"
+TWICE = (
+    '%%gpu twice table\nimport pandas as pd\n\ntwice = options["more"] * 2\ntable = pd.DataFrame({"x": [twice]})\ntable'
+)
+TRACED = (
+    "%%gpu\nfrom course.lesson import trace_file\nfrom course.values import encode\n\n"
+    'trace_file("eager").write_bytes(b"trace")\nencode("speed", 1);'
+)
+CELLS = (OPENING, FACTOR, SCALE, "guess = ...", SPEED, OPTIONS, SEED, TWICE, TRACED, "speed + twice")
 
 
-def notebook(*sources, outputs=None):
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    for cell, output in (outputs or {}).items():
-        cells[cell].outputs = [nbformat.v4.new_output("display_data", data) for data in output]
-    return nbformat.v4.new_notebook(cells=cells)
-
-
-def recorded_notebook(*sources, outputs=None):
-    made = notebook(*sources, outputs=outputs)
-    about = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21", "modules": lessons.module_hashes()}
-    made.metadata["recording"] = about
-    return made
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The lesson "speed", recorded by the recorder, here on the CPU: a folder with notebooks/ and traces/."""
+    folder = tmp_path_factory.mktemp("course")
+    (folder / "notebooks").mkdir()
+    path = write_notebook(folder / "notebooks" / "03_speed.ipynb", *CELLS, "import warnings; warnings.warn('old')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(notebooks, "NOTEBOOKS", folder / "notebooks")
+        patch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
+        patch.setattr(execute, "machine", lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0", "driver": "1", "cuda": "1"})
+        record.record(path, folder / "traces")
+    return folder
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "TRACES", tmp_path)
-    (tmp_path / "nvidia-h200").mkdir()
-    return tmp_path / "nvidia-h200"
+def traces(made, tmp_path, monkeypatch):
+    """A copy of the recordings, from which lessons play."""
+    shutil.copytree(made / "traces", tmp_path / "traces")
+    monkeypatch.setattr(lesson, "TRACES", tmp_path / "traces")
+    return tmp_path / "traces"
 
 
 @pytest.fixture
-def recorded_shell(shell, folder):
-    """A shell with the lesson "speed" open, recorded: speed is 41, and some text was shown."""
-    values = [{"text/plain": "'shown'"}, {MIME: {"speed": encode("speed", 41)}, "text/plain": "handed on: speed"}]
-    nbformat.write(recorded_notebook(SOURCE, outputs={0: values}), folder / "speed.ipynb")
-    shell.run_cell("from course.lesson import lesson\nlesson('speed', live=False)", silent=True).raise_error()
-    return shell
+def path(traces):
+    return traces / "nvidia-h200" / "speed.ipynb"
+
+
+class Learner:
+    """Runs cells as a learner does, each at a place of the notebook."""
+
+    def __init__(self, shell):
+        self.shell = shell
+
+    def run(self, source, place=None):
+        """The error that a cell shows, as a sentence without a traceback, or None."""
+        with capture_output() as self.seen:
+            result = self.shell.run_cell(source, cell_id=place, store_history=bool(place))
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None and hasattr(error, "_render_traceback_"):
+            assert len(error._render_traceback_()) == 1 and "\n" not in str(error)
+        return error
+
+    def run_all(self, *sources):
+        return [error for source in sources if (error := self.run(source))]
+
+    def __getitem__(self, name):
+        return self.shell.user_ns[name]
+
+    def __contains__(self, name):
+        return name in self.shell.user_ns
+
+
+@pytest.fixture
+def learner(shell, traces, monkeypatch):
+    monkeypatch.setattr(lesson, "_gpu_name", lambda: None)
+    monkeypatch.setattr(lesson, "_open", None)
+    return Learner(shell)
+
+
+def test_without_a_gpu_a_lesson_shows_its_recording_and_binds_its_values(learner):
+    assert learner.run_all(*CELLS[:4]) == []
+    assert learner.run(SPEED) is None
+    texts = [output.data.get("text/markdown", output.data.get("text/plain")) for output in learner.seen.outputs]
+    assert texts == ["*recorded on NVIDIA H200, torch 2.11.0, " + _date(learner) + "*", "'shown'"]
+    assert learner.run_all(*CELLS[5:]) == []
+    assert (learner["speed"], learner["twice"]) == (41, 2)
+    assert learner["table"].to_dict() == {"x": {0: 2}}
+    assert learner["lesson"].__module__ == "course.lesson"
+
+
+def _date(learner):
+    return lesson.current().recording.about["date"]
+
+
+def test_a_cell_that_showed_nothing_shows_nothing(learner):
+    assert learner.run_all(*CELLS[:-2]) == []
+    assert learner.run(TRACED) is None
+    assert learner.seen.outputs == [] and learner.seen.stdout == ""
+
+
+def test_white_space_does_not_matter(learner):
+    assert learner.run_all(*[source.replace("\n", "  \n\n") for source in CELLS]) == []
+    assert learner["speed"] == 41
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 2, 5, 6])
+def test_a_plain_cell_left_out_needs_a_gpu_and_is_named(learner, left_out):
+    learner.run_all(OPENING)
+    if left_out == 0:
+        lesson._open.history.last_run.clear()  # as if another cell had opened the lesson
+    last_before = max(i for i in range(len(CELLS)) if i in (4, 7) and (i > left_out))
+    for i in range(1, last_before):
+        if i != left_out and CELLS[i][:5] != "%%gpu":
+            learner.run(CELLS[i])
+    if last_before == 7:
+        learner.run(SPEED)
+    error = learner.run(CELLS[last_before])
+    assert type(error).__name__ == "NeedsGPU" and f"code cell {left_out + 1} (" in str(error)
+
+
+@pytest.mark.parametrize("edit, cell", [("factor = 3", 2), ("import random\n\nrandom.seed(4)", 7)])
+@pytest.mark.parametrize("places", [True, False], ids=["with cell ids", "without"])
+def test_a_plain_cell_edited_needs_a_gpu_and_is_named(learner, edit, cell, places):
+    sources = [edit if number == cell else source for number, source in enumerate(CELLS[:8], 1)]
+    errors = [learner.run(source, f"id{number}" if places else None) for number, source in enumerate(sources)]
+    assert f"code cell {cell} (" in str(next(filter(None, errors)))
+    assert "twice" not in learner
+
+
+def test_a_cell_edited_after_it_ran_needs_a_gpu_until_it_runs_as_recorded_again(learner):
+    for number, source in enumerate(CELLS[:8]):
+        assert learner.run(source, f"id{number}") is None
+    learner.run("import random\n\nrandom.seed(4)", "id6")
+    assert "code cell 7" in str(learner.run(TWICE, "id7"))
+    learner.run(SEED, "id6")
+    assert learner.run(TWICE, "id7") is None
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["factor = 3", "for factor in range(5): pass", "globals()['factor'] = 5", "options['more'] = 2", "options.clear()"]
+    + ["def scale(x):\n    return 1", "del options", "import math as scale", "options |= {'more': 3}"],
+)
+def test_a_cell_of_the_readers_own_that_changes_what_a_gpu_cell_uses_needs_a_gpu(learner, cell):
+    learner.run_all(*CELLS[:8])
+    learner.run(cell)
+    error = learner.run(SPEED) or learner.run(TWICE)
+    assert type(error).__name__ == "NeedsGPU" and cell.partition("\n")[0] in str(error)
+    learner.run_all(FACTOR, SCALE, OPTIONS)
+    assert learner.run_all(SPEED, TWICE) == []
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["guess = 4", "1 + 1", "mine = options['more']", "scale(3)", "1 / 0", "options.copy().clear()", "def idle(a): ..."],
+)
+def test_a_cell_of_the_readers_own_that_touches_nothing_changes_nothing(learner, cell):
+    for source in CELLS:
+        learner.run(cell if source == "guess = ..." else source)
+        learner.run(cell)
+    assert (learner["speed"], learner["twice"]) == (41, 2)
+
+
+@pytest.mark.parametrize("change", [("20", "21"), ("speed = ", "speed  = "), ("speed\n", "speed factor\n")])
+def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
+    learner.run_all(*CELLS[:4])
+    error = learner.run(SPEED.replace(*change, 1))
+    assert type(error).__name__ == "NeedsGPU" and "is not one that was recorded" in str(error)
+    assert "speed" not in learner
+
+
+def test_a_recorded_script_does_not_run(learner, path):
+    def attack(content):
+        outputs = [cell["outputs"] for cell in content["cells"] if "".join(cell["source"]) == TWICE][0]
+        outputs[0]["data"]["text/html"] = (
+            "<script>alert(1)</script><b onclick='alert(2)'>2</b><table border='1'></table>"
+        )
+        outputs[0]["data"]["application/javascript"] = "alert(3)"
+
+    forge(path, attack)
+    learner.run_all(*CELLS[:7])
+    assert learner.run(TWICE) is None
+    (shown,) = [output.data for output in learner.seen.outputs if "text/html" in output.data]
+    assert shown["text/html"] == '<b>2</b><table border="1"></table>' and set(shown) == {"text/html", "text/plain"}
+
+
+def forge(path, change):
+    """Change a recording, and give it the digest that the changed one would have."""
+    content = json.loads(path.read_text())
+    change(content)
+    notebook = nbformat.v4.reads(json.dumps(content))
+    notebook.metadata["recording"]["digest"] = digest(notebook)
+    path.write_text(nbformat.v4.writes(notebook))
+
+
+def test_only_names_on_the_gpu_line_are_bound(learner, path):
+    def add(content):
+        for cell in content["cells"]:
+            for output in cell.get("outputs", []):
+                output.get("data", {}).get(recording.MIME, {})["print"] = "not print"
+
+    forge(path, add)
+    assert learner.run_all(*CELLS) == []
+    assert "print" not in learner
+
+
+def nodes(value, path=()):
+    """Every place in JSON, as the keys that lead there."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from nodes(inner, (*path, key))
+
+
+def tampered(content, rng):
+    """A copy of a recording with one place dropped, or given a value of another type, nesting or content."""
+    content = copy.deepcopy(content)
+    *way, last = rng.choice(list(nodes(content)))
+    holder = content
+    for key in way:
+        holder = holder[key]
+    if rng.random() < 0.3:
+        del holder[last]
+    else:
+        holder[last] = rng.choice(
+            [None, 7, "x", [], {}, [[]], {"$dict": 3}, float("nan"), holder[last], [holder[last]]]
+        )
+    return content
+
+
+def test_no_tampering_shows_anything_false_or_a_traceback(learner, path):
+    """300 seeded tamperings, in what lies in the recording: each plays the truth or says one sentence."""
+    rng, good = random.Random(12), json.loads(path.read_text())
+    refused = 0
+    for _ in range(300):
+        for name in ("speed", "twice", "table"):
+            learner.shell.user_ns.pop(name, None)
+        path.write_text(json.dumps(tampered(good, rng)))
+        errors = [learner.run(source) for source in CELLS]
+        first = next((type(error).__name__ for error in errors if error), None)
+        assert first in (None, "RecordingError"), errors
+        refused += first is not None
+        assert learner.shell.user_ns.get("speed", 41) == 41 and learner.shell.user_ns.get("twice", 2) == 2
+        if first:
+            assert "speed" not in learner
+    assert refused > 200
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "truncated", "folder", "loop", "outside", "other json", "binary"])
+def test_a_missing_or_damaged_recording_is_one_sentence(kind, path, learner):
+    content = path.read_bytes()
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind == "outside":
+        path.parent.parent.parent.joinpath("elsewhere.ipynb").write_bytes(content)
+        path.symlink_to(path.parent.parent.parent / "elsewhere.ipynb")
+    elif kind != "missing":
+        damaged = {"empty": b"", "truncated": content[:500], "other json": b'{"cells": 3}', "binary": b"\xff\x00"}
+        path.write_bytes(damaged[kind])
+    error = learner.run(OPENING)
+    assert type(error).__name__ == "RecordingError" and "speed.ipynb" in str(error) and "make record" in str(error)
+
+
+@pytest.mark.parametrize("gpu", ["../nvidia-h200", "", ".", "..", "/etc", "nvidia-h200/x"])
+def test_nothing_outside_of_traces_is_read(gpu, learner, monkeypatch):
+    monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", gpu)
+    error = learner.run(OPENING)
+    assert type(error).__name__ == "RecordingError" and "is no folder of traces/" in str(error)
+
+
+def test_line_ends_do_not_matter(path, learner):
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert learner.run_all(*CELLS) == []
+
+
+def test_a_trace_is_the_recorded_one(path, learner):
+    learner.run_all(*CELLS)
+    file = lesson.trace_file("eager")
+    assert file.read_bytes() == b"trace" and file.parent == path.with_suffix("")
+    file.write_bytes(b"edited")
+    with pytest.raises(RecordingError, match="is not the trace that was recorded"):
+        lesson.trace_file("eager")
+    file.unlink()
+    with pytest.raises(RecordingError, match="no recorded trace .*eager"):
+        lesson.trace_file("eager")
+    with pytest.raises(RecordingError, match="no recorded trace .*other.json.gz"):
+        lesson.trace_file("other")
+
+
+def test_recorded_fetches_a_value_by_name(learner):
+    learner.run_all(*CELLS)
+    assert lesson.recorded("speed") == 41
+    with pytest.raises(RecordingError, match="no value 'width', only speed, table, twice"):
+        lesson.recorded("width")
+
+
+def test_a_gpu_cell_before_the_lesson_is_open_is_told(learner):
+    with pytest.raises(notebooks.LessonError, match="No lesson is open"):
+        lesson.trace_file("eager")
 
 
 @pytest.fixture
 def live_shell(shell):
-    recording.lesson("speed", live=True)
+    lesson.lesson("speed", live=True)
     return shell
 
 
-def test_without_a_gpu_a_cell_shows_its_recording_and_binds_its_values(recorded_shell):
-    with capture_output() as shown:
-        recorded_shell.run_cell(SOURCE).raise_error()
-    assert recorded_shell.user_ns["speed"] == 41
-    texts = [output.data.get("text/markdown", output.data.get("text/plain")) for output in shown.outputs]
-    assert texts == ["*recorded on NVIDIA H200, torch 2.11.0, 2026-11-21*", "'shown'"]
-
-
-def test_a_cell_that_showed_nothing_shows_nothing(shell, folder):
-    nbformat.write(recorded_notebook("%%gpu\nspeed = 41"), folder / "speed.ipynb")
-    shell.run_cell("from course.lesson import lesson\nlesson('speed', live=False)", silent=True).raise_error()
-    with capture_output() as shown:
-        shell.run_cell("%%gpu\nspeed = 41").raise_error()
-    assert shown.outputs == [] and shown.stdout == ""
-
-
-def test_white_space_at_line_ends_does_not_matter(recorded_shell):
-    recorded_shell.run_cell(SOURCE.replace("\n", "  \n\n")).raise_error()
-    assert recorded_shell.user_ns["speed"] == 41
-
-
-@pytest.mark.parametrize("change", ["42", "4 1", "41 "])
-def test_one_character_changed_needs_a_gpu(recorded_shell, change):
-    recorded_shell.user_ns.pop("speed", None)
-    result = recorded_shell.run_cell(SOURCE.replace("41", change, 1).replace("speed = 41 ", "speed  = 41"))
-    assert type(result.error_in_exec).__name__ == "NeedsGPU"
-    assert result.error_in_exec._render_traceback_() == [f"NeedsGPU: {result.error_in_exec}"]
-    assert "speed" not in recorded_shell.user_ns
-
-
-def test_other_cells_run_for_real(recorded_shell):
-    recorded_shell.run_cell("speed = 2\nspeed *= 3").raise_error()
-    assert recorded_shell.user_ns["speed"] == 6
-
-
 def test_live_a_cell_runs_as_if_the_first_line_were_not_there(live_shell):
-    live_shell.run_cell(SOURCE).raise_error()
+    live_shell.run_cell("%%gpu speed\nspeed = 41").raise_error()
     assert live_shell.user_ns["speed"] == 41
-
-
-def test_live_tracebacks_keep_the_lines_of_the_cell(live_shell):
     result = live_shell.run_cell("%%gpu\nx = 1\n\n1 / 0")
     assert result.error_in_exec.__traceback__.tb_next.tb_lineno == 4
 
@@ -105,96 +339,29 @@ def test_live_other_magics_and_await_work(live_shell):
     assert live_shell.user_ns["files"]
 
 
-def test_gpu_is_a_word(live_shell):
-    assert lessons.handed_on("%%gpus x") is None
-    assert lessons.handed_on("%%gpu a b") == ["a", "b"]
-    assert lessons.handed_on("x = '%%gpu'") is None
+def test_gpu_is_a_word():
+    assert notebooks.handed_on("%%gpus x") is None
+    assert notebooks.handed_on("%%gpu a b") == ["a", "b"]
+    assert notebooks.handed_on("x = '%%gpu'") is None
 
 
-def test_recorded_fetches_a_value_by_name(recorded_shell):
-    assert recording.recorded("speed") == 41
-    with pytest.raises(RecordingError, match="no value 'width', only"):
-        recording.recorded("width")
+def test_cells_have_kinds():
+    cells = [
+        nbformat.v4.new_code_cell(source) for source in ("guess_a = 1\nguess_b = ...", "x = 1", "%%gpu\nx", "y = 2")
+    ]
+    cells.insert(3, nbformat.v4.new_markdown_cell("text\n\n## Exercises\n\nmore"))
+    cells += [nbformat.v4.new_markdown_cell("## Recap"), nbformat.v4.new_code_cell("%%gpu\nfree()")]
+    kinds = [cell.kind for cell in code_cells(nbformat.v4.new_notebook(cells=cells))]
+    assert kinds == ["guess", "plain", "gpu", "exercise", "gpu"]
 
 
-def damaged(kind, folder):
-    path = folder / "speed.ipynb"
-    if kind == "truncated":
-        path.write_text(nbformat.writes(recorded_notebook(SOURCE))[:100])
-    elif kind == "no provenance":
-        nbformat.write(notebook(SOURCE), path)
-    elif kind == "other json":
-        path.write_text('{"cells": 3}')
-    return path
-
-
-@pytest.mark.parametrize("kind", ["missing", "truncated", "no provenance", "other json"])
-def test_a_missing_or_damaged_recording_is_one_sentence(kind, folder, shell):
-    damaged(kind, folder)
-    with pytest.raises(RecordingError) as caught:
-        recording.lesson("speed", live=False)
-    assert "speed.ipynb" in str(caught.value) and "make record" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_value_of_unknown_type_is_one_sentence(folder, shell):
-    outputs = {0: [{MIME: {"speed": {"$tensor": [1]}}}]}
-    nbformat.write(recorded_notebook(SOURCE, outputs=outputs), folder / "speed.ipynb")
-    recording.lesson("speed", live=False)
-    error = shell.run_cell(SOURCE).error_in_exec
-    assert "recorded value speed is of the unknown type 'tensor'" in str(error)
-
-
-def test_a_missing_trace_is_named(recorded_shell):
-    with pytest.raises(RecordingError, match="no recorded trace .*eager.json.gz"):
-        recording.trace_file("eager")
-
-
-def test_a_gpu_cell_before_the_lesson_is_open_is_told(monkeypatch):
-    monkeypatch.setattr(recording, "_open", None)
-    with pytest.raises(RuntimeError, match="No lesson is open"):
-        recording.trace_file("eager")
-
-
-@pytest.fixture
-def write_lesson(tmp_path, monkeypatch):
-    """Write the lesson "speed" with one %%gpu cell, which runs live even here; return its path."""
-    monkeypatch.setattr(lessons, "NOTEBOOKS", tmp_path)
-    monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
-
-    def write(gpu_cell):
-        opening = "from course.lesson import lesson\nlesson('speed', live=True)"
-        return write_notebook(tmp_path / "03_speed.ipynb", opening, gpu_cell, "import warnings; warnings.warn('old')")
-
-    return write
-
-
-def test_a_recording_plays_what_was_executed(write_lesson, shell, monkeypatch, tmp_path):
-    path = write_lesson(SOURCE)
-    target = record.record(path, tmp_path / "traces")
-    assert target == tmp_path / "traces" / "nvidia-h200" / "speed.ipynb"
-    monkeypatch.setattr(recording, "TRACES", tmp_path / "traces")
-    recording.lesson("speed", live=False)
-    shell.run_cell(SOURCE).raise_error()
-    assert shell.user_ns["speed"] == 41
-
-    made = Recording.read(target)
-    assert stale(nbformat.read(path, as_version=4), made) == []
-    assert {
-        "gpu",
-        "driver",
-        "cuda",
-        "torch",
-        "python",
-        "date",
-        "seconds",
-        "peak_gpu_mib",
-        "versions",
-    } <= made.about.keys()
-    text = target.read_text()
+def test_a_recording_says_where_it_comes_from_and_holds_no_paths(made):
+    text = (made / "traces" / "nvidia-h200" / "speed.ipynb").read_text()
+    about = Recording.read(made / "traces" / "nvidia-h200" / "speed.ipynb").about
+    needed = {"gpu", "driver", "cuda", "torch", "date", "seconds", "peak_gpu_mib", "versions", "definitions", "traces"}
+    assert needed <= about.keys()
     assert "UserWarning: old" in text
-    assert "ipykernel_" not in text and str(lessons.ROOT) not in text
-    assert all(cell.metadata == {} for _, cell in made.cells)
+    assert "ipykernel_" not in text and str(notebooks.ROOT) not in text
 
 
 @pytest.mark.parametrize(
@@ -205,15 +372,54 @@ def test_a_recording_plays_what_was_executed(write_lesson, shell, monkeypatch, t
         ("%%gpu speed weight\nspeed = 1", "hands on weight, which its cell does not define"),
     ],
 )
-def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(write_lesson, tmp_path, source, message):
-    folder = tmp_path / "traces" / "nvidia-h200"
-    (folder / "speed").mkdir(parents=True)
-    (folder / "speed" / "eager.json.gz").write_bytes(b"earlier")
-    (folder / "speed.ipynb").write_bytes(b"earlier")
+def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(traces, tmp_path, monkeypatch, source, message):
+    monkeypatch.setattr(notebooks, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
+    before = everything(traces)
     with pytest.raises(CellExecutionError, match=message):
-        record.record(write_lesson(source), tmp_path / "traces")
-    assert (folder / "speed.ipynb").read_bytes() == b"earlier"
-    assert sorted(p.name for p in folder.rglob("*")) == ["eager.json.gz", "speed", "speed.ipynb"]
+        record.record(write_notebook(tmp_path / "03_speed.ipynb", OPENING, source), traces)
+    assert everything(traces) == before
+
+
+def everything(folder):
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(traces, path, tmp_path, monkeypatch):
+    """Stop before every replacement and removal of a file in turn: the old recording plays, or the new one."""
+    new = nbformat.read(path, as_version=4)
+    new.cells[4].outputs[0].data["text/plain"] = "'newer'"
+    monkeypatch.setattr(notebooks, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
+
+    def run(_, staged):
+        (staged / "eager.json.gz").write_bytes(b"newer trace")
+        return copy.deepcopy(new)
+
+    monkeypatch.setattr(record, "run", run)
+    calls = SimpleNamespace(left=0)
+
+    def dying(method):
+        def call(*arguments, **options):
+            if calls.left == 0:
+                raise KeyboardInterrupt
+            calls.left -= 1
+            return method(*arguments, **options)
+
+        return call
+
+    seen = set()
+    for moment in range(4):
+        calls.left = moment
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "replace", dying(Path.replace))
+            patch.setattr(Path, "unlink", dying(Path.unlink))
+            with contextlib.suppress(KeyboardInterrupt):
+                record.record(tmp_path / "03_speed.ipynb", traces)
+        recording = Recording.read(path)
+        seen.add((recording.trace("eager").read_bytes(), recording.cells[4].outputs[0].data["text/plain"]))
+    assert seen == {(b"trace", "'shown'"), (b"newer trace", "'newer'")}
+    assert len(list(path.with_suffix("").iterdir())) == 1
 
 
 def test_without_a_gpu_the_recorder_says_so(capsys, monkeypatch):
@@ -224,37 +430,84 @@ def test_without_a_gpu_the_recorder_says_so(capsys, monkeypatch):
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    """The profile lesson, a recording of it as it is now, and the helpers in a folder to change at will."""
-    shutil.copytree(lessons.ROOT / "helpers", tmp_path / "helpers", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(lessons, "ROOT", tmp_path)
-    lesson = nbformat.read(NOTEBOOKS / "01_profile_eager_training.ipynb", as_version=4)
-    nbformat.write(
-        recorded_notebook(*[c.source for c in lesson.cells if c.cell_type == "code"]), tmp_path / "made.ipynb"
+    """A lesson with measure in a %%gpu cell and compare beside it, its recording, and the rooms to change at will."""
+    for room in ("helpers", "course"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(notebooks.ROOT / room, tmp_path / room, ignore=ignore)
+    sources = (
+        "from helpers.timing import compare, measure",
+        "%%gpu rounds\nrounds = measure(steps())",
+        "compare(rounds)",
+        "def steps():\n    return {}",
+        "%%gpu more\nmore = 1",
+        "last = 2",
     )
-    return lesson, Recording.read(tmp_path / "made.ipynb")
+    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+
+    def now():
+        definitions._module.cache_clear()
+        found = definitions.hashes(code_cells(content), tmp_path)
+        monkeypatch.setattr(recording, "hashes", lambda cells: found)
+        return found
+
+    made = Recording(tmp_path, code_cells(content), {"definitions": now()})
+    content = copy.deepcopy(content)
+    return SimpleNamespace(root=tmp_path, content=content, stale=lambda: now() and stale(content, made))
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
 def test_an_unchanged_lesson_is_fresh(copied):
-    assert stale(*copied) == []
+    assert copied.stale() == []
 
 
-def test_a_changed_module_makes_recordings_stale(copied):
-    timing = lessons.ROOT / "helpers" / "timing.py"
-    timing.write_text(timing.read_text().replace("burst=10", "burst=9"))
-    assert stale(*copied) == ["helpers/timing.py has changed"]
+@pytest.mark.parametrize(
+    "old, new, changed",
+    [
+        ("burst=10", "burst=9", ["helpers.timing.measure has changed"]),
+        ("issued = clock()", "issued = clock() + 1", ["helpers.timing._time has changed"]),
+        ("Time variants, a dict", "Time some variants, a dict", []),
+        ("too close to call", "too near", []),
+        ("rows = []\n", "rows = []  # of the table\n\n", []),
+    ],
+)
+def test_what_a_gpu_cell_reaches_makes_its_recording_stale(copied, old, new, changed):
+    edit(copied.root / "helpers" / "timing.py", old, new)
+    assert copied.stale() == changed
 
 
-def test_a_changed_cell_before_a_gpu_cell_is_named(copied):
-    lesson, made = copied
-    code = [cell for cell in lesson.cells if cell.cell_type == "code"]
-    (number,) = [i for i, cell in enumerate(code) if cell.source.startswith("options = {")]
-    code[number].source += "\n"
-    assert stale(lesson, made) == []
-    code[number].source = code[number].source.replace("True", "False", 1)
-    assert stale(lesson, made) == [f"code cell {number + 1} (options = {{ ...) has changed"]
+@pytest.mark.parametrize(
+    "number, source, changed",
+    [
+        (1, "from helpers.timing import compare, measure  \n\n", []),
+        (1, "from helpers.timing import measure", ["code cell 1 (from helpers.timing import measure) has changed"]),
+        (4, "def steps():\n    return {1: 2}", ["code cell 4 (def steps(): ...) has changed"]),
+        (6, "last = 3", []),
+    ],
+)
+def test_a_changed_cell_before_a_gpu_cell_is_named(copied, number, source, changed):
+    copied.content.cells[number - 1].source = source
+    assert copied.stale() == changed
 
 
-def test_a_changed_cell_after_the_last_gpu_cell_changes_nothing(copied):
-    lesson, made = copied
-    lesson.cells.append(nbformat.v4.new_code_cell("new = 1"))
-    assert stale(lesson, made) == []
+def test_a_guess_or_an_exercise_makes_nothing_stale(copied):
+    copied.content.cells.insert(2, nbformat.v4.new_code_cell("guess_it = 3"))
+    assert copied.stale() == []
+
+
+def test_a_gpu_cell_taken_out_or_added_is_noticed(copied):
+    del copied.content.cells[4]
+    assert copied.stale() == ["a %%gpu cell was taken out"]
+    copied.content.cells += [nbformat.v4.new_code_cell(f"%%gpu\n{name}") for name in ("more = 1", "new = 1")]
+    assert len(copied.stale()) == 1
+
+
+def test_an_unreadable_folder_is_one_sentence(path, learner):
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    path.chmod(0)
+    assert type(learner.run(OPENING)).__name__ == "RecordingError"

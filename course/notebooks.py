@@ -1,0 +1,112 @@
+"""The lessons as files: where they are, what they are called, and what kinds of code cells they have."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS, TRACES = ROOT / "notebooks", ROOT / "traces"
+MY_LESSONS = ROOT / "my_lessons"  # the learner's copy, made by course.lab; git ignores it
+REFERENCE_GPU = "nvidia-h200"
+
+
+class LessonError(RuntimeError):
+    """What keeps a lesson from running, in one sentence: notebooks show it without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class CodeCell(NamedTuple):
+    """A code cell: its number among the code cells (from 1), its kind, its source without blank lines and
+    white space at line ends, and its outputs.
+
+    kind: "gpu" (%%gpu), "guess" (assigns guess... alone), "exercise" (below ## Exercises), or "plain".
+    """
+
+    number: int
+    kind: str
+    source: str
+    outputs: list[Any]
+
+    def __str__(self) -> str:
+        lines = [line for line in self.source.splitlines() if not line.startswith(("%%gpu", "import ", "from "))]
+        first = (lines or self.source.splitlines() or [""])[0]
+        return f"code cell {self.number} ({first[:60]}{' ...' if len(lines) > 1 or len(first) > 60 else ''})"
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[CodeCell]:
+    """The code cells of a notebook, in order."""
+    found, section = [], ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            section = (re.findall(r"^## (.*)", cell.source, re.MULTILINE) or [section])[-1]
+        elif cell.cell_type == "code":
+            source = normalise(cell.source)
+            found.append(CodeCell(len(found) + 1, _kind(source, section), source, cell.outputs))
+    return found
+
+
+def _kind(source: str, section: str) -> str:
+    if handed_on(source) is not None:
+        return "gpu"
+    if section.startswith("Exercises"):
+        return "exercise"
+    return "guess" if _is_guess(source) else "plain"
+
+
+def _is_guess(source: str) -> bool:
+    """Whether a cell does nothing but assign to names that begin with guess."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return False
+    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    names = [target.id for target in targets if isinstance(target, ast.Name) and target.id.startswith("guess")]
+    return bool(body) and len(names) == len(targets) == len(body)
+
+
+def that_count(cells: list[CodeCell]) -> list[CodeCell]:
+    """The cells that a recording depends on: all but guesses and exercises."""
+    return [cell for cell in cells if cell.kind in ("gpu", "plain")]
+
+
+def normalise(source: str) -> str:
+    """Cell source without what changes nothing: blank lines and white space at line ends."""
+    return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
+
+
+def handed_on(source: str) -> list[str] | None:
+    """The names that a %%gpu cell hands on, or None if the cell is no %%gpu cell."""
+    match = re.match(r"\s*%%gpu\b(.*)", source)
+    return match and match[1].split()
+
+
+def python(source: str) -> str:
+    """The Python of a cell, its %%gpu line left out; "" if it is none, as with other magics."""
+    text = source if handed_on(source) is None else source.lstrip().partition("\n")[2]
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return ""
+    return text
+
+
+def lesson_name(path: Path) -> str:
+    """notebooks/01_profile_eager_training.ipynb -> profile_eager_training; solutions/ stays in front."""
+    relative = Path(path).resolve().relative_to(NOTEBOOKS)
+    return str(relative.with_name(re.sub(r"^\d+_", "", relative.stem)))
+
+
+def lessons() -> list[Path]:
+    """The notebooks that have %%gpu cells, in reading order."""
+    paths = sorted(NOTEBOOKS.glob("*.ipynb")) + sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
+    return [path for path in paths if any(cell.kind == "gpu" for cell in code_cells(nbformat.read(path, as_version=4)))]
+
+
+def short(path: Path) -> Path:
+    """The path as seen from the project, if it lies in it."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
