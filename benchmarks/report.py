@@ -91,7 +91,8 @@ def starting_section(kernels: pd.DataFrame, lessons: pd.DataFrame) -> str:
 def provenance_section() -> str:
     """GPU, driver, host and versions."""
     about = provenance()
-    sources = {path.stem: path.read_bytes() for path in sorted(ROOT.glob("helpers/[a-z]*.py"))}
+    paths = [*sorted(ROOT.glob("helpers/[a-z]*.py")), ROOT / "benchmarks" / "ladder.py"]
+    sources = {path.stem: path.read_bytes() for path in paths}
     modules = " ".join(f"{name} {hashlib.sha256(source).hexdigest()[:12]}" for name, source in sources.items())
     versions = about.pop("versions") | {"HolisticTraceAnalysis": hta_version()}
     host = {"host CPU": cpu_name(), "host cores": os.cpu_count()}
