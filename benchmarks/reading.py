@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -66,7 +67,7 @@ print(json.dumps({{"seconds": seconds, "peak MB": int(peak) * 1024 / 1e6, "kerne
 """
 
 
-def read_apart(name, path, limit=LIMIT):
+def read_apart(name: str, path: Path, limit: float = LIMIT) -> dict:
     """Read path with the reader name in a new process: variant, seconds, peak MB and kernels.
 
     A reader that takes longer than limit is stopped, and its variant says so.
@@ -85,13 +86,13 @@ def read_apart(name, path, limit=LIMIT):
     return {"variant": name} | json.loads(run.stdout.splitlines()[-1])
 
 
-def measure_readers(path, rounds, readers=READERS):
+def measure_readers(path: Path, rounds: int, readers: Iterable[str] = READERS) -> pd.DataFrame:
     """Read path with every installed reader in interleaved rounds: round, variant, seconds, peak MB, kernels."""
     found = [name for name in readers if find_spec("hta") or not name.startswith("HTA")]
     return pd.DataFrame([{"round": number} | read_apart(name, path) for number in range(rounds) for name in found])
 
 
-def measure_reading(jobs=JOBS):
+def measure_reading(jobs: dict[str, Job] = JOBS) -> dict[str, pd.DataFrame]:
     """Build each job's trace and have it read: the rounds by the job's name."""
     measured = {}
     with tempfile.TemporaryDirectory() as folder:
