@@ -19,7 +19,7 @@ from conftest import event, kernel, launch, needs_gpu, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.recording import REFERENCE_GPU, TRACES
+from course.notebooks import REFERENCE_GPU, TRACES
 from helpers.json_events import MIB, read_events
 from helpers.kineto import TraceError
 from helpers.trace import busy_time, busy_until, main, read_trace
