@@ -19,7 +19,7 @@ from conftest import event, kernel, launch, needs_gpu, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.notebooks import REFERENCE_GPU, TRACES
+from course.recording import recorded_lesson
 from helpers.json_events import MIB, read_events
 from helpers.kineto import TraceError
 from helpers.trace import busy_time, busy_until, main, read_trace
@@ -487,7 +487,7 @@ def test_20_000_steps_take_as_many_calls_as_200(write_trace):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 def test_a_200_mb_trace_is_read_in_less_than_1200_mb(tmp_path):
-    recorded = TRACES / REFERENCE_GPU / "start_here" / "eager.json.gz"
+    recorded = recorded_lesson("start_here").trace("eager")
     events = json.loads(gzip.decompress(recorded.read_bytes()))["traceEvents"]
     text = ",".join(json.dumps(e) for e in events if e.get("cat") != "user_annotation")
     copies = int(200e6 / len(text)) + 1
