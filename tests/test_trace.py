@@ -154,7 +154,7 @@ def test_a_step_that_is_a_graph_is_not_told_to_use_one(write_trace):
 
 
 def test_the_published_graph_is_limited_by_the_gpu():
-    trace = read_trace(TRACES / REFERENCE_GPU / "profile_eager_training/published_graph.json.gz")
+    trace = read_trace(recorded_lesson("profile_eager_training").trace("published_graph"))
     assert trace.verdict().startswith("GPU-bound") and "graphs already" in trace.verdict()
 
 
