@@ -1,6 +1,5 @@
 """measure: host time and step time of several variants, side by side, with their spread."""
 
-import itertools
 import math
 import time
 from collections.abc import Callable
@@ -37,9 +36,9 @@ def measure(
     if not variants:
         raise ValueError("measure needs at least one variant, such as {'eager': step}")
     rows = []
-    visits = list(itertools.product(range(-1, rounds), variants.items()))
-    with tqdm(visits, desc="measuring", delay=2, leave=False) as bar:
-        for number, (name, step) in bar:
+    visits = ((number, name, step) for number in range(-1, rounds) for name, step in variants.items())
+    with tqdm(visits, "measuring", (rounds + 1) * len(variants), delay=2, leave=False) as bar:
+        for number, name, step in bar:
             try:
                 if number < 0:
                     _time(step, warmup, clock, wait)
