@@ -209,7 +209,11 @@ def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
 
 
 def test_start_here_shows_every_lesson(copy_open):
+    progress.mark("start_here", "idle_share")
     shown = progress.note("start_here")
+    count = sum(len(asked) for _, asked in progress.progress())
+    assert shown.strip().startswith(f"<details><summary>Solved exercises: 1 of {count}</summary>\n\n")
+    assert shown.endswith("\n\n</details>"), "one line, until it is unfolded"
     assert all(lesson_name(path).replace("_", " ") in shown for path in NOTEBOOKS.glob("*.ipynb"))
 
 
