@@ -254,6 +254,8 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
             assert server.about["port"] != port
             assert f"The port {port} is already in use, trying another port." in server.log.read_text()
             assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
+            kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
+            assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"
             pages = server.request("api/contents/my_lessons")["content"]
             assert "00_start_here.ipynb" in {page["name"] for page in pages}
         finally:
