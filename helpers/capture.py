@@ -12,11 +12,7 @@ STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop"}  # optimizers whose new state is n
 
 
 def capture_step(
-    step: Callable,
-    *static_inputs: torch.Tensor,
-    warmup: int = 3,
-    pool: tuple[int, int] | None = None,
-    generators: Iterable[torch.Generator] = (),
+    step: Callable, *static_inputs: torch.Tensor, warmup: int = 3, pool: tuple | None = None, generators: Iterable = ()
 ) -> Callable:
     """Capture step(*static_inputs) in one CUDA graph and return replay(*inputs).
 

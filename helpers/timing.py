@@ -42,10 +42,8 @@ def measure(
             try:
                 if number < 0:
                     _time(step, warmup, clock, wait)
-                else:
-                    host_us, _ = _time(step, burst, clock, wait)
-                    _, step_us = _time(step, steps, clock, wait)
-                    rows.append((number, name, host_us, step_us))
+                    continue
+                rows.append((number, name, _time(step, burst, clock, wait)[0], _time(step, steps, clock, wait)[1]))
             except Exception as error:
                 error.add_note(f"raised by variant {name!r} while it was measured")
                 raise
