@@ -3,23 +3,23 @@
 import torch
 
 
-def symptom(short: dict, short_run: dict, long: dict, long_run: dict, beside: int) -> str:
-    """The first thing in which a script's two runs are not as eager's, in words; "" if there is none.
+def symptom(eager: dict, short: dict, long: dict, beside: int) -> str:
+    """The first thing that is wrong with a script's two runs, in words; "" if there is none.
 
-    short, long: eager's runs, of course.repaired.run. beside: operators allowed per step outside graphs.
+    eager, short, long: what course.repaired.run gives of an eager run and of the script's two, the long
+    one with eager's arguments. beside: operators that a step may launch outside of graphs.
     """
+    if problem := _weights(eager, long) or _results(eager, long) or _after(eager, long):
+        return problem
     steps = len(long["results"]) - len(short["results"])
-    more = {what: long_run["counts"][what] - short_run["counts"][what] for what in long_run["counts"]}
-    if more.get("graphs", 0) < steps / 2:
-        return f"{steps} steps more replay {more.get('graphs', 0)} graphs more: it runs eagerly."
+    more = long["counts"] - short["counts"]
+    if more["graphs"] < steps / 2:
+        return f"{steps} steps more replay {more['graphs']} graphs more: it runs eagerly."
     if more["captures"] > steps / 3:
-        return f"{steps} steps more capture {more['captures']} graphs more, and a capture costs many steps."
-    for eager, yours in ((short, short_run), (long, long_run)):
-        if problem := _weights(eager, yours) or _results(eager, yours) or _after(eager, yours):
-            return problem
-    if more.get("reads", 0) > steps / 2:
+        return f"right, but slow: {steps} steps more capture {more['captures']} graphs more."
+    if more["reads"] > steps / 2:
         return f"right, but slow: {steps} steps more read {more['reads']} values more, and the CPU waits for each."
-    if more.get("operators", 0) > beside * steps:
+    if more["operators"] > beside * steps:
         return f"right, but slow: each step launches {more['operators'] // steps} operators beside its graphs."
     return ""
 
@@ -27,20 +27,18 @@ def symptom(short: dict, short_run: dict, long: dict, long_run: dict, beside: in
 def _results(eager, yours):
     """The first wrong result, and what tells of its cause."""
     expected, found = eager["results"], yours["results"]
-    if len(found) != len(expected):
-        return f"it gives {len(found)} results, eager {len(expected)}."
-    right = [_alike(*pair) for pair in zip(found, expected, strict=True)]
+    right = [_alike(*pair) for pair in zip(found, expected, strict=False)]
     if all(right):
-        return ""
+        return "" if len(found) == len(expected) else f"it gives {len(found)} results, eager {len(expected)}."
     if yours["one memory"]:
         return "all its results lie in the same memory, so each is the last one."
-    wrong, trains = right.index(False) + 1, bool(_moved(eager))
+    wrong = right.index(False) + 1
     if found[wrong - 1].is_floating_point() and not found[wrong - 1].isfinite().all():
         return f"result {wrong} is not finite: it was read before anything computed it, or after it was overwritten."
     if len(found) > 2 and all(_alike(one, found[0]) for one in found):
         return "every result is the first one again: nothing new reaches the graph."
     first = f"result {wrong} of {len(expected)} is the first that is not eager's: "
-    if trains:
+    if _moved(eager):
         return first + (f"its weights part in step {wrong - 1}." if wrong > 1 else "it does not start as eager does.")
     late = "something was not given to the graph, or was overwritten before it was read."
     return first + (late if wrong == 1 else "something that it works on is still that of a step before.")
