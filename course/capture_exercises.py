@@ -82,17 +82,17 @@ def _undisturbed(gpu) -> Iterator[list]:
 
 def _said(trial: Trial, notebook):
     """A trial's error: the one that came first, for a lost capture raises others."""
-    error = trial.error
+    error, own = trial.error, lambda error: place(error, notebook) or place(trial.error, notebook)
     while error.__context__ is not None and not isinstance(error, Wrong):
         error = error.__context__
     if isinstance(error, Wrong):
         return str(error)
     if isinstance(error, NotModelled):
-        return f"the stand-in cannot judge this. {error}{place(error, notebook)}"
+        return f"the stand-in cannot judge this. {error}{own(error)}"
     if isinstance(error, NotImplementedError) and not error.args:
         return "not implemented yet: yours to write."
     told = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
-    said = f"it raised {words(error)}{place(error, notebook)}"
+    said = f"it raised {words(error)}{own(error)}"
     return said + (f". {told.split('. ')[0].rstrip('.')}." if told else "")
 
 

@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from course.comparison import brief
 from cpu_graph.judge import launches
 
-
 EAGER = "Nothing was replayed: this runs eagerly."
+EVERY_TIME_THE_FIRST = "Every result is that of the first input: copy the new input into the static input."
 
 
 class Wrong(Exception):
@@ -78,7 +78,7 @@ class Used:
         if not found:
             raise Wrong(EAGER)
         if found != graphs:
-            raise Wrong(f"{found} graphs were launched where {graphs} would do: what may one launch hold?")
+            raise Wrong(f"{found} graphs were launched where {graphs} would do: capture all of the work in one.")
         if outside > operators:
             raise Wrong(f"{outside} operators ran outside of the graph, where {operators} would do: capture them too.")
 

@@ -1,5 +1,6 @@
-"""Every exercise that asks for a capture: its solution, its wrong answers, its other right ones. No lesson is played."""
+"""Every exercise in captures: its solution, its wrong answers and its other right ones; no lesson is played."""
 
+import ast
 import re
 import time
 
@@ -14,6 +15,7 @@ from course.notebooks import NOTEBOOKS, lesson_name
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 RIGHT = "__right_"
+IMPORTS = ast.Import | ast.ImportFrom
 
 
 def code(path):
@@ -43,7 +45,9 @@ def answers(path, name):
     """The functions of the exercise by name, from the solutions notebook's two cells."""
     cells = code(NOTEBOOKS / "solutions" / path.name)
     at = next(i for i, source in enumerate(cells) if re.search(rf"^def {name}\(", source, re.MULTILINE))
-    namespace = {"torch": torch}
+    imports = [node for source in cells for node in ast.parse(source).body if isinstance(node, IMPORTS)]
+    namespace = {}
+    exec("\n".join(map(ast.unparse, imports)), namespace)
     exec(cells[at], namespace)
     exec(cells[at + 1], namespace)
     return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}
