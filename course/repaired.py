@@ -1,5 +1,6 @@
 """Whether a broken script is repaired: the lesson's own check, on the stand-in and, where there is one, on a GPU."""
 
+import gc
 import sys
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator
@@ -24,13 +25,14 @@ from cpu_graph.judge import launches
 READS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__"}
 
 
-def repaired(script: Callable) -> Outcome:
+def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     """Run a script of the lesson with fresh inputs and compare it with an eager one.
 
     A long run and a short one, with several seeds, on the stand-in and on a GPU if there is one. Results,
     weights, gradients and random numbers must be eager's; each further step must replay a graph, capture
     none, and launch and read little beside it. Says what is wrong by its symptom; when nothing is, which
-    lesson teaches the fault. Raises nothing but KeyboardInterrupt, and LookupError if there is no such script.
+    lesson teaches the fault. gpu says where alone. Raises nothing but KeyboardInterrupt, and LookupError if
+    there is no such script.
     """
     caller = sys._getframe(1)
     name = name_of(script, ChainMap(caller.f_locals, caller.f_globals))
@@ -39,9 +41,9 @@ def repaired(script: Callable) -> Outcome:
     if empty(script):
         return Outcome(False, f"○ {name} is empty: fetch the script from the lesson again.")
     known = SCRIPTS[name]
-    for gpu in (False, True)[: 1 + torch.cuda.is_available()]:
-        if problem := _problem(script, partial(judge, known), gpu):
-            return Outcome(False, f"✗ {name} on {'the GPU' if gpu else 'the stand-in'}: {problem}")
+    for on_gpu in [False, True][: 1 + torch.cuda.is_available()] if gpu is None else [gpu]:
+        if problem := _problem(script, partial(judge, known), on_gpu):
+            return Outcome(False, f"✗ {name} on {'the GPU' if on_gpu else 'the stand-in'}: {problem}")
     lesson = known.lesson.replace("_", " ")
     done = mark(current().name, name)
     return Outcome(True, f"✓ {name} is repaired. The fault: {known.fault}. It is taught in: {lesson}.{done}")
@@ -49,8 +51,11 @@ def repaired(script: Callable) -> Outcome:
 
 def judge(known: Script, script: Callable) -> None:
     """Run eager and the script, and the script half as long, each from the same seed. Raises Wrong."""
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):  # a failed capture can confuse the generator up to the next good one
+        torch.zeros(1, device="cuda")
     seed, runs = torch.initial_seed(), []
     for function, times in ((known.eager, 2), (script, 1), (script, 2)):
+        gc.collect()  # a graph of the run before, freed in a capture, would break it
         torch.manual_seed(seed)
         runs.append(run(function, known.make(times * known.steps)))
     if problem := symptom(*runs, known.beside):
@@ -70,7 +75,7 @@ def run(function: Callable, arguments: tuple) -> dict:
         "one memory": len(addresses) > 1 and len({*addresses}) == 1,
         "before": before,
         "after": dict(held(models)),
-        "no gradient": [name for name, weight in held(models) if weight.requires_grad and weight.grad is None],
+        "gradients": gradients(models),
         "random": torch.rand(4, device="cuda"),
         "counts": counts,
     }
@@ -81,6 +86,12 @@ def held(models: list[nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
     for model in models:
         yield from model.named_parameters()
         yield from ((name, buffer) for name, buffer in model.named_buffers() if name != "cache")
+
+
+def gradients(models: list[nn.Module]) -> dict[str, torch.Tensor]:
+    """The gradients of models by name, those apart that are None or cleared."""
+    named = [(name, weight.grad) for model in models for name, weight in model.named_parameters()]
+    return {name: gradient for name, gradient in named if gradient is not None and gradient.any()}
 
 
 @contextmanager

@@ -52,8 +52,7 @@ def _moved(run):
 def _weights(eager, yours):
     """Weights that eager training moves, and this one does not."""
     still = [name for name in _moved(eager) if name not in _moved(yours)]
-    without = [name for name in still if name in yours["no gradient"]]
-    why = ": their gradient is None" if without else ""
+    why = ": they get no gradient" if set(still) & {*eager["gradients"]} - {*yours["gradients"]} else ""
     return f"these do not learn: {', '.join(still)}{why}." if still else ""
 
 
@@ -62,6 +61,13 @@ def _after(eager, yours):
     different = [name for name, weight in eager["after"].items() if not _alike(yours["after"][name], weight)]
     if different:
         return f"its results are eager's, but afterwards {', '.join(different)} differ."
+    wrong = [
+        name
+        for name, gradient in yours["gradients"].items()
+        if not _alike(gradient, eager["gradients"].get(name, gradient))
+    ]
+    if wrong:
+        return f"its results are eager's, but the gradients of {', '.join(wrong)} differ."
     if not torch.equal(eager["random"], yours["random"]):
         return "its results are eager's, but it has drawn other random numbers than eager."
     return ""
