@@ -4,13 +4,13 @@ import random
 import sys
 
 from capturable.operators import Line, runs_users
-from capturable.undo import CONTAINERS
+from capturable.reach import CONTAINERS
 
 
 class Bookkeeping:
     """A context that notices at which of the user's lines the values at places change.
 
-    places: capturable.undo.Place objects; the random states of Python and numpy are watched as well.
+    places: capturable.reach.Place objects; the random states of Python and numpy are watched as well.
     changed(name, line) is called for each change. returned is the last line from which a function
     of the user's has returned.
     """
@@ -49,7 +49,7 @@ class Bookkeeping:
 
 def values_at(places):
     """Numbers and strings at the places, the lengths of containers, and the CPU's random states."""
-    values = {place.label: _value(place) for place in places if not place.torch}
+    values = {place.label: _value(place) for place in places if place.users}
     values["Python's random state"] = hash(random.getstate())
     if numpy := sys.modules.get("numpy"):
         _, keys, position, *_ = numpy.random.get_state()
@@ -58,10 +58,7 @@ def values_at(places):
 
 
 def _value(place):
-    try:
-        thing = place.get()
-    except (ValueError, LookupError):  # a name that is not bound
-        return None
+    thing = place.get()
     if isinstance(thing, CONTAINERS):
         return len(thing)
     return repr(thing) if isinstance(thing, int | float | str) else None  # repr, for nan is not nan

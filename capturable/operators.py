@@ -54,7 +54,7 @@ def is_users(file, module=""):
     """Whether a source file, and the module made of it, are the user's own."""
     if file.startswith("<"):  # generated code, or that of python -c
         return module == "__main__"
-    return not module.startswith("capturable.preflight") and not file.startswith(LIBRARIES)
+    return not module.startswith("capturable") and not file.startswith(LIBRARIES)
 
 
 def runs_users(frame):
@@ -99,7 +99,9 @@ class OpLog(TorchDispatchMode):
         self.before(func, args, kwargs)
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        outside = tuple(address(tensor) for tensor in tensors if address(tensor) not in self.made)
+        storages = [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)]  # of set_
+        addresses = [*map(address, tensors), *storages]
+        outside = tuple(address for address in addresses if address not in self.made)
         if func._schema.name == "aten::lift_fresh":  # its tensor was made by this very call
             outside = ()
         for tensor in writes(func, args, kwargs):

@@ -2,7 +2,7 @@
 
     findings = preflight(step, inputs, targets, other_inputs=(inputs_2, targets_2))
 
-oplog, bookkeeping and listening see what runs; rules judges it; undo puts everything back.
+operators, bookkeeping and listening see what runs; rules judges it; undo puts everything back.
 """
 
 import threading
@@ -28,8 +28,8 @@ def preflight(step, *inputs, other_inputs=None, generators=(), device=None):
     device: the type that counts as the GPU, by default "cuda" where there is one, else "cpu".
     The step runs three times, eagerly. Then weights, .grad, optimizer, random state and Python
     values are what they were, to the bit (iterators and files excepted); the copies take memory.
-    Columns: rule (one of capturable.rules.MENDS), line of your code, what was found, and the
-    mend; no rows where nothing was found. Only the path that ran was seen. What the step raises comes through;
+    Columns: rule (one of capturable.rules.FIXES), line of your code, what was found, and the
+    fix; no rows where nothing was found. Only the path that ran was seen. What the step raises comes through;
     ValueError if other_inputs are not as many as the inputs.
     """
     check = _Preflight(step, inputs, generators, device)
@@ -40,8 +40,8 @@ def preflight(step, *inputs, other_inputs=None, generators=(), device=None):
         first = check.run(undo)
         check.put(others, undo)
         for rule, op, what in differences(first, check.run(undo)):
-            special_rule, mend = rules.special(op.library) if rule == "frozen number" else (None, None)
-            check.found(special_rule or rule, op.line, what, mend)
+            special_rule, fix = rules.special(op.library) if rule == "frozen number" else (None, None)
+            check.found(special_rule or rule, op.line, what, fix)
         used = {where for op in first for where in op.outside}
         leaves = {id(leaf) for leaf, _, data in undo.leaves if address(data) in used}
     for name in rules.kept_graphs((result() for result in undo.results), leaves):
@@ -58,14 +58,14 @@ class _Preflight:
         defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
         self.known = {generator._cdata for generator in (torch.default_generator, *defaults, *generators)}
 
-    def found(self, rule, line, what, mend=None):
+    def found(self, rule, line, what, fix=None):
         """Note a finding, one per rule and line."""
-        self.rows.setdefault((rule, line), (rule, str(line), what, mend or rules.MENDS[rule]))
+        self.rows.setdefault((rule, line), (rule, str(line), what, fix or rules.FIXES[rule]))
 
     def table(self):
         """The findings as a DataFrame, in the order of the lines."""
         order = sorted(self.rows, key=lambda key: ("", 0) if isinstance(key[1], str) else key[1][:2])
-        return pd.DataFrame([self.rows[key] for key in order], columns=["rule", "line", "found", "mend"])
+        return pd.DataFrame([self.rows[key] for key in order], columns=["rule", "line", "found", "fix"])
 
     def autocast(self):
         """Autocast entered outside the step keeps its casts from one step to the next."""
@@ -101,14 +101,12 @@ class _Preflight:
         line, library = here(self.thread)
         if only_if_new and any(known == line for _, known in self.rows):
             return
-        other_rule, mend = rules.special(library) if rule == "sync" else (None, None)
-        self.found(other_rule or rule, line, what, mend)
+        other_rule, fix = rules.special(library) if rule == "sync" else (None, None)
+        self.found(other_rule or rule, line, what, fix)
 
     def before(self, undo, judged, func, args, kwargs):
         """Judge an operator that is about to run, and keep the state of its generator."""
         generator = kwargs.get("generator")
-        if generator is not None:
-            undo.draws(generator)
         if judged:
             fault = rules.judge_op(func, args, kwargs, self.gpu)
             if fault and not (fault[0] == "CPU work" and here(self.thread)[1].startswith("optim/")):

@@ -1,11 +1,11 @@
 """What keeps a step from being captured, or freezes in its graph: the rules of preflight."""
 
-import gc
-
 import torch
 from torch.utils._pytree import tree_leaves
 
-MENDS = {
+from capturable.undo import name_of
+
+FIXES = {
     "sync": "keep the value on the GPU; read it after the replay, as seldom as you can",
     "copy": "copy before the replay, into a tensor of the graph; from pinned memory, with non_blocking=True",
     "CPU work": "do it between the replays: in the graph it runs once, at capture",
@@ -36,10 +36,10 @@ WAITS = {
     "aten::bincount": "the size of the result depends on the data",
 }
 
-# where in torch a wait or a number comes from -> the rule, if not the general one, and the mend
+# where in torch a wait or a number comes from -> the rule, if not the general one, and the fix
 LIBRARY = {
     "optim/lr_scheduler.py": ("frozen number", "step the scheduler between the replays, with the rate in a GPU tensor"),
-    "optim/": ("optimizer", MENDS["optimizer"] + "; a rate that changes must be a GPU tensor (SGD: with fused=True)"),
+    "optim/": ("optimizer", FIXES["optimizer"] + "; a rate that changes must be a GPU tensor (SGD: with fused=True)"),
     "amp/grad_scaler.py": ("sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"),
     "nn/utils/clip_grad.py": ("sync", "leave error_if_nonfinite=False: to raise an error, the CPU must know the norm"),
     "_tensor_str.py": ("sync", "do not print or format tensors in the step"),
@@ -47,7 +47,7 @@ LIBRARY = {
 
 
 def special(library):
-    """Rule and mend for what a file of torch does, or (None, None)."""
+    """Rule and fix for what a file of torch does, or (None, None)."""
     return next((where for start, where in LIBRARY.items() if library.startswith(start)), (None, None))
 
 
@@ -149,17 +149,3 @@ def _leaves(node):
             nodes += [before for before, _ in node.next_functions]
             if hasattr(node, "variable"):
                 yield node.variable
-
-
-def name_of(value, depth=2):
-    """The name of a variable that holds a value, or a list or tuple with it; else its kind."""
-    for holder in gc.get_referrers(value):
-        if isinstance(holder, dict):
-            names = [key for key, held in holder.items() if held is value and isinstance(key, str)]
-            if names:
-                return names[0]
-        elif isinstance(holder, list | tuple) and depth:
-            name = name_of(holder, depth - 1)
-            if name != type(holder).__name__:
-                return name
-    return type(value).__name__

@@ -20,8 +20,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
 from capturable.preflight import preflight
-from capturable.rules import MENDS
-from course.recording import NOTEBOOKS
+from capturable.rules import FIXES
+from course.notebooks import NOTEBOOKS
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 
 WIDTHS = (16, 12, 8, 6, 4)
@@ -274,7 +274,7 @@ def test_the_core_lessons_steps_have_no_faults(device):
     for name, step, inputs, generators in core_steps(device):
         table = preflight(step, *inputs, generators=generators, device=device)
         assert table.empty, f"{name}: {table.to_string()}"
-        assert list(table.columns) == ["rule", "line", "found", "mend"]
+        assert list(table.columns) == ["rule", "line", "found", "fix"]
 
 
 class Trainer:
@@ -392,7 +392,7 @@ def test_the_lessons_mended_step_has_none(training):
 def test_the_lesson_names_only_rules_that_there_are():
     checklist = next(cell.source for cell in LESSON.cells if "## The checklist" in cell.source)
     named = {rule for line in checklist.splitlines() for rule in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", line)}
-    assert named and named <= MENDS.keys()
+    assert named and named <= FIXES.keys()
     assert sum(line.startswith("|") for line in checklist.splitlines()) == 2 + 19
 
 
