@@ -1,3 +1,4 @@
-"""Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone."""
+"""Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone.
 
-from capturable.preflight import preflight as preflight
+capturable.preflight looks at a step before its capture; capturable.explain needs not even torch.
+"""

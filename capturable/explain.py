@@ -1,162 +1,95 @@
-"""What does this message mean?  python -m capturable.explain "<message>"   (or a traceback on standard input)
+"""What does this message mean?  python -m capturable.explain [--json] "<message>"   (or a log on standard input)
 
-Looks it up in the lesson "Failure gallery": its code says which text each exhibit asserts, its
-prose gives cause and mend. Needs neither a GPU nor torch.
+Finds the telling line, wherever it stands, and says what it knows: one cause, or the list of causes
+of a message that names none, and how to tell them apart. Needs the standard library alone.
 """
 
-import ast
+import argparse
+import json
+import os
 import re
 import sys
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from functools import cache
+from dataclasses import asdict
 
-import nbformat
-from IPython.display import Markdown
+from capturable.causes import Entry, Hit, entries, find, nearest
 
-from course.exhibits import CUDA_ERRORS
-from course.recording import NOTEBOOKS, ROOT, handed_on
-
-SECTION = re.compile(r"^### (?P<title>.+?)\n\n(?P<cause>.+?)\n\n\*\*Mend\.\*\* (?P<mend>.+?)(?:\n\n|\Z)", re.M | re.S)
-LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
-CHAIN = re.compile(r"^During handling of the above exception.*|^The above exception was the direct cause.*", re.M)
+NAMES_NO_CAUSE = ("several", "reasons")
+__all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
 
 
-@dataclass(frozen=True)
-class Exhibit:
-    """One exhibit: the texts it is known by, what tells it apart, its cause, its mend and a lesson's file name."""
+def explain(text: str) -> list[Entry]:
+    """The entries whose message occurs in a message, traceback or log, the best first; [] if none is known.
 
-    title: str
-    kind: str
-    says: tuple
-    where: str
-    error: str
-    cause: str
-    mend: str
-    lesson: str
-
-
-def lesson_path():
-    """The lesson "Failure gallery", whatever its number."""
-    return next(NOTEBOOKS.glob("*_failure_gallery.ipynb"))
-
-
-@cache
-def gallery():
-    """All exhibits of the lesson, in its order."""
-    path = lesson_path()
-    cells = nbformat.read(path, as_version=4).cells
-    prose = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    sections = {match["title"]: match for match in SECTION.finditer(prose)}
-    code = [cell.source for cell in cells if cell.cell_type == "code" and handed_on(cell.source) is not None]
-    calls = (node for source in code for node in ast.walk(ast.parse(source.partition("\n")[2])))
-    calls = (call for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name))
-    names = ("fails", "alone", "silent")
-    found = [_exhibit(call, sections, path.name) for call in calls if call.func.id in names]
-    order = list(sections)
-    return sorted(found, key=lambda exhibit: order.index(exhibit.title))
-
-
-def _exhibit(call, sections, own_file):
-    title, says, *more = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
-    where = next((word.value.value for word in call.keywords if word.arg == "where"), "")
-    loud, section = call.func.id != "silent", sections[title]
-    error = "AcceleratorError" if says in CUDA_ERRORS else more[0] if loud and more else "RuntimeError"
-    cause, *aliases = re.split(r" Also seen as: ", section["cause"])
-    mend, _, lesson = section["mend"].partition(" Lesson: ")
-    says = (CUDA_ERRORS.get(says, says), *[alias.strip("`") for alias in aliases])
-    link = LINK.search(lesson)
-    return Exhibit(title, "loud" if loud else "silent", says, where, error, cause, mend, link[2] if link else own_file)
-
-
-def find(text):
-    """The exhibits whose text occurs in a message or traceback, best first.
-
-    Before all others comes an error, before a warning or a symptom; then the one whose code the
-    traceback shows (the longest such match); then the first error of the traceback, for what
-    follows is often its consequence; then the order of the lesson.
+    An entry of the kind several or reasons says that the message has many causes; they follow it.
     """
-    parts = [_squeezed(part) for part in CHAIN.split(text)]
-    ranks = ((_rank(exhibit, text, parts), exhibit) for exhibit in gallery())
-    return [exhibit for rank, exhibit in sorted((pair for pair in ranks if pair[0]), key=lambda pair: pair[0])]
+    return [hit.entry for hit in find(text)]
 
 
-def _rank(exhibit, text, parts):
-    places = [
-        (number, part.index(says))
-        for number, part in enumerate(parts)
-        for says in map(_squeezed, exhibit.says)
-        if says in part
-    ]
-    if not places:
-        return None
-    code = max((match[0] for match in re.finditer(exhibit.where, text)), key=len, default="") if exhibit.where else ""
-    return exhibit.kind == "silent" or exhibit.error.endswith("Warning"), -len(code), min(places)
+def describe(entry: Entry) -> str:
+    """Title, cause, fix and where to read, as plain text."""
+    lines = [entry.title, f"  cause: {entry.cause}", f"  fix:   {entry.fix}"]
+    lines += [f'  see:   the lesson "Failure gallery", under "{entry.title}"'] if entry.exhibit else []
+    return "\n".join(lines + ([f"  read:  notebooks/{entry.lesson}"] if entry.lesson else []))
 
 
-def nearest(text, count=2):
-    """The exhibits whose text is most like the last line of an unknown message."""
-    line = _squeezed(text.strip().splitlines()[-1])
-
-    def likeness(exhibit):
-        return max(SequenceMatcher(None, line, _squeezed(known)).ratio() for known in (*exhibit.says, exhibit.title))
-
-    return sorted(gallery(), key=likeness, reverse=True)[:count]
-
-
-def _squeezed(text):
-    return " ".join(text.lower().split())
-
-
-def index(shown):
-    """The gallery's index as Markdown: what one sees (from gallery.shown()), the exhibit, the lesson."""
-    seen = dict(zip(shown.exhibit, shown.message, strict=True))
-    rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
-    for exhibit in gallery():
-        sight = seen[exhibit.title].splitlines()[0][:110].replace("|", " ")
-        link = f"[{exhibit.title}](#{exhibit.title.replace(' ', '-')})"
-        lesson = exhibit.lesson[3:].removesuffix(".ipynb").replace("_", " ")
-        rows.append(
-            f"| {sight if exhibit.kind == 'loud' else exhibit.says[0]} | {link} | [{lesson}]({exhibit.lesson}) |"
-        )
-    return Markdown("\n".join(rows))
+def answer(text: str, hits: list[Hit]) -> str:
+    """What the command prints about a text in which hits were found."""
+    if not hits:
+        likely = "\n\n".join(map(describe, nearest(text)))
+        return "No message that is known here. " + (f"Most like it:\n\n{likely}" if likely else "Nothing is like it.")
+    first = hits[0]
+    parts = [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
+    parts += [describe(first.entry), *_others(hits)]
+    if not re.search("captur|graph", text, re.I) and first.entry.kind != "silent":
+        parts.append("\nWhat you gave names no capture or graph, so it may well have another cause.")
+    return "\n".join(parts)
 
 
-def describe(exhibit):
-    """Title, cause, mend and where to read, as plain text."""
-    own = lesson_path().relative_to(ROOT)
-    lines = [exhibit.title, f"  cause: {exhibit.cause}", f"  mend:  {exhibit.mend}"]
-    lines.append(f'  see:   {own}, under "{exhibit.title}"')
-    if exhibit.lesson != own.name:
-        lines.append(f"  read:  {own.parent / exhibit.lesson}")
-    return "\n".join(map(_plain, lines))
+def _others(hits):
+    """The other causes of the first hit's message, and how to tell them apart."""
+    first, others = hits[0], [hit.entry for hit in hits[1:] if hit.message == hits[0].message]
+    others = [entry for entry in others if entry.kind in ("error", "warning")]
+    if not others:
+        return []
+    several = first.entry.kind in NAMES_NO_CAUSE
+    head = "How to tell its causes apart:" if several else "The same message has other causes too:"
+    told = {entry.title: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
+    return ["\n" + head, *(f"  {title}: {tell}." for title, tell in told.items())]
 
 
-def _plain(text):
-    """Markdown without links, stars and paragraphs."""
-    return LINK.sub(r"\1", text).replace("**", "").replace("\n\n", " ")
-
-
-def main(arguments):
+def main(arguments: list[str] | None = None) -> int:
     """Explain the message given, or standard input; returns 0, 1 if it is unknown, 2 if there is none."""
-    text = " ".join(arguments) or ("" if sys.stdin.isatty() else sys.stdin.read())
+    parser = argparse.ArgumentParser(prog="python -m capturable.explain", description=__doc__.splitlines()[0])
+    parser.add_argument("message", nargs="*", help="a message, traceback or log; without it, standard input is read")
+    parser.add_argument("--json", action="store_true", help="print everything that is known about it as JSON")
+    options = parser.parse_args(arguments)
+    text = " ".join(options.message) or _standard_input()
     if not text.strip():
-        print('usage: python -m capturable.explain "<message>", or a traceback on standard input', file=sys.stderr)
+        parser.print_usage(sys.stderr)
         return 2
-    found = find(text)
-    if not found:
-        print("The gallery has no exhibit with this message. The two whose messages are most like it:\n")
-        print("\n\n".join(map(describe, nearest(text))))
-        return 1
-    print(describe(found[0]))
-    if found[0].kind == "loud" and not re.search("captur|graph", text, re.I):
-        print("\nWhat you gave names no capture or graph, so it may well have another cause.")
-    same = [exhibit for exhibit in found[1:] if set(exhibit.says) & set(found[0].says)]
-    if same:
-        print("\nThe same message has other causes; look at the line that raised it:")
-        print("\n".join(f"  {exhibit.title}: {_plain(exhibit.cause.split('. ')[0].rstrip('.'))}." for exhibit in same))
-    return 0
+    hits = find(text)
+    try:
+        print((_as_json if options.json else answer)(text, hits), flush=True)
+    except BrokenPipeError:  # as with | head -1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0 if hits else 1
+
+
+def _standard_input():
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    text = getattr(sys.stdin, "buffer", sys.stdin).read()
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+
+def _as_json(text, hits):
+    """status (known, several or unknown), the telling line, and the entries, or guesses for an unknown text."""
+    if not hits:
+        return json.dumps({"status": "unknown", "guesses": [asdict(entry) for entry in nearest(text)]}, indent=1)
+    status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
+    line = {"number": hits[0].number + 1, "text": hits[0].line}
+    return json.dumps({"status": status, "line": line, "entries": [asdict(hit.entry) for hit in hits]}, indent=1)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,20 +1,27 @@
 """Checks that answer: exercises against their solutions, guesses against measurements."""
 
-import traceback
+import html
+import math
+import sys
+from collections import ChainMap
+from collections.abc import Callable
+from typing import Any
 
-import nbformat
-import pandas as pd
-
+from course.comparison import brief, differences, plain
 from course.lesson import current
-from course.notebooks import NOTEBOOKS
 from course.progress import mark
+from course.solutions import copies, empty, name_of, place, solution, words
+
+# of the mark, on a light and on a dark page: right, close, wrong, still to do
+COLOURS = {"✓": "#1a8f4c", "~": "#b0700a", "✗": "#dc4040", "○": "#7c7c7c"}
 
 
 class Outcome:
     """What a check found: true if the answer is right; shows its message as a cell's last value."""
 
-    def __init__(self, right, message):
-        self.right, self.message = right, message
+    def __init__(self, right: bool, message: str):
+        self.right = bool(right)
+        self.message = message if message[:1] in COLOURS else f"{'✓' if right else '✗'} {message}"
 
     def __bool__(self):
         return self.right
@@ -22,77 +29,115 @@ class Outcome:
     def __repr__(self):
         return self.message
 
+    def _repr_html_(self):
+        sign, text = self.message[0], html.escape(self.message[1:])
+        style = "margin: 0; white-space: pre-wrap"
+        return f'<pre style="{style}"><b style="color: {COLOURS[sign]}">{sign}</b>{text}</pre>'
 
-def check(answer, *cases):
+
+def check(answer: Callable, *cases: Any) -> Outcome:
     """Compare a function of the learner's with the solution of the same name, on each case.
 
-    A case is a tuple of arguments, or one argument. The solution is the function of that name in
-    the open lesson's notebook under notebooks/solutions. Returns an Outcome: right, still to do
-    (the function gives None), or yours, expected and where they part. It never raises for a wrong
-    answer, so that a lesson can be run to its end. Raises LookupError if there is no such solution.
+    A case is a tuple of arguments, or one argument; answer and solution get copies of their own. The
+    solution is the function of that name in the open lesson's notebook under notebooks/solutions.
+    Returns an Outcome: right, still to do, or yours, expected and where they part. Whatever the answer
+    does, it raises nothing but KeyboardInterrupt, so that a lesson can be run to its end. Raises
+    LookupError if there is no such solution.
     """
-    expected_of = solution(answer)
-    for case in cases:
+    caller = sys._getframe(1)
+    names = ChainMap(caller.f_locals, caller.f_globals)
+    name = name_of(answer, names)
+    if not name:
+        return Outcome(False, "✗ Give your function the name of the exercise, and check it by that name.")
+    if answer is ...:
+        return Outcome(False, f"○ {name} is empty yet: yours to write.")
+    if not callable(answer):
+        return Outcome(False, f"✗ {name} is no function but of type {type(answer).__name__}: write `def {name}(...)`.")
+    try:
+        expected_of = solution(name, names)
+    except Exception as error:
+        return Outcome(False, _lost(error))
+    for case in cases or ((),):
         arguments = case if isinstance(case, tuple) else (case,)
-        call = f"{answer.__name__}({', '.join(_brief(argument) for argument in arguments)})"
-        try:
-            yours = answer(*arguments)
-        except Exception as error:
-            line = traceback.extract_tb(error.__traceback__)[-1]
-            return Outcome(False, f"✗ {call} raised {type(error).__name__}: {error}  (at: {line.line})")
-        if yours is None:
-            return Outcome(False, f"○ {answer.__name__} gives nothing yet: yours to write.")
-        parts = differences(yours, expected_of(*arguments))
-        if parts:
-            return Outcome(False, f"✗ {call}: {parts}")
-    noted = mark(current().name, answer.__name__)
-    return Outcome(True, f"✓ {answer.__name__} is right ({len(cases)} case{'s' * (len(cases) > 1)}).{noted}")
+        problem = _problem(answer, expected_of, arguments, name, caller.f_globals)
+        if problem:
+            return Outcome(False, problem)
+    count = f"{len(cases)} case{'s' * (len(cases) > 1)}"
+    return Outcome(True, f"✓ {name} is right ({count}).{mark(current().name, name)}")
 
 
-def compare_guess(guess, measured, unit=""):
-    """Lay a guess beside the measurement: spot on (within 10%), close (within 50%), or how far off."""
-    low, high = sorted((guess, measured))
-    factor = 1 if low == high else high / low if low > 0 else float("inf")
+def _problem(answer, expected_of, arguments, name, notebook):
+    """What is wrong with the answer in one case, or ""."""
+    call = f"{name}({', '.join(map(brief, arguments))})"
+    try:
+        expected = expected_of(*copies(arguments))
+    except Exception as error:
+        return _lost(error)
+    try:
+        yours = plain(answer(*copies(arguments)))
+        if yours is ... or (yours is None and empty(answer)):
+            return f"○ {name} gives nothing yet: yours to write."
+        if yours is None and expected is not None:
+            return f"✗ {call} gives None: is a `return` missing?"
+        parts = differences(yours, expected)
+        return parts and f"✗ {call}: {parts}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too
+        if isinstance(error, NotImplementedError) and not error.args:
+            return f"○ {name} is not implemented yet: yours to write."
+        return f"✗ {call} raised {words(error)}{place(error, notebook)}"
+
+
+def _lost(error):
+    return f"○ The solution does not run here ({words(error)}): run the lesson's cells again, from the first."
+
+
+def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
+    """Lay a guess beside the measurement: spot on (within 10%), close (within 50%), or how far off.
+
+    Where a word or a truth value was measured, the guess is right or not. No guess gets a sentence.
+    """
+    measured = plain(measured)
+    if isinstance(measured, str | bool):
+        right = plain(guess) == measured
+        usable = isinstance(plain(guess), type(measured))
+        return Outcome(right, f"your guess {brief(guess)}, found {measured}") if usable else _unusable(guess, measured)
+    number, found = guessed(guess), f"measured {measured:.3g}{unit}"
+    if number is None:
+        return _unusable(guess, found)
+    low, high = sorted((abs(number), abs(measured)))
+    same_side = low > 0 and (number > 0) == (measured > 0)
+    factor = 1 if number == measured else high / low if same_side else math.inf
     far = f"off by a factor of {factor:.1f}" if factor < 1e6 else "far off"
-    word = "spot on" if factor < 1.1 else "close" if factor < 1.5 else far
-    return Outcome(factor < 1.5, f"your guess {guess:g}{unit}, measured {measured:.3g}{unit}: {word}")
+    sign, word = ("✓", "spot on") if factor < 1.1 else ("~", "close") if factor < 1.5 else ("✗", far)
+    asked = _percent(number, measured, unit)
+    return Outcome(factor < 1.5, f"{sign} your guess {number:g}{unit}, {found}: {word}{asked}")
 
 
-def differences(yours, expected):
-    """Say where two results part, or "" if they agree (floats to 1 in 1000)."""
-    if isinstance(expected, pd.DataFrame | pd.Series):
-        yours = yours.to_dict() if isinstance(yours, pd.DataFrame | pd.Series) else yours
-        return differences(yours, expected.to_dict())
-    if isinstance(expected, dict) and isinstance(yours, dict):
-        missing, extra = expected.keys() - yours.keys(), yours.keys() - expected.keys()
-        if missing or extra:
-            return f"yours lacks {sorted(missing)}, has {sorted(extra)} too much"
-        parts = {key: differences(yours[key], expected[key]) for key in expected}
-        return next((f"at {key!r}, {part}" for key, part in parts.items() if part), "")
-    if isinstance(expected, list | tuple) and isinstance(yours, list | tuple) and len(yours) == len(expected):
-        return differences(dict(enumerate(yours)), dict(enumerate(expected)))
-    if isinstance(expected, float):
-        try:
-            near = abs(yours - expected) <= 1e-3 * abs(expected)
-        except TypeError:
-            near = False
-    else:
-        near = bool(yours == expected)
-    return "" if near else f"yours {_brief(yours)}, expected {_brief(expected)}"
+def guessed(guess: Any, convert: Callable | None = None) -> Any:
+    """The guess, or what convert makes of it; None for a guess that is empty, text, or no finite number."""
+    try:
+        number = plain(guess)
+        if isinstance(number, bool) or not math.isfinite(number):
+            return None
+        value = convert(number) if convert else number
+        return value if not isinstance(value, float) or math.isfinite(value) else None
+    except Exception:
+        return None
 
 
-def solution(answer):
-    """The function with the answer's name in the open lesson's solutions notebook."""
-    name = current().name
-    for path in NOTEBOOKS.glob(f"solutions/*_{name}.ipynb"):
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code" and f"def {answer.__name__}(" in cell.source:
-                namespace = dict(answer.__globals__)
-                exec(compile(cell.source, f"solution of {answer.__name__}", "exec"), namespace)
-                return namespace[answer.__name__]
-    raise LookupError(f"notebooks/solutions holds no {answer.__name__} for the lesson {name}.")
+def _unusable(guess, found):
+    if guess is ... or guess is None:
+        return Outcome(False, f"○ no guess yet: put yours in place of `...`, as in `guess = 3`; {found}")
+    return Outcome(False, f"○ your guess {brief(guess)} is no number: write it without quotes or unit; {found}")
 
 
-def _brief(value):
-    text = f"{value:.4g}" if isinstance(value, float) else repr(value)
-    return text if len(text) <= 60 else f"a {type(value).__name__}"
+def _percent(number, measured, unit):
+    """A question, if the guess looks like a percent for a share, or the other way round."""
+    slips = []
+    if "%" in unit or "percent" in unit:
+        slips = [("a share for a percent", measured / 100)]
+    elif abs(measured) <= 1:
+        slips = [("a percent for a share", 100 * measured)]
+    return "".join(f" ({slip}?)" for slip, value in slips if abs(number - value) < 0.1 * abs(value))

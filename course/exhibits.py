@@ -1,4 +1,4 @@
-"""The failure gallery's tools: show a failure as it really appears, assert it, and assert its mend."""
+"""The failure gallery's tools: show a failure as it really appears, assert it, and assert its fix."""
 
 import gc
 import inspect
@@ -8,9 +8,13 @@ import sys
 import textwrap
 import traceback
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pandas as pd
+from IPython.display import Markdown
+
+from capturable.explain import entries
 
 CUDA_ERRORS = {  # as cudaGetErrorString words them; torch gives the text, not the number
     700: "an illegal memory access was encountered",
@@ -28,15 +32,13 @@ _shown, _spare = {}, []
 
 
 @contextmanager
-def fails(title, says, error="RuntimeError", where=""):
+def fails(title: str, says: str | int | tuple, error: str = "RuntimeError", until: str = "") -> Iterator[None]:
     """Catch what the block raises or warns, assert its type and text, and show it as it appears.
 
-    says: a part of the message, or the number of a CUDA error, which torch raises as AcceleratorError.
-    error: the exact name of its type; a Warning's name asserts a warning. where: a regular expression
-    for the code that raises it, by which capturable.explain tells apart failures with one message.
-    Raises AssertionError if anything else happens.
+    says: a part of the message, or the number of a CUDA error, which torch raises as AcceleratorError;
+    or a tuple of them, where torch's versions differ. error: the exact name of the type; a Warning's
+    asserts a warning. until: the first version that need not raise. Else raises AssertionError.
     """
-    says, error = (CUDA_ERRORS[says], "AcceleratorError") if says in CUDA_ERRORS else (says, error)
     told = None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -47,25 +49,30 @@ def fails(title, says, error="RuntimeError", where=""):
     if error.endswith("Warning"):
         told = told or next((_tell(warning.message) for warning in warned if says in str(warning.message)), None)
     gc.collect()  # what a traceback kept alive may hold graphs
+    texts = says if isinstance(says, tuple) else (says,)
+    known = {CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error for one in texts}
+    if until and not told and (version := _newer(until)):
+        return _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
     kind, text, appears, whole = told or ("nothing", "", "", "")
-    assert kind == error and says in text, f"{title!r}: expected {error}, {says!r}, not {kind}: {text}"
-    _show(title, "loud", says, appears, traceback=whole)
+    found = next((part for part, name in known.items() if kind == name and part in text), None)
+    assert found, f"{title!r}: expected {known}, not {kind}: {text}"
+    _show(title, "loud", found, appears, traceback=whole)
 
 
-def silent(title, symptom, got, wrong, right):
+def silent(title: str, symptom: str, got: object, wrong: object, right: object) -> None:
     """Assert that got is the wrong value, where right would be right, and show both."""
     got = _plain(got)
     assert got == wrong != right, f"{title!r}: expected the wrong value {wrong}, not {got}"
     _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 
 
-def alone(title, says, function, where=""):
+def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -> None:
     """Run a function without arguments in a process of its own, and assert that it dies saying so.
 
     For what would take this process's CUDA context along. The function may use torch and nothing
-    else from outside. Shows the last words and the exit code. where: as in fails.
+    else from outside. Shows the last words and the exit code. says: as in fails.
     """
-    says = CUDA_ERRORS.get(says, says)
+    known = [CUDA_ERRORS.get(one, one) for one in (says if isinstance(says, tuple) else (says,))]
     if not _spare:
         start_spare()
     process = _spare.pop()
@@ -77,48 +84,61 @@ def alone(title, says, function, where=""):
         process.kill()
     lines = [line for line in last_words.splitlines() if not line.startswith(("frame #", "Exception raised from"))]
     ending = signal.Signals(-process.returncode).name if process.returncode < 0 else process.returncode
-    found = next((line for line in lines if says in line), "nothing of the kind")
-    assert process.returncode and says in found, f"{title!r}: expected {says!r} and a failure, not:\n{last_words}"
-    _show(title, "loud", says, f"{found.strip()}\nexit: {ending}", traceback="\n".join(lines))
+    said, line = next(((part, line) for line in lines for part in known if part in line), (None, ""))
+    assert process.returncode and said, f"{title!r}: expected {known} and a failure, not:\n{last_words}"
+    _show(title, "loud", said, f"{line.strip()}\nexit: {ending}", traceback="\n".join(lines))
 
 
-def start_spare():
+def start_spare() -> None:
     """Start a process that imports torch and waits, without GPU memory, for alone() to use it."""
-    pipe = subprocess.PIPE
-    _spare.append(subprocess.Popen([sys.executable, "-c", PRELUDE], stdin=pipe, stdout=pipe, stderr=pipe, text=True))
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    _spare.append(subprocess.Popen([sys.executable, "-c", PRELUDE], **pipes, text=True))
 
 
-def mended(got, right=None):
-    """Assert that the mended code of the exhibit shown last gives the right value, and show it."""
+def fixed(got: object, right: object = None) -> None:
+    """Assert that the fixed code of the exhibit shown last gives the right value, and show it."""
     exhibit, got = list(_shown.values())[-1], _plain(got)
     right = exhibit["right"] if right is None else right
-    assert got == right, f"{exhibit['exhibit']!r}, mended: expected {right}, not {got}"
-    exhibit["mended"] = True
-    print(f"mended: {got}")
+    assert got == right, f"{exhibit['exhibit']!r}, fixed: expected {right}, not {got}"
+    exhibit["fixed"] = True
+    print(f"fixed: {got}")
 
 
-def shown():
-    """Everything shown so far, a row each: exhibit, kind, says, message, traceback, mended."""
+def shown() -> pd.DataFrame:
+    """Everything shown so far, a row each: exhibit, kind, says, message, traceback, fixed."""
     return pd.DataFrame(list(_shown.values())).drop(columns="right")
+
+
+def index(exhibits: pd.DataFrame) -> Markdown:
+    """The gallery's index: what one sees (exhibits: from shown), the exhibit, the lesson that teaches the fix."""
+    lessons = {entry.title: entry.lesson for entry in entries()}
+    rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
+    for one in exhibits.itertuples():
+        sight = one.message.splitlines()[0].replace("|", " ") if one.kind == "loud" else one.says
+        link = f"[{(file := lessons[one.exhibit])[3:-6].replace('_', ' ')}]({file})" if lessons[one.exhibit] else ""
+        rows.append(f"| {sight} | [{one.exhibit}](#{one.exhibit.replace(' ', '-')}) | {link} |")
+    return Markdown("\n".join(rows))
+
+
+def _newer(version):
+    """The running version of torch (which compares "2.9" < "2.13") if it is not older than version, else ""."""
+    return running if (running := sys.modules["torch"].__version__) >= version else ""
 
 
 def _show(title, kind, says, message, right=None, traceback=""):
     row = {"exhibit": title, "kind": kind, "says": says, "message": message, "traceback": traceback}
     _shown.pop(title, None)  # a cell run again comes last
-    _shown[title] = row | {"mended": False, "right": right}
+    _shown[title] = row | {"fixed": False, "right": right}
     print(message)
 
 
 def _tell(error):
     """Type and text of the first error of a chain, the chain as it appears, and its traceback."""
-    chain = _chain(error)
+    chain = [error]
+    while chain[0].__context__ is not None:
+        chain.insert(0, chain[0].__context__)
     appears = "\n".join(map(_as_it_appears, chain))
     return type(chain[0]).__name__, str(chain[0]), appears, "".join(traceback.format_exception(error))
-
-
-def _chain(error):
-    """The error and those during whose handling it was raised, first things first."""
-    return ([] if error.__context__ is None else _chain(error.__context__)) + [error]
 
 
 def _as_it_appears(error):

@@ -59,11 +59,12 @@ def _mark_guess(axes, bar, us):
     axes.plot(us, middle, "D", color=COLOURS["your guess"], markeredgecolor="white", label="your guess", zorder=5)
 
 
-def timeline(trace, step=0):
+def timeline(trace, step=0, end=0):
     """Draw one step of a Trace: host ranges, launches and waits, and each GPU stream's activities.
 
     A thin line ties every launch to the GPU activities that carry its correlation id. Time counts
-    from the step's start on the host. Returns the Axes. Raises IndexError if there is no such step.
+    from the step's start on the host; the axis reaches end microseconds at least, so that two charts
+    can share one. Returns the Axes. Raises IndexError if there is no such step.
     """
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
@@ -75,8 +76,9 @@ def timeline(trace, step=0):
     streams = {stream: row for row, stream in enumerate(sorted(gpu.stream.unique()), 2)}
     labels = ["host ranges", "launches"] + [f"GPU stream {stream:.0f}" for stream in streams]
     axes = plt.subplots(figsize=(10, 0.8 + 0.55 * len(labels)))[1]
-    end = max((table.at_us + table.dur_us).max() for table in (ranges, launches, waits, gpu) if len(table))
-    axes.set(xlim=(0, end * 1.01), ylim=(len(labels) - 0.5, -0.5), xlabel="time since the step began on the host, us")
+    ends = [(table.at_us + table.dur_us).max() for table in (ranges, launches, waits, gpu) if len(table)]
+    end = max(end, 1.01 * max(ends))
+    axes.set(xlim=(0, end), ylim=(len(labels) - 0.5, -0.5), xlabel="time since the step began on the host, us")
     axes.set_yticks(range(len(labels)), labels)
     _ranges(axes, _outermost(ranges), end)
     _lane(axes, 1, launches, "launch")

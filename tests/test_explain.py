@@ -1,112 +1,113 @@
-"""capturable.explain on the gallery's own messages, as recorded, and on error lines from public reports."""
+"""capturable.explain on the gallery's own messages, as recorded, on public reports, and on any text at all."""
 
+import ast
 import io
+import json
+import re
 import subprocess
 import sys
 
+import nbformat
 import pytest
 
-from capturable import explain
-from capturable.explain import find, gallery, index, main, nearest
+from capturable.causes import entries, find, nearest
+from capturable.explain import describe, explain, main
+from course.exhibits import CUDA_ERRORS, index
 from course.recording import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
 
 SHOWN = Recording.read(TRACES / REFERENCE_GPU / "failure_gallery.ipynb").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]
-
-# thread: the error line as it was reported there (with the line of code above it, where that was given), exhibit
-REPORTS = {
-    "InternLM/lmdeploy#2544": (
-        "RuntimeError: CUDA error: operation not permitted when stream is capturing",
-        "A value read in a capture",
-    ),
-    "pytorch/pytorch#78549": (
-        "    count_all = count_all[mask]\nRuntimeError: CUDA error: operation not permitted when stream is capturing",
-        "A shape that depends on the data",
-    ),
-    "kvcache-ai/ktransformers#784": (
-        "RuntimeError: CUDA error: operation failed due to a previous error during capture",
-        "Another thread in a capture",
-    ),
-    "deepseek-ai/DeepEP#62": (
-        "Exception: Capture cuda graph failed: CUDA error: capturing stream has unjoined work",
-        "A fork that is never joined",
-    ),
-    "pytorch/pytorch#102830": (
-        "    result = Variable._execution_engine.run_backward(  # Calls into the C++ engine to run the backward pass\n"
-        "RuntimeError: CUDA error: operation would make the legacy stream depend on a capturing blocking stream",
-        "A gradient that remembers the default stream",
-    ),
-    "pytorch/pytorch#15623": (
-        "    Variable._execution_engine.run_backward(\n"
-        "RuntimeError: CUDA error: operation would make the legacy stream depend on a capturing blocking stream\n"
-        "[W CUDAGraph.cpp:197] Warning: CUDA warning: "
-        "operation not permitted when stream is capturing (function reset)",
-        "A gradient that remembers the default stream",
-    ),
-    "pytorch/pytorch#99397": (
-        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n\n"
-        "During handling of the above exception, another exception occurred:\n\n"
-        "RuntimeError: CUDA error: operation failed due to a previous error during capture",
-        "The first call of a library",
-    ),
-    "flagos-ai/FlagGems#4472": (
-        "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture\n"
-        "unless the CPU tensor is pinned. Please use tensor.pin_memory() or allocate the\n"
-        "tensor with pin_memory=True.",
-        "A copy from ordinary memory",
-    ),
-    "modelscope/ms-swift#8317": (
-        "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming gradient.",
-        "A warning about AccumulateGrad",
-    ),
-    "pytorch/pytorch#149653": (
-        "UserWarning: The CUDA Graph is empty. This usually means that the graph was attempted to be captured on "
-        "wrong device or stream.",
-        "A graph that is empty",
-    ),
-    "Lightning-AI/pytorch-lightning#18501": (
-        "RuntimeError: Attempting CUDA graph capture of step() for an instance of AdamW",
-        "Adam without capturable",
-    ),
-    "pytorch/pytorch#91950": (
-        "RuntimeError: philox_cuda_state for an unexpected CUDA generator used during capture",
-        "A generator that nobody announced",
-    ),
-    "Dao-AILab/flash-attention#165": (
-        "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture. If you need this call "
-        "to be captured, please file an issue.",
-        "A seed set in a capture",
-    ),
-    "pytorch/pytorch#170604": (
-        "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run.",
-        "A result that is overwritten",
-    ),
-}
+CELLS = nbformat.read(next(NOTEBOOKS.glob("*_failure_gallery.ipynb")), as_version=4).cells
+SECTION = re.compile(r"^### (.+?)\n\n(.+?)\n\n\*\*Fix\.\*\* (.+?)(?:\n\n|\Z)", re.M | re.S)
+SECTIONS = SECTION.findall("\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown"))
+REPORTS = json.loads((ROOT / "tests" / "public_reports.json").read_text(encoding="utf-8"))
+TITLES = [entry.title for entry in entries()]
+BY_TITLE = dict(zip(TITLES, entries(), strict=True))
+MODULE = [sys.executable, "-m", "capturable.explain"]
+MANY = ("several", "reasons")  # kinds of entries that say that a message has many causes
 
 
-def test_every_exhibit_was_shown_and_mended_and_has_its_prose():
-    assert len(SHOWN) >= 28 and SHOWN.mended.all()
-    assert [exhibit.title for exhibit in gallery()] == SHOWN.exhibit.tolist()
-    for exhibit in gallery():
-        assert exhibit.cause and exhibit.mend and (NOTEBOOKS / exhibit.lesson).exists()
-        assert exhibit.says[0] == SHOWN.says[SHOWN.exhibit == exhibit.title].item()
+def exhibits_in_the_lesson():
+    """Title and texts of every call of fails, silent and alone in the lesson's code."""
+    known = {}
+    for cell in (cell for cell in CELLS if cell.cell_type == "code"):
+        tree = ast.parse(re.sub(r"\A%%.*", "", cell.source))
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+        for target, value in assignments(tree):
+            known[target] = value
+        for call in (call for call in calls if call.func.id in ("fails", "silent", "alone")):
+            title, says = (constant(argument, known) for argument in call.args[:2])
+            yield title, says if isinstance(says, tuple) else (says,)
 
 
-def test_it_tells_apart_what_has_different_messages():
-    """One known text belongs to one exhibit, but for messages that CUDA or PyTorch gives for several causes."""
-    for exhibit in gallery():
-        alike = [other.title for other in gallery() if set(other.says) & set(exhibit.says)]
-        assert alike == [exhibit.title] or exhibit.kind == "loud"
+def assignments(tree):
+    """Names and the constants that are assigned to them, a = 1 and a, b = 1, 2 alike."""
+    for node in (node for node in ast.walk(tree) if isinstance(node, ast.Assign)):
+        target, value = node.targets[0], node.value
+        both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+        for name, part in zip(target.elts, value.elts, strict=True) if both else [(target, value)]:
+            if isinstance(name, ast.Name) and isinstance(part, ast.Constant | ast.Tuple):
+                yield name.id, part
+
+
+def constant(node, known):
+    """The value of a constant, of a name of one, of an element or a tuple of them; else None."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return constant(known.get(node.id), known)
+    if isinstance(node, ast.Tuple):
+        return tuple(constant(element, known) for element in node.elts)
+    return constant(node.value, known)[node.slice.value] if isinstance(node, ast.Subscript) else None
+
+
+def test_every_exhibit_is_an_entry_with_its_text():
+    lesson = dict(exhibits_in_the_lesson())
+    assert len(lesson) >= 70 and list(lesson) == TITLES[: len(lesson)]
+    assert all(BY_TITLE[title].exhibit for title in lesson) and not any(e.exhibit for e in entries()[len(lesson) :])
+    for title, says in lesson.items():
+        assert {CUDA_ERRORS.get(one, one) for one in says} <= set(BY_TITLE[title].messages), title
+
+
+def test_an_exhibit_says_what_its_section_says():
+    assert [title for title, _, _ in SECTIONS] == [entry.title for entry in entries() if entry.exhibit]
+    for title, cause, fix in SECTIONS:
+        lesson = re.search(r"Lesson: \[[^\]]+\]\(([^)]+)\)", fix)
+        assert BY_TITLE[title].cause == plain(cause.partition(" Also seen as: ")[0])
+        assert BY_TITLE[title].fix == plain(fix.partition(" Lesson: ")[0])
+        assert BY_TITLE[title].lesson == (lesson[1] if lesson else "")
+
+
+def plain(markdown):
+    return " ".join(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown).replace("*", "").split())
+
+
+def test_entries_are_whole_and_their_own():
+    assert len(entries()) - len(SECTIONS) >= 40 and len(set(TITLES)) == len(TITLES)
+    for entry in entries():
+        assert entry.messages and entry.cause.endswith((".", ")")) and entry.fix
+        assert re.compile(entry.place) and (entry.place or not entry.needs_place)
+        assert re.fullmatch(r"(\d\d_\w+\.ipynb)?", entry.lesson)
+        assert "](" not in describe(entry) and "mend" not in describe(entry)
+
+
+def test_what_shares_a_message_says_how_to_tell():
+    for many in (entry for entry in entries() if entry.kind in MANY):
+        alike = [entry for entry in entries() if entry != many and set(entry.messages) & set(many.messages)]
+        assert len(alike) >= 2 and all(entry.tell or entry.place or entry.cause for entry in alike)
 
 
 @pytest.mark.parametrize("title", LOUD.exhibit)
 def test_a_whole_traceback_finds_its_exhibit(title):
     """First, if the code or the text tells it apart; else it is named among the causes of that message."""
-    exhibit = next(exhibit for exhibit in gallery() if exhibit.title == title)
-    found = find(LOUD.traceback[LOUD.exhibit == title].item())
-    rivals = [other for other in gallery() if other.says[0] == exhibit.says[0]]
-    first = found[0] == exhibit
-    assert first if exhibit.where or exhibit == rivals[0] else exhibit in found and found[0] in rivals
+    found = explain(LOUD.traceback[LOUD.exhibit == title].item())
+    assert title in [entry.title for entry in found]
+    assert found[0].title == title or found[0].kind in MANY or set(found[0].messages) & set(BY_TITLE[title].messages)
+
+
+def test_most_tracebacks_name_their_exhibit_first():
+    first = [explain(row.traceback)[0].title == row.exhibit for row in LOUD.itertuples()]
+    assert sum(first) >= 0.85 * len(first)
 
 
 @pytest.mark.parametrize("title", LOUD.exhibit)
@@ -116,40 +117,114 @@ def test_a_bare_message_names_its_exhibit(title, capsys):
     assert title in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("exhibit", [e for e in gallery() if e.kind == "silent"], ids=lambda exhibit: exhibit.title)
-def test_a_symptom_finds_its_exhibit(exhibit):
-    assert find(f"After 100 steps {exhibit.says[0]}, and no error")[0] == exhibit
+@pytest.mark.parametrize("entry", [e for e in entries() if e.kind == "silent"], ids=lambda entry: entry.title)
+def test_a_symptom_finds_its_exhibit(entry):
+    assert explain(f"After 100 steps {entry.messages[0]}, and no error")[0] == entry
 
 
-@pytest.mark.parametrize("thread", REPORTS)
-def test_a_public_report_finds_its_exhibit(thread):
-    line, title = REPORTS[thread]
-    assert find(line)[0].title == title
+def verdict(report):
+    found = explain(report["text"])
+    if not found:
+        return "unknown"
+    if found[0].title in report["expected"]:
+        return "right"
+    several = found[0].kind in MANY and {entry.title for entry in found} & set(report["expected"])
+    return "several" if several else "wrong"
+
+
+# Floors: right or among several causes, wrong. Asked for the first time, the first held-out set gave 0.70 and 0.19
+# (then repaired), the second 0.60 and 0 (12 of 14 that quote a message, 0 of 6 that quote none).
+@pytest.mark.parametrize(
+    ("name", "good", "wrong"),
+    [("tuned", 0.95, 0.0), ("held out first", 0.95, 0.0), ("held out second", 0.7, 0.0)],
+)
+def test_public_reports_are_explained(name, good, wrong):
+    verdicts = [verdict(report) for report in REPORTS if report["set"] == name]
+    assert len(verdicts) >= 20
+    assert sum(word in ("right", "several") for word in verdicts) >= good * len(verdicts)
+    assert verdicts.count("wrong") <= wrong * len(verdicts)
+
+
+def test_all_public_reports_together_reach_the_target():
+    verdicts = [verdict(report) for report in REPORTS]
+    assert len({report["thread"] for report in REPORTS}) == len(REPORTS) >= 120
+    assert sum(word in ("right", "several") for word in verdicts) >= 0.9 * len(verdicts)
+    assert verdicts.count("wrong") == 0
+
+
+def test_a_report_expects_entries_and_quotes_two_lines_at_most():
+    for report in REPORTS:
+        assert set(report["expected"]) <= set(TITLES) and report["text"].count("\n") <= 1
+
+
+@pytest.mark.parametrize("code", [900, 901, 906])
+def test_a_bare_code_names_no_cause_and_lists_them(code, capsys):
+    for text in (f"CUDA error {code}", f"failed with code={code}", CUDA_ERRORS[code]):
+        assert explain(text)[0].kind == "several"
+    main([CUDA_ERRORS[code]])
+    answer = capsys.readouterr().out
+    assert "How to tell its causes apart:" in answer and answer.count(":") > 6
 
 
 def test_a_line_of_code_decides_between_causes_of_one_message():
     message = "\nRuntimeError: CUDA error: operation not permitted when stream is capturing"
-    assert find("    loss = total.item()" + message)[0].title == "A value read in a capture"
-    assert find("    keep = scores.nonzero()" + message)[0].title == "A shape that depends on the data"
-    assert find('  File "torch/optim/sgd.py", line 9, in f\n    lr.item()' + message)[0].title.startswith(
-        "An optimizer"
+    assert explain("    loss = total.item()" + message)[0].title == "A value read in a capture"
+    assert explain("    keep = scores.nonzero()" + message)[0].title == "A shape that depends on the data"
+    frame = '  File "torch/optim/sgd.py", line 9, in f\n    lr.item()'
+    assert explain(frame + message)[0].title == "An optimizer with a tensor for its learning rate"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HTTP 900 items, 901 errors counted, room 905",
+        "CUDA out of memory. Tried to allocate 2.00 MiB",
+        "AttributeError: 'NoneType' object has no attribute 'wait'",
+    ],
+)
+def test_what_is_no_failure_of_a_graph_stays_unknown(text):
+    assert explain(text) == []
+
+
+def test_the_telling_line_is_found_wherever_it_stands():
+    boilerplate = ["CUDA kernel errors might be reported", "Compile with `TORCH_USE_CUDA_DSA`"]
+    log = [f"INFO step {number} of 900" for number in range(3000)]
+    log[1234] = "\x1b[31m(Worker pid=7) ERROR RuntimeError: CUDA  error: capturing stream\x1b[0m has unjoined work"
+    hit = find("\n".join(log + boilerplate))[0]
+    assert hit.entry.title == "A fork that is never joined" and hit.number == 1234
+
+
+def test_errors_come_before_warnings_and_first_errors_before_later_ones():
+    lines = ["skipping cudagraphs due to mutated inputs", "captures_underway.empty() INTERNAL ASSERT FAILED"]
+    lines += ["capturing stream has unjoined work", "dependency created on uncaptured work in another stream"]
+    kinds = [entry.title for entry in explain("\n".join(lines))]
+    assert kinds[:3] == [
+        "A fork that is never joined",
+        "A wait for work outside",
+        "An allocator that believes in a capture",
+    ]
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, "error 900 " * 20_000, "(" * 50_000, "\n" * 50_000, "é\0 \x1b["])
+def test_any_input_gets_an_answer(text):
+    assert main(["--json", "message: " + text]) in (0, 1)
+
+
+def test_the_answer_says_cause_fix_and_where_to_read(capsys):
+    assert main(["CUDA error: capturing stream has unjoined work"]) == 0
+    title, cause, fix, see, read = capsys.readouterr().out.splitlines()
+    assert title == "A fork that is never joined" and "side stream" in cause and "waits" in fix
+    assert see.endswith('"Failure gallery", under "A fork that is never joined"') and read.split()[-1].endswith(
+        ".ipynb"
     )
 
 
-def test_the_answer_says_cause_mend_and_where_to_read(capsys):
-    assert main(["CUDA error: capturing stream has unjoined work"]) == 0
-    title, cause, mend, see, read = capsys.readouterr().out.splitlines()
-    assert title == "A fork that is never joined" and "side stream" in cause and "waits" in mend
-    assert see.endswith('13_failure_gallery.ipynb, under "A fork that is never joined"')
-    assert (ROOT / read.split()[-1]).exists()
-
-
-def test_an_unknown_message_gets_two_guesses_and_status_1(capsys):
+def test_an_unknown_message_gets_what_is_like_it_and_status_1(capsys):
     assert main(["RuntimeError: Called CUDAGraph::replay without success"]) == 1
     answer = capsys.readouterr().out
-    assert answer.startswith("The gallery has no exhibit with this message.")
-    assert "A replay before the capture" in answer and answer.count("cause:") == 2
-    assert [len(nearest("nothing alike", count)) for count in (1, 2)] == [1, 2]
+    assert answer.startswith("No message that is known here.") and "A replay before the capture" in answer
+    assert main(["what is this"]) == 1 and "Nothing is like it." in capsys.readouterr().out
+    assert nearest("nothing alike") == []
 
 
 def test_a_message_that_names_no_capture_is_explained_with_a_reserve(capsys):
@@ -157,6 +232,16 @@ def test_a_message_that_names_no_capture_is_explained_with_a_reserve(capsys):
     assert "names no capture or graph" in capsys.readouterr().out
     main([LOUD.traceback[LOUD.exhibit == "A batch of another size"].item()])
     assert "names no capture or graph" not in capsys.readouterr().out
+
+
+def test_it_speaks_json(capsys):
+    main(["--json", "step 1\nRuntimeError: CUDA error: operation not permitted when stream is capturing"])
+    several = json.loads(capsys.readouterr().out)
+    assert several["status"] == "several" and several["line"]["number"] == 2 and len(several["entries"]) > 10
+    main(["--json", "replay before instantiate"])
+    assert json.loads(capsys.readouterr().out)["status"] == "known"
+    main(["--json", "what is this"])
+    assert json.loads(capsys.readouterr().out) == {"status": "unknown", "guesses": []}
 
 
 @pytest.mark.parametrize(
@@ -167,20 +252,36 @@ def test_it_reads_standard_input(monkeypatch, text, status):
     assert main([]) == status
 
 
-def test_it_runs_as_a_module_without_torch():
-    code = "import sys; from capturable.explain import main; main(['unjoined']); sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
+def test_it_runs_in_any_folder_with_the_standard_library_alone(tmp_path):
+    code = "import sys; from capturable.explain import main; main(['stream has unjoined work']);"
+    code += "sys.exit(bool({'torch', 'nbformat', 'IPython', 'pandas', 'course', 'helpers'} & set(sys.modules)))"
+    environment = {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path, env=environment)
 
 
-def test_the_index_links_every_exhibit_and_its_lesson():
+def test_a_closed_pipe_gives_no_traceback():
+    reader = subprocess.Popen(["head", "-c", "1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    writer = subprocess.run(
+        [*MODULE, "--json", "CUDA error 900"], stdout=reader.stdin, stderr=subprocess.PIPE, cwd=ROOT, check=False
+    )
+    reader.communicate()
+    assert (writer.returncode, writer.stderr) == (0, b"")
+
+
+def test_bytes_that_are_no_text_are_read_and_no_message_is_a_wrong_call():
+    answer = subprocess.run(
+        MODULE, input=b"\xff\xfe stream has unjoined work", capture_output=True, cwd=ROOT, check=False
+    )
+    assert answer.returncode == 1 and not answer.stderr
+    assert subprocess.run(MODULE, input=b" ", capture_output=True, cwd=ROOT, check=False).returncode == 2
+    wrong = subprocess.run([*MODULE, "--wrong"], input=b"", capture_output=True, cwd=ROOT, check=False)
+    assert wrong.returncode == 2 and b"usage:" in wrong.stderr
+
+
+def test_the_index_links_every_exhibit_and_its_lesson_and_cuts_nothing():
     table = index(SHOWN).data
-    for exhibit in gallery():
-        assert f"[{exhibit.title}](#{exhibit.title.replace(' ', '-')})" in table
-    assert table.count("\n") == len(gallery()) + 1
-    assert "| RuntimeError: CUDA error" in table and "](03_capture_training_step.ipynb)" in table
-
-
-def test_markup_stays_out_of_the_answer():
-    for exhibit in gallery():
-        text = explain.describe(exhibit)
-        assert "](" not in text and "**" not in text and "Also seen as" not in text
+    for row in SHOWN.itertuples():
+        assert f"[{row.exhibit}](#{row.exhibit.replace(' ', '-')})" in table
+        assert row.kind == "silent" or row.message.splitlines()[0].replace("|", " ") in table
+    assert table.count("\n") == len(SHOWN) + 1
+    assert "| AcceleratorError: CUDA error" in table or "| RuntimeError: CUDA error" in table

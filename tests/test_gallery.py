@@ -1,23 +1,24 @@
 """The gallery's own tools, on failures that need no GPU: what fails, and what must not pass for failing."""
 
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
 from course import exhibits
-from course.exhibits import alone, fails, mended, shown, silent
+from course.exhibits import alone, fails, fixed, shown, silent
 
 
 @pytest.fixture(autouse=True)
 def empty_gallery(monkeypatch):
-    monkeypatch.setattr(gallery, "_shown", {})
+    monkeypatch.setattr(exhibits, "_shown", {})
 
 
 @pytest.fixture
 def no_spares(monkeypatch):
     """Let alone() start processes of this test only, and end the one left waiting."""
     spares = []
-    monkeypatch.setattr(gallery, "_spare", spares)
+    monkeypatch.setattr(exhibits, "_spare", spares)
     yield
     for process in spares:
         process.communicate("")
@@ -39,7 +40,7 @@ def test_the_cause_of_a_chain_is_asserted_and_both_errors_are_shown(capsys):
         raise ValueError("the first thing")
     assert capsys.readouterr().out == "ValueError: the first thing\nRuntimeError: second\n"
     row = shown().iloc[0]
-    assert (row.exhibit, row.kind, row.says, row.mended) == ("two", "loud", "first", False)
+    assert (row.exhibit, row.kind, row.says, row.fixed) == ("two", "loud", "first", False)
     assert "During handling of the above exception" in row.traceback
 
 
@@ -50,6 +51,31 @@ def test_a_number_stands_for_the_text_of_a_cuda_error():
     with fails("unjoined", 904):
         raise AcceleratorError("CUDA error: capturing stream has unjoined work")
     assert shown().says[0] == exhibits.CUDA_ERRORS[904]
+
+
+def test_versions_may_word_one_failure_in_several_ways():
+    for text in ("the old words", "the new words"):
+        with fails("worded", ("old words", "new words")):
+            raise RuntimeError(text)
+        assert shown().says[0] == text[4:]
+    with pytest.raises(AssertionError, match="old words.*not RuntimeError: others"), fails("w", ("old words", "new")):
+        raise RuntimeError("others")
+
+
+@pytest.mark.parametrize(("version", "needs"), [("2.11.0+cu130", True), ("2.13.0", False), ("2.14.1", False)])
+def test_a_failure_may_end_with_a_version(monkeypatch, version, needs):
+    torch_version = pytest.importorskip("torch").torch_version.TorchVersion(version)
+    monkeypatch.setitem(exhibits.sys.modules, "torch", SimpleNamespace(__version__=torch_version))
+    if needs:
+        with pytest.raises(AssertionError, match="not nothing"), fails("ends", "some words", until="2.13"):
+            pass
+    else:
+        with fails("ends", "some words", until="2.13"):
+            pass
+        assert shown().message[0] == f"nothing: torch {version} runs it"
+    with fails("ends", "some words", until="2.13"):
+        raise RuntimeError("some words")
+    assert shown().message[0] == "RuntimeError: some words"
 
 
 @pytest.mark.parametrize(
@@ -76,13 +102,13 @@ def test_a_warning_is_shown_and_its_absence_is_noticed():
         warnings.warn("something else", UserWarning, stacklevel=1)
 
 
-def test_a_wrong_value_must_be_the_wrong_one_and_the_mended_one_right():
+def test_a_wrong_value_must_be_the_wrong_one_and_the_fixed_one_right():
     silent("frozen", "does not change", got=1.0, wrong=1.0, right=2.0)
-    with pytest.raises(AssertionError, match=r"mended: expected 2\.0, not 1\.0"):
-        mended(1.0)
-    assert not shown().mended[0]
-    mended(2.0)
-    assert shown().mended[0] and shown().message[0] == "gives 1.0, and 2.0 would be right"
+    with pytest.raises(AssertionError, match=r"fixed: expected 2\.0, not 1\.0"):
+        fixed(1.0)
+    assert not shown().fixed[0]
+    fixed(2.0)
+    assert shown().fixed[0] and shown().message[0] == "gives 1.0, and 2.0 would be right"
 
 
 @pytest.mark.parametrize(("got", "wrong", "right"), [(2.0, 1.0, 2.0), (1.0, 1.0, 1.0)])
@@ -125,8 +151,8 @@ def test_a_process_of_its_own_dies_alone(capsys):
         "Cannot register this",
         "exit: SIGABRT",
     ]
-    with pytest.raises(AssertionError, match="expected 'anything' and a failure"):
-        alone("lives", "anything", end_well)
+    with pytest.raises(AssertionError, match="expected .'anything'. and a failure"):
+        alone("lives", ("anything",), end_well)
 
 
 def test_a_waiting_process_ends_when_its_pipe_closes(no_spares):

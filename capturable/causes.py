@@ -1,0 +1,128 @@
+"""The causes of causes.json, and which of them a message, a traceback or a whole log points to."""
+
+import json
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+LEVELS = {"error": 1, "several": 2, "after": 2, "warning": 4, "reasons": 5, "silent": 7}
+UNDECIDED = {"error": 3, "warning": 6}  # the message has several causes, and nothing near it points to this one
+NEAR = 150, 20  # lines before and after the telling line, where a place is looked for
+NUMBER = re.compile(r"90[0-8](?!\d)")
+BEFORE_NUMBER = re.compile(r"(error|failure|code|status|returning)( code)?\W{0,3}$")
+ERROR_LINE = re.compile(r"error|exception|fail|assert|warn|cuda|capture|graph", re.I)
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cause. kind: error, several (its message names no cause), after (a consequence), warning,
+    reasons (a warning that names its cause in words of its own) or silent.
+
+    messages: texts it is known by. place: a regular expression for the code or log near them;
+    needs_place: without it, it is no answer. tell: how to tell it from other causes of the message.
+    lesson: the course's file about it. exhibit: shown in the course's failure gallery.
+    """
+
+    title: str
+    kind: str
+    messages: tuple[str, ...]
+    cause: str
+    fix: str
+    place: str = ""
+    needs_place: bool = False
+    tell: str = ""
+    lesson: str = ""
+    exhibit: bool = False
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An entry found in a text: its rank (the smallest is best), the message, the line's number from 0, the line."""
+
+    entry: Entry
+    rank: tuple
+    message: str
+    number: int
+    line: str
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """All causes, the gallery's exhibits first and in their order. A number among messages stands for its names."""
+    known = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
+    texts = {int(number): [*names, f"cuda error {number}"] for number, names in known["codes"].items()}
+    messages = [sum((texts.get(one, [one]) for one in entry["messages"]), []) for entry in known["entries"]]
+    return tuple(
+        Entry(**entry | {"messages": tuple(said)}) for entry, said in zip(known["entries"], messages, strict=True)
+    )
+
+
+def find(text: str) -> list[Hit]:
+    """Entries whose message occurs in the text, wherever its line stands, the best first.
+
+    Errors come before warnings, the first line before later ones, in a line the longest message, and of
+    its causes the one whose place is near (the longest match). Takes time linear in the text.
+    """
+    lines = (COLOUR.sub("", text) if "\x1b" in text else text).splitlines()
+    squeezed, starts, at = list(map(_squeezed, lines)), [], 0
+    for line in squeezed:
+        starts.append(at)
+        at += len(line) + 1
+    whole = " ".join(squeezed)
+    positions = {message: whole.find(message) for message in _known()} | _numbers(whole)
+    hits = (_hit(entry, positions, starts, lines) for entry in entries())
+    return sorted(filter(None, hits), key=lambda hit: hit.rank)
+
+
+def nearest(text: str, count: int = 2) -> list[Entry]:
+    """For an unknown text: entries that share two fifths of a message's words with one of its lines."""
+    lines = [line[:1000] for line in text.splitlines() if ERROR_LINE.search(line[:1000])][-300:]
+    words = [_words(line) for line in lines]
+
+    def likeness(entry):
+        known = [one for one in map(_words, entry.messages) if len(one) > 1]
+        return max((len(one & line) / len(one) for one in known for line in words), default=0)
+
+    rated = sorted(((likeness(entry), entry) for entry in entries()), key=lambda pair: -pair[0])
+    return [entry for share, entry in rated[:count] if share >= 0.4]
+
+
+def _hit(entry, positions, starts, lines):
+    said = [(positions[message], -len(message), message) for message in map(_squeezed, entry.messages)]
+    at, length, message = min((one for one in said if one[0] >= 0), default=(-1, 0, ""))
+    if at < 0:
+        return None
+    number = bisect_right(starts, at) - 1
+    near = "\n".join(line[:500] for line in lines[max(0, number - NEAR[0]) : number + NEAR[1]])
+    place = max((len(match[0]) for match in re.finditer(entry.place, near, re.I)), default=0) if entry.place else 0
+    undecided = not place and message in _known("several", "reasons") and UNDECIDED.get(entry.kind)
+    if entry.needs_place and not place and not undecided:
+        return None
+    level = undecided or LEVELS[entry.kind]
+    return Hit(entry, (level, number, length, -place), message, number, lines[number].strip())
+
+
+def _numbers(whole):
+    """Where "CUDA error 900", "code=900" and the like stand first, by the message that stands for them."""
+    found = {}
+    for match in NUMBER.finditer(whole):
+        if BEFORE_NUMBER.search(whole, max(0, match.start() - 24), match.start()):
+            found.setdefault(f"cuda error {match[0]}", match.start())
+    return found
+
+
+@cache
+def _known(*kinds):
+    """All messages, squeezed, or those of some kinds of entries."""
+    return {_squeezed(message) for entry in entries() if not kinds or entry.kind in kinds for message in entry.messages}
+
+
+def _squeezed(text):
+    return " ".join(text.lower().split())
+
+
+def _words(text):
+    return set(re.findall(r"\w{3,}", text.lower()))

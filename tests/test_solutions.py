@@ -1,0 +1,105 @@
+"""Every lesson played in this process, and at each check its solution, its wrong answers and its empty stub.
+
+All lessons share one process, each in an IPython of its own, for a kernel takes seconds to start.
+"""
+
+import re
+
+import matplotlib.pyplot as plt
+import nbformat
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+
+from course.exercise import Outcome
+from course.notebooks import NOTEBOOKS
+from course.solutions import empty
+
+LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+STILL_TO_DO, WRONG = "○", "✗"
+
+
+@pytest.fixture(autouse=True)
+def played(monkeypatch):
+    """Recordings are played even beside a GPU, and a lesson's settings end with it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(NOTEBOOKS)
+    precision = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(precision)
+    torch.set_default_device(None)
+    torch.manual_seed(0)
+    plt.close("all")
+    InteractiveShell.clear_instance()
+
+
+def fresh_shell():
+    InteractiveShell.clear_instance()
+    return InteractiveShell.instance()
+
+
+def code(path):
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def run(shell, source):
+    """Run a cell; give its last value. Raises what it raised."""
+    answer = shell.run_cell(source)
+    answer.raise_error()
+    return answer.result
+
+
+def exercises(path):
+    """The solution of each exercise by name, with the source of its cell and of its wrong answers' cell."""
+    cells, found = code(NOTEBOOKS / "solutions" / path.name), {}
+    for solved, after in zip(cells, [*cells[1:], ""], strict=True):
+        for name in re.findall(r"^def (\w+)\(", solved, re.MULTILINE):
+            found.setdefault(name, (solved, after))
+    return found
+
+
+def answers(shell, name, solved, after):
+    """The solution of that name, and its wrong answers by theirs, with the lesson's variables."""
+    namespace = dict(shell.user_ns)
+    exec(solved, namespace)
+    exec(after if f"def {name}__" in after else "", namespace)
+    wrong = {key: value for key, value in namespace.items() if key.startswith(f"{name}__")}
+    return namespace[name], wrong
+
+
+def outcome_of(shell, source, name, answer):
+    """What the lesson's check cell says of an answer."""
+    shell.user_ns[name] = answer
+    outcome = run(shell, source)
+    assert isinstance(outcome, Outcome), f"{source!r} does not end with a check"
+    assert "\n" not in repr(outcome), "one sentence, no traceback"
+    return outcome
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_each_check_tells_right_from_wrong(path, capsys):
+    shell, solved = fresh_shell(), exercises(path)
+    for source in code(path):
+        asked = re.search(r"^check\(\s*(\w+)", source, re.MULTILINE)
+        if not asked:
+            run(shell, source)
+            continue
+        name = asked[1]
+        solution, wrong = answers(shell, name, *solved[name])
+        given = shell.user_ns[name]
+        stub = outcome_of(shell, source, name, given)
+        assert not stub and repr(stub).startswith(STILL_TO_DO if empty(given) else WRONG), stub
+        assert outcome_of(shell, source, name, solution), shell.user_ns[name]
+        for kind, answer in wrong.items():
+            refused = outcome_of(shell, source, name, answer)
+            assert repr(refused).startswith(WRONG), f"{kind} is taken for right: {refused}"
+        assert len(wrong) >= 3, f"{name} needs three typical wrong answers, named {name}__what_is_wrong"
+        assert outcome_of(shell, source, name, solution), "an answer has changed what the cases share"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_the_solutions_run_from_top_to_bottom(path):
+    shell = fresh_shell()
+    for source in code(NOTEBOOKS / "solutions" / path.name):
+        run(shell, source)
