@@ -3,6 +3,7 @@
 import torch
 from torch.utils._pytree import tree_leaves
 
+from capturable.operators import MASKS, address
 from capturable.undo import name_of
 
 FIXES = {
@@ -23,7 +24,12 @@ FIXES = {
     "kept graph": "detach it, or delete it before the capture: it ties gradients to the main stream (error 906)",
     "inputs": "give the graph inputs of the shape, dtype, device and requires_grad that it will really get",
     "output": "return a tensor: a graph returns the number of its capture",
+    "stream": "wait_stream both ways: the side stream for the step's own before its work, and the other way round after it",
+    "capture": "ask python -m capturable explain",
+    "replay": "compare it with eager line by line: the graph keeps something that eager changes",
 }
+NOTES = {"hook", "trainable buffer"}  # a capture of the whole step bears them
+READING_BACKWARD = {"ProdBackward0": "prod", "ProdBackward1": "prod", "CumprodBackward0": "cumprod"}
 
 WAITS = {
     "aten::_local_scalar_dense": "a tensor's value is read on the CPU",
@@ -51,25 +57,40 @@ def special(library):
     return next((where for start, where in LIBRARY.items() if library.startswith(start)), (None, None))
 
 
-def judge_op(func, args, kwargs, gpu):
+def judge_op(func, args, kwargs, outside, gpu):
     """(rule, what was found) for an operator that would break or freeze in a graph, else None.
 
-    gpu: the device type that counts as the GPU. On "cpu" there are no copies between the two to see.
+    outside: addresses of tensors that the step did not make. gpu: the device type that counts as the GPU. On
+    "cpu" there are no copies between the two to see.
     """
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     devices = {leaf.device.type for leaf in leaves}
     target = torch.device(kwargs.get("device") or gpu).type
     name = func._schema.name
     if gpu in devices or gpu == "cpu":
-        return _judge_gpu_op(func, name, args, kwargs, gpu, target)
+        found = _judge_gpu_op(func, name, args, kwargs, gpu, target)
+        scalars = [leaf for leaf in leaves if leaf.device.type != gpu and leaf.dim() == 0 and address(leaf) in outside]
+        frozen = scalars and name != "aten::copy_"
+        return found or (("frozen number", f"{name} takes the value of a CPU tensor as a number") if frozen else None)
     if name in ("aten::_to_copy", "aten::copy_") and target == gpu:
-        return "copy", "data is copied from CPU to GPU"
+        pinned = kwargs.get("non_blocking") and args[0].is_pinned()
+        return None if pinned else ("copy", "data is copied from CPU to GPU")
     if devices or target == "cpu":
         if torch.Tag.nondeterministic_seeded in func.tags:
             return "CPU random numbers", f"{name} draws on the CPU"
         if devices and name not in ("aten::detach", "aten::lift_fresh"):
             return "CPU work", f"{name} runs on the CPU"
     return None
+
+
+def judge_backward():
+    """(rule, what was found) for the node of autograd that runs, if it reads values on the CPU; else None.
+
+    Below a dispatch mode these nodes take another way, so their reading is not seen among the operators.
+    """
+    node = torch._C._current_autograd_node()
+    name = READING_BACKWARD.get(node.name()) if node else None
+    return ("sync", f"the backward pass of {name} reads values on the CPU") if name else None
 
 
 def _judge_gpu_op(func, name, args, kwargs, gpu, target):
@@ -83,7 +104,7 @@ def _judge_gpu_op(func, name, args, kwargs, gpu, target):
     if name in ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_"):
         kinds = {(index.dtype, index.device.type) for index in args[1] if index is not None}
         fills = name != "aten::index" and len(kinds) == 1 and args[2].numel() == 1  # a mask that is filled, unsized
-        if any(dtype in (torch.bool, torch.uint8) for dtype, _ in kinds) and not fills:
+        if any(dtype in MASKS for dtype, _ in kinds) and not fills:
             return "sync", "the size of a boolean index depends on the data"
         if any(device != gpu for _, device in kinds):
             return "copy", "an index on the CPU is copied to the GPU"

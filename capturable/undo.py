@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from capturable.memory import Memory
+from capturable.lines import runs_users
 from capturable.reach import CONTAINERS, TRAINING, reach
 
 
@@ -24,36 +25,39 @@ class Undo:
     """A context that puts back, on leaving, what has happened inside to all that roots can get at.
 
     Tensors (memory, shape, place, requires_grad, .grad), containers, numpy arrays, attributes, class
-    attributes and globals, and the random states of Python, numpy, torch and the generators in reach. What
-    lies in objects of libraries is followed three objects deep. Iterators, open files and what other
-    processes hold stay where they are. The memory that roots reach is kept as a copy. Of all other tensors
-    that are alive, those announced to written() are; of the rest a checksum is taken, and one that differs
-    afterwards raises NotRestored, as does all that cannot be put back, after the rest was.
+    attributes and globals, the grad mode and default dtype, and the random states of Python, numpy, torch
+    and the generators in reach. Objects of libraries are followed three objects deep. Iterators, open files,
+    compilers' caches and other processes stay where they are. The memory that roots reach is kept as a copy,
+    and that of tensors announced to written(). Of all tensors that are alive a checksum is taken; one that
+    differs afterwards raises NotRestored, as does all that cannot be put back, after the rest was.
     """
 
     def __init__(self, *roots: Any) -> None:
         self.roots = roots
 
+    @torch.no_grad()
     def __enter__(self) -> "Undo":
         alive = live(torch.Tensor, *TRAINING)
         tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
         training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]
         places = reach(*self.roots, *training)
         self.places = [(place, place.get()) for place in places]
+        values = [*self.roots, *(value for _, value in self.places)]
         holders = (place.holder for place in places if isinstance(place.holder, dict))
         attributes = {id(holder): holder for holder in holders if "__builtins__" not in holder}
-        held = attributes | {id(value): value for _, value in self.places if isinstance(value, CONTAINERS)}
-        self.containers = [(value, copy.copy(value)) for value in held.values()]
-        self.memory = Memory(tensors, [value for _, value in self.places])
-        self.random = [(put, get()) for get, put in _random_states([value for _, value in self.places])]
+        held = attributes | {id(value): value for value in values if isinstance(value, CONTAINERS)}
+        self.containers = [(value, _content(value)) for value in held.values()]
+        self.classes = [(kind, set(vars(kind))) for kind in {p.holder for p in places if isinstance(p.holder, type)}]
+        self.memory = Memory(tensors, values)
+        self.states = [(put, get()) for get, put in _states(values)]
         self.leaves = [(t, t.grad, t.data) for t in tensors if t.is_leaf and t.requires_grad]
         self.results = [weakref.ref(t) for t in tensors if t.requires_grad and not t.is_leaf]
-        self.arrays = [(value, value.copy()) for _, value in self.places if _is_array(value)]
+        self.arrays = [(value, value.copy()) for value in values if _is_array(value)]
         return self
 
-    def written(self, storage: torch.UntypedStorage) -> None:
-        """Keep the content of memory that is about to be written."""
-        self.memory.keep(storage)
+    def written(self, tensor: torch.Tensor) -> None:
+        """Keep the memory of a tensor that is about to be written."""
+        self.memory.keep(tensor)
 
     @torch.no_grad()
     def __exit__(self, *_: object) -> None:
@@ -64,7 +68,7 @@ class Undo:
             except Exception as error:  # whatever a library raises: the rest is put back all the same
                 name = thing if isinstance(thing, str) else name_of(thing)
                 failed.append(f"{name} ({type(error).__name__}: {str(error)[:80]})")
-        failed += [f"the tensor {name_of(tensor)}" for tensor in self.memory.changed()]
+        failed += [f"the tensor {name_of(*tensors)}" for tensors in self.memory.changed()]
         if failed:
             raise NotRestored(f"preflight could not put back what the step changed: {', '.join(failed[:5])}.")
 
@@ -72,12 +76,14 @@ class Undo:
         """Each thing, or its name, and what puts it back; containers before the names in them."""
         for value, content in self.containers:
             yield value, partial(_refill, value, content)
+        for kind, names in self.classes:
+            yield from ((kind.__name__, partial(delattr, kind, name)) for name in set(vars(kind)) - names)
         for place, value in self.places:
             yield place.label, partial(place.put, value)
         for array, content in self.arrays:
             yield array, partial(array.__setitem__, ..., content)
         yield from self.memory.steps()
-        for put, state in self.random:
+        for put, state in self.states:
             yield "a random state", partial(put, state)
 
 
@@ -86,12 +92,22 @@ def live(*kinds: type) -> list[Any]:
     return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
 
 
+def _content(value: Any) -> Any:
+    """What a container holds, in one that is plain."""
+    kinds = {dict: dict, set: set, bytearray: bytes}
+    return next((plain(value) for kind, plain in kinds.items() if isinstance(value, kind)), None) or list(value)
+
+
 def _refill(value: Any, content: Any) -> None:
     if isinstance(value, bytearray):
         value[:] = content
-    elif len(value) != len(content) or list(value) != list(content) or not isinstance(value, set | dict):
+    elif len(value) != len(content) or any(a is not b for a, b in zip(_flat(value), _flat(content), strict=True)):
         value.clear()
         (value.extend if isinstance(value, list | deque) else value.update)(content)
+
+
+def _flat(value: Any) -> list[Any]:
+    return [*value, *value.values()] if isinstance(value, dict) else list(value)
 
 
 def _is_array(value: Any) -> bool:
@@ -99,8 +115,10 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, numpy.ndarray) and value.flags.writeable
 
 
-def _random_states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
-    """Getter and setter of every random state that the process has by default, or that values hold."""
+def _states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
+    """Getter and setter of torch's switches, and of every random state of the process or among the values."""
+    yield torch.is_grad_enabled, torch.set_grad_enabled
+    yield torch.get_default_dtype, torch.set_default_dtype
     yield random.getstate, random.setstate
     yield torch.get_rng_state, torch.set_rng_state
     if torch.cuda.is_available():
@@ -111,25 +129,34 @@ def _random_states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
     for value in values:
         if isinstance(value, random.Random):
             yield value.getstate, value.setstate
-        elif isinstance(value, torch.Generator):
+        elif isinstance(value, torch.Generator) or (numpy and isinstance(value, numpy.random.RandomState)):
             yield value.get_state, value.set_state
         elif numpy and isinstance(value, numpy.random.Generator):
             bits = value.bit_generator
-            yield (
-                (lambda bits=bits: copy.deepcopy(bits.state)),
-                (lambda state, bits=bits: setattr(bits, "state", state)),
-            )
+            yield partial(_deep, bits), partial(setattr, bits, "state")
 
 
-def name_of(value: Any, depth: int = 2) -> str:
-    """The name of a variable that holds a value, or a list or tuple with it; else its kind."""
-    for holder in gc.get_referrers(value):
-        if isinstance(holder, dict):
-            names = [key for key, held in holder.items() if held is value and isinstance(key, str)]
-            if names:
-                return names[0]
-        elif isinstance(holder, list | tuple) and depth:
-            name = name_of(holder, depth - 1)
-            if name != type(holder).__name__:
-                return name
-    return type(value).__name__
+def _deep(bits: Any) -> dict:
+    return copy.deepcopy(bits.state)
+
+
+def name_of(*values: Any) -> str:
+    """The name of a variable or attribute that holds one of the values, or a list with it; else the kind."""
+    frame = sys._getframe(1)
+    while frame:
+        if runs_users(frame):
+            for name, held in frame.f_locals.items():
+                if any(held is value for value in values):
+                    return name
+        frame = frame.f_back
+    holders = list(values)
+    for _ in range(3):
+        held, found = set(map(id, holders)), gc.get_referrers(*holders)
+        for holder in found:
+            ours = type(holder).__module__.startswith("capturable")
+            names = {} if ours else holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+            for name, value in list(names.items()):
+                if id(value) in held and isinstance(name, str):
+                    return name
+        holders = [holder for holder in found if isinstance(holder, list | tuple)][:50]
+    return type(values[0]).__name__

@@ -19,7 +19,7 @@ from torch.nn.functional import dropout, mse_loss
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
-from capturable.preflight import preflight
+from capturable import preflight
 from capturable.rules import FIXES
 from course.notebooks import NOTEBOOKS
 from helpers.model import make_batches, make_model, make_optimizer, training_step
@@ -34,7 +34,7 @@ def batches_on(device):
 
 
 def look(step, *inputs, device="cpu", **options):
-    return preflight(step, *inputs, device=device, **options)
+    return preflight(step, *inputs, device=device, **options).table()
 
 
 def found(step, *inputs, **options):
@@ -272,9 +272,9 @@ def core_steps(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_core_lessons_steps_have_no_faults(device):
     for name, step, inputs, generators in core_steps(device):
-        table = preflight(step, *inputs, generators=generators, device=device)
-        assert table.empty, f"{name}: {table.to_string()}"
-        assert list(table.columns) == ["rule", "line", "found", "fix"]
+        findings = preflight(step, *inputs, generators=generators, device=device)
+        assert not findings, f"{name}: {findings}"
+        assert list(findings.table().columns) == ["rule", "line", "found", "fix", "level"]
 
 
 class Trainer:
@@ -324,7 +324,7 @@ def test_it_changes_nothing(device, trained):
         trainer.step(*(tensor.clone() for tensor in batches[2]))
     patched = torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()
     state, inputs = trainer.state(), plain(list(batches[0]))
-    findings = preflight(trainer.step, *batches[0], other_inputs=batches[1], device=device)
+    findings = look(trainer.step, *batches[0], other_inputs=batches[1], device=device)
     assert trainer.state() == state and plain(list(batches[0])) == inputs
     assert (torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()) == patched
     assert {"CPU work", "sync", "optimizer"} <= set(findings.rule)
@@ -414,13 +414,13 @@ def test_the_lesson_names_only_rules_that_there_are():
     ],
 )
 def test_a_fault_between_cpu_and_gpu_is_named(step, rule):
-    table = preflight(step, X.cuda(), X.clone())
+    table = look(step, X.cuda(), X.clone(), device="cuda")
     assert rule in table.rule.to_list(), table.to_string()
 
 
 @needs_gpu
 def test_a_mask_that_is_filled_is_fine():
-    assert preflight(lambda x: x.__setitem__(x > 0, 1), X.cuda()).empty
+    assert not preflight(lambda x: x.__setitem__(x > 0, 1), X.cuda())
 
 
 @needs_gpu
@@ -432,7 +432,7 @@ def test_pinned_copies_without_waiting_are_fine():
         host.copy_(x, non_blocking=True)
         return x
 
-    assert preflight(step, X.cuda()).empty
+    assert not preflight(step, X.cuda())
 
 
 @needs_gpu
