@@ -51,14 +51,15 @@ def preflight(
         raise ValueError("verify=True needs a CUDA GPU")
     others = inputs if other_inputs is None else tuple(other_inputs)
     with Undo(step, inputs) as undo:
-        check.watch(undo)
+        check.written = undo.written
+        check.watch([place for place, _ in undo.places])
         check.run(partial(step, *inputs), judged=False)  # optimizers make their state in their first step
         first = check.run(partial(step, *inputs))
         same = check.put(inputs, others)
         check.compare(first, check.run(partial(step, *inputs)))
         if check.gpu == "cuda":
             check.run_plainly(partial(step, *inputs))
-    check.look_back(first)
+    check.look_back(undo, first)
     findings = check.findings()
     return verified(step, inputs, others if same else inputs, generators, findings) if verify else findings
 
@@ -67,14 +68,15 @@ class Check:
     """What is found about one step, while it runs."""
 
     def __init__(self, generators, device):
-        self.rows, self.thread, self.changing = {}, threading.get_ident(), set()
+        self.rows, self.thread, self.places, self.changing = {}, threading.get_ident(), [], None
+        self.written = lambda tensor: None
         self.gpu = device or ("cuda" if torch.cuda.is_available() else "cpu")
         defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
         self.known = {generator._cdata for generator in (torch.default_generator, *defaults, *generators)}
 
-    def watch(self, undo):
+    def watch(self, places):
         """Look at what there is before the step."""
-        self.undo, self.places = undo, watched([place for place, _ in undo.places])
+        self.places = watched(places)
         if torch.is_autocast_enabled(self.gpu) and torch.is_autocast_cache_enabled():
             self.found("autocast cache", "around the step", "autocast is on outside the step, with its cache")
 
@@ -99,7 +101,7 @@ class Check:
         if not mismatches and others is not inputs:
             for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):
                 if isinstance(static, torch.Tensor):
-                    self.undo.written(static)
+                    self.written(static)
                     static.data.copy_(new)
         return not mismatches
 
@@ -109,7 +111,8 @@ class Check:
         with ExitStack() as stack:
             log, book = self.start(stack, judged)
             result = step()
-        self.changing |= {i for i, pair in enumerate(zip(before, values_at(self.places), strict=True)) if len({*pair}) > 1}
+        pairs = enumerate(zip(before, values_at(self.places), strict=True))
+        self.changing = (self.changing or set()) | {number for number, (old, new) in pairs if old != new}
         if judged and any(isinstance(leaf, int | float) for leaf in tree_leaves(result)):
             self.found("output", book.returned, "a Python number is returned")
         return log.ops
@@ -118,8 +121,9 @@ class Check:
         """Log and judge what runs until the stack is closed; return the OpLog and the Bookkeeping."""
         self.cpu, self.joins = CpuOnly(), None
         stack.enter_context(as_if_capturing())
-        book = Bookkeeping([self.places[i] for i in sorted(self.changing)] if judged else [], self.changed)
-        log = OpLog(self.before if judged else lambda *_: None, self.undo.written)
+        changing = range(len(self.places)) if self.changing is None else sorted(self.changing)
+        book = Bookkeeping([self.places[number] for number in changing], self.changed)
+        log = OpLog(self.before if judged else lambda *_: None, self.written)
         if judged:
             stack.enter_context(listening(self.gpu, self.note))
             if self.gpu == "cuda":
@@ -141,11 +145,11 @@ class Check:
             special_rule, fix = rules.special(op.library) if rule == "frozen number" else (None, None)
             self.found(special_rule or rule, op.line, what, fix)
 
-    def look_back(self, ops):
+    def look_back(self, undo, ops):
         """Note the autograd graphs that were there before, and reach what the operators used."""
         used = {where for op in ops for where in op.outside}
-        leaves = {id(leaf) for leaf, _, data in self.undo.leaves if address(data) in used}
-        for name in rules.kept_graphs((result() for result in self.undo.results), leaves):
+        leaves = {id(leaf) for leaf, _, data in undo.leaves if address(data) in used}
+        for name in rules.kept_graphs((result() for result in undo.results), leaves):
             self.found("kept graph", name, "holds the autograd graph of an earlier pass")
 
     def note(self, rule, what, only_if_new=False):

@@ -39,8 +39,8 @@ class Memory:
     def keep(self, tensor: torch.Tensor) -> None:
         """Copy the memory of a tensor, once."""
         storage = storage_of(tensor)
-        if storage is not None and storage.data_ptr() not in self.copies:
-            self.copies[storage.data_ptr()] = storage, storage.clone()
+        if storage is not None and storage._cdata not in self.copies:  # whose address may change
+            self.copies[storage._cdata] = storage, storage.clone()
 
     def steps(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
         """Each tensor or memory, and what puts it back."""

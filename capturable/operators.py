@@ -57,7 +57,7 @@ class OpLog(TorchDispatchMode):
                 self.written(tensor)
         line, library, _ = here(self.thread)
         numbers = (*(leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)), *host_numbers(tensors))
-        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
         self.ops.append(Op(func.name(), line, library, numbers, shapes, outside, is_sized(func, args)))
         result = func(*args, **kwargs)
         outputs = {address(leaf) for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)}

@@ -24,7 +24,7 @@ FIXES = {
     "kept graph": "detach it, or delete it before the capture: it ties gradients to the main stream (error 906)",
     "inputs": "give the graph inputs of the shape, dtype, device and requires_grad that it will really get",
     "output": "return a tensor: a graph returns the number of its capture",
-    "stream": "wait_stream both ways: the side stream for the step's own before its work, and the other way round after it",
+    "stream": "call side.wait_stream(own) before the side stream's work, and own.wait_stream(side) after it",
     "capture": "ask python -m capturable explain",
     "replay": "compare it with eager line by line: the graph keeps something that eager changes",
 }

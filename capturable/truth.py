@@ -54,8 +54,8 @@ def _refusal(error: BaseException, line: Line | None) -> Finding:
     known = explain(f"{type(error).__name__}: {error}")
     fix = known[0].fix if known else FIXES["capture"]
     said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    file, number = (line.file, line.number) if line else ("", 0)
-    return Finding("capture", str(line or "at the end of the capture"), f"the capture fails: {said}", fix, "fault", file, number)
+    place = (str(line), line.file, line.number) if line else ("at the end of the capture", "", 0)
+    return Finding("capture", place[0], f"the capture fails: {said}", fix, "fault", *place[1:])
 
 
 def _downgraded(finding: Finding) -> Finding:
@@ -189,5 +189,5 @@ def _close(start: torch.Tensor, end: torch.Tensor, again: torch.Tensor, other: t
     start, end, again, other = (t.double() for t in (start, end, again, other))
     if end.numel() == 0:
         return True
-    spread, change = (again - end).abs().max(), (end - start).abs().max()
-    return bool(torch.equal(end.nan_to_num(), other.nan_to_num()) or (other - end).abs().max() <= 10 * spread + 1e-3 * change)
+    allowed = 10 * (again - end).abs().max() + 1e-3 * (end - start).abs().max()
+    return bool(torch.equal(end.nan_to_num(), other.nan_to_num()) or (other - end).abs().max() <= allowed)

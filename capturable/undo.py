@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from capturable.memory import Memory
 from capturable.lines import runs_users
+from capturable.memory import Memory
 from capturable.reach import CONTAINERS, TRAINING, reach
 
 
