@@ -139,9 +139,9 @@ class Check:
         with as_if_capturing(), listening(self.gpu, self.note):
             step()
 
-    def compare(self, first, second):
-        """Note what differs between two runs."""
-        for rule, op, what in differences(first, second):
+    def compare(self, first, second, kept=None):
+        """Note what differs between two runs; kept as for differences."""
+        for rule, op, what in differences(first, second, kept):
             special_rule, fix = rules.special(op.library) if rule == "frozen number" else (None, None)
             self.found(special_rule or rule, op.line, what, fix)
 

@@ -3,10 +3,11 @@
 from itertools import zip_longest
 
 
-def differences(first, second):
+def differences(first, second, kept=None):
     """(rule, op, what differs) between the operators of two runs: each would freeze in a graph.
 
-    What only follows from a shape that differs, or from a size that depends on the data, is left out.
+    kept: addresses; a tensor that is read in the second run alone counts as moved if it lies at one of them, by
+    default wherever it lies. What only follows from a shape that differs, or from a size that depends on the data, is left out.
     """
     seen, shapes_agree = set(), True
     for one, two in zip_longest(first, second):
@@ -22,6 +23,7 @@ def differences(first, second):
         if one.shapes == two.shapes and changed and changed not in seen:  # backward takes it again
             yield "frozen number", one, f"{one.name} got the number {changed}"
         moved = set(two.outside) - set(one.outside) - seen if len(one.outside) == len(two.outside) else set()
+        moved = moved if kept is None else moved & kept
         if moved:
             yield "moved tensor", one, f"{one.name} reads a tensor that is at another address each time"
         seen |= {changed, *moved}

@@ -6,6 +6,7 @@ print(findings)
 """
 
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,8 +17,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from capturable.check import Check
 from capturable.findings import Findings
+from capturable.operators import address
 from capturable.reach import reach
 from capturable.rules import judge_module, judge_optimizer
+from capturable.undo import live
 
 STEPS = 3  # one to warm up, two to compare
 
@@ -53,12 +56,15 @@ class _Watcher:
     def __init__(self, optimizer: Any, check: Check) -> None:
         self.optimizer = getattr(optimizer, "optimizer", optimizer)
         self.check, self.stack, self.steps, self.log, self.runs = check, ExitStack(), 0, None, []
+        self.results, self.kept = [], set()  # tensors that a step has made, and where those lie that are kept
 
     def begin(self, module: torch.nn.Module, _: Any) -> None:
         """A forward pass begins."""
         if self.steps in range(1, STEPS) and self.log is None and module.training:
             if not self.check.places:
                 self.check.watch(reach(module, self.optimizer))
+            alive = (result() for result in self.results)
+            self.kept = {address(tensor) for tensor in alive if tensor is not None}
             self.log, _ = self.check.start(self.stack)
             for fault in judge_module(module):  # the others' hooks are seen when they run
                 self.check.note(*fault)
@@ -75,6 +81,8 @@ class _Watcher:
                 self.check.note(*fault)
             self.stack.close()
             self.runs.append(self.log.ops)
-            self.log = None
             if len(self.runs) == 2:
-                self.check.compare(*self.runs)
+                self.check.compare(*self.runs, self.kept)
+            made = self.log.made
+            self.results = [weakref.ref(tensor) for tensor in live(torch.Tensor) if address(tensor) in made]
+            self.log = None

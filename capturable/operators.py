@@ -56,7 +56,10 @@ class OpLog(TorchDispatchMode):
             if address(tensor) in outside:
                 self.written(tensor)
         line, library, _ = here(self.thread)
-        numbers = (*(leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)), *host_numbers(tensors))
+        numbers = (
+            *(leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)),
+            *host_numbers(func, tensors),
+        )
         shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
         self.ops.append(Op(func.name(), line, library, numbers, shapes, outside, is_sized(func, args)))
         result = func(*args, **kwargs)
@@ -73,9 +76,9 @@ def address(tensor):
         return 0
 
 
-def host_numbers(tensors):
-    """The values of CPU scalars among tensors on the GPU: their kernel takes them as numbers."""
-    mixed = any(tensor.device.type != "cpu" for tensor in tensors)
+def host_numbers(func, tensors):
+    """The values of CPU scalars among tensors on the GPU, which their kernel takes as numbers; of torch.tensor's."""
+    mixed = any(tensor.device.type != "cpu" for tensor in tensors) or func._schema.name == "aten::lift_fresh"
     return [tensor.item() for tensor in tensors if mixed and tensor.device.type == "cpu" and tensor.dim() == 0]
 
 
@@ -96,7 +99,7 @@ def writes(func, args, kwargs):
 
 
 class CpuOnly(TorchFunctionMode):
-    """Knows, in inside, whether a function runs that reads values on the CPU alone, not on a GPU."""
+    """Knows, in inside, whether a function runs that reads or makes values as it would not with a GPU."""
 
     inside = False
 
@@ -104,7 +107,8 @@ class CpuOnly(TorchFunctionMode):
         kwargs = kwargs or {}
         sizes = [*args[1:], kwargs.get("num_classes", -1)]
         checks = func is torch.nn.functional.one_hot and max(sizes) >= 0
-        if not (checks or func is torch.Tensor.__setitem__):
+        scalar = func is torch.tensor and kwargs.get("device") is None and isinstance(args[0], int | float)
+        if not (checks or scalar or func is torch.Tensor.__setitem__):
             return func(*args, **kwargs)
         self.inside = True
         try:

@@ -72,9 +72,9 @@ def judge_op(func, args, kwargs, outside, gpu):
         scalars = [leaf for leaf in leaves if leaf.device.type != gpu and leaf.dim() == 0 and address(leaf) in outside]
         frozen = scalars and name != "aten::copy_"
         return found or (("frozen number", f"{name} takes the value of a CPU tensor as a number") if frozen else None)
-    if name in ("aten::_to_copy", "aten::copy_") and target == gpu:
-        pinned = kwargs.get("non_blocking") and args[0].is_pinned()
-        return None if pinned else ("copy", "data is copied from CPU to GPU")
+    if name == "aten::_to_copy" and kwargs.get("device") is not None and target == gpu:
+        waits = leaves[0].numel() and not (kwargs.get("non_blocking") and leaves[0].is_pinned())
+        return ("copy", "data is copied from CPU to GPU") if waits else None
     if devices or target == "cpu":
         if torch.Tag.nondeterministic_seeded in func.tags:
             return "CPU random numbers", f"{name} draws on the CPU"
@@ -97,7 +97,7 @@ def _judge_gpu_op(func, name, args, kwargs, gpu, target):
     """judge_op for an operator with a tensor on the GPU."""
     if name in WAITS:
         return "sync", WAITS[name]
-    if name == "aten::lift_fresh":
+    if name == "aten::lift_fresh" and args[0].numel():
         return "copy", "a tensor is made from Python data on the CPU"
     if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
         return "sync", "without output_size, the size of the result is read on the CPU"

@@ -156,25 +156,27 @@ def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> I
         attempt.graph.replay()
         return attempt.result
 
-    eager, again, replayed = (_after_two(step, run, inputs, others) for run in (step, step, replay))
+    runs = (step, step, replay)
+    eager, again, replayed = (_after_two(run, (step, attempt.result), inputs, others) for run in runs)
     for name, (start, end) in eager.items():
         _, second = again.get(name, (start, end))
         _, other = replayed.get(name, (start, start))
         if not _close(start, end, second, other):
-            yield name
+            yield name[1] or "a tensor in reach"
 
 
-def _after_two(step: Callable, run: Callable, inputs: tuple, others: tuple) -> dict[str, tuple]:
-    """Each tensor in reach or returned, by its name, before and after a run with each batch."""
-    with Undo(step, inputs) as undo:
-        start = {place: value.detach().clone() for place, value in undo.places if _is_dense(value)}
+def _after_two(run: Callable, roots: tuple, inputs: tuple, others: tuple) -> dict[tuple, tuple]:
+    """Each tensor in reach of the roots or returned, by number and name, before and after a run with each batch."""
+    with Undo(*roots, inputs) as undo:
+        places = [(place, value.detach().clone()) for place, value in undo.places if _is_dense(value)]
         run(*inputs)
         for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):
             if isinstance(static, torch.Tensor):
                 static.data.copy_(new)
         result = run(*inputs)
-        ends = {place.label: (before, place.get()) for place, before in start.items()}
-        ends |= {f"output {i}": (torch.zeros_like(t), t) for i, t in enumerate(tree_leaves(result)) if _is_dense(t)}
+        ends = {(i, place.label): (before, place.get()) for i, (place, before) in enumerate(places)}
+        outputs = [(f"output {i}", t) for i, t in enumerate(tree_leaves(result)) if _is_dense(t)]
+        ends |= {(len(places), name): (torch.zeros_like(t), t) for name, t in outputs}
         return {name: (before, end.detach().clone()) for name, (before, end) in ends.items() if _is_dense(end)}
 
 
