@@ -6,7 +6,7 @@ loop; capturable.explain needs not even torch.
 
 from importlib import import_module
 
-LAZY = {"preflight": "check", "watch": "loops", "Finding": "findings", "Findings": "findings"}
+LAZY = {"preflight": "steps", "watch": "loops", "Finding": "findings", "Findings": "findings"}
 
 
 def __getattr__(name: str):

@@ -7,7 +7,8 @@ def differences(first, second, kept=None):
     """(rule, op, what differs) between the operators of two runs: each would freeze in a graph.
 
     kept: addresses; a tensor that is read in the second run alone counts as moved if it lies at one of them, by
-    default wherever it lies. What only follows from a shape that differs, or from a size that depends on the data, is left out.
+    default wherever it lies. What only follows from a shape that differs, or from a size that depends on the
+    data, is left out.
     """
     seen, shapes_agree = set(), True
     for one, two in zip_longest(first, second):

@@ -5,6 +5,7 @@ The user's code is what lies neither in torch nor in the standard library nor am
 
 import functools
 import linecache
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 TORCH = str(Path(torch.__file__).parent)
+OURS = str(Path(__file__).parent) + os.sep
 INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
 LIBRARIES = (TORCH, *INSTALLED, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")))
 WRAPPERS = ("utils/_", "_compile.py", "_dynamo/", "_ops.py")  # of torch, which stand in front of everything
@@ -39,7 +41,12 @@ def is_users(file, module=""):
     """Whether a source file, and the module made of it, are the user's own."""
     if file.startswith("<"):  # generated code, or that of python -c
         return module == "__main__"
-    return not module.startswith("capturable") and not file.startswith(LIBRARIES)
+    return not (file.startswith((*LIBRARIES, OURS)) or is_installed(file))
+
+
+def is_installed(file):
+    """Whether a source file belongs to an installed package."""
+    return "site-packages" in file or "dist-packages" in file or file.startswith(INSTALLED)
 
 
 def runs_users(frame):
@@ -70,7 +77,7 @@ def here(thread):
             part = file[len(TORCH) + 1 :] if file.startswith(TORCH) else ""
             if not library and not part.startswith(WRAPPERS):
                 library = part
-            if not part and not inside and file.startswith(INSTALLED):
+            if not part and not inside and is_installed(file) and not file.startswith(OURS):
                 inside = Line.of(frame)
             frame = frame.f_back
     return Here(Line("", 0, "step"))

@@ -98,7 +98,8 @@ def _parts(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
         yield from ((start + slot, value, slot) for kind in type(value).__mro__ for slot in _slots(kind))
         if own:
             yield from _items(label, (type(value),))
-    yield from ((start + str(key), vars(value), key) for key in getattr(value, "__dict__", ()))
+    attributes = getattr(value, "__dict__", None)
+    yield from ((start + str(key), attributes, key) for key in (attributes if type(attributes) is dict else ()))
 
 
 def _items(label: str, value: Any) -> Iterator[tuple[str, Any, Any]]:

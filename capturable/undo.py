@@ -1,7 +1,6 @@
 """Undo: run a step and put everything back that it changed, weights, optimizer state and random state."""
 
 import copy
-import gc
 import random
 import sys
 import weakref
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from capturable.lines import runs_users
+from capturable.alive import live, name_of
 from capturable.memory import Memory
 from capturable.reach import CONTAINERS, TRAINING, reach
 
@@ -87,11 +86,6 @@ class Undo:
             yield "a random state", partial(put, state)
 
 
-def live(*kinds: type) -> list[Any]:
-    """All objects of these kinds that are alive."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
-
-
 def _content(value: Any) -> Any:
     """What a container holds, in one that is plain."""
     kinds = {dict: dict, set: set, bytearray: bytes}
@@ -127,7 +121,7 @@ def _states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
     if numpy:
         yield numpy.random.get_state, numpy.random.set_state
     for value in values:
-        if isinstance(value, random.Random):
+        if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
             yield value.getstate, value.setstate
         elif isinstance(value, torch.Generator) or (numpy and isinstance(value, numpy.random.RandomState)):
             yield value.get_state, value.set_state
@@ -138,25 +132,3 @@ def _states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
 
 def _deep(bits: Any) -> dict:
     return copy.deepcopy(bits.state)
-
-
-def name_of(*values: Any) -> str:
-    """The name of a variable or attribute that holds one of the values, or a list with it; else the kind."""
-    frame = sys._getframe(1)
-    while frame:
-        if runs_users(frame):
-            for name, held in frame.f_locals.items():
-                if any(held is value for value in values):
-                    return name
-        frame = frame.f_back
-    holders = list(values)
-    for _ in range(3):
-        held, found = set(map(id, holders)), gc.get_referrers(*holders)
-        for holder in found:
-            ours = type(holder).__module__.startswith("capturable")
-            names = {} if ours else holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
-            for name, value in list(names.items()):
-                if id(value) in held and isinstance(name, str):
-                    return name
-        holders = [holder for holder in found if isinstance(holder, list | tuple)][:50]
-    return type(values[0]).__name__

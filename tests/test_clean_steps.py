@@ -17,7 +17,7 @@ VERIFIED = ["lstm", "Adam", "convolutions", "diffusion", "gpt_block", "llama_blo
 def everything():
     """All tensors that are alive, their gradients and copies of them, and the random states."""
     tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
-    tensors = [tensor for tensor in tensors if tensor.layout == torch.strided and not tensor.is_nested]
+    tensors = [tensor for tensor in tensors if not (tensor.is_nested or tensor.is_meta or tensor.is_sparse)]
     kept = [(t, t.grad if t.is_leaf else None, t.requires_grad, t.data_ptr(), t.detach().clone()) for t in tensors]
     return kept, [random.getstate(), torch.get_rng_state().tolist()]
 

@@ -20,7 +20,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
 from capturable import preflight
-from capturable.rules import FIXES
+from capturable.fixes import FIXES
 from capturable.streams import Joins
 from course.notebooks import NOTEBOOKS
 from helpers.model import make_batches, make_model, make_optimizer, training_step

@@ -6,9 +6,10 @@ import pytest
 import torch
 from conftest import needs_gpu
 
-from capturable import preflight, truth
+from capturable import captures, preflight, truth
+from capturable.captures import Attempt, Until
 from capturable.findings import Finding, Findings
-from capturable.truth import Attempt, Until
+from capturable.lines import Line
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -21,12 +22,12 @@ class Replay:
 
 
 def judged(monkeypatch, step, attempt, findings=(), inputs=(X,), others=(X,)):
-    monkeypatch.setattr(truth, "_undone", lambda *_: attempt)
+    monkeypatch.setattr(truth, "captured", lambda *_: attempt)
     return truth.verified(step, tuple(x.clone() for x in inputs), others, (), Findings(findings))
 
 
 def test_a_refusal_that_no_rule_knows_becomes_a_finding(monkeypatch):
-    line = truth.Line(__file__, 7, "step")
+    line = Line(__file__, 7, "step")
     error = RuntimeError("CUDA error: operation not permitted when stream is capturing")
     (finding,) = judged(monkeypatch, None, Attempt(None, None, error, line))
     assert finding.rule == "capture" and finding.number == 7 and "not permitted" in finding.found and finding.fix
@@ -39,7 +40,7 @@ def test_what_the_capture_bore_becomes_a_note(monkeypatch):
     findings = [Finding(rule, "step:1", "seen", "a fix") for rule in ("sync", "frozen number", "CPU work")]
     static = X.clone()
     good = Attempt(Replay(lambda: out.copy_(static * 2)), out)
-    monkeypatch.setattr(truth, "_undone", lambda *_: good)
+    monkeypatch.setattr(truth, "captured", lambda *_: good)
     judged = truth.verified(lambda x: x * 2, (static,), (X + 1,), (), Findings(findings))
     assert [finding.level for finding in judged] == ["note", "note", "fault"]
     assert "the real capture passed" in judged[0].found and "where eager ends" in judged[1].found
@@ -75,7 +76,8 @@ def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
         step(*inputs)
         return Attempt(None, None, RuntimeError("lost") if broken else None)
 
-    monkeypatch.setattr(truth, "_undone", attempt)
+    monkeypatch.setattr(truth, "captured", attempt)
+    monkeypatch.setattr(captures, "captured", attempt)
     (finding,) = truth.verified(step, (X.clone(),), (X,), (), Findings())
     assert finding.line.endswith("broken.append(x)  # this one") and "lost" in finding.found
 
