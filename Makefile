@@ -11,11 +11,10 @@
 
 PYTHON ?= python3
 RUN := .venv/bin/python -m
-INSTALL := $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # a set-up of another place, or one whose Python is gone, is no set-up
 ifneq ($(shell .venv/bin/python -c pass 2>/dev/null && cat .venv/ready 2>/dev/null),$(CURDIR))
-$(shell rm -f .venv/ready)
+.PHONY: .venv/ready
 endif
 
 .PHONY: lab progress test record bench site readme works-on doctor clean
@@ -26,22 +25,21 @@ lab: .venv/ready
 progress: .venv/ready
 	@$(RUN) course.progress
 
-test: .venv/testing
+test: .venv/test
 	$(RUN) pytest $(ARGS)
 
 record: .venv/ready
 	$(RUN) course.record $(ARGS)
 
-bench: .venv/ready
-	$(INSTALL) ".[bench]"
+bench: .venv/bench
 	$(RUN) benchmarks $(ARGS)
 
-site: .venv/testing
+site: .venv/test
 	$(RUN) docs.pages
 	$(RUN) sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html
 	@echo "The site is in docs/_build/html."
 
-readme: .venv/testing
+readme: .venv/test
 	$(RUN) docs.readme
 
 works-on: .venv/ready
@@ -50,17 +48,12 @@ works-on: .venv/ready
 doctor: .venv/ready
 	@$(RUN) course.doctor
 
-# ready is written last: a set-up that failed or was interrupted starts again from nothing
 .venv/ready: pyproject.toml constraints.txt
-	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'The course needs Python 3.11 or newer: make PYTHON=...')"
-	$(PYTHON) -m venv --clear .venv
-	$(INSTALL) .
-	@echo "$(CURDIR)" > .venv/ready
+	@$(PYTHON) course/set_up.py
 
-# what only tests and the site need
-.venv/testing: .venv/ready
-	$(INSTALL) ".[test]"
-	@touch .venv/testing
+# what only tests and the site need, and what only the benchmark needs
+.venv/test .venv/bench: .venv/%: .venv/ready
+	@$(PYTHON) course/set_up.py $*
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info docs/_build

@@ -1,6 +1,6 @@
 """Fail unless the notebooks ran:  python .github/notebooks_ran.py RESULTS
 
-RESULTS is the JUnit report of `make test`, then every notebook must have passed in it; or the folder of
+RESULTS is the JUnit report of `pytest --nbmake notebooks`, then every notebook must have passed in it; or the folder of
 `make works-on`, then every lesson's executed copy must lie there, with every code cell executed.
 """
 
@@ -15,8 +15,8 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 def passed(report):
     """The notebooks that nbmake ran, by their path under notebooks/, from a JUnit report."""
     cases = (case for case in ElementTree.parse(report).iter("testcase") if len(case) == 0)
-    names = (case.get("name") for case in cases)
-    return {name.partition("[")[2][:-1] for name in names if name.startswith("test_nbmake_runs_every_cell[")}
+    dotted = (case.get("classname").removeprefix("notebooks.").removesuffix(".ipynb") for case in cases)
+    return {f"{name.replace('.', '/')}.ipynb" for name in dotted}
 
 
 def executed(folder):

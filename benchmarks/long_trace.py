@@ -11,7 +11,7 @@ MARK = "ProfilerStep#"
 IDS = 10**6  # more than any id in a recorded trace
 
 
-def build_trace(path, size, steps, recorded=RECORDED):
+def build_trace(path: Path, size: float, steps: int, recorded: Path = RECORDED) -> int:
     """Repeat a recorded trace's events until they are about size bytes of JSON; return how many times.
 
     Every copy gets later times and ids of its own, as in a longer recording: readers that join on

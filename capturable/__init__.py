@@ -1,7 +1,8 @@
 """Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone.
 
-capturable.preflight looks at a step before its capture, capturable.watch at a step of somebody else's
-loop; capturable.explain needs not even torch.
+preflight looks at a step before its capture, watch at steps of somebody else's loop: operators, listening,
+streams and bookkeeping log what runs, rules judge it, undo puts everything back, and truth asks a real capture.
+explain says what a message means, from the causes; it needs not even torch.
 """
 
 from importlib import import_module

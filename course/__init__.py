@@ -1,0 +1,10 @@
+"""What makes notebooks run, play and check. A reader of the lessons never needs to open it.
+
+In notebooks   lesson: %%gpu cells; exercise, comparison, solutions: checks and guesses;
+               exhibits: the gallery's failures; memory: giving GPU memory back;
+               perfetto: traces in Perfetto; progress: what is solved
+Recordings     record, execute: making them; recording: reading them, and whether they are still true;
+               history: what ran here; definitions: what a cell reaches; notebooks: the lessons as files;
+               values: what rides in them; portable: no paths of the recording machine; files: whole or not at all
+Commands       set_up, lab, progress, record, works_on, doctor: the Makefile calls them
+"""

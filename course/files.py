@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +15,7 @@ class SavingError(LessonError):
 
 
 @contextmanager
-def replacing(path):
+def replacing(path: Path | str) -> Iterator[Path]:
     """Give the block a path to write to; what it wrote becomes the file at path once the block ends.
 
     The file is written beside path, in a folder of its own that goes away again, so that an error,
@@ -33,7 +34,9 @@ def replacing(path):
         free = shutil.disk_usage(existing).free >> 20
         silent = isinstance(error, FileNotFoundError | json.JSONDecodeError)  # the profiler's writer reports nothing
         reason = "its writer stopped short" if silent else error.strerror
+        in_the_way = isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError | PermissionError)
         raise SavingError(
-            f"{short(path)} could not be written ({reason}; {free} MiB free on that disk): make room and run "
-            "this again; what was there before is unchanged."
+            f"{short(path)} could not be written ({reason}; {free} MiB free on that disk): "
+            f"{'see what is in the way' if in_the_way else 'make room'} and run this again; "
+            "what was there before is unchanged."
         ) from error

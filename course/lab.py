@@ -6,49 +6,102 @@ The copy lies in my_lessons/, which git ignores, so that an update of the course
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
+import tempfile
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
 from course.files import SavingError, replacing
 from course.notebooks import MY_LESSONS, NOTEBOOKS, ROOT, short
 
+JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}  # metadata that it writes unasked
 
-def update(course=NOTEBOOKS, copy=MY_LESSONS):
-    """Bring the copy up to the course; return a sentence for each lesson that the learner has to decide on.
+
+def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
+    """Bring the copy up to the course; return a sentence for each thing that the learner should know.
 
     A lesson that is missing is copied. One that the learner has neither edited nor run is replaced
-    when the course's has changed. All others stay as they are. Raises SavingError if the disk refuses it.
+    when the course's has changed, and goes when the course has it no more. All others stay as they are,
+    but for their number, which follows the course's. Raises SavingError if the disk refuses it.
     """
-    origins, undecided = _read(copy / ".origins.json"), []
-    for path in sorted([*course.glob("*.ipynb"), *course.glob("solutions/*.ipynb")]):
-        name = str(path.relative_to(course))
-        mine, new = copy / name, content(path)
-        have = content(mine) if mine.exists() else None
-        if have in (None, new, origins.get(name)):
+    origins = _read(copy / ".origins.json")
+    moved, said = follow(course, copy, origins)
+    for name in names(course):
+        path, mine, new = course / name, copy / name, content(course / name)
+        have = content(mine) if mine.is_file() else None
+        if mine.exists() and have is None:
+            said.append(f"{short(mine)} is no file: rename it to get the lesson.")
+        elif have in (None, new, origins.get(name)):
             if have != new:
                 with replacing(mine) as file:
                     shutil.copyfile(path, file)
             origins[name] = new
         elif origins.get(name) != new:
-            undecided.append(f"There is a new {short(path)}, but {short(mine)} is yours: rename it to get both.")
+            there = f"There is a new {short(path)}, but {short(mine)} is yours: rename it to get both."
+            said.append(f"{short(moved[name])} is yours: it is now {short(mine)}. {there}" if name in moved else there)
     with replacing(copy / ".origins.json") as file:
         file.write_text(json.dumps(origins, indent=1))
-    return undecided
+    return said
 
 
-def content(path):
-    """A short hash of a notebook's sources and outputs; JupyterLab's metadata count for nothing."""
+def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], list[str]]:
+    """Let copies of lessons that the course has renumbered follow, and bring origins up to that.
+
+    Returns where the learner's own ones were, by new name, and what there is to tell about the others.
+    An untouched copy goes: update makes it anew under its new name.
+    """
+    now, moved, untouched, said = {_unnumbered(name): name for name in names(course)}, {}, 0, []
+    for old in [name for name in origins if not (course / name).exists()]:
+        origin, new, mine = origins.pop(old), now.get(_unnumbered(old)), copy / old
+        if not mine.is_file():
+            continue
+        if content(mine) == origin:
+            mine.unlink()
+            untouched += new is not None
+        elif new and not (copy / new).exists():
+            mine.rename(copy / new)
+            origins[new], moved[new] = origin, mine
+        else:
+            said.append(f"The course has no {old} any more: {short(mine)} is yours and stays.")
+    if untouched or moved:
+        said.insert(0, "Lessons have new numbers: your copies and your solved exercises followed.")
+    return moved, said
+
+
+def names(course: Path) -> list[str]:
+    """The course's notebooks, as paths in its folder."""
+    paths = [*course.glob("*.ipynb"), *course.glob("solutions/*.ipynb")]
+    return [str(path.relative_to(course)) for path in sorted(paths)]
+
+
+def content(path: Path) -> str:
+    """A short hash of what a learner can change in a notebook; what JupyterLab adds by itself counts for nothing."""
     data = path.read_bytes()
     try:
-        cells = json.loads(data)["cells"]
-        seen = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs", [])) for cell in cells]
-        data = json.dumps(seen).encode()
+        notebook = json.loads(data)
+        seen = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs", [])) for cell in notebook["cells"]]
+        own = [_own(notebook), *map(_own, notebook["cells"])]
+        data = json.dumps([seen, own] if any(own) else seen).encode()
     except (ValueError, LookupError, TypeError, AttributeError):
         pass  # no notebook: every byte counts
     return hashlib.sha256(data).hexdigest()[:12]
 
 
-def _read(origins):
+def _own(of: dict) -> dict:
+    """The learner's own metadata and attachments of a cell, or of the notebook."""
+    own = {key: value for key, value in of.get("metadata", {}).items() if key not in JUPYTERS_OWN}
+    return own | ({"attachments": of["attachments"]} if of.get("attachments") else {})
+
+
+def _unnumbered(name: str) -> str:
+    """What of a notebook's name stays when lessons are renumbered."""
+    return re.sub(r"(^|/)\d+_", r"\1", name)
+
+
+def _read(origins: Path) -> dict[str, str]:
     """What each copied lesson was copied from, by name; without it, what differs counts as the learner's."""
     try:
         return dict(json.loads(origins.read_text()))
@@ -56,13 +109,30 @@ def _read(origins):
         return {}
 
 
-def main(options):
-    """Update the copy and become JupyterLab; exits with a sentence if the copy cannot be written."""
+def obstacle(options: list[str]) -> str:
+    """What keeps JupyterLab from starting here, in a sentence, or ""."""
+    if os.geteuid() == 0 and not any("allow" in option and "root" in option for option in options):
+        return "JupyterLab does not start as root: use another account, or `make lab ARGS=--allow-root`."
+    for folder in (jupyter_config_dir(), jupyter_runtime_dir()):
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            return f"JupyterLab cannot write to {folder} ({error.strerror}): set HOME to a folder of yours."
+    return ""
+
+
+def main(options: list[str]) -> None:
+    """Update the copy and become JupyterLab; exits with a sentence where one of them cannot be."""
     try:
         for sentence in update():
             print(sentence, flush=True)
     except SavingError as error:
         sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"{error.filename} could not be read: {error.strerror}.")
+    if found := obstacle(options):
+        sys.exit(found)
     settings = os.pathsep.join(filter(None, [str(ROOT / "jupyter"), os.environ.get("JUPYTER_CONFIG_PATH")]))
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}", *options]
     os.execve(sys.executable, command, os.environ | {"JUPYTER_CONFIG_PATH": settings})

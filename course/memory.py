@@ -11,7 +11,7 @@ from IPython import get_ipython
 HOLDERS = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.cuda.CUDAGraph, torch.Generator, partial)
 
 
-def free_gpu_memory():
+def free_gpu_memory() -> str:
     """Forget the notebook's variables that hold GPU memory, and return it to the driver.
 
     Tensors, models, optimizers, graphs and generators go, as do partials, closures, namespaces, lists and
@@ -28,7 +28,7 @@ def free_gpu_memory():
     return f"{torch.cuda.memory_reserved() >> 20} MiB of GPU memory still reserved"
 
 
-def holds_gpu(value, around=()):
+def holds_gpu(value: object, around: tuple = ()) -> bool:
     """Whether a variable holds GPU memory, as far as lists, dicts, namespaces and closures show.
 
     around: what it lies in, for a closure can hold itself.

@@ -46,7 +46,7 @@ OPEN = """
 """
 
 
-def open_in_perfetto(path, ui=PERFETTO):
+def open_in_perfetto(path: Path | str, ui: str = PERFETTO) -> HTML:
     """Show a button that opens the trace at path in Perfetto's page ui, and a link to download it.
 
     Both fetch the file from the Jupyter server this notebook was opened with. Without one (VS Code,
@@ -64,7 +64,7 @@ def open_in_perfetto(path, ui=PERFETTO):
     )
 
 
-def file_url(path):
+def file_url(path: Path) -> str | None:
     """Where the Jupyter server that started this kernel serves the file, or None if it does not."""
     running = Path(jupyter_runtime_dir()) / f"jpserver-{os.environ.get('JPY_PARENT_PID')}.json"
     try:

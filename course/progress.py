@@ -6,6 +6,7 @@ leaves the machine. Only notebooks of the learner's copy leave such marks, so te
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from course.notebooks import MY_LESSONS, NOTEBOOKS, lesson_name
@@ -13,7 +14,7 @@ from course.notebooks import MY_LESSONS, NOTEBOOKS, lesson_name
 OVERVIEW = "start_here"  # the lesson that shows the whole course's progress
 
 
-def mark(lesson, exercise):
+def mark(lesson: str, exercise: str) -> str:
     """Note that an exercise is solved; returns "", or a sentence if the disk refuses the mark."""
     if not _in_copy():
         return ""
@@ -25,17 +26,23 @@ def mark(lesson, exercise):
     return ""
 
 
-def progress():
+def progress() -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        name = lesson_name(path)
-        cells = json.loads(path.read_bytes())["cells"]
-        source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-        exercises = dict.fromkeys(re.findall(r"\bcheck\(\s*(\w+)", source))
-        yield name, {exercise: (MY_LESSONS / ".progress" / name / exercise).exists() for exercise in exercises}
+    asked = {lesson_name(path): exercises(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
+    moved = {exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])}  # out of its old lesson
+    for lesson in asked:
+        yield lesson, {exercise: (lesson, exercise) in marks or exercise in moved for exercise in asked[lesson]}
 
 
-def note(lesson):
+def exercises(path: Path) -> list[str]:
+    """The exercises that a lesson checks, in reading order."""
+    cells = json.loads(path.read_bytes())["cells"]
+    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return list(dict.fromkeys(re.findall(r"\bcheck\(\s*(\w+)", source)))
+
+
+def note(lesson: str) -> str:
     """Markdown on the solved exercises: the lesson's own, in Start here every lesson's; "" outside the copy."""
     if not _in_copy():
         return ""
@@ -44,7 +51,7 @@ def note(lesson):
     return "\n\nSolved exercises:\n" + "".join(f"\n- {line(name, shown[name], '`')}" for name in shown)
 
 
-def line(lesson, solved, quote=""):
+def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:
     """One lesson's progress in words."""
     marks = ", ".join(f"{quote}{exercise}{quote} {'✓' if done else '○'}" for exercise, done in solved.items())
     return f"{lesson.replace('_', ' ')}: {sum(solved.values())} of {len(solved)} ({marks})"
@@ -54,7 +61,7 @@ def _in_copy():
     return Path.cwd() == MY_LESSONS
 
 
-def main():
+def main() -> None:
     """Print every lesson's progress."""
     for lesson, solved in progress():
         print(line(lesson, solved))

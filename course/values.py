@@ -8,7 +8,7 @@ import pandas as pd
 MIME = "application/vnd.cuda-graphs-course.values+json"
 
 
-def encode(name, value):
+def encode(name: str, value: object) -> object:
     """Turn a DataFrame, number, string, boolean, None, or a list or dict of them into plain JSON.
 
     Raises TypeError naming the variable for anything else. Floats keep every bit; nan and infinity
@@ -35,7 +35,7 @@ def encode(name, value):
     )
 
 
-def decode(name, value):
+def decode(name: str, value: object) -> object:
     """The value that encode() was given. Raises TypeError for a marker that it does not know."""
     if isinstance(value, list):
         return [decode(name, item) for item in value]

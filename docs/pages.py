@@ -17,7 +17,13 @@ from helpers import charts
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
-TEXTS = ["CONTRIBUTING.md", "traces/README.md", *RESULTS]
+BESIDE = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))  # cheat sheet, glossary, originals
+TEXTS = ["CONTRIBUTING.md", "traces/README.md", *BESIDE, *RESULTS]
+ROOMS = {  # what has a reference
+    "helpers": "what lessons teach with",
+    "capturable": "preflight and explain, for your own code",
+    "cpu_graph": "the stand-in for CUDA graphs on a CPU",
+}
 LINK = re.compile(r"\]\(([^)#\s]+)[^)\s]*\)")  # in Markdown: Sphinx makes a download of it
 
 
@@ -54,8 +60,14 @@ def lay_outputs(notebook, recording):
             heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
         elif normalise(cell.source) in cells:
             outputs = cells[normalise(cell.source)].outputs
-            cell.outputs = [output for output in outputs if MIME not in output.get("data", {})]
+            cell.outputs = [output for output in outputs if shown(output)]
             cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
+
+
+def shown(output):
+    """Whether an output is for readers: not the values that ride along, nor that the recording machine ran live."""
+    data = output.get("data", {})
+    return MIME not in data and not "".join(data.get("text/markdown", "")).startswith("**Live**")
 
 
 def provenance(about):
@@ -107,24 +119,30 @@ def contents():
     """The site's navigation, appended to the README."""
     lessons = "\n".join(f"notebooks/{path.stem}" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
-    return (
-        f"\n```{{toctree}}\n:hidden:\n:caption: Lessons\n\n{lessons}\nnotebooks/solutions/index\n```\n"
-        f"\n```{{toctree}}\n:hidden:\n:caption: Reference\n\napi\ntraces/README\n{results}\nCONTRIBUTING\n```\n"
+    beside = "\n".join(str(path.with_suffix("")) for path in BESIDE)
+    captions = {
+        "Lessons": f"{lessons}\nnotebooks/solutions/index",
+        "Reference": f"{beside}\napi\ntraces/README\n{results}\nCONTRIBUTING",
+    }
+    return "".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n" for caption, listed in captions.items()
     )
 
 
 def modules():
-    """The names of all helpers modules, such as helpers.trace."""
-    paths = sorted(path.relative_to(ROOT).with_suffix("") for path in (ROOT / "helpers").rglob("*.py"))
-    return [".".join(path.parts).removesuffix(".__init__") for path in paths if path.parts != ("helpers", "__init__")]
+    """The names of the modules of each room, such as helpers.trace."""
+    return [f"{room}.{path.stem}" for room in ROOMS for path in sorted((ROOT / room).glob("[a-z]*.py"))]
 
 
 def api():
-    """The reference of every helpers module, from its docstrings."""
+    """The reference of every module of the rooms, from its docstrings."""
+    rooms = "".join(f"- `{room}`: {what}\n" for room, what in ROOMS.items() if (ROOT / room).is_dir())
     sections = "\n".join(
         f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n" for name in modules()
     )
-    return f"# Helpers\n\nThe small modules that lessons import, as their docstrings describe them.\n\n{sections}"
+    return (
+        f"# Modules\n\nThe small modules that lessons show, as their docstrings describe them.\n\n{rooms}\n{sections}"
+    )
 
 
 def copy_linked_files(page, folder):

@@ -1,9 +1,5 @@
-"""The course's helpers.
+"""What lessons teach with, each module shown in a lesson before it is used.
 
-The subject    model, capture, rungs: what is trained, the recipe that captures it, the ladder of variants
-Measuring      timing, profiling, kineto, trace, charts, memory: host and step time, traces, pictures
-Finding faults preflight, gallery, explain, buckets: before a capture, after a failure, for many shapes
-Lessons        recording, check, perfetto: what notebooks call to play recordings, check answers, show traces
-Their files    lessons, values, paths, files: notebooks and recordings on disk, and what rides in them
-Commands       doctor, lab, progress, record, works_on, trace, explain: python -m helpers.<name>
+The subject  model, capture: what is trained, and the recipe that captures it
+Measuring    timing, profiling, kineto, json_events, trace, charts: host and step time, traces, pictures
 """

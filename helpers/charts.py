@@ -1,8 +1,10 @@
-"""The two charts of the course: CPU against GPU time, and the timeline of one step.
+"""The charts of the course: CPU against GPU time, and the timeline of a step. One colour per lane everywhere.
 
-One colour per lane everywhere, from the Okabe-Ito palette, which colour-blind readers can tell
-apart (jfly.uni-koeln.de/color). The ground stays white, so that charts read in dark themes too.
+The colours are Okabe and Ito's and Paul Tol's, which colour-blind readers can tell apart
+(jfly.uni-koeln.de/color, sronpersonalpages.nl/~pault). The ground stays white, also in dark themes.
 """
+
+import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,19 +16,49 @@ from helpers.timing import quartiles
 COLOURS = {
     "host time": "#0072B2",
     "GPU busy time": "#009E73",
-    "step time": "#999999",
+    "step time": "#888888",
     "launch": "#E69F00",
     "waiting": "#CCCCCC",
     "your guess": "#D55E00",
+    "eager": "#CC79A7",
+    "graph": "#56B4E9",
+    "other": "#332288",
+    "memory in use": "#882255",
+    "memory free": "#DDDDDD",
+    "number kept": "#117733",
+    "number dropped": "#DDCC77",
 }
+MARKERS = {"host time": "o", "GPU busy time": "s", "step time": "^", "eager": "o", "graph": "s", "other": "^"}
+GUESSES = "DPX*"  # a marker for each guess of a chart
+WIDTH = 6.5  # inches: whole beside JupyterLab's file browser
+IDLES = "Where the step time is longer than GPU busy time, the GPU idles."
+TIES = "A thin line ties each launch to the GPU work that it started."
+plt.rcParams.update({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white"})
 
 
-def cpu_gpu_chart(rounds, busy_us=None, guess=None):
+def sheet(title, height=3.0, *shape, **options):
+    """An empty chart in the course's width, under its title: one sentence that says what to see.
+
+    height: inches. shape and options go to plt.subplots. Returns its Axes.
+    """
+    figure, axes = plt.subplots(*shape, figsize=(WIDTH, height), layout="constrained", **options)
+    figure.suptitle(textwrap.fill(title, 70), x=0.01, ha="left", fontsize="medium")
+    return axes
+
+
+def mark_guess(axes, x, y, number=0, label="your guess"):
+    """Mark a guess at (x, y), unless one of them is None; number 0 to 3: a marker for each guess of a chart."""
+    if x is not None and y is not None:
+        look = {"markeredgecolor": "white", "markersize": 10, "linestyle": "", "zorder": 5}
+        axes.plot(x, y, GUESSES[number], color=COLOURS["your guess"], label=label, **look)
+
+
+def cpu_gpu_chart(rounds, busy_us=None, guess=None, title=IDLES):
     """Draw host time, GPU busy time and step time of each variant, as medians with quartiles.
 
     rounds: what measure() returned. busy_us: dict of variant -> GPU busy time per step in us, from
-    a trace. guess: (variant, lane, us), such as ("eager", "step time", 900), drawn as a diamond.
-    Returns the Axes.
+    a trace. guess: (variant, lane, us), such as ("eager", "step time", 900), or a list of them; None
+    for us is not drawn. Returns the Axes.
     """
     spreads = {"host time": quartiles(rounds, "host_us"), "step time": quartiles(rounds, "step_us")}
     medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()})
@@ -34,61 +66,81 @@ def cpu_gpu_chart(rounds, busy_us=None, guess=None):
     if busy_us:
         medians.insert(1, "GPU busy time", pd.Series(busy_us, dtype=float))
         reach.insert(1, np.full((2, len(medians)), np.nan))  # one trace has no spread to show
-    axes = medians.plot.barh(
-        xerr=np.array(reach),
-        color=[COLOURS[lane] for lane in medians],
-        width=0.8,
-        figsize=(8, 0.8 + 0.25 * medians.size),
-        error_kw={"elinewidth": 1, "capsize": 2},
-    )
-    bars = [container for container in axes.containers if hasattr(container, "patches")]
-    for container in bars:
-        axes.bar_label(container, fmt=lambda us: f"{us:.3g}" if us < 100 else f"{us:.0f}", padding=4, fontsize=8)
-    if guess:
-        variant, lane, us = guess
-        _mark_guess(axes, bars[medians.columns.get_loc(lane)][medians.index.get_loc(variant)], us)
+    axes = sheet(title, 1.6 + 0.28 * medians.size)
+    look = {"color": [COLOURS[lane] for lane in medians], "error_kw": {"elinewidth": 1, "capsize": 2}}
+    medians.plot.barh(xerr=np.array(reach), width=0.8, ax=axes, legend=False, **look)
+    bars = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
+    for one in bars.values():
+        axes.bar_label(one, fmt=lambda us: f"{us:.3g}" if us < 100 else f"{us:.0f}", padding=4, fontsize=10)
+    guesses = [guess] if guess and isinstance(guess[0], str) else guess or []
+    _mark_bars(axes, bars, medians, [one for one in guesses if one[2] is not None])
     axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set(xlabel="time per step, us (bar: median, whisker: quartiles)", ylabel="")
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.set(xlabel="time per step, us (bar: median, whisker: quartiles)", ylabel="", xmargin=0.12)
+    axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes
 
 
-def _mark_guess(axes, bar, us):
-    middle = bar.get_y() + bar.get_height() / 2
-    axes.plot(us, middle, "D", color=COLOURS["your guess"], markeredgecolor="white", label="your guess", zorder=5)
+def _mark_bars(axes, bars, medians, guesses):
+    """A marker on the bar of each guess; at the edge, and said so, for one that lies far off."""
+    edge = 1.3 * medians.max(axis=None)
+    for number, (variant, lane, us) in enumerate(guesses):
+        bar = bars[lane][medians.index.get_loc(variant)]
+        label = ("your guess" if len(guesses) == 1 else f"guess, {lane}") + (", off the chart" if us > edge else "")
+        mark_guess(axes, min(max(us, 0), edge), bar.get_y() + bar.get_height() / 2, number, label)
 
 
-def timeline(trace, step=0, end=0):
+def timeline(trace, step=0, end_us=None, title=TIES):
     """Draw one step of a Trace: host ranges, launches and waits, and each GPU stream's activities.
 
-    A thin line ties every launch to the GPU activities that carry its correlation id. Time counts
-    from the step's start on the host; the axis reaches end microseconds at least, so that two charts
-    can share one. Returns the Axes. Raises IndexError if there is no such step.
+    Time counts from the step's start on the host, up to end_us or all of it. Returns the Axes. Raises
+    IndexError if there is no such step.
     """
+    return timelines({"": trace}, step, end_us, title)[0]
+
+
+def timelines(traces, step=0, end_us=None, title=TIES):
+    """Draw the same step of several traces, a dict of name -> Trace, on one time axis; see timeline."""
+    parts = {name: _of_step(trace, step) for name, trace in traces.items()}
+    lanes = [2 + part["gpu"].groupby(["device", "stream"]).ngroups for part in parts.values()]
+    shown = [rows for part in parts.values() for rows in part.values() if len(rows)]
+    end = end_us or max((rows.at_us + rows.dur_us).max() for rows in shown)
+    height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
+    column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
+    for axes, (name, part) in zip(column, parts.items(), strict=True):
+        axes.set_title(name, loc="left", fontsize="medium", fontweight="bold", pad=18)
+        _draw(axes, end=end, **part)
+    column[-1].set(xlim=(0, end * 1.01), xlabel="time since the step began on the host, us")
+    return column
+
+
+def _of_step(trace, step):
+    """The step's host ranges, launches, waits and GPU activities, timed from its start."""
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
-    start = trace.steps.start_us[step]
-    ranges, launches, waits, gpu = (
-        table[table.step == step].assign(at_us=lambda rows: rows.start_us - start)
-        for table in (trace.annotations, trace.launches, trace.waits, trace.gpu)
+    ranges, start = (
+        trace.annotations[~trace.annotations.name.str.startswith("ProfilerStep#")],
+        trace.steps.start_us[step],
     )
-    streams = {stream: row for row, stream in enumerate(sorted(gpu.stream.unique()), 2)}
-    labels = ["host ranges", "launches"] + [f"GPU stream {stream:.0f}" for stream in streams]
-    axes = plt.subplots(figsize=(10, 0.8 + 0.55 * len(labels)))[1]
-    ends = [(table.at_us + table.dur_us).max() for table in (ranges, launches, waits, gpu) if len(table)]
-    end = max(end, 1.01 * max(ends))
-    axes.set(xlim=(0, end), ylim=(len(labels) - 0.5, -0.5), xlabel="time since the step began on the host, us")
-    axes.set_yticks(range(len(labels)), labels)
-    _ranges(axes, _outermost(ranges), end)
+    tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
+    own = {name: table[table.step == step].sort_values("start_us") for name, table in tables.items()}
+    return {name: rows.assign(at_us=rows.start_us - start) for name, rows in own.items()}
+
+
+def _draw(axes, ranges, launches, waits, gpu, end):
+    _ranges(axes, ranges[ranges.start_us >= ranges.end_us.cummax().shift(fill_value=0)], end)  # the outermost
     _lane(axes, 1, launches, "launch")
     _lane(axes, 1, waits, "waiting")
-    for stream, row in streams.items():
-        _lane(axes, row, gpu[gpu.stream == stream], "GPU busy time")
-    ends = zip(gpu.launch_us - start, gpu.at_us, gpu.stream.map(streams), strict=True)
-    ties = [((launched, 1.35), (begun, row - 0.35)) for launched, begun, row in ends]
+    labels, ties = ["host ranges", "launches, waits" if len(waits) else "launches"], []
+    for row, ((device, stream), own) in enumerate(gpu.groupby(["device", "stream"]), 2):
+        labels.append(
+            f"GPU stream {stream:.0f}" if gpu.device.nunique() == 1 else f"GPU {device:.0f}, stream {stream:.0f}"
+        )
+        _lane(axes, row, own, "GPU busy time")
+        launched = own.at_us + own.launch_us - own.start_us
+        ties += [((x, 1.35), (at, row - 0.35)) for x, at in zip(launched, own.at_us, strict=True)]
     axes.add_collection(LineCollection(ties, colors=COLOURS["launch"], linewidths=0.5, alpha=0.6))
-    return axes
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
 
 
 def _lane(axes, row, events, colour, **style):
@@ -98,21 +150,15 @@ def _lane(axes, row, events, colour, **style):
 
 
 def _ranges(axes, ranges, end):
-    """The named host ranges: names inside where they fit, else above, one after the other."""
+    """The named host ranges: names inside where they fit, else above where there is room, one after the other."""
     _lane(axes, 0, ranges, "host time", alpha=0.75, edgecolor="white", linewidth=1)
     taken = 0
     for name, at_us, dur_us in ranges[["name", "at_us", "dur_us"]].itertuples(index=False):
-        name = name.strip("# ")
-        width = end * 0.011 * len(name)
-        if dur_us > width:
-            axes.text(at_us + dur_us / 2, 0, name, ha="center", va="center", fontsize=8, color="white")
-        else:
-            left = min(max(at_us, taken), end - width)
-            axes.text(left, -0.6, name, va="bottom", fontsize=8, color=COLOURS["host time"])
+        name, shown_us = name.strip("# "), min(dur_us, end - at_us)
+        width = end * 0.018 * len(name)
+        left = min(max(at_us, taken), end - width)
+        if shown_us > width:
+            axes.text(at_us + shown_us / 2, 0, name, ha="center", va="center", fontsize=10, color="white")
+        elif left >= taken and shown_us > 0:
+            axes.text(left, -0.6, name, va="bottom", fontsize=10, color=COLOURS["host time"])
             taken = left + width
-
-
-def _outermost(ranges):
-    """Ranges that lie in no other one; the step itself does not count."""
-    ranges = ranges[~ranges.name.str.startswith("ProfilerStep#")].sort_values("start_us")
-    return ranges[ranges.start_us >= ranges.end_us.cummax().shift(fill_value=0)]

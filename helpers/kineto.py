@@ -1,61 +1,70 @@
 """Read the file format: any Kineto (torch.profiler) trace, .json or .json.gz, into tables."""
 
-import gc
 import gzip
-import json
+import re
+import reprlib
+import sys
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from helpers.json_events import read_events
+
 HOST = ["cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"]
 GPU = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 WANTED = {*HOST, *GPU}
-FIELDS = ["category", "name", "start_us", "dur_us", "thread", "correlation", "stream", "device"]
-LAUNCH = r"^(?:cuda|cu)(?:Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset)"
-WAIT = r"Synchronize"
+IDS = ["correlation", "stream", "device"]
+FIELDS = ["category", "name", "start_us", "dur_us", "thread", *IDS]
+LAUNCH = r"(?:cuda|cu)(?:Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset)"
+FAR = 1e17  # microseconds, 3,000 years: no event lasts so long or lies so far off
 
 
 class TraceError(ValueError):
     """A trace that cannot be read; the message is one sentence naming the file and the cause."""
 
 
-def read_tables(path):
-    """Read a trace file into a dict of DataFrames, as described at helpers.trace.Trace."""
-    events = read_events(path)
+def read_tables(path, limit_mib=None) -> dict[str, pd.DataFrame]:
+    """Read a trace file into the tables of helpers.trace.Trace. Raises TraceError."""
+    try:
+        return _tables(_event_table(Path(path), limit_mib))
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        cause = "the gzip file is truncated or damaged"
+    except (OSError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
+        cause = getattr(error, "strerror", None) or str(error)[:200] or "it needs more memory than there is"
+    raise TraceError(f"{repr(str(path))[1:-1][-200:]} cannot be read as a profiler trace: {cause}.") from None
+
+
+def _tables(events):
     host, gpu = events[events.category.isin(HOST)], events[events.category.isin(GPU)]
     if gpu.empty:
-        raise TraceError(
-            f"{path} has {len(events)} CPU events but no GPU activity: it was recorded without "
-            "ProfilerActivity.CUDA, or on a machine without a GPU."
-        )
+        raise ValueError("it holds no GPU activity, so record ProfilerActivity.CUDA, on a machine with a GPU")
     if host.empty:
-        raise TraceError(f"{path} has GPU activity but no event of the host: record ProfilerActivity.CPU as well.")
+        raise ValueError("it holds GPU activity but no event of the host, so record ProfilerActivity.CPU as well")
     annotations = host[host.category == "user_annotation"]
     steps = annotations[annotations.name.str.startswith("ProfilerStep#")].sort_values("start_us")
-    if steps.empty:
-        steps = _whole_trace(host)
-    steps = steps.reset_index(drop=True)
+    steps = (_whole_trace(host) if steps.empty else steps).reset_index(drop=True)
     calls = host[host.category.isin(["cuda_runtime", "cuda_driver"])]
-    is_launch = calls.name.str.contains(LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())
-    launches = calls[is_launch].assign(graph=lambda table: table.name.str.contains("GraphLaunch"))
-    tables = {
-        "cpu_ops": host[host.category == "cpu_op"],
-        "annotations": annotations,
-        "launches": launches,
-        "waits": calls[calls.name.str.contains(WAIT)],
-    }
+    launches = calls[_named(calls, LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())]
+    launches = launches.assign(graph=_named(launches, ".*GraphLaunch"))
+    tables = {"cpu_ops": host[host.category == "cpu_op"], "annotations": annotations, "launches": launches}
+    tables["waits"] = calls[_named(calls, ".*Synchronize")]
     tables = {name: _in_steps(table, table.start_us, steps) for name, table in tables.items()}
     gpu = _join(gpu, launches)
     return {"steps": steps.assign(step=steps.index), **tables, "gpu": _in_steps(gpu, gpu.launch_us, steps)}
+
+
+def _named(table, pattern):
+    """Whether each row's name matches the pattern, which is tried once per name."""
+    return table.name.map({name: re.match(pattern, name) is not None for name in table.name.unique()}).astype(bool)
 
 
 def _join(gpu, launches):
     """Give each GPU activity its launch: the one with the same correlation id, in either API."""
     by_id = launches.dropna(subset="correlation").drop_duplicates("correlation").set_index("correlation")
     launch_us = gpu.correlation.map(by_id.start_us)
-    return gpu.assign(
+    return gpu.fillna({"stream": -1, "device": -1}).assign(
         kind=gpu.category.map(GPU),
         launch_us=launch_us,
         graph=gpu.correlation.isin(by_id.index[by_id.graph]),
@@ -72,50 +81,40 @@ def _in_steps(table, times, steps):
 
 def _whole_trace(host):
     """Without step marks: a single step that spans the host's events, on its busiest thread."""
-    start, end, thread = host.start_us.min(), host.end_us.max(), host.thread.mode().iloc[0]
-    row = {"name": "whole trace", "start_us": start, "dur_us": end - start, "end_us": end, "thread": thread}
-    return pd.DataFrame([row])
+    whole = {"name": "whole trace", "start_us": host.start_us.min(), "end_us": host.end_us.max()}
+    steps = pd.DataFrame([whole | {"thread": host.thread.value_counts(dropna=False).index[0]}])
+    return steps.assign(dur_us=steps.end_us - steps.start_us)
 
 
-def read_events(path):
+def _event_table(path, limit_mib):
     """The wanted events as one DataFrame with the columns FIELDS and end_us, starting at time 0."""
-    content = parse(Path(path))
-    found = content.get("traceEvents") if isinstance(content, dict) else content
-    if not isinstance(found, list):
-        raise TraceError(f"{path} is JSON without traceEvents, so it is no profiler trace.")
-    rows = [event for event in found if isinstance(event, tuple)]
+    rows = []
+    for number, event in enumerate(read_events(path, limit_mib)):
+        try:
+            row = _row(event)
+        except (LookupError, TypeError, ValueError, OverflowError):
+            raise ValueError(f"event {number} has no usable name or time: {reprlib.repr(event)}") from None
+        if row:
+            rows.append(row)
     if not rows:
-        raise TraceError(f"{path} holds no operator, launch or kernel: no profiler step was active.")
-    events = pd.DataFrame(dict(zip(FIELDS, zip(*rows, strict=True), strict=True)))
+        raise ValueError("it holds no operator, launch or kernel, so no profiler step was active")
+    columns = dict(zip(FIELDS, zip(*rows, strict=True), strict=True))
+    try:
+        events = pd.DataFrame(columns | {name: np.array(columns[name], dtype=float) for name in IDS})
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{', '.join(IDS)}: one of them is no number") from None
     start_us = events.start_us - events.start_us.min()
     return events.assign(start_us=start_us, end_us=start_us + events.dur_us)
 
 
-def parse(path):
-    """Parse a JSON file, gzipped or not, whatever its name. Raises TraceError."""
-    collecting = gc.isenabled()
-    gc.disable()  # a million new tuples and no garbage: half the time
-    try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return json.loads(data.decode(), object_hook=_slim)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise TraceError(f"{path} is a truncated or damaged gzip file: export or copy it again.") from None
-    except OSError as error:
-        raise TraceError(f"{path} cannot be read ({error.strerror}): name one trace file.") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TraceError(f"{path} is not a profiler trace ({type(error).__name__}: {error}).") from None
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _slim(node):
-    """Keep of each event, while parsing, only what the tables need: half the memory."""
-    if "ph" not in node:
-        return node if "traceEvents" in node else tuple(map(node.get, ("correlation", "stream", "device")))
-    if node["ph"] != "X" or node.get("cat") not in WANTED:
+def _row(event):
+    """An event as a tuple in the order of FIELDS; None if no table needs it."""
+    if event["ph"] != "X" or event.get("cat") not in WANTED:
         return None
-    times = (float(node["ts"]), float(node.get("dur", 0)))
-    return (node["cat"], node["name"], *times, node["tid"], *node.get("args", (None, None, None)))
+    start, duration, thread = float(event["ts"]), float(event.get("dur", 0)), event.get("tid")
+    if not (abs(start) < FAR and 0 <= duration < FAR and hash(thread) is not None):
+        raise ValueError
+    args = event.get("args")
+    get = (args if isinstance(args, dict) else {}).get
+    # each name is kept once, however many events have it
+    return event["cat"], sys.intern(event["name"]), start, duration, thread, *map(get, IDS)

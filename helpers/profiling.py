@@ -2,15 +2,22 @@
 
 import gzip
 import json
+import shutil
+import tempfile
 from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from course.files import replacing
+
+class SavingError(RuntimeError):
+    """A trace that could not be written; an earlier one is as it was. Notebooks show one sentence."""
+
+    def _render_traceback_(self):
+        return [f"{type(self).__name__}: {self}"]
 
 
-def record_trace(step, path, steps=7, warmup=3):
+def record_trace(step, path, steps=7, warmup=3) -> Path:
     """Profile a few own steps of step, a function without arguments, into a gzipped Kineto trace.
 
     Stacks, shapes and memory stay off, for they slow the host. The GPU is idle when the first step
@@ -28,18 +35,29 @@ def record_trace(step, path, steps=7, warmup=3):
     return save_trace(profiler, path)
 
 
-def save_trace(profiler, path):
+def save_trace(profiler, path) -> Path:
     """Save what a torch.profiler.profile recorded as gzipped Kineto JSON at path, and return path.
 
-    Python stacks stay out: they are most of a trace's size and full of the machine's own paths.
-    An earlier file stays as it was until the new one is whole; SavingError if the disk refuses it.
+    Python stacks stay out: they are most of a trace's size and full of the machine's own paths. The
+    file is written beside path and replaces it once it is whole. Raises SavingError if the disk refuses.
     """
     path = Path(path)
-    with replacing(path) as packed:
-        plain = packed.with_suffix("")  # ends in .json, so Kineto does not pack it
-        profiler.export_chrome_trace(str(plain))
-        content = json.loads(plain.read_bytes()) | {"traceName": path.name}
-        content["traceEvents"] = [event for event in content["traceEvents"] if event.get("cat") != "python_function"]
-        # mtime=0: the same trace gives the same bytes
-        packed.write_bytes(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), mtime=0))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".saving-") as folder:
+            plain, packed = Path(folder) / "trace.json", Path(folder) / path.name
+            profiler.export_chrome_trace(str(plain))
+            content = json.loads(plain.read_bytes()) | {"traceName": path.name}
+            content["traceEvents"] = [one for one in content["traceEvents"] if one.get("cat") != "python_function"]
+            # mtime=0: the same trace gives the same bytes
+            packed.write_bytes(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), mtime=0))
+            packed.replace(path)
+    except (OSError, ValueError) as error:
+        # the profiler's writer says nothing of a full disk: it leaves no file, or half a one
+        silent = isinstance(error, FileNotFoundError | ValueError)
+        reason = "its writer stopped short" if silent else error.strerror
+        existing = next(folder for folder in path.absolute().parents if folder.exists())
+        free = f"{shutil.disk_usage(existing).free >> 20} MiB free on that disk"
+        then = "make room, or see what is in the way, and run this again; what was there before is unchanged."
+        raise SavingError(f"{path} could not be written ({reason}; {free}): {then}") from error
     return path

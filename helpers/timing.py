@@ -8,13 +8,15 @@ import torch
 from tqdm import tqdm
 
 
-def synchronize():
+def synchronize() -> None:
     """Wait for the GPU, where there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def measure(variants, rounds=20, burst=10, steps=40, warmup=5, clock=time.perf_counter, wait=synchronize):
+def measure(
+    variants, rounds=20, burst=10, steps=40, warmup=5, clock=time.perf_counter, wait=synchronize
+) -> pd.DataFrame:
     """Time variants, a dict of name -> step (a function without arguments), in interleaved rounds.
 
     Every round visits each variant once (A B C A B C ...), so that a drift of the machine hits all.
@@ -56,50 +58,62 @@ def _time(step, count, clock, wait):
     return (issued - start) / count * 1e6, (done - start) / count * 1e6
 
 
-def quartiles(rounds, column):
+def quartiles(rounds: pd.DataFrame, column: str) -> pd.DataFrame:
     """Median and quartiles of a column of measure's rounds: columns q1, median, q3, a row per variant."""
     table = rounds.groupby("variant", sort=False)[column].quantile([0.25, 0.5, 0.75]).unstack()
     return table.set_axis(["q1", "median", "q3"], axis=1).rename_axis(index=None)
 
 
-def ratios(rounds, column):
+def ratios(rounds: pd.DataFrame, column: str) -> pd.DataFrame:
     """First variant over each variant, taken round by round: columns q1, median, q3."""
     table = rounds.pivot(index="round", columns="variant", values=column)[list(rounds.variant.unique())]
     shares = table.rdiv(table.iloc[:, 0], axis=0)
     return quartiles(shares.melt(var_name="variant", value_name=column), column)
 
 
-def too_close(rounds, column):
+def too_close(rounds: pd.DataFrame, column: str) -> pd.Series:
     """Whether a variant's quartile range overlaps the first variant's: a boolean Series."""
     spread = quartiles(rounds, column)
     first = spread.iloc[0]
     return (spread.q1 <= first.q3) & (spread.q3 >= first.q1)
 
 
-def compare(rounds):
-    """Lay the variants side by side, a row each: times and ratios as text, "median [q1, q3]".
+def compare(rounds: pd.DataFrame) -> pd.DataFrame:
+    """Lay the variants side by side in words, a row each: times, and how they compare with the first.
 
-    A ratio is how many times less the variant takes than the first one; where the two quartile
-    ranges overlap it reads "too close to call".
+    Times are in microseconds per step, "median [quartiles]" over the rounds; so are the factors, taken
+    round by round. It is too close to call where the quartile ranges of the times overlap, or where
+    that of the factor holds 1.
     """
-    columns = {}
-    for label, column in (("host", "host_us"), ("step", "step_us")):
-        columns[f"{label} time, us"] = [_spread(row) for row in quartiles(rounds, column).itertuples()]
-    first = rounds.variant.iloc[0]
-    for label, column in (("host", "host_us"), ("step", "step_us")):
-        close = too_close(rounds, column)
+    times, beside = {}, {}
+    for what, column in (("host", "host_us"), ("step", "step_us")):
+        spreads, close = quartiles(rounds, column), too_close(rounds, column)
+        times[f"{what} time, us: median [quartiles]"] = [_spread(*row, _short) for row in spreads.to_numpy()]
         cells = [
-            "too close to call" if close[row.Index] else _spread(row) for row in ratios(rounds, column).itertuples()
+            "too close to call" if near or low <= 1 <= high else _faster(low, middle, high)
+            for near, (low, middle, high) in zip(close, ratios(rounds, column).to_numpy(), strict=True)
         ]
-        columns[f"{first} / variant, {label}"] = ["1", *cells[1:]]
-    return pd.DataFrame(columns, index=quartiles(rounds, "host_us").index)
+        beside[f"{what} time beside {close.index[0]}: median [quartiles]"] = ["1", *cells[1:]]
+    return pd.DataFrame(times | beside, index=spreads.index)
 
 
-def _spread(row):
-    return f"{_short(row.median)} [{_short(row.q1)}, {_short(row.q3)}]"
+def _faster(low, middle, high):
+    """A ratio and its quartiles in words: 2.8 times faster [2.7, 2.9], or 25 times slower [24, 26]."""
+    if middle > 1:
+        return _spread(low, middle, high, _factor).replace(" ", " times faster ", 1)
+    return _spread(1 / high, 1 / middle, 1 / low, _factor).replace(" ", " times slower ", 1)
+
+
+def _spread(low, middle, high, text):
+    return f"{text(middle)} [{text(low)}, {text(high)}]"
 
 
 def _short(value):
     """Three significant digits, or all digits before the point: 1743, 62.1, 5.93."""
     digits = 2 - math.floor(math.log10(value)) if value > 0 else 0
     return f"{value:.{max(0, digits)}f}"
+
+
+def _factor(value):
+    """Two significant digits, three below 2: 25, 2.8, 1.04."""
+    return f"{value:.2f}" if value < 1.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"

@@ -4,16 +4,18 @@ A GPU activity belongs to the launch with its correlation id, never to one that 
 all kernels of a graph replay carry the id of their cudaGraphLaunch. Launches are looked for in the
 runtime and the driver API. gpu_user_annotation spans gaps, so it is no busy time.
 
-    python -m helpers.trace FILE        per-step summary and a verdict
+    python -m helpers.trace FILE [MIB]      summary and verdict; a gzip may unpack to MIB (1,024)
 """
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from helpers.kineto import TraceError, read_tables
+from helpers.kineto import read_tables
 
 
 @dataclass
@@ -23,7 +25,7 @@ class Trace:
     Every table has name, start_us, dur_us, end_us and step, the index of the step that the event
     (for gpu: its launch) belongs to, or -1.
       steps: one row per ProfilerStep; without such marks, one row for the whole trace
-      cpu_ops, annotations: operators and record_function ranges, with process and thread
+      cpu_ops, annotations: operators and record_function ranges, with thread
       launches: API calls that give the GPU work, with correlation and graph (a cudaGraphLaunch?)
       waits: API calls in which the host waits for the GPU, such as cudaDeviceSynchronize
       gpu: kernels, copies and memsets, with kind, device, stream, correlation, launch_us (when it
@@ -38,90 +40,126 @@ class Trace:
     waits: pd.DataFrame
     gpu: pd.DataFrame
 
-    def per_step(self):
+    def per_step(self) -> pd.DataFrame:
         """Host and GPU per step, a row each; microseconds and counts.
 
-        host_issue_us is the step's span on the host less its waiting, under the profiler.
+        host_issue_us is the step's span on the host less its waiting, under the profiler; loader_us
+        is how long the GPU idles before the step's first launch, as when a data loader is waited for.
         """
-        count, own = self.steps.index.rename("step"), self.gpu[self.gpu.step >= 0]
-        main = self.waits[self.waits.thread.isin(self.steps.thread)]
-        wait_us = main.groupby("step").dur_us.sum().reindex(count, fill_value=0.0)
+        own, main = self.gpu[self.gpu.step >= 0], self.waits[self.waits.thread.isin(self.steps.thread)]
+        first_us = self.launches.groupby("step").start_us.min().reindex(self.steps.index).fillna(self.steps.end_us)
+        before = np.stack([self.steps.start_us, first_us])
 
-        def counted(table):
-            return table.groupby("step").size().reindex(count, fill_value=0)
+        def total(table, column=None):
+            table = table[table.step >= 0]
+            return np.bincount(table.step, column and table[column], minlength=len(self.steps))
 
+        wait_us = total(main, "dur_us")
         return pd.DataFrame(
             {
-                "host_issue_us": self.steps.dur_us - wait_us,
+                "host_issue_us": (self.steps.dur_us - wait_us).clip(lower=0),
                 "wait_us": wait_us,
-                "gpu_busy_us": own.groupby("step").apply(busy_time).reindex(count, fill_value=0.0),
-                "launches": counted(self.launches),
-                "graph_launches": counted(self.launches[self.launches.graph]),
-                "kernels": counted(own[own.kind == "kernel"]),
-                "copies_and_memsets": counted(own[own.kind != "kernel"]),
-            }
+                "loader_us": np.diff(before - busy_until(self.gpu, before), axis=0)[0],
+                "gpu_busy_us": total(_merged(own, ["step", "device"]), "dur_us") / max(1, own.device.nunique()),
+                "launches": total(self.launches),
+                "graph_launches": total(self.launches[self.launches.graph]),
+                "kernels": total(own[own.kind == "kernel"]),
+                "copies_and_memsets": total(own[own.kind != "kernel"]),
+            },
+            index=self.steps.index.rename("step"),
         )
 
-    def summary(self):
-        """Per-step averages over the trace, and what they say together, as a Series.
+    def summary(self) -> pd.Series:
+        """Per-step averages over the trace, and what they say together.
 
-        step_us is the traced time per step until the last own GPU activity ended. The profiler
-        slows the host, so idle_share is an upper bound; measure() times steps without it.
+        step_us is the traced time per step until the last own GPU activity ended. In it the GPU works
+        for gpu_busy_us on the steps' own launches, for earlier_us on others, and idles for idle_share;
+        loader_us makes up loader_share of the idle time. The profiler slows the host, so idle_share
+        is an upper bound; measure() times steps without it.
         """
-        own = self.gpu[self.gpu.step >= 0]
-        means = self.per_step().mean()
-        end = max(self.steps.end_us.max(), own.end_us.max())
-        step_us = (end - self.steps.start_us.min()) / len(self.steps)
-        extra = {"step_us": step_us, "idle_share": 1 - busy_time(own) / len(self.steps) / step_us}
-        counts = {"steps": len(self.steps), "orphans": self.gpu.orphan.sum()}
-        return pd.concat([means, pd.Series(extra), pd.Series(counts)])
+        steps, own, means = len(self.steps), self.gpu[self.gpu.step >= 0], self.per_step().mean()
+        window = [self.steps.start_us.min(), max(self.steps.end_us.max(), own.end_us.max())]  # nan if it has none
+        step_us, work_us = np.diff([window, busy_until(self.gpu, window)])[:, 0] / steps
+        means["gpu_busy_us"] = busy_time(own) / steps  # work of two steps at once counts once
+        idle_us = max(0.0, step_us - work_us)
+        means["earlier_us"], means["step_us"] = max(0.0, work_us - means.gpu_busy_us), step_us
+        means["idle_share"] = idle_us / step_us if step_us else 0.0
+        means["loader_share"] = min(1.0, means.loader_us / idle_us) if idle_us else 0.0
+        means["steps"], means["orphans"] = steps, self.gpu.orphan.sum()
+        return means
 
-    def verdict(self):
-        """One sentence: is the CPU or the GPU the limit, and what could a graph save at most?
+    def verdict(self) -> str:
+        """Is the CPU or the GPU the limit, and what could a graph save at most?
 
-        GPU-bound means idle for less than 20% under the profiler, which slows only the CPU.
+        GPU-bound means idle for less than 20% under the profiler, which slows only the CPU. A graph
+        saves no wait before a step's first launch, and little where nine kernels in ten are in graphs.
         """
-        if not (self.gpu.step >= 0).any():
+        own, s = self.gpu[self.gpu.step >= 0], self.summary()
+        if s.gpu_busy_us < 0.001:  # a trace counts whole nanoseconds
             return "No GPU activity was launched inside a step: nothing to judge."
-        s = self.summary()
-        limit = "GPU-bound" if s.idle_share < 0.2 else "CPU-bound"
-        idle = f"the GPU is idle for {s.idle_share:.0%} of a traced step of {s.step_us:.0f} us"
-        saved = f"{s.step_us * s.idle_share:.0f} us ({1 / (1 - s.idle_share):.1f}x)"
-        return f"{limit}: {idle}, so a graph of the whole step could save at most {saved}."
+        text = "GPU-bound" if s.idle_share < 0.2 else "CPU-bound"
+        text += f": the GPU is idle for {s.idle_share:.0%} of a traced step of {s.step_us:.0f} us"
+        if s.earlier_us > 0.01 * s.step_us:
+            text += f", at work for {s.earlier_us / s.step_us:.0%} on what was launched outside the steps"
+        saved_us = s.idle_share * s.step_us
+        if s.loader_share > 0.3:  # less may be the step's own Python, which a graph does save
+            text += f", {s.loader_share:.0%} of that before its first launch, as when it waits for data"
+            saved_us *= 1 - s.loader_share
+        if own.graph[own.kind == "kernel"].mean() > 0.9:
+            return f"{text}; its kernels come from graphs already, {s.graph_launches:.3g} launched per step."
+        times = s.step_us / max(s.step_us - saved_us, s.gpu_busy_us)
+        return f"{text}, so a graph of the whole step could save at most {saved_us:.0f} us ({times:.1f}x)."
 
 
-def busy_time(activities):
-    """Microseconds in which at least one of the activities (start_us, end_us, device) ran.
+def _merged(activities, keys):
+    """The activities in order of time, each with the dur_us that no earlier one of its group covers."""
+    rows = activities.sort_values("start_us")
+    rows["end_us"] = rows.groupby(keys).end_us.cummax()
+    rows["start_us"] = rows.start_us.clip(lower=rows.groupby(keys).end_us.shift(fill_value=-np.inf))
+    return rows.assign(dur_us=rows.end_us - rows.start_us)
+
+
+def busy_until(activities: pd.DataFrame, times) -> np.ndarray:
+    """For how many microseconds before each time did at least one activity (start_us, end_us, device) run?
 
     The union of the intervals on each device, averaged over the devices.
     """
-    total = 0.0
-    for _, rows in activities.sort_values("start_us").groupby("device", dropna=False):
-        covered = rows.end_us.cummax().shift(fill_value=float("-inf"))
-        total += (rows.end_us - rows.start_us.clip(lower=covered)).clip(lower=0).sum()
-    return total / max(1, activities.device.nunique(dropna=False))
+    total = np.zeros(np.shape(times))
+    for _, rows in _merged(activities, ["device"]).groupby("device"):
+        done = rows.dur_us.cumsum()
+        edges, sums = [rows.start_us, rows.end_us], [done - rows.dur_us, done]
+        total += np.interp(times, np.ravel(edges, "F"), np.ravel(sums, "F"))
+    return total / max(1, activities.device.nunique())
 
 
-def read_trace(path):
+def busy_time(activities: pd.DataFrame) -> float:
+    """For how many microseconds did at least one of the activities run?"""
+    return float(busy_until(activities, np.inf))
+
+
+def read_trace(path, limit_mib=None) -> Trace:
     """Read a Kineto trace, .json or .json.gz, of any origin into a Trace.
 
-    Raises TraceError, one sentence, for what is no such trace or holds no GPU activity.
+    limit_mib: how much a gzip may unpack to. Raises TraceError, one sentence naming file and cause, for
+    what is no such trace or holds no GPU activity.
     """
-    return Trace(Path(path), **read_tables(path))
+    return Trace(**read_tables(path, limit_mib), path=Path(path))
 
 
-def main(arguments):
+def main(arguments) -> int:
     """Print the summary of one trace; returns the exit status."""
-    if len(arguments) != 1:
-        print("usage: python -m helpers.trace FILE", file=sys.stderr)
-        return 2
+    asked = arguments[:1] in (["-h"], ["--help"])
     try:
-        trace = read_trace(arguments[0])
-    except TraceError as error:
-        print(error, file=sys.stderr)
+        if asked or len(arguments) not in (1, 2):
+            return print(__doc__, file=None if asked else sys.stderr, flush=True) or 2 * (not asked)
+        trace = read_trace(arguments[0], *map(int, arguments[1:]))
+        print(trace.summary().to_string(float_format="{:.2f}".format), trace.verdict(), sep="\n", flush=True)
+    except ValueError as error:  # a TraceError, or MIB is no number
+        print(str(error)[:500], file=sys.stderr)
         return 2
-    print(trace.summary().to_string(float_format="{:.2f}".format))
-    print(trace.verdict())
+    except OSError:  # nobody reads on, or the disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     return 0
 
 

@@ -8,9 +8,14 @@ from contextlib import contextmanager
 import nbformat
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
+from jupyter_lab import PATIENCE
 
-from course.recording import REFERENCE_GPU, TRACES
+from course.notebooks import REFERENCE_GPU, TRACES
+
+settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("course")
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -39,7 +44,7 @@ def chromium():
     with sync_playwright() as playwright:
         # Chromium's own sandbox does not start for root, as in containers
         arguments = ["--no-sandbox", "--disable-sync", *quiet.split()]
-        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        browser = playwright.chromium.launch(executable_path=program, args=arguments, timeout=PATIENCE * 1000)
         yield browser
         browser.close()
 

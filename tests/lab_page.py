@@ -4,10 +4,10 @@ import re
 
 import nbformat
 import pytest
-from jupyter_lab import wait_for
+from jupyter_lab import PATIENCE, wait_for
 
 expect = pytest.importorskip("playwright.sync_api").expect  # the GPU machine has none
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 class Notebook:
@@ -15,7 +15,7 @@ class Notebook:
 
     def __init__(self, lab, page, path):
         self.lab, self.page, self.path = lab, page, path
-        expect(page.locator(".jp-Notebook")).to_be_visible(timeout=60_000)
+        expect(page.locator(".jp-Notebook")).to_be_visible()
         self.code = page.locator(".jp-Notebook .jp-CodeCell")
         lab.kernel(path)
 
@@ -35,7 +35,6 @@ class Notebook:
               const done = prompts.every(prompt => /^\\[\\d+\\]:$/.test(prompt.textContent));
               return done || document.querySelector(".jp-Notebook [data-mime-type$='jupyter.error']");
             }""",
-            timeout=120_000,
         )
         self.lab.kernel(self.path)
 
@@ -53,7 +52,7 @@ class Notebook:
         """Run one cell by Control+Enter and wait for it."""
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
-        expect(cell.locator(".jp-InputPrompt")).to_have_text(re.compile(r"^\[\d+\]:$"), timeout=60_000)
+        expect(cell.locator(".jp-InputPrompt")).to_have_text(re.compile(r"^\[\d+\]:$"))
 
     def save(self):
         """Control+S; return what is on the disk, once it is there in whole."""

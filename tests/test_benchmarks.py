@@ -18,7 +18,7 @@ from benchmarks.long_trace import RECORDED, build_trace
 from benchmarks.originals import DEFECT, ORIGINALS, WHOLE_STEP
 from benchmarks.reading import JOBS, READERS, measure_readers, read_apart
 from benchmarks.starting import run_lessons, start_kernel
-from course.recording import NOTEBOOKS, ROOT
+from course.notebooks import ROOT
 from helpers.model import make_batches, make_model
 from helpers.trace import read_trace
 
@@ -96,10 +96,10 @@ def test_the_loops_are_compared_with_the_eager_one_and_with_the_originals_graph(
     traced = pd.DataFrame({"gpu_busy_us": 90.04, "launches": 3, "kernels": 40, "steps": 7}, index=names)
     beside_eager, beside_whole = steps.tables(rounds, traced)
     assert list(beside_eager.index) == names
-    assert beside_eager["original: eager / variant, step"].iloc[1].startswith("3.9")
+    assert beside_eager.filter(like="step time beside original: eager").iloc[1, 0].startswith("4.0 times faster")
     assert beside_eager.loc[names[2], ["GPU busy, us", "launches", "kernels"]].tolist() == [90, 3, 40]
     assert beside_whole.index[0] == names[1]
-    assert list(beside_whole) == [f"{names[1]} / variant, {what}" for what in ("host", "step")]
+    assert list(beside_whole) == [f"{what} time beside {names[1]}: median [quartiles]" for what in ("host", "step")]
 
 
 def test_a_table_is_markdown():
@@ -158,6 +158,7 @@ def test_a_reader_that_takes_too_long_is_stopped_and_says_so(tmp_path):
 def test_the_large_trace_is_read_in_at_least_three_rounds():
     job = JOBS["200 MB, 7 large steps"]
     assert job.size == 200e6 and job.rounds >= 3
+    assert 20_000 in [job.steps for job in JOBS.values()]
 
 
 def test_a_kernel_that_fails_is_not_timed():
@@ -167,8 +168,8 @@ def test_a_kernel_that_fails_is_not_timed():
 
 
 def test_lessons_are_run_and_failures_seen(tmp_path):
-    wrong = write_notebook(tmp_path / "wrong.ipynb", "1 / 0")
-    lessons = run_lessons([NOTEBOOKS / "00_start_here.ipynb", wrong])
+    right, wrong = (write_notebook(tmp_path / f"{divisor}.ipynb", f"1 / {divisor}") for divisor in (1, 0))
+    lessons = run_lessons([right, wrong])
     assert lessons.passed.tolist() == [True, False]
     assert (lessons.seconds > 0).all()
 
@@ -211,5 +212,5 @@ def test_make_bench_installs_the_extra_and_runs(tmp_path):
         shutil.copy(ROOT / name, tmp_path)
     command = ["make", "--dry-run", "--no-print-directory", "bench", "ARGS=--write"]
     plan = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert plan[-2].endswith('--constraint constraints.txt --editable ".[bench]"')
+    assert plan[-2].endswith(" course/set_up.py bench")
     assert plan[-1] == ".venv/bin/python -m benchmarks --write"

@@ -11,7 +11,7 @@ from conftest import serving, write_notebook
 from jupyter_lab import Lab, wait_for
 from lab_page import Notebook, expect
 
-from course.recording import REFERENCE_GPU, ROOT
+from course.notebooks import REFERENCE_GPU, ROOT
 
 pytestmark = pytest.mark.browser
 
@@ -101,7 +101,7 @@ def test_charts_and_timelines_are_readable(lab, open_notebook, theme):
         if width < 1000:
             page.keyboard.press("Control+b")
             expect(page.locator("#jp-left-stack")).to_be_hidden()
-        wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least, 30)  # noqa: B023
+        wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
         sizes = shown.evaluate_all(SIZES)
         assert len(sizes) >= 3
         for size in sizes:
@@ -116,7 +116,7 @@ def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
     lesson.write(cell, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     lesson.page.keyboard.press("Control+Enter")
     dialog = lesson.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("appears to have died. It will restart automatically.", timeout=30_000)
+    expect(dialog).to_contain_text("appears to have died. It will restart automatically.")
     dialog.get_by_role("button", name="Ok").click()
     lesson.write(cell, source)
     # the kernel's own restart does not always reach the page, which then shows it as unknown; this one does

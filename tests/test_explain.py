@@ -13,7 +13,8 @@ import pytest
 from capturable.causes import entries, find, nearest
 from capturable.explain import describe, explain, main
 from course.exhibits import CUDA_ERRORS, index
-from course.recording import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
+from course.recording import Recording
 
 SHOWN = Recording.read(TRACES / REFERENCE_GPU / "failure_gallery.ipynb").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]

@@ -16,10 +16,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from PIL import Image
 from test_notebooks import ruff
-from test_setup import PINS, PROJECT
+from test_setup import PACKAGES, PINS, PROJECT
 
 from course import works_on
-from course.recording import NOTEBOOKS, ROOT
+from course.notebooks import NOTEBOOKS, ROOT
 from docs import readme
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
@@ -70,7 +70,7 @@ def test_the_commands_that_the_front_door_names_exist():
     for name in ("README.md", "CONTRIBUTING.md"):
         text = (ROOT / name).read_text()
         assert set(re.findall(r"(?:^    |`)make ([\w-]+)", text, re.MULTILINE)) <= targets
-        modules = re.findall(r"python -m ((?:helpers|docs)\.\w+)", text)
+        modules = re.findall(r"python -m (\w+\.\w+)", text)
         assert all((ROOT / f"{module.replace('.', '/')}.py").exists() for module in modules)
 
 
@@ -149,17 +149,8 @@ def test_what_the_container_needs_is_in_its_context():
     allowed = {pattern[1:] for pattern in patterns if pattern.startswith("!")}
     assert patterns[0] == "*"
     assert all((ROOT / name).exists() for name in allowed)
-    needed = {
-        "pyproject.toml",
-        "constraints.txt",
-        "capturable",
-        "course",
-        "helpers",
-        "notebooks",
-        "traces",
-        PROJECT["readme"],
-    }
-    assert needed | set(PROJECT["license-files"]) <= allowed
+    needed = {"pyproject.toml", "constraints.txt", PROJECT["readme"], *PROJECT["license-files"]}
+    assert needed | PACKAGES | {"notebooks", "traces", "jupyter", "docs"} <= allowed
 
 
 def test_the_health_check_tells_a_server_from_none(tmp_path):
@@ -224,8 +215,10 @@ def steps(workflow, job):
 
 def test_no_job_can_pass_without_notebooks():
     recorded = steps("test.yml", "recorded")
-    tested = recorded.index('make test ARGS="--junitxml=results.xml"')
-    assert recorded[tested + 1] == ".venv/bin/python .github/notebooks_ran.py results.xml"
+    through_nbmake = ".venv/bin/python -m pytest --nbmake --nbmake-timeout=600 --junitxml=results.xml notebooks"
+    counted = ".venv/bin/python .github/notebooks_ran.py results.xml"
+    tested = recorded.index("make test")
+    assert recorded[tested : tested + 3] == ["make test", through_nbmake, counted]
     assert ".venv/bin/python .github/notebooks_ran.py traces/local/executed" in steps("gpu.yml", "live")
     assert steps("gpu.yml", "live").index("make works-on") == 2
     weekly = JOBS["weekly.yml"]
@@ -234,16 +227,16 @@ def test_no_job_can_pass_without_notebooks():
 
 
 def report(*cases):
-    rows = "".join(f'<testcase name="{name}">{inner}</testcase>' for name, inner in cases)
+    rows = "".join(f'<testcase classname="{name}" name="n">{inner}</testcase>' for name, inner in cases)
     return f"<testsuites><testsuite>{rows}</testsuite></testsuites>"
 
 
 def test_the_count_of_a_test_run_wants_every_notebook(tmp_path):
-    names = [f"test_nbmake_runs_every_cell[{path.relative_to(NOTEBOOKS)}]" for path in NOTEBOOKS.rglob("*.ipynb")]
+    names = [".".join(path.relative_to(ROOT).parts) for path in NOTEBOOKS.rglob("*.ipynb")]
     for inner, status in (("", 0), ("<skipped/>", 1), ("<failure/>", 1)):
         (tmp_path / "r.xml").write_text(report(*[(name, "") for name in names[1:]], (names[0], inner)))
         assert run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml").returncode == status
-    (tmp_path / "r.xml").write_text(report(("test_nbmake_runs_every_cell[other.ipynb]", "")))
+    (tmp_path / "r.xml").write_text(report(("notebooks.other.ipynb", "")))
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml")
     assert answer.returncode == 1 and "00_start_here.ipynb" in answer.stdout
 
@@ -316,25 +309,26 @@ def test_an_open_issue_is_added_to(weekly_report):
 
 
 @pytest.fixture
-def two_notebooks(tmp_path, monkeypatch):
-    monkeypatch.setattr(works_on, "MEMORY", "3 * 7")  # a machine without a GPU has no answer of its own
+def notebooks(tmp_path, monkeypatch):
+    monkeypatch.setattr(works_on, "ASK", "[live, 3 * 7]")  # a machine without a GPU has no answer of its own
     monkeypatch.setattr(works_on, "lesson_name", lambda path: path.stem)
-    good = [write_notebook(tmp_path / f"{name}.ipynb", "x = 1", "x + 1") for name in ("first", "second")]
+    lives = {"first": True, "played": False, "second": True}
+    good = [write_notebook(tmp_path / f"{name}.ipynb", f"live = {live}", "live") for name, live in lives.items()]
     return good, write_notebook(tmp_path / "wrong.ipynb", "x = 1", "assert x == 2")
 
 
-def test_a_live_run_gives_seconds_and_memory_of_each_lesson(two_notebooks, tmp_path):
-    took = works_on.run_lessons(two_notebooks[0], tmp_path / "executed")
-    assert list(took) == ["first", "second"]
+def test_a_live_run_gives_seconds_and_memory_of_each_lesson_that_ran_live(notebooks, tmp_path):
+    took = works_on.run_lessons(notebooks[0], tmp_path / "executed")
+    assert list(took) == ["first", "second"], "a played lesson counts for nothing"
     assert all(one["peak_gpu_mib"] == 21 and one["seconds"] > 0 for one in took.values())
     executed = nbformat.read(tmp_path / "executed" / "second.ipynb", as_version=4)
     assert [cell.execution_count for cell in executed.cells] == [1, 2], "the added cell is gone again"
 
 
-def test_a_lesson_that_fails_live_gives_no_row(two_notebooks, tmp_path):
-    good, wrong = two_notebooks
+def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
+    good, wrong = notebooks
     with pytest.raises(RuntimeError, match="(?s)Not every lesson ran to its end.*assert x == 2"):
-        works_on.run_lessons([*good, wrong], tmp_path / "executed")
+        works_on.run_lessons([good[0], wrong], tmp_path / "executed")
     assert "AssertionError" in (tmp_path / "executed" / "wrong.ipynb").read_text()
 
 

@@ -1,6 +1,5 @@
 """What stops a recording or a measurement in the middle, and what the course says and keeps then."""
 
-import errno
 import os
 import signal
 import subprocess
@@ -10,23 +9,26 @@ import pytest
 import torch
 from conftest import needs_gpu, write_notebook
 from jupyter_client.manager import start_new_kernel
+from jupyter_lab import PATIENCE
 from nbclient.exceptions import CellTimeoutError
 
 from course import record
 from course.files import SavingError, replacing
-from course.recording import ROOT
+from course.notebooks import ROOT
 
 # record every lesson of a folder, as on a machine with a GPU
 RECORDER = """
-import sys
+import signal, sys
 from pathlib import Path
-from course import recording as lessons, record
+from course import execute, notebooks, record
 
-folder = lessons.NOTEBOOKS = Path(sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
+
+folder = notebooks.NOTEBOOKS = Path(sys.argv[1])
 record.TRACES = folder / "traces"
 record.record.__defaults__ = (record.TRACES,)
 record.gpu_slug = lambda: "nvidia-h200"
-record.provenance = lambda: {"gpu": "NVIDIA H200"}
+execute.machine = lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0"}
 record.torch.cuda.is_available = lambda: True
 sys.exit(record.main([]))
 """
@@ -38,11 +40,11 @@ def recorder(tmp_path):
     opening = "from course.lesson import lesson\nlesson('{}', live=True)"
     pipe = tmp_path / "pid"
     os.mkfifo(pipe)
-    hang = f"%%gpu x\nx = 1\nimport os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)"
+    hang = f"%%gpu x\nx = 1\nimport os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(10**6)"
     write_notebook(tmp_path / "00_hangs.ipynb", opening.format("hangs"), hang)
     write_notebook(tmp_path / "01_works.ipynb", opening.format("works"), "%%gpu x\nx = 1")
     folder = tmp_path / "traces" / "nvidia-h200"
-    (folder / ".staging-killed" / "traces").mkdir(parents=True)
+    (folder / ".saving-killed" / "traces").mkdir(parents=True)
     (folder / "hangs.ipynb").write_text("earlier")
     process = subprocess.Popen(
         [sys.executable, "-c", RECORDER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
@@ -58,7 +60,7 @@ def left(folder):
 def test_a_killed_kernel_costs_one_lesson(recorder, tmp_path):
     process, kernel = recorder
     os.kill(kernel, signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and out.startswith("01_works: recorded in ")
     assert "00_hangs: failed, so its earlier recording stays.\n  Its kernel died: " in err and "Traceback" not in err
     assert left(tmp_path) == ["hangs.ipynb", "works.ipynb"]
@@ -68,7 +70,7 @@ def test_a_killed_kernel_costs_one_lesson(recorder, tmp_path):
 def test_an_interrupted_recorder_keeps_what_there_was(recorder, tmp_path):
     process, kernel = recorder
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and out == "" and "Traceback" not in err
     assert "00_hangs: interrupted, so its earlier recording stays." in err
     assert left(tmp_path) == ["hangs.ipynb"]
@@ -80,7 +82,7 @@ def test_an_interrupted_recorder_keeps_what_there_was(recorder, tmp_path):
     "error, sentence",
     [
         (CellTimeoutError("..."), "A cell took longer than 600 s."),
-        (OSError(errno.ENOSPC, "No space left on device"), "could not be written: No space left on device."),
+        (SavingError("start_here.ipynb could not be written (No space left on device)"), "left on device)"),
     ],
 )
 def test_what_else_stops_a_recording_is_one_sentence(monkeypatch, error, sentence):
@@ -105,7 +107,7 @@ def run(client, code):
     errors = []
     client.execute_interactive(
         code,
-        timeout=60,
+        timeout=PATIENCE,
         output_hook=lambda message: errors.append(message["content"]) if message["msg_type"] == "error" else None,
     )
     return "\n".join("\n".join(error["traceback"]) for error in errors)
@@ -140,7 +142,7 @@ def test_an_interrupted_measurement_is_one_sentence_and_the_kernel_goes_on(kerne
             errors.append("\n".join(message["content"]["traceback"]))
 
     cell = "%%gpu rounds\nrounds = measure({'endless': step}, rounds=10**9)"
-    client.execute_interactive(cell, timeout=60, output_hook=interrupt)
+    client.execute_interactive(cell, timeout=PATIENCE, output_hook=interrupt)
     assert errors == ["Interrupted: what this cell makes is missing or old, so run it again."]
     assert run(client, "%%gpu rounds\nrounds = measure({'short': step}, rounds=3)") == ""
     assert run(client, "assert len(rounds) == 3") == ""
@@ -179,7 +181,7 @@ def test_on_a_full_disk_the_earlier_trace_stays(tmp_path):
 
 
 def test_a_profiler_that_stops_short_in_silence_is_told(tmp_path):
-    from helpers.profiling import save_trace
+    from helpers.profiling import SavingError, save_trace
 
     class Silent:
         def export_chrome_trace(self, path):

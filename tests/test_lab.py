@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,9 +16,8 @@ from jupyter_lab import Lab, wait_for
 
 from course import lab, progress
 from course import lesson as recording
-from course import recording as lessons
 from course.files import SavingError
-from course.recording import NOTEBOOKS, lesson_name
+from course.notebooks import NOTEBOOKS, ROOT, lesson_name
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_an_untouched_lesson_follows_the_course(course):
     assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "2"
 
 
-@pytest.mark.parametrize("touch", ["edited", "run", "damaged"])
+@pytest.mark.parametrize("touch", ["edited", "run", "tagged", "described", "pasted", "damaged"])
 def test_a_touched_lesson_stays_and_is_told(course, touch):
     folder, copy = course
     mine = copy / "00_one.ipynb"
@@ -62,6 +62,13 @@ def test_a_touched_lesson_stays_and_is_told(course, touch):
         notebook.cells[0].source = "mine"
     elif touch == "run":
         notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="mine")]
+    elif touch == "tagged":
+        notebook.cells[0].metadata["tags"] = ["mine"]
+    elif touch == "described":
+        notebook.metadata["authors"] = [{"name": "mine"}]
+    elif touch == "pasted":
+        image = {"mine.png": {"image/png": "bWluZQ=="}}
+        notebook.cells.append(nbformat.v4.new_markdown_cell("", attachments=image))
     nbformat.write(notebook, mine)
     if touch == "damaged":
         mine.write_text("mine")
@@ -100,6 +107,85 @@ def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
         lab.update(folder, copy)
 
 
+def test_what_is_no_file_stays_and_is_told(course):
+    folder, copy = course
+    (copy / "00_one.ipynb").unlink()
+    (copy / "00_one.ipynb").mkdir()
+    assert lab.update(folder, copy) == [f"{copy / '00_one.ipynb'} is no file: rename it to get the lesson."]
+    (copy / "00_one.ipynb").rename(copy / "elsewhere")
+    assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "1"
+
+
+def test_a_file_in_the_copys_place_is_one_sentence(tmp_path):
+    write_notebook(tmp_path / "00_one.ipynb", "1")
+    (tmp_path / "copy").write_text("mine")
+    with pytest.raises(SavingError, match="in the way and run this again"):
+        lab.update(tmp_path, tmp_path / "copy")
+    assert (tmp_path / "copy").read_text() == "mine"
+
+
+FOLLOWED = "Lessons have new numbers: your copies and your solved exercises followed."
+
+
+def renumber(folder, **names):
+    for old, new in names.items():
+        (folder / f"{old.strip('_')}.ipynb").rename(folder / f"{new}.ipynb")
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_copies_follow_a_lesson_that_is_renumbered(course, changed):
+    folder, copy = course
+    write_notebook(copy / "01_two.ipynb", "mine")
+    renumber(folder, _01_two="02_two", _00_one="01_one")
+    (folder / "solutions/00_one.ipynb").rename(folder / "solutions/01_one.ipynb")
+    write_notebook(folder / "00_new.ipynb", "new")
+    if changed:
+        write_notebook(folder / "02_two.ipynb", "2")
+    said = lab.update(folder, copy)
+    assert files(copy) == [".origins.json", *files(folder)]
+    assert source(copy / "02_two.ipynb") == "mine" and source(copy / "00_new.ipynb") == "new"
+    there = f"There is a new {folder / '02_two.ipynb'}, but {copy / '02_two.ipynb'} is yours: rename it to get both."
+    mine = f"{copy / '01_two.ipynb'} is yours: it is now {copy / '02_two.ipynb'}. {there}"
+    assert said == [FOLLOWED, *[mine] * changed]
+    assert lab.update(folder, copy) == [there] * changed
+
+
+def test_a_lesson_that_the_course_has_no_more_goes_unless_it_is_the_learners(course):
+    folder, copy = course
+    write_notebook(copy / "01_two.ipynb", "mine")
+    (folder / "01_two.ipynb").unlink()
+    (folder / "00_one.ipynb").unlink()
+    assert lab.update(folder, copy) == [
+        f"The course has no 01_two.ipynb any more: {copy / '01_two.ipynb'} is yours and stays."
+    ]
+    assert files(copy) == [".origins.json", "01_two.ipynb", "solutions/00_one.ipynb"]
+    assert lab.update(folder, copy) == []
+
+
+def test_a_notebook_of_the_learners_own_with_a_lessons_name_is_left_alone(course):
+    folder, copy = course
+    write_notebook(copy / "99_one.ipynb", "mine")
+    assert lab.update(folder, copy) == [] and source(copy / "99_one.ipynb") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("user", "home", "options", "said"),
+    [
+        (0, "", [], "JupyterLab does not start as root: use another account, or `make lab ARGS=--allow-root`."),
+        (0, "", ["--allow-root"], ""),
+        (1000, "", [], ""),
+        (1000, "file", [], r"JupyterLab cannot write to .*file/.* \(Not a directory\): set HOME to .* yours\."),
+    ],
+)
+def test_what_keeps_jupyterlab_from_starting_is_one_sentence(tmp_path, monkeypatch, user, home, options, said):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert re.fullmatch(said, lab.obstacle(options))
+
+
 @pytest.fixture
 def copy_open(tmp_path, monkeypatch):
     """The working directory is the learner's copy, as for a notebook opened there."""
@@ -114,6 +200,12 @@ def test_progress_is_noted_and_shown(copy_open):
     assert "start here: 1 of 3 (`idle_share` ✓, `steps_until_paid` ○" in progress.note("start_here")
     assert "start here" not in progress.note("reach_floor")
     assert dict(progress.progress())["start_here"]["idle_share"] is True
+
+
+def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
+    assert progress.mark("an_earlier_lesson", "idle_share") == progress.mark("reach_floor", "steps_until_paid") == ""
+    solved = dict(progress.progress())["start_here"]
+    assert solved["idle_share"] and solved["steps_until_paid"] and not all(solved.values())
 
 
 def test_start_here_shows_every_lesson(copy_open):
@@ -146,7 +238,7 @@ def test_the_command_lists_every_lesson():
 def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch):
     monkeypatch.setattr(recording, "get_ipython", lambda: shell)
     assert "Solved exercises:" in recording.lesson("start_here", live=False).data
-    monkeypatch.chdir(lessons.ROOT)
+    monkeypatch.chdir(ROOT)
     assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
 
 

@@ -4,9 +4,10 @@ import pytest
 import torch
 from conftest import needs_gpu
 
-from course.recording import REFERENCE_GPU, TRACES, Recording
-from helpers import ladder
-from helpers.ladder import RUNGS, STEPS, STEPS_PER_CALL, forward_and_loss, on_each, train_on
+from benchmarks import ladder
+from benchmarks.ladder import RUNGS, STEPS, STEPS_PER_CALL, forward_and_loss, on_each, train_on
+from course.notebooks import REFERENCE_GPU, TRACES
+from course.recording import Recording
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 
 SMALL = (8, 6, 4)
@@ -79,7 +80,7 @@ def test_the_recorded_ladder_shows_the_rungs_as_they_are():
     """The lesson shows each rung's source, so its recording tells which code made the numbers."""
     recording = Recording.read(TRACES / REFERENCE_GPU / "reach_floor.ipynb")
     shown = "".join(o.data["text/plain"] for _, cell in recording.cells for o in cell.outputs if "data" in o)
-    functions = [f for f in vars(rungs).values() if getattr(f, "__module__", "") == ladder.__name__]
+    functions = [f for f in vars(ladder).values() if getattr(f, "__module__", "") == ladder.__name__]
     assert len(functions) > 10
     for function in functions:
         assert getsource(function).strip() in shown, f"{function.__name__} has changed: run `make record` on the GPU"

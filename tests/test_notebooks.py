@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import statistics
 import subprocess
@@ -68,6 +69,28 @@ def test_it_keeps_the_form_of_a_lesson(path):
     assert text.count("<details><summary>Hint") >= 3
 
 
+def before_exercises(path):
+    """Code cells and minutes up to the exercises, at 220 words and 12 lines of code a minute."""
+    cells = nbformat.read(path, as_version=4).cells
+    end = next(i for i, cell in enumerate(cells) if re.search("^## Exercises", cell.source, re.MULTILINE))
+    words = [cell.source for cell in cells[:end] if cell.cell_type == "markdown"]
+    words.append(cells[end].source.partition("## Exercises")[0])
+    code = [cell.source for cell in cells[:end] if cell.cell_type == "code"]
+    lines = sum(len(source.splitlines()) for source in code)
+    return len(code), len(" ".join(words).split()) / 220 + lines / 12
+
+
+@named(LESSONS)
+def test_it_takes_the_minutes_that_it_states(path):
+    """The gallery is a reference: it is looked things up in, and may be as long as it likes."""
+    if lesson_name(path) == "failure_gallery":
+        return
+    cells, minutes = before_exercises(path)
+    stated = int(re.search(r"\| (\d+) minutes \+ \d+ minutes of exercises \|", prose(path))[1])
+    assert cells <= 30 and minutes <= 25, f"{cells} cells, {minutes:.1f} minutes"
+    assert stated == math.ceil(minutes)
+
+
 @named(LESSONS)
 def test_it_has_solutions_for_its_exercises(path):
     solutions = NOTEBOOKS / "solutions" / path.name
@@ -88,7 +111,7 @@ def linked(path, text):
 
 @pytest.mark.parametrize(
     "path",
-    [*ALL, ROOT / "README.md", ROOT / "CONTRIBUTING.md", TRACES / "README.md"],
+    [*ALL, ROOT / "README.md", ROOT / "CONTRIBUTING.md", TRACES / "README.md", *(ROOT / "docs").glob("*.md")],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_its_links_resolve_and_its_images_have_alt_text(path):
@@ -101,19 +124,20 @@ def test_its_links_resolve_and_its_images_have_alt_text(path):
     assert re.findall(r"!\[\s*\]", text) == [] and re.findall(r"<img(?![^>]*\balt=\"[^\"]+)", text) == []
 
 
-@named(ALL)
-def test_its_code_is_clean(path, tmp_path):
+def test_the_notebooks_code_is_clean(tmp_path):
     """ruff skips cells that start with a magic it does not know, so it gets %%gpu as a comment."""
-    notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        cell.source = re.sub(r"\A%%gpu", "# %%gpu", cell.source)
-    nbformat.write(notebook, tmp_path / path.name)
+    (tmp_path / "solutions").mkdir()
+    for path in ALL:
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            cell.source = re.sub(r"\A%%gpu", "# %%gpu", cell.source)
+        nbformat.write(notebook, tmp_path / path.relative_to(NOTEBOOKS))
     # 100 characters are what fits beside JupyterLab's file browser
     ruff("--config", ROOT / "pyproject.toml", "--config", "line-length = 100", "--no-cache", tmp_path)
 
 
 def test_the_helpers_and_tests_are_clean():
-    ruff("capturable", "course", "helpers", "tests", "benchmarks")
+    ruff("capturable", "course", "cpu_graph", "helpers", "tests", "benchmarks")
 
 
 def ruff(*arguments):

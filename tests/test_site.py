@@ -13,7 +13,9 @@ import nbformat
 import pytest
 from conftest import serving
 
-from course.recording import MIME, NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, Recording
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
+from course.recording import Recording
+from course.values import MIME
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
@@ -79,9 +81,9 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
         assert MIME not in text and "handed on:" not in text
 
 
-def test_the_reference_describes_every_helper(site):
+def test_the_reference_describes_every_module_of_the_rooms(site):
     text = (site / "api.html").read_text()
-    assert {f"helpers.{path.stem}" for path in (ROOT / "helpers").glob("[a-z]*.py")} <= set(pages.modules())
+    assert {"helpers.trace", "capturable.steps"} <= set(pages.modules())
     assert all(f'id="module-{name}"' in text for name in pages.modules())
     assert "Capture step(*static_inputs) in one CUDA graph" in text
 
@@ -133,6 +135,10 @@ def test_a_changed_cell_keeps_no_output():
     assert cell.outputs == []
 
 
+def test_no_page_says_that_it_runs_live(site):
+    assert not any("Live</strong>" in path.read_text() for path in site.glob("notebooks/*.html"))
+
+
 def test_a_notebook_without_recording_is_a_page_without_outputs():
     notebook = pages.page(NOTEBOOKS / "solutions" / START.name)
     assert not any(cell.get("outputs") for cell in notebook.cells)
@@ -166,6 +172,18 @@ def test_docstrings_are_plain_text_whatever_they_hold():
     conf.plain_text(None, "function", "f", None, None, lines)
     rows = ["Rows:", "", "- one: 1 and more", "", "- two"]
     assert lines == ["f(\\*args) of a \\| b.", "", *rows, "", "|     as it stands", ""]
+
+
+@pytest.mark.browser
+def test_the_cheat_sheet_prints_on_one_sheet(served, chromium):
+    page = chromium.new_page(viewport={"width": 726, "height": 1055})  # A4 within the margins
+    page.goto(f"{served}/docs/cheat_sheet.html", wait_until="networkidle")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+    page.emulate_media(media="print")
+    assert page.locator(".bd-sidebar-primary").is_hidden()
+    cut = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part.textContent)"
+    assert page.locator("article :is(pre, table)").evaluate_all(cut) == []
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -1,5 +1,6 @@
 import itertools
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -76,13 +77,46 @@ def test_ratios_are_taken_round_by_round():
     assert ratios(drifting, "step_us").loc["fast"].tolist() == [2, 2, 2]
 
 
+BESIDE = "step time beside first: median [quartiles]"
+
+
 def test_overlapping_quartiles_are_too_close_to_call():
     rounds = table(first=[98, 100, 102, 104], near=[101, 103, 105, 107], far=[10, 11, 12, 13])
     assert too_close(rounds, "step_us").to_dict() == {"first": True, "near": True, "far": False}
     text = compare(rounds)
-    assert text.loc["near", "first / variant, step"] == "too close to call"
-    assert text.loc["first", "first / variant, step"] == "1"
-    assert text.loc["far", "step time, us"] == "11.5 [10.8, 12.2]"
+    assert text.loc["near", BESIDE] == "too close to call"
+    assert text.loc["first", BESIDE] == "1"
+    assert text.loc["far", "step time, us: median [quartiles]"] == "11.5 [10.8, 12.2]"
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        ([35, 36, 37, 38], "2.7 times faster [2.7, 2.8]"),
+        ([2500, 2400, 2550, 2600], "25 times slower [25, 26]"),
+        ([96, 96, 96, 96], "1.04 times faster [1.04, 1.04]"),
+        ([125, 125, 125, 125], "1.25 times slower [1.25, 1.25]"),
+        ([0.2, 0.2, 0.2, 0.2], "500 times faster [500, 500]"),
+    ],
+)
+def test_a_factor_is_said_in_words(values, words):
+    assert compare(table(first=[100] * 4, other=values)).loc["other", BESIDE] == words
+
+
+def test_a_factor_whose_quartiles_hold_one_is_too_close_to_call():
+    rounds = table(first=[100, 200, 300, 400], other=[190, 190, 190, 190])
+    rounds.loc[rounds.variant == "other", ["host_us", "step_us"]] = [[90], [210], [280], [430]] * np.ones(2)
+    assert compare(rounds).loc["other", BESIDE] == "too close to call"
+
+
+def test_the_heads_name_unit_and_brackets():
+    heads = list(compare(table(first=[1, 1], other=[2, 2])))
+    assert heads == [
+        "host time, us: median [quartiles]",
+        "step time, us: median [quartiles]",
+        "host time beside first: median [quartiles]",
+        BESIDE,
+    ]
 
 
 def test_the_order_of_the_variants_is_kept():

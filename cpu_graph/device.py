@@ -1,0 +1,99 @@
+"""The stand-in's device: where tensors lie, and one launch at a time."""
+
+from collections import Counter
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from cpu_graph.errors import cuda_error
+from cpu_graph.memory import Memory, rounded
+from cpu_graph.nodes import Node, drawing, tensors_in, written_by
+from cpu_graph.order import Order
+
+
+class Device:
+    """What there is one of: the memory, the order, the current stream, the capture under way."""
+
+    def __init__(self):
+        self.memory, self.counts = Memory(), Counter()
+        self.order = Order(self.memory.finished)
+        self.stream, self.capture = 0, None
+        self.want = self.generator = None  # see functions.wanting
+        self.crossing = self.non_blocking = False
+
+    def capturing(self, stream=None):
+        """Whether a stream, or the current one, takes part in the capture under way."""
+        return self.capture is not None and (self.stream if stream is None else stream) in self.capture.clocks
+
+    def refuse(self, number):
+        """Raise a CUDA error. A capture under way is lost by it."""
+        if self.capture:
+            self.capture.lost = True
+        raise cuda_error(number)
+
+    def kind(self, tensor):
+        """Where a tensor lies: "cuda", "pinned" or "cpu"."""
+        block = self.memory.find(tensor)
+        return block.kind if block else "cpu"
+
+    def allocate(self, shape, stride, dtype, kind="cuda"):
+        """A new tensor: from the capture's pool on a capturing stream, else from the common one."""
+        if kind == "cpu":
+            return torch.empty_strided(shape, stride, dtype=dtype)
+        capture = self.capture if kind == "cuda" and self.capturing() else None
+        pool, size = capture.pool if capture else None, rounded(shape, stride, dtype)
+        block = self.memory.take((kind, pool, self.stream, size))
+        if block is None:
+            if self.capture and not capture and kind == "cuda":
+                self.refuse(900)  # the driver would have to give more
+            self.overwrite(self.memory.stale(pool, capture), capture)
+            block = self.memory.make((kind, pool, self.stream, size))
+        block.tenant = capture
+        return self.memory.tensor(block, shape, stride, dtype)
+
+    def overwrite(self, stale, capture):
+        """Poison freed memory that a real allocator might have split or joined: now, or by a replay."""
+        for block in stale:
+            if capture is None:
+                block.bytes.fill_(0xFF)
+            elif block not in capture.poisoned:
+                capture.poisoned.add(block)
+                capture.add(Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {(block, 0, block.home[3]): True}))
+
+    def node(self, operator, args, kwargs, outputs=None, draws=None):
+        """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
+        written = written_by(operator, args, kwargs)
+        spans = {span: False for t in tensors_in((args, kwargs)) if (span := self.memory.span(t))}
+        spans |= {span: True for t in [*written, *tensors_in(outputs)] if (span := self.memory.span(t))}
+        kept = {id(tensor) for tensor in [*written, *tensors_in(outputs)]}
+
+        def address(tensor):
+            block = self.memory.find(tensor)
+            return block.view(tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
+
+        return Node(operator, *tree_map_only(torch.Tensor, address, (args, kwargs, outputs)), spans, draws)
+
+    def execute(self, operator, args, kwargs, kind, stream, generator=None):
+        """Launch one operator on a stream, or by the host; new results are of a kind."""
+        node = self.node(operator, args, kwargs, draws=generator and (generator, None, None))
+        node.stream, node.clock = stream, self.order.tick(stream)
+        node.state = generator and generator.raw_state()
+        self.order.save(node.spans)
+        with drawing(node.state) as ended:
+            node.result = operator(*args, **kwargs)
+        if generator:
+            generator.set_raw_state(ended["state"])
+        given = {id(tensor) for tensor in tensors_in((args, kwargs))}
+        outputs = tree_map_only(torch.Tensor, lambda t: t if id(t) in given else self.move(t, kind), node.result)
+        new = self.node(operator, (), {}, outputs)
+        node.outputs, node.spans = new.outputs, node.spans | new.spans
+        self.order.settle(self.order.enter(node))
+        for block in (block for (block, *_), writes in node.spans.items() if writes):
+            block.writer = stream
+        return outputs if tensors_in(outputs) else node.result
+
+    def move(self, tensor, kind):
+        moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)
+        if kind != "cpu":
+            self.order.save({self.memory.span(moved): True})
+        return moved.copy_(tensor)

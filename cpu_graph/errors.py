@@ -1,0 +1,67 @@
+"""What a refused operation says, in the words of CUDA and PyTorch, and what is not modelled."""
+
+import torch
+
+PER_CAPTURE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # random states are, since then
+
+CUDA = {
+    1: ("cudaErrorInvalidValue", "invalid argument"),
+    700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
+    900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
+    901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
+    904: ("cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"),
+    905: ("cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"),
+    906: (
+        "cudaErrorStreamCaptureImplicit",
+        "operation would make the legacy stream depend on a capturing blocking stream",
+    ),
+    907: ("cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"),
+}
+PAGEABLE = (
+    "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
+    "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
+)
+TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+SEED = (
+    "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as the "
+    "original seed."
+)
+UNREGISTERED = "Attempt to increase offset for a CUDA generator not in capture mode."
+if PER_CAPTURE:
+    UNREGISTERED = (
+        "RNG op during graph capture but generator is not registered with the capturing graph. "
+        "Call graph.register_generator_state() before capture_begin()."
+    )
+INVALIDATED = (  # the allocator's words since 2.13, where before the kernel's launch said 901
+    "info.status != cudaStreamCaptureStatusInvalidated INTERNAL ASSERT FAILED at "
+    '"/__w/pytorch/pytorch/c10/cuda/CUDACachingAllocator.cpp":2213, please report a bug to PyTorch. '
+    "Invalid stream capture status"
+)
+OUTSIDE = "Offset increment outside graph capture encountered unexpectedly."
+LATE = "Cannot register the state during capturing stage."
+NO_GRAPH = "Called CUDAGraph::replay without a preceding successful capture."
+OWNS_GRAPH = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
+NOT_KEPT = "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
+REPLAY_INSIDE = (
+    "Cannot prepare for replay during capturing stage. during CUDA graph capture. If you need this call to be "
+    "captured, please file an issue. Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
+)
+DEFAULT_STREAM = (
+    "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the "
+    "default stream.)"
+)
+EMPTY = (
+    "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device or stream."
+)
+
+
+class NotModelled(NotImplementedError):
+    """The stand-in does not know what a GPU would do here."""
+
+
+def cuda_error(number: int) -> torch.AcceleratorError:
+    """The error that torch raises for a CUDA error's number."""
+    name, text = CUDA[number]
+    where = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
+    return torch.AcceleratorError(f"CUDA error: {text}\nSearch for `{name}' in {where} for more information.")

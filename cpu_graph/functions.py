@@ -1,0 +1,41 @@
+"""What the stand-in does with torch's functions: device="cuda", pin_memory=True, and tensors' methods."""
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from cpu_graph.autograd import remember_stream
+from cpu_graph.methods import HANDLERS
+from cpu_graph.places import any_on_gpu, moved, place, wanting
+
+FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
+
+
+class Functions(TorchFunctionMode):
+    """Sees every function and method of torch that user code calls."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        device, kwargs = self.device, dict(kwargs or {})
+        if function in HANDLERS:
+            return HANDLERS[function](device, function, *args, **kwargs)
+        want = place(kwargs.pop("device", None))
+        if want == "meta":
+            return function(*args, device="meta", **kwargs)
+        if want:
+            kwargs["device"] = "cpu"
+        if kwargs.get("pin_memory") and want != "cuda":
+            want = "pinned"
+        kwargs.pop("pin_memory", None)
+        if function in FROM_DATA:
+            made = function(*args, **kwargs)
+            return moved(device, made, want) if want and device.kind(made) != want else made
+        if want is None and hasattr(function, "__code__") and any_on_gpu(device, (args, kwargs)):
+            want = "cuda"  # what such a function makes inside, it makes where its arguments are
+        with wanting(device, want, generator=kwargs.get("generator") or device.generator):
+            result = function(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and result.grad_fn:
+            remember_stream(result.grad_fn, device.stream)
+        return result

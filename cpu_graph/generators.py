@@ -1,0 +1,96 @@
+"""Random numbers "on the GPU": a CPU generator that knows about captures.
+
+In a capture nothing is drawn: states are numbered from 0, and each operator that draws leads from
+one number to the next. A replay begins with the generator's state as number 0.
+"""
+
+import torch
+
+from cpu_graph.errors import LATE, OUTSIDE, PER_CAPTURE, SEED, UNREGISTERED, NotModelled
+
+Real = torch.Generator
+
+
+class Generator(Real):
+    """A torch.Generator on "cuda"; for other devices, torch's own."""
+
+    stand_in = None  # the device of the stand-in in force
+
+    def __new__(cls, device="cpu"):
+        if torch.device(device).type != "cuda":
+            return Real(device)
+        generator = super().__new__(cls, "cpu")
+        generator.capture, generator.number = None, 0  # the capture that it believes in, and the state there
+        Real.manual_seed(generator, 67280421310721)
+        return generator
+
+    @property
+    def device(self):
+        return torch.device("cuda", 0)
+
+    def raw_state(self):
+        return Real.get_state(self)
+
+    def set_raw_state(self, state):
+        Real.set_state(self, state)
+
+    def get_state(self):
+        state = self.raw_state()
+        if self.stand_in.capturing():
+            state.number_in_capture = self.stand_in.capture, self.number
+        return state
+
+    def set_state(self, state):
+        if not self.stand_in.capturing():
+            self.set_raw_state(state)
+        else:
+            capture, number = getattr(state, "number_in_capture", (None, None))
+            if capture is not self.stand_in.capture:
+                raise NotModelled("A random state taken outside a capture and set inside it is not modelled.")
+            self.number = number
+        return self
+
+    def manual_seed(self, seed):
+        if not self.stand_in.capturing():
+            Real.manual_seed(self, seed)
+        elif seed != self.initial_seed():
+            raise RuntimeError(SEED)
+        return self
+
+    def seed(self):
+        if self.stand_in.capturing():
+            raise RuntimeError(SEED)
+        return Real.seed(self)
+
+    def register(self, graph):
+        if self.stand_in.capturing():
+            raise RuntimeError(LATE)
+        graph.generators.add(self)
+
+    def begin(self, capture):
+        """A capture begins that may draw from it."""
+        self.capture, self.number = capture, 0
+        capture.start[self] = self.raw_state()
+
+    def draws(self):
+        """What an operator draws now: in a capture its generator and two numbers of states."""
+        capture = self.stand_in.capture
+        if not self.stand_in.capturing():
+            if self.capture and not PER_CAPTURE:
+                raise RuntimeError(OUTSIDE)
+            return self
+        if self.capture is not capture:
+            raise RuntimeError(UNREGISTERED)
+        begins, self.number = self.number, next(capture.numbers)
+        return self, begins, self.number
+
+
+def _not_modelled(name):
+    def refuse(self, *_):
+        raise NotModelled(f"Generator.{name} is not modelled.")
+
+    return refuse
+
+
+for _name in ("graphsafe_get_state", "graphsafe_set_state", "clone_state", "get_offset", "set_offset"):
+    setattr(Generator, _name, _not_modelled(_name))

@@ -1,0 +1,84 @@
+"""Judge code that should use a graph: run it on the stand-in or on a GPU, and count what it launches."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from cpu_graph.graphs import CUDAGraph
+from cpu_graph.patches import cpu_graphs
+
+
+@dataclass
+class Trial:
+    """One run: its result with tensors on the CPU, or its error; graphs and operators launched; its seed."""
+
+    result: Any
+    error: Exception | None
+    counts: Counter
+    seed: int
+
+
+def trials(scenario: Callable[[], Any], seeds=(0, 1, 2), gpu=False) -> Iterator[Trial]:
+    """Run a scenario once per seed, each on a new stand-in, or on the GPU.
+
+    scenario takes nothing: it makes its tensors on "cuda", builds the answer, and uses it as a
+    reader would, several times. torch's generators are seeded before it. launches() inside a
+    scenario counts a part of it.
+    """
+    for seed in seeds:
+        with nullcontext() if gpu else cpu_graphs(), launches() as counts:
+            torch.manual_seed(seed)
+            stream, result, error = torch.cuda.current_stream(), None, None
+            try:
+                result = tree_map_only(torch.Tensor, lambda tensor: tensor.detach().cpu(), scenario())
+            except Exception as raised:
+                error = raised
+                torch.cuda.set_stream(stream)
+        yield Trial(result, error, counts, seed)
+
+
+@contextmanager
+def launches() -> Iterator[Counter]:
+    """Count the launches of the block: "graphs" that it replays, and "operators" that it runs outside them.
+
+    Views are no launches, copies are. What a capture records is not counted, what a warm-up runs
+    is: open the block after it. Works inside cpu_graphs() and on a GPU.
+    """
+    counts = Counter()
+    if (device := CUDAGraph.stand_in) is not None:
+        before = device.counts.copy()
+        try:
+            yield counts
+        finally:
+            counts.update(device.counts - before)
+        return
+    replay = torch.cuda.CUDAGraph.replay
+
+    def counted(graph):
+        counts["graphs"] += 1
+        return replay(graph)
+
+    with Operators(counts), patch.object(torch.cuda.CUDAGraph, "replay", counted):
+        yield counts
+
+
+class Operators(TorchDispatchMode):
+    """Counts the operators that work on CUDA tensors, outside of captures."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        result = operator(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
+        if any(tensor.is_cuda for tensor in tensors) and not operator.is_view:
+            self.counts["operators"] += not torch.cuda.is_current_stream_capturing()
+        return result

@@ -1,0 +1,105 @@
+"""The stand-in's memory: blocks, and pools that hand a freed block to the next tensor of its size.
+
+A tensor "on the GPU" is a CPU tensor whose storage lies in a block. When its storage is freed, the
+block goes back to its pool's list and keeps its content, as with PyTorch's caching allocator. Only
+blocks of equal rounded size are handed on; where the real allocator could have split or joined
+blocks, what they held is overwritten with NaN, so that nobody is right by luck.
+"""
+
+import ctypes
+import weakref
+from collections import defaultdict
+
+import torch
+
+LARGE = 10 * 2**20  # bytes: from here on PyTorch's blocks are segments of their own
+
+
+class Block:
+    """Some memory with a fixed address; its home is its kind ("cuda" or "pinned"), pool, stream and size."""
+
+    def __init__(self, home):
+        self.kind, self.home = home[0], home
+        self.bytes = torch.full((home[3],), 0xFF, dtype=torch.uint8)  # NaN, as floating-point numbers
+        self.in_graph = self.returned = False  # a graph knows its address; the driver has it back
+        self.used_elsewhere = False  # on other streams, as record_stream says
+        self.tenant = None  # the capture that it was last handed to
+        self.writer = None  # the stream that last wrote to it
+        self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
+
+    def view(self, tensor):
+        """The tensor's memory, without keeping the tensor's storage alive."""
+        view = torch.empty(0, dtype=tensor.dtype)
+        return view.set_(self.bytes.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+class Memory:
+    """All blocks by address, and the free ones by home."""
+
+    def __init__(self):
+        self.blocks, self.free, self.deferred = {}, defaultdict(list), []
+
+    def find(self, tensor):
+        """The block that a tensor lies in, or None for ordinary CPU memory."""
+        if tensor.layout is not torch.strided:
+            return None
+        return self.blocks.get(tensor.untyped_storage().data_ptr())
+
+    def span(self, tensor):
+        """The tensor's block, its first byte there and its end; None for ordinary CPU memory."""
+        block, start = self.find(tensor), tensor.storage_offset() * tensor.itemsize
+        return block and (block, start, start + extent(tensor.shape, tensor.stride(), tensor.dtype))
+
+    def take(self, home):
+        """A free block of a home, or None."""
+        return self.free[home].pop() if self.free[home] else None
+
+    def make(self, home):
+        block = Block(home)
+        self.blocks[block.bytes.data_ptr()] = block
+        return block
+
+    def tensor(self, block, shape, stride, dtype):
+        """A new tensor in a block; the block is free again when the tensor's storage is."""
+        buffer = (ctypes.c_char * block.bytes.numel()).from_address(block.bytes.data_ptr())
+        weakref.finalize(buffer, self.give_back, block).atexit = False
+        storage = torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
+        return torch.empty(0, dtype=dtype).set_(storage, 0, shape, stride)
+
+    def give_back(self, block):
+        (self.deferred if block.used_elsewhere else self.free[block.home]).append(block)
+
+    def finished(self):
+        """The device is idle: what record_stream held back is free."""
+        for block in self.deferred:
+            block.used_elsewhere = False
+            self.free[block.home].append(block)
+        self.deferred.clear()
+
+    def stale(self, pool, capture):
+        """A pool's free blocks whose content a graph may still read, other than this capture's own."""
+        lists = (blocks for home, blocks in self.free.items() if home[1] == pool)
+        return [b for blocks in lists for b in blocks if b.in_graph and (capture is None or b.tenant is not capture)]
+
+    def empty_cache(self):
+        """Give free memory outside private pools back to the driver. Small blocks share segments: they stay."""
+        for block in self.stale(None, None):
+            block.bytes.fill_(0xFF)
+        for home in [home for home in self.free if home[1] is None and home[3] > LARGE]:
+            for block in self.free.pop(home):
+                block.returned = True
+                self.blocks.pop(block.bytes.data_ptr())
+
+
+def rounded(shape, stride, dtype):
+    """Bytes of a block for a tensor: whole units of 512, or of 2 MiB for a large one."""
+    needed = extent(shape, stride, dtype)
+    unit = 2 * 2**20 if needed > LARGE else 512
+    return max(1, -(-needed // unit)) * unit
+
+
+def extent(shape, stride, dtype):
+    """Bytes from a tensor's first element to the end of its last."""
+    if 0 in shape:
+        return 0
+    return (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * dtype.itemsize

@@ -1,0 +1,83 @@
+"""Nodes: an operator with its memory, as part of a graph or launched once."""
+
+from contextlib import contextmanager
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from cpu_graph import core
+from cpu_graph.errors import cuda_error
+
+
+class Node:
+    """An operator, what it works on, and when: its stream, and the clock of what comes before it.
+
+    spans: every (block, first byte, end) that it touches, and whether it writes there. draws: a generator and, in a
+    graph, the numbers of the random states that it begins and ends with; state is the first.
+    """
+
+    def __init__(self, operator, args, kwargs, outputs, spans, draws=None):
+        self.operator, self.args, self.kwargs, self.outputs = operator, args, kwargs, outputs
+        self.spans, self.draws = spans, draws
+        self.stream = self.clock = self.state = self.result = None
+        self.cycles = 0  # how long it sleeps; all other work takes no time
+
+    def run(self):
+        """Run it, from its random state if it draws; returns the state it ends with."""
+        if any(block.returned for block, *_ in self.spans):
+            raise cuda_error(700)
+        with drawing(self.state) as ended:
+            self.result = self.operator(*self.args, **self.kwargs)
+        core.write(self.result, self.outputs)
+        return ended.get("state")
+
+    def before(self, clock):
+        """Whether what has this clock comes after it."""
+        return self.clock[self.stream] <= clock.get(self.stream, 0)
+
+    def launched(self, stream, clock):
+        """The same work at one replay."""
+        node = Node(self.operator, self.args, self.kwargs, self.outputs, self.spans, self.draws)
+        node.stream, node.clock, node.cycles = stream, clock, self.cycles
+        return node
+
+
+@contextmanager
+def unseen():
+    """Run operators for real: neither torch functions nor operators come to the stand-in."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        yield
+
+
+@contextmanager
+def drawing(state):
+    """Let operators draw from a random state, by way of the CPU's default generator."""
+    ended, default = {}, torch.default_generator
+    if state is None:
+        yield ended
+        return
+    before = default.get_state()
+    default.set_state(state)
+    try:
+        yield ended
+    finally:
+        ended["state"] = default.get_state()
+        default.set_state(before)
+
+
+def tensors_in(tree):
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def written_by(operator, args, kwargs):
+    """The tensors among an operator's arguments that it writes to."""
+    marked = [
+        (number, argument.name)
+        for number, argument in enumerate(operator._schema.arguments)
+        if argument.alias_info and argument.alias_info.is_write
+    ]
+    found = [args[number] if number < len(args) else kwargs.get(name) for number, name in marked]
+    if "native_batch_norm" in operator.name() and "backward" not in operator.name():
+        found += args[3:5]  # the running statistics, which the schema does not mark
+    return tensors_in(found)

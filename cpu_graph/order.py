@@ -1,0 +1,97 @@
+"""The order of launches, and what goes wrong without one.
+
+Every launch runs at once and goes into a log. Each stream has a vector clock, and so has the host,
+which orders what it launches after what it has waited for. If a launch touches bytes that another
+stream has touched, one of them writing, and nothing orders the two, the log is run anew with that
+launch as early as its own stream allows: the order that nobody expects. (If something in the log
+sleeps, in the order that the sleeping gives.) The log ends where the
+host has waited for everything, or when it is as long as a real queue.
+"""
+
+from collections import defaultdict
+from itertools import count
+
+HOST, QUEUE = "host", 1024  # launches
+
+
+class Order:
+    """The clocks of streams and host, the log, and what memory held when the log began."""
+
+    def __init__(self, finished):
+        self.clocks, self.ticks, self.finished = defaultdict(dict), count(1), finished
+        self.log, self.before = [], {}
+
+    def tick(self, stream):
+        """The clock of the next launch on a stream."""
+        clock = self.clocks[stream]
+        merge(clock, self.clocks[HOST])
+        clock[stream] = next(self.ticks)
+        return dict(clock)
+
+    def wait(self, stream, clock):
+        """Order what a stream, or the host, does from now on after what a clock has seen."""
+        merge(self.clocks[stream], clock)
+        if stream == HOST and all(node.before(clock) for node in self.log):
+            for block in {block for node in self.log for block, *_ in node.spans}:
+                block.accesses.clear()
+            for part in (self.log, self.before, self.clocks):
+                part.clear()
+            self.finished()
+
+    def synchronize(self):
+        """The host waits for everything."""
+        everything = {}
+        for clock in self.clocks.values():
+            merge(everything, clock)
+        self.wait(HOST, everything)
+
+    def save(self, spans):
+        """Keep what blocks hold, before they are written to for the first time since the log began."""
+        for (block, *_), writes in spans.items():
+            if writes and block not in self.before:
+                self.before[block] = block.bytes.clone()
+
+    def enter(self, node):
+        """Put a launch into the log; returns whether it races with an earlier one."""
+        others = [
+            other
+            for (block, start, end), writes in node.spans.items()
+            for (_, wrote, first, last), other in block.accesses.items()
+            if (writes or wrote) and start < last and first < end
+        ]
+        raced = not all(other.before(node.clock) for other in others)
+        self.log.append(node)
+        if raced and any(other.cycles for other in self.log):
+            starts = self.starts()
+            self.log.sort(key=starts.get)
+        elif raced:  # first what it waits for, then this launch, then the others
+            self.log.sort(
+                key=lambda other: 0 if other.before(node.clock) and other is not node else 1 + (other is not node)
+            )
+        for (block, start, end), writes in node.spans.items():
+            block.accesses[node.stream, writes, start, end] = node
+        return raced
+
+    def starts(self):
+        """When each launch in the log begins, where only sleeping takes time."""
+        starts = {}
+        for node in self.log:
+            ends = (start + other.cycles for other, start in starts.items() if other.before(node.clock))
+            starts[node] = max(ends, default=0)
+        return starts
+
+    def settle(self, raced):
+        """After a race, go back to where the log begins and run it in its new order."""
+        if raced:
+            for block, content in self.before.items():
+                block.bytes.copy_(content)
+            for node in self.log:
+                node.run()
+        if len(self.log) > QUEUE:
+            self.synchronize()
+
+
+def merge(clock, other):
+    """Let a clock know what another one knows."""
+    for stream, tick in other.items():
+        clock[stream] = max(clock.get(stream, 0), tick)

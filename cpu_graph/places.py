@@ -1,0 +1,38 @@
+"""Where tensors are made, and copies from one kind of memory to another."""
+
+from contextlib import contextmanager
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+GPU = torch.device("cuda", 0)
+
+
+@contextmanager
+def wanting(device, want, crossing=False, non_blocking=False, generator=None):
+    """Make new results in "cuda", "pinned" or "cpu" memory; crossing: let clone copy there."""
+    before = device.want, device.crossing, device.non_blocking, device.generator
+    device.want, device.crossing, device.non_blocking, device.generator = want, crossing, non_blocking, generator
+    try:
+        yield
+    finally:
+        device.want, device.crossing, device.non_blocking, device.generator = before
+
+
+def place(where):
+    """The kind of memory that a device argument asks for."""
+    if where is None:
+        return None
+    return torch.device("cuda" if isinstance(where, int) else where).type
+
+
+def any_on_gpu(device, tree):
+    return any(isinstance(leaf, torch.Tensor) and device.kind(leaf) == "cuda" for leaf in tree_leaves(tree))
+
+
+def moved(device, tensor, want, non_blocking=False):
+    """A copy in another kind of memory, seen by autograd."""
+    if want == "cpu" and non_blocking and device.kind(tensor) == "cuda":
+        want = "pinned"
+    with wanting(device, want, crossing=True, non_blocking=non_blocking):
+        return torch.clone(tensor)

@@ -1,0 +1,118 @@
+"""Streams and events on the stand-in: they order launches, and time nothing."""
+
+from itertools import cycle
+
+import torch
+
+from cpu_graph.errors import NotModelled, cuda_error
+from cpu_graph.order import HOST, merge
+
+
+class Stream:
+    """torch.cuda.Stream: one of the pool's 32, handed out in turn."""
+
+    stand_in = None  # the device of the stand-in in force
+    numbers = cycle(range(1, 33))
+
+    def __init__(self, device=None, priority=0, stream_id=None):
+        self.stream_id = next(self.numbers) if stream_id is None else stream_id
+        self.device, self.priority = torch.device("cuda", 0), priority
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and self.stream_id == other.stream_id
+
+    def __hash__(self):
+        return self.stream_id
+
+    def __repr__(self):
+        return f"<torch.cuda.Stream device=cuda:0 cuda_stream={self.stream_id:#x}>"
+
+    def __enter__(self):
+        self.context = torch.cuda.stream(self)
+        self.context.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.context.__exit__(*error)
+
+    def wait_event(self, event):
+        event.wait(self)
+
+    def wait_stream(self, stream):
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event=None):
+        event = event or torch.cuda.Event()
+        event.record(self)
+        return event
+
+    def synchronize(self):
+        device = self.stand_in
+        if device.capture:
+            device.refuse(900)
+        device.order.wait(HOST, device.order.clocks[self.stream_id])
+
+    def query(self):
+        if self.stand_in.capture:
+            self.stand_in.refuse(900)
+        raise NotModelled("Stream.query asks how far the GPU is: the stand-in has no time.")
+
+    def is_capturing(self):
+        return self.stand_in.capturing(self.stream_id)
+
+
+class Event:
+    """torch.cuda.Event: what a stream had done when it was recorded."""
+
+    stand_in = None  # the device of the stand-in in force
+
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
+        self.enable_timing, self.external, self.clock, self.capture = enable_timing, external, None, None
+
+    def record(self, stream=None):
+        stream, device = stream or torch.cuda.current_stream(), self.stand_in
+        if self.external and device.capturing(stream.stream_id):
+            raise NotModelled("An external event in a capture is not modelled.")
+        self.capture = device.capture if device.capturing(stream.stream_id) else None
+        clocks = self.capture.clocks if self.capture else device.order.clocks
+        self.clock = dict(clocks[stream.stream_id])
+        if not self.capture:
+            merge(self.clock, device.order.clocks[HOST])
+
+    def wait(self, stream=None):
+        stream, device = stream or torch.cuda.current_stream(), self.stand_in
+        if self.clock is None:
+            return
+        if self.capture is None:
+            if device.capturing(stream.stream_id):
+                device.refuse(905)
+            device.order.wait(stream.stream_id, self.clock)
+        elif self.capture is not device.capture:
+            raise NotModelled("Waiting for an event that an earlier capture recorded is not modelled.")
+        elif stream.stream_id == 0:
+            device.refuse(906)
+        else:
+            merge(device.capture.clocks.setdefault(stream.stream_id, {}), self.clock)
+
+    def query(self):
+        self._ask()
+        if self.clock is None or all(node.before(self.stand_in.order.clocks[HOST]) for node in self._pending()):
+            return True
+        raise NotModelled("Event.query asks how far the GPU is: the stand-in has no time.")
+
+    def synchronize(self):
+        self._ask()
+        if self.clock is not None:
+            self.stand_in.order.wait(HOST, self.clock)
+
+    def elapsed_time(self, end_event):
+        if self.capture or end_event.capture:
+            raise cuda_error(1)
+        raise NotModelled("Event.elapsed_time: the stand-in has no time.")
+
+    def _ask(self):
+        if self.capture or self.stand_in.capture:
+            self.stand_in.refuse(907 if self.capture else 900)
+
+    def _pending(self):
+        return [node for node in self.stand_in.order.log if node.before(self.clock)]

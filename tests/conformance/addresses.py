@@ -1,0 +1,181 @@
+"""A graph knows addresses, not names."""
+
+import torch
+
+from conformance.common import captured, layer, ones, zeros
+from conformance.outcomes import program
+
+
+@program([2, 6], shows="A new tensor under the old name")
+def a_name_bound_anew_has_no_effect():
+    static = ones(4)
+    replay, old = captured(lambda: static * 2), static
+    static = ones(4) * 3
+    stale = replay()[0].item()
+    old.copy_(static)
+    return [stale, replay()[0].item()]
+
+
+@program(2)
+def data_bound_anew_has_no_effect():
+    static = ones(4)
+    old = static.data
+    replay = captured(lambda: static * 2)
+    static.data = ones(4) * 3
+    return replay()[0] * old[0]
+
+
+def after_another_tensor(keep):
+    inputs, graph = ones(2**20), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = inputs * 2
+    kept = inputs if keep else None
+    del inputs
+    intruder = torch.full((2**20,), 7.0, device="cuda")
+    graph.replay()
+    return result[0].item() + 0 * (intruder[0].item() + (kept is None))
+
+
+@program(14, shows="An input that was freed")
+def a_freed_input_is_the_next_tensor():
+    return after_another_tensor(keep=False)
+
+
+@program(2)
+def a_kept_input_is_its_own():
+    return after_another_tensor(keep=True)
+
+
+@program([3, 3, 3], shows="A result that is overwritten")
+def a_kept_result_is_overwritten():
+    counter = zeros(())
+    replay = captured(lambda: counter.add_(1) * 1)
+    kept = [replay() for _ in range(3)]
+    return [result.item() for result in kept]
+
+
+@program([1, 2, 3])
+def a_cloned_result_is_kept():
+    counter = zeros(())
+    replay = captured(lambda: counter.add_(1) * 1)
+    return [result.item() for result in [replay().clone() for _ in range(3)]]
+
+
+@program([3, 3, 3])
+def a_list_of_views_is_overwritten_too():
+    counter = zeros(2)
+    replay = captured(lambda: counter.add_(1) * 1)
+    kept = [replay()[0] for _ in range(3)]
+    return [result.item() for result in kept]
+
+
+def three_doublings(write):
+    state = {"h": ones(1)}
+    first = state["h"]  # kept, or its memory would be free
+    replay = captured(lambda: write(state))
+    for _ in range(3):
+        result = replay()
+    return result.item() + 0 * first.numel()
+
+
+@program(2, shows="A state that is not written back")
+def a_state_in_python_is_not_written_back():
+    return three_doublings(lambda state: state.update(h=state["h"] * 2) or state["h"])
+
+
+@program(8)
+def a_state_in_place_is_written_back():
+    return three_doublings(lambda state: state["h"].mul_(2))
+
+
+def after_loading(**options):
+    net, doubled = layer(), {"weight": ones(4, 4) * 2}
+    old = net.weight
+    replay = captured(lambda: net(ones(1, 4))[0, 0])
+    net.load_state_dict(doubled, **options)
+    return replay().item() + 0 * old.numel()
+
+
+@program(4, shows="A weight that was replaced")
+def an_assigned_weight_has_no_effect():
+    return after_loading(assign=True)
+
+
+@program(8)
+def a_weight_loaded_in_place_has_effect():
+    return after_loading()
+
+
+@program(4)
+def a_new_parameter_has_no_effect():
+    net = layer()
+    old = net.weight
+    replay = captured(lambda: net(ones(1, 4))[0, 0])
+    net.weight = torch.nn.Parameter(ones(4, 4) * 2)
+    return replay().item() + 0 * old.numel()
+
+
+@program([10, 10, 1, 1])
+def a_view_of_an_input_is_the_input():
+    static = ones(4)
+    replay = captured(lambda: static[:2].mul_(10))
+    replay()
+    return static
+
+
+@program([3, 3])
+def copy_converts_and_broadcasts():
+    static = zeros(2)
+    replay = captured(lambda: static * 1)
+    static.copy_(torch.tensor(3, dtype=torch.int64))
+    return replay()
+
+
+@program([6])
+def an_output_may_be_an_input():
+    static = ones(1)
+    output = captured(lambda: static.mul_(1))()
+    static.fill_(6)
+    return output
+
+
+@program([5])
+def an_intermediate_is_computed_again():
+    static, between = ones(1), []
+
+    def step():
+        between.append(static + 1)
+        return between[0] * 1
+
+    replay = captured(step)
+    replay()
+    between[0].fill_(100)
+    static.fill_(4)
+    return replay()
+
+
+@program([2, 4])
+def a_dictionary_comes_out_as_it_went_in():
+    static = ones(1)
+    output = captured(lambda: {"double": static * 2, "more": [static * 4]})()
+    return [output["double"].item(), output["more"][0].item()]
+
+
+@program(True)
+def a_static_result_has_one_address():
+    static = ones(4)
+    replay = captured(lambda: static * 2)
+    return replay().data_ptr() == replay().data_ptr()
+
+
+@program(True)
+def what_is_freed_in_a_capture_is_used_again_in_it():
+    x = ones(2**20)
+    addresses = []
+
+    def step():
+        for _ in range(2):
+            addresses.append((x * 2).data_ptr())
+
+    captured(step)
+    return addresses[0] == addresses[1]

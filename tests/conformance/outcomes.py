@@ -1,0 +1,84 @@
+"""Run programs and say how they end."""
+
+import gc
+import warnings
+
+import torch
+
+PROGRAMS = {}
+
+
+def program(gives, shows=None):
+    """Register a function as a program: what it should give, and the gallery's exhibit that it shows.
+
+    gives: the value, or the start of the first line of the error, or of each in the chain.
+    """
+
+    def register(function):
+        assert function.__name__ not in PROGRAMS, function.__name__
+        function.gives, function.shows = gives, shows
+        PROGRAMS[function.__name__] = function
+        return function
+
+    return register
+
+
+def runs(function):
+    """How a program ends: {"gives": value} or {"fails": [first line of each error, the cause first]}."""
+    torch.manual_seed(0)
+    stream = torch.cuda.current_stream()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = function()
+        return {"gives": plain(value)}
+    except Exception as error:
+        return {"fails": [f"{type(e).__name__}: {first_line(e)}" for e in chain(error)]}
+    finally:
+        torch.cuda.set_stream(stream)
+
+
+def plain(value):
+    if isinstance(value, torch.Tensor):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    assert isinstance(value, bool | int | str) or value == int(value), f"{value} is no relation and no whole number"
+    return value if isinstance(value, bool | str) else int(value)
+
+
+def chain(error):
+    return ([] if error.__context__ is None else chain(error.__context__)) + [error]
+
+
+def first_line(error):
+    return (str(error).splitlines() or [""])[0]
+
+
+def outcome(name):
+    """How a program ends on the stand-in."""
+    from cpu_graph import cpu_graphs
+
+    with cpu_graphs():
+        return runs(PROGRAMS[name])
+
+
+def on_gpu():
+    """How all programs end on this machine's GPU, each after a good capture, which sets generators right."""
+    found = {}
+    for name, function in PROGRAMS.items():
+        torch.cuda.graph.default_capture_stream = None  # a new one, or a program's 32nd stream might be this one
+        found[name] = runs(function)
+        gc.collect()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            torch.zeros(1, device="cuda")
+    return found
+
+
+def agrees(gives, ending):
+    """Whether a program ends as it says."""
+    if "gives" in ending:
+        return ending["gives"] == gives and type(ending["gives"]) is type(gives)
+    fails = ending["fails"]
+    return isinstance(gives, list) and len(gives) == len(fails) and all(map(str.startswith, fails, map(str, gives)))

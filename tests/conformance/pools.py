@@ -1,0 +1,150 @@
+"""Pools: what is freed in a capture goes to later captures of its pool, and to no others."""
+
+import torch
+
+from conformance.common import captured, ones
+from conformance.outcomes import program
+
+
+def second_of_three(order, hold, pools=1):
+    """What the second of three graphs gives, after replays in this order."""
+    pool, x = [torch.cuda.graph_pool_handle() for _ in range(3)], ones(2**20)
+    graphs = [torch.cuda.CUDAGraph() for _ in range(3)]
+    with torch.cuda.graph(graphs[0], pool=pool[0]):
+        result = x * 2
+    with torch.cuda.graph(graphs[1], pool=pool[1 % pools]):
+        plus_one = result + 1
+    held = result if hold else None
+    del result
+    with torch.cuda.graph(graphs[2], pool=pool[2 % pools]):
+        hundred = x * 100
+    for number in order:
+        graphs[number].replay()
+    return plus_one[0].item() + 0 * (hundred.numel() + (held is None))
+
+
+@program(101, shows="Graphs replayed in another order")
+def another_order_reads_what_a_later_graph_wrote():
+    return second_of_three((0, 2, 1), hold=False)
+
+
+@program(3)
+def the_order_of_capture_is_right():
+    return second_of_three((0, 1, 2), hold=False)
+
+
+@program(3)
+def a_held_result_is_not_overwritten():
+    return second_of_three((0, 2, 1), hold=True)
+
+
+@program(3)
+def private_pools_are_not_shared():
+    return second_of_three((0, 2, 1), hold=False, pools=3)
+
+
+@program(2)
+def a_held_result_is_not_the_next_graphs():
+    x, pool = ones(2**20), torch.cuda.graph_pool_handle()
+    first = captured(lambda: x * 2, pool=pool)
+    result = first()
+    captured(lambda: x * 100, pool=pool)()
+    return result[0]
+
+
+@program([2, 100])
+def two_results_of_one_pool_are_two_tensors():
+    x, pool = ones(2**20), torch.cuda.graph_pool_handle()
+    first, second = (captured(lambda n=n: x * n, pool=pool) for n in (2, 100))
+    return [first()[0].item() + 0 * second()[0].item(), second()[0].item()]
+
+
+def slow_and_quick(shared, two_streams):
+    """What a graph gives that sleeps between two operators while another one of its pool is replayed."""
+    x, pool = ones(2**20), torch.cuda.graph_pool_handle() if shared else None
+
+    def slow():
+        doubled = x * 2
+        torch.cuda._sleep(10**8)
+        return doubled + 1
+
+    slow, quick = captured(slow, pool=pool), captured(lambda: x * 10, pool=pool)
+    torch.cuda.synchronize()
+    slow()
+    with torch.cuda.stream(torch.cuda.Stream() if two_streams else torch.cuda.current_stream()):
+        quick()
+    torch.cuda.synchronize()
+    return [slow.output[0].item(), quick.output[0].item()]
+
+
+@program([11, 10])
+def two_graphs_of_a_pool_at_once():
+    return slow_and_quick(shared=True, two_streams=True)
+
+
+@program([3, 10])
+def two_graphs_of_a_pool_one_after_the_other():
+    return slow_and_quick(shared=True, two_streams=False)
+
+
+@program([3, 10])
+def two_graphs_of_two_pools_at_once():
+    return slow_and_quick(shared=False, two_streams=True)
+
+
+def freed_between(pool):
+    """The address of a first graph's freed result, and of a second graph's."""
+    x = ones(2**20)
+    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
+    with torch.cuda.graph(graphs[0], pool=pool):
+        result = x * 2
+    address = result.data_ptr()
+    del result
+    with torch.cuda.graph(graphs[1], pool=pool):
+        result = x * 3
+    return address == result.data_ptr()
+
+
+@program(True)
+def a_later_capture_gets_freed_memory():
+    return freed_between(torch.cuda.graph_pool_handle())
+
+
+@program(False)
+def another_pool_does_not_get_it():
+    return freed_between(None)
+
+
+@program(True)
+def a_graphs_own_pool_can_be_shared():
+    x = ones(2**20)
+    first = captured(lambda: (x * 2).sum())
+    second = captured(lambda: (x * 3).sum(), pool=first.graph.pool())
+    return second.graph.pool() == first.graph.pool() and first().item() * 3 == second().item() * 2
+
+
+@program(False)
+def eager_does_not_get_a_pools_memory():
+    x = ones(2**20)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = x * 2
+    address = result.data_ptr()
+    del result
+    return address == torch.empty(2**20, device="cuda").data_ptr()
+
+
+@program(True)
+def eager_gets_eager_memory_again():
+    x = ones(2**20)
+    address = x.data_ptr()
+    del x
+    return address == ones(2**20).data_ptr()
+
+
+@program([3, 7])
+def intermediates_of_two_graphs_share_and_do_no_harm():
+    x, pool = ones(2**20), torch.cuda.graph_pool_handle()
+    first = captured(lambda: (x * 2 + 1).amax(), pool=pool)
+    second = captured(lambda: (x * 6 + 1).amax(), pool=pool)
+    return [[graph().item() for graph in (second, first, second, first)][i] for i in (1, 2)]

@@ -1,0 +1,191 @@
+"""A replay draws what eager would draw next; a capture draws nothing."""
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from conformance.common import SINCE_2_13, captured, ones, zeros
+from conformance.outcomes import program
+
+
+def draw():
+    return torch.rand(8, device="cuda")
+
+
+def different(function, times=5):
+    replay = captured(function)
+    return len({replay().sum().item() for _ in range(times)})
+
+
+@program(5)
+def every_replay_draws_anew():
+    return different(draw)
+
+
+@program(True)
+def a_capture_draws_nothing():
+    state = torch.cuda.get_rng_state()
+    captured(draw)
+    return torch.equal(state, torch.cuda.get_rng_state())
+
+
+@program(True)
+def replays_draw_what_eager_would():
+    replay = captured(draw)
+    torch.cuda.manual_seed(1)
+    replayed = [replay().clone() for _ in range(3)]
+    torch.cuda.manual_seed(1)
+    return all(torch.equal(one, draw()) for one in replayed)
+
+
+@program(True)
+def eager_goes_on_where_a_replay_ended():
+    replay = captured(draw)
+    torch.cuda.manual_seed(1)
+    mixed = [replay().clone(), draw(), replay().clone(), draw()]
+    torch.cuda.manual_seed(1)
+    return all(torch.equal(one, draw()) for one in mixed)
+
+
+@program([True, True, True])
+def two_graphs_take_turns():
+    first, second = captured(draw), captured(lambda: (draw(), draw())[1])
+    torch.cuda.manual_seed(1)
+    replayed = [first().clone(), second().clone(), first().clone()]
+    torch.cuda.manual_seed(1)
+    eager = [draw() for _ in range(4)]
+    return [torch.equal(replayed[i], eager[j]) for i, j in ((0, 0), (1, 2), (2, 3))]
+
+
+@program([True, False])
+def dropout_differs_and_can_be_seeded():
+    x = ones(256)
+    replay = captured(lambda: torch.nn.functional.dropout(x))
+    torch.cuda.manual_seed(1)
+    first = replay().clone()
+    second = replay().clone()
+    torch.cuda.manual_seed(1)
+    return [torch.equal(first, replay()), torch.equal(first, second)]
+
+
+@program(True)
+def a_state_set_back_between_replays():
+    replay = captured(draw)
+    state = torch.cuda.get_rng_state()
+    first = replay().clone()
+    torch.cuda.set_rng_state(state)
+    return torch.equal(first, replay())
+
+
+@program(1, shows="A dropout that is frozen")
+def a_state_set_back_in_the_capture():
+    def there_and_back():
+        state = torch.cuda.get_rng_state()
+        number = draw()
+        torch.cuda.set_rng_state(state)
+        return number
+
+    return different(there_and_back)
+
+
+@program(True)
+def a_state_set_back_in_the_capture_repeats_in_it():
+    def twice():
+        state = torch.cuda.get_rng_state()
+        first = draw()
+        torch.cuda.set_rng_state(state)
+        return first, draw()
+
+    return torch.equal(*captured(twice)())
+
+
+@program(["RuntimeError: CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed"])
+def a_seed_set_in_a_capture():
+    def seed_and_draw():
+        torch.cuda.manual_seed(torch.cuda.initial_seed() + 1)
+        return draw()
+
+    captured(seed_and_draw)
+
+
+@program(False)
+def the_same_seed_in_a_capture_is_ignored():
+    def both():
+        first = draw()
+        torch.cuda.manual_seed(torch.cuda.initial_seed())
+        return first, draw()
+
+    return torch.equal(*captured(both)())
+
+
+@program(True)
+def an_announced_generator_draws_as_eager():
+    own, graph = torch.Generator("cuda").manual_seed(1), torch.cuda.CUDAGraph()
+    graph.register_generator_state(own)
+
+    def mine():
+        return torch.rand(4, device="cuda", generator=own)
+
+    replay = captured(mine, graph)
+    replayed = [replay().clone() for _ in range(3)]
+    own.manual_seed(1)
+    return all(torch.equal(one, mine()) for one in replayed)
+
+
+UNANNOUNCED = (
+    "RNG op during graph capture but generator is not registered"
+    if SINCE_2_13
+    else "Attempt to increase offset for a CUDA generator not in capture mode."
+)
+
+
+@program([f"RuntimeError: {UNANNOUNCED}"])
+def a_generator_that_nobody_announced():
+    own = torch.Generator("cuda").manual_seed(1)
+    return captured(lambda: torch.rand(8, device="cuda", generator=own))().numel()
+
+
+@program(8 if SINCE_2_13 else ["RuntimeError: Offset increment outside graph capture encountered unexpectedly."])
+def random_numbers_after_a_failure():
+    """Refused before torch 2.13."""
+    x, stream = ones(4), torch.cuda.current_stream()
+    try:
+        captured(lambda: x.mean().item())
+    except RuntimeError:
+        torch.cuda.set_stream(stream)
+    return draw().numel()
+
+
+@program([True, True])
+def a_permutation_and_an_index_on_the_gpu():
+    x, chosen = torch.arange(64, device="cuda"), zeros(64).long()
+
+    def shuffle():
+        order = torch.randperm(64, device="cuda")
+        return chosen.copy_(x[order])
+
+    replay = captured(shuffle)
+    first = replay().clone()
+    second = replay().clone()
+    return [bool((first.sort()[0] == x).all()), not torch.equal(first, second)]
+
+
+def masks_of_a_checkpoint(preserve):
+    """Whether a checkpointed dropout in a graph meets its own mask again in the backward pass."""
+    x = ones(256).requires_grad_()
+
+    def step():
+        output = checkpoint(torch.nn.functional.dropout, x, use_reentrant=False, preserve_rng_state=preserve)
+        return output.detach(), torch.autograd.grad(output.sum(), x)[0]
+
+    output, gradient = captured(step)()
+    return torch.equal(output, gradient)
+
+
+@program(True)
+def a_checkpoint_that_keeps_the_random_state():
+    return masks_of_a_checkpoint(preserve=True)
+
+
+@program(False)
+def a_checkpoint_that_does_not():
+    return masks_of_a_checkpoint(preserve=False)

@@ -1,0 +1,218 @@
+"""Streams order a capture, and whatever is left unordered goes wrong."""
+
+import torch
+
+from conformance.common import captured, ones, settled, zeros
+from conformance.outcomes import program
+
+LONG = 10**8  # cycles: about 50 ms
+
+
+def main():
+    return torch.cuda.current_stream()
+
+
+@program([2, 2, 2, 2])
+def a_fork_that_is_joined():
+    x, side = ones(4), torch.cuda.Stream()
+
+    def fork_and_join():
+        side.wait_stream(main())
+        with torch.cuda.stream(side):
+            result = x * 2
+        main().wait_stream(side)
+        return result
+
+    return captured(fork_and_join)()
+
+
+def two_counters(join):
+    mine, theirs = zeros(2, 1)
+    side = torch.cuda.Stream()
+
+    def step():
+        mine.add_(1)
+        if join:
+            side.wait_stream(main())
+        with torch.cuda.stream(side):
+            theirs.add_(1)
+        if join:
+            main().wait_stream(side)
+
+    replay = captured(step)
+    for _ in range(3):
+        replay()
+    torch.cuda.synchronize()
+    return [mine.item(), theirs.item()]
+
+
+@program([3, 1], shows="Work on the wrong stream")
+def work_on_another_stream_is_not_in_the_graph():
+    return two_counters(join=False)
+
+
+@program([3, 3])
+def work_on_a_joined_stream_is():
+    return two_counters(join=True)
+
+
+def read_on_the_side(wait):
+    """What a side stream makes of a tensor that the main stream is about to fill with 5."""
+    x, y, side = ones(4), zeros(4), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(LONG)
+    x.fill_(5)
+    if wait:
+        side.wait_stream(main())
+    with torch.cuda.stream(side):
+        y.copy_(x)
+    return settled(y)[0]
+
+
+@program(1)
+def a_missing_wait_reads_too_early():
+    return read_on_the_side(wait=False)
+
+
+@program(5)
+def a_wait_reads_in_time():
+    return read_on_the_side(wait=True)
+
+
+def written_on_the_side(wait):
+    """What the main stream, which takes its time, reads in a tensor that a side stream fills with 7."""
+    x, side = ones(4), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(LONG)
+    y = x * 2
+    if wait:
+        side.wait_stream(main())
+    with torch.cuda.stream(side):
+        x.fill_(7)
+    return settled(y)[0]
+
+
+@program(14)
+def a_missing_wait_writes_too_early():
+    return written_on_the_side(wait=False)
+
+
+@program(2)
+def a_wait_writes_in_time():
+    return written_on_the_side(wait=True)
+
+
+def prefetched(wait):
+    """Sums of two batches, the second copied by a side stream during the first's replay."""
+    static, batches, side = zeros(4), [ones(4), ones(4) * 10], torch.cuda.Stream()
+
+    def slow_sum():
+        torch.cuda._sleep(LONG)
+        return static.sum()
+
+    replay = captured(slow_sum)
+    static.copy_(batches[0])
+    torch.cuda.synchronize()
+    first = replay().clone()
+    if wait:
+        side.wait_stream(main())
+    with torch.cuda.stream(side):
+        static.copy_(batches[1])
+    main().wait_stream(side)
+    return [settled(first).item(), replay().item()]
+
+
+@program([40, 40])
+def a_copy_that_does_not_wait_for_the_replay():
+    return prefetched(wait=False)
+
+
+@program([4, 40])
+def a_copy_that_waits_for_the_replay():
+    return prefetched(wait=True)
+
+
+def inside(wait):
+    """What a branch of a graph reads, which waits for the producer or began before it."""
+    x, y, side = ones(4), zeros(4), torch.cuda.Stream()
+
+    def step():
+        side.wait_stream(main())
+        torch.cuda._sleep(LONG)
+        x.fill_(5)
+        if wait:
+            side.wait_stream(main())
+        with torch.cuda.stream(side):
+            y.copy_(x)
+        main().wait_stream(side)
+
+    captured(step)()
+    return settled(y)[0]
+
+
+@program(1)
+def a_branch_that_forks_too_early():
+    return inside(wait=False)
+
+
+@program(5)
+def a_branch_that_forks_in_time():
+    return inside(wait=True)
+
+
+@program(5)
+def an_event_orders_what_was_done_before_it():
+    x, y, side, event = ones(4), zeros(4), torch.cuda.Stream(), torch.cuda.Event()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(LONG)
+    x.fill_(5)
+    event.record()
+    side.wait_event(event)
+    with torch.cuda.stream(side):
+        y.copy_(x)
+    return settled(y)[0]
+
+
+@program(1)
+def an_event_recorded_too_early_orders_nothing():
+    x, y, side, event = ones(4), zeros(4), torch.cuda.Stream(), torch.cuda.Event()
+    torch.cuda.synchronize()
+    event.record()
+    torch.cuda._sleep(LONG)
+    x.fill_(5)
+    side.wait_event(event)
+    with torch.cuda.stream(side):
+        y.copy_(x)
+    return settled(y)[0]
+
+
+def read_result(replay_on_side, wait):
+    x, y, side = ones(4), zeros(4), torch.cuda.Stream()
+
+    def slow():
+        torch.cuda._sleep(LONG)
+        return y.copy_(x * 3)
+
+    replay = captured(slow)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side if replay_on_side else main()):
+        replay()
+    if wait:
+        main().wait_stream(side)
+    kept = y.clone()
+    return settled(kept)[0]
+
+
+@program(0)
+def a_replay_on_another_stream_is_read_too_early():
+    return read_result(replay_on_side=True, wait=False)
+
+
+@program(3)
+def a_replay_on_another_stream_is_waited_for():
+    return read_result(replay_on_side=True, wait=True)
+
+
+@program(3)
+def a_replay_on_the_same_stream_is_in_order():
+    return read_result(replay_on_side=False, wait=False)

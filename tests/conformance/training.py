@@ -1,0 +1,274 @@
+"""Training in a graph: gradients, optimizers, mixed precision."""
+
+from functools import partial
+
+import torch
+
+from conformance.common import ERROR, LOST, READ, captured, layer, ones
+from conformance.outcomes import program
+
+
+def gradient_after_three(gradient, zero=None):
+    """A weight's gradient after three replays of a backward pass that adds one to it."""
+    net = layer()
+    net.weight.grad = torch.zeros_like(net.weight) if gradient else None
+
+    def step():
+        if zero:
+            zero(net)
+        net(ones(1, 4)).sum().backward()
+
+    replay = captured(step)
+    for _ in range(3):
+        replay()
+    return net.weight.grad[0, 0]
+
+
+@program(3, shows="Gradients that grow")
+def gradients_that_are_there_grow():
+    return gradient_after_three(gradient=True)
+
+
+@program(1)
+def gradients_that_are_none_are_written():
+    return gradient_after_three(gradient=False)
+
+
+@program(1)
+def gradients_zeroed_in_the_capture():
+    return gradient_after_three(True, lambda net: net.zero_grad(set_to_none=False))
+
+
+@program(1)
+def gradients_set_to_none_in_the_capture():
+    return gradient_after_three(True, lambda net: net.zero_grad(set_to_none=True))
+
+
+@program([False, 1])
+def zero_grad_outside_takes_the_gradients_away():
+    net = layer()
+    replay = captured(lambda: net(ones(1, 4)).sum().backward())
+    kept = net.weight.grad
+    net.zero_grad(set_to_none=True)
+    replay()
+    return [net.weight.grad is not None, kept[0, 0].item()]
+
+
+@program(2)
+def two_micro_batches_in_one_capture():
+    net = layer()
+
+    def step():
+        net.zero_grad()
+        for _ in range(2):
+            net(ones(1, 4)).sum().backward()
+
+    replay = captured(step)
+    replay()
+    replay()
+    return net.weight.grad[0, 0]
+
+
+@program([3, 0], shows="A capture that trains once more")
+def a_warm_up_moves_the_state():
+    def batches_seen(restore):
+        norm = torch.nn.BatchNorm1d(4, device="cuda")
+        start = {name: value.clone() for name, value in norm.state_dict().items()}
+        for _ in range(3):
+            norm(ones(8, 4))
+        captured(lambda: norm(ones(8, 4)))
+        if restore:
+            norm.load_state_dict(start)
+        return norm.num_batches_tracked.item()
+
+    return [batches_seen(False), batches_seen(True)]
+
+
+def equal_to_eager(make, **options):
+    """Whether five replays of a step give eager's losses, its state restored after a warm-up."""
+
+    def losses(graph):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1)).cuda()
+        inputs, target = torch.randn(5, 4, 8, device="cuda"), ones(4, 1)
+        optimizer, static = make(net.parameters(), **options), inputs[0].clone()
+
+        def step():
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(net(static), target)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        start = {name: value.clone() for name, value in net.state_dict().items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        net.load_state_dict(start)
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    value.zero_()
+        run = captured(step) if graph else step
+        torch.cuda.manual_seed(1)
+        found = []
+        for batch in inputs:
+            static.copy_(batch)
+            found.append(run().item())
+        return found
+
+    return losses(graph=True) == losses(graph=False)
+
+
+@program(True)
+def sgd_with_dropout_equals_eager():
+    return equal_to_eager(torch.optim.SGD, lr=0.1)
+
+
+@program(True)
+def momentum_with_dropout_equals_eager():
+    return equal_to_eager(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.1)
+
+
+@program(True)
+def fused_sgd_equals_eager():
+    return equal_to_eager(torch.optim.SGD, lr=0.1, momentum=0.9, fused=True)
+
+
+@program(True)
+def capturable_adam_equals_eager():
+    return equal_to_eager(torch.optim.Adam, lr=0.01, capturable=True)
+
+
+@program(True)
+def capturable_adamw_equals_eager():
+    return equal_to_eager(torch.optim.AdamW, lr=0.01, capturable=True)
+
+
+@program(["RuntimeError: Attempting CUDA graph capture of step() for an instance of Adam but param_groups'"])
+def adam_without_capturable():
+    return equal_to_eager(torch.optim.Adam, lr=0.01)
+
+
+def train_with(optimizer_type, **options):
+    net = layer()
+    optimizer = optimizer_type(net.parameters(), **options)
+
+    def step():
+        optimizer.zero_grad()
+        net(ones(1, 4)).sum().backward()
+        optimizer.step()
+        return net.weight
+
+    return captured(step)()[0, 0].item() * 2
+
+
+@program(READ)
+def sgd_with_a_tensor_as_learning_rate():
+    return train_with(torch.optim.SGD, lr=torch.tensor(0.5, device="cuda"))
+
+
+@program(1)
+def fused_sgd_with_a_tensor_as_learning_rate():
+    return train_with(torch.optim.SGD, lr=torch.tensor(0.5, device="cuda"), fused=True)
+
+
+def clip(**options):
+    net = layer()
+
+    def step():
+        net(ones(1, 4)).sum().backward()
+        return torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, **options)
+
+    return captured(step)()
+
+
+@program(READ)
+def clipping_that_raises_an_error():
+    return clip(error_if_nonfinite=True)
+
+
+@program(4)
+def clipping_that_does_not():
+    return clip()
+
+
+def scaled(**options):
+    net, scaler = layer(), torch.amp.GradScaler(init_scale=2.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5, **options)
+    scaler.scale(ones(1))
+
+    def step():
+        scaler.scale(net(ones(1, 4)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return net.weight[0, 0] * 2
+
+    return captured(step)()
+
+
+@program(READ)
+def a_gradient_scaler_that_looks():
+    return scaled()
+
+
+@program(1)
+def a_gradient_scaler_with_a_fused_optimizer():
+    return scaled(fused=True)
+
+
+def after_update(cache):
+    net, x = layer(), ones(1, 4)
+    with torch.autocast("cuda", torch.bfloat16, cache_enabled=cache):
+        net(x)
+        replay = captured(lambda: net(x)[0, 0])
+        with torch.no_grad():
+            net.weight.mul_(2)
+        return replay().item()
+
+
+@program(4, shows="A weight in the cache of autocast")
+def a_weight_in_autocasts_cache():
+    return after_update(cache=True)
+
+
+@program(8)
+def a_weight_not_in_autocasts_cache():
+    return after_update(cache=False)
+
+
+@program([1, 2, 4])
+def a_schedule_in_a_tensor():
+    weight, rate = ones(1), ones(1)
+    replay = captured(partial(weight.copy_, rate))
+    found = []
+    for _ in range(3):
+        found.append(replay().item())
+        rate.mul_(2)
+    return found
+
+
+def with_a_kept_loss(detach):
+    """A gradient after a replay of a backward pass, with a loss kept from an earlier eager step."""
+    net = layer()
+    kept = net(ones(1, 4)).sum()
+    kept = kept.detach() if detach else kept
+
+    def step():
+        net.zero_grad()
+        net(ones(1, 4)).sum().backward()
+        return net.weight.grad[0]
+
+    return captured(step)() + 0 * kept.detach()
+
+
+@program([f"{ERROR}operation would make the legacy stream depend on a capturing blocking stream", *LOST])
+def a_gradient_that_remembers_the_default_stream():
+    return with_a_kept_loss(detach=False)
+
+
+@program([1, 1, 1, 1])
+def a_gradient_that_forgot_it():
+    return with_a_kept_loss(detach=True)

@@ -1,0 +1,165 @@
+"""Captures run nothing, and freeze what Python decides."""
+
+import random
+
+import torch
+
+from conformance.common import PAGEABLE, captured, layer, ones, zeros
+from conformance.outcomes import program
+
+
+@program(0)
+def a_capture_runs_nothing():
+    counter = zeros(())
+    captured(lambda: counter.add_(1))
+    return counter
+
+
+@program([1, 2, 3])
+def a_replay_runs_it():
+    counter = zeros(())
+    replay = captured(lambda: counter.add_(1))
+    return [replay().item() for _ in range(3)]
+
+
+@program([0, 0, 0, 0])
+def an_optimizer_in_a_capture_does_not_move_weights():
+    net = layer()
+    before = net.weight.detach().clone()
+    net.weight.grad = ones(4, 4)
+    captured(torch.optim.SGD(net.parameters(), lr=1.0).step)
+    return (net.weight - before)[0].detach()
+
+
+@program([16, 1])
+def a_loop_is_unrolled():
+    x, turns = ones(1), []
+
+    def double():
+        for _ in range(4):
+            turns.append(1)
+            x.mul_(2)
+        return x
+
+    replay = captured(double)
+    return [replay().item(), len(turns) // 4]
+
+
+@program(2, shows="A branch that is frozen")
+def a_branch_is_frozen():
+    x, doubling = ones(4), [True]
+    replay = captured(lambda: x * 2 if doubling[0] else x * 1)
+    doubling[0] = False
+    return replay()[0]
+
+
+@program(1)
+def where_chooses_at_each_replay():
+    x, flag = ones(4), torch.tensor(True, device="cuda")
+    replay = captured(lambda: torch.where(flag, x * 2, x))
+    flag.fill_(False)
+    return replay()[0]
+
+
+@program(2, shows="A number that is frozen")
+def a_tensor_on_the_cpu_is_a_number():
+    x, scale = ones(4), torch.tensor(2.0)
+    replay = captured(lambda: x * scale)
+    scale.fill_(5.0)
+    return replay()[0]
+
+
+@program(2)
+def a_python_number_is_frozen():
+    x, scale = ones(4), [2]
+    replay = captured(lambda: x * scale[0])
+    scale[0] = 5
+    return replay()[0]
+
+
+@program(5)
+def a_tensor_on_the_gpu_is_read():
+    x, scale = ones(4), torch.tensor(2.0, device="cuda")
+    replay = captured(lambda: x * scale)
+    scale.fill_(5.0)
+    return replay()[0]
+
+
+def weight_after_halving(lr, **options):
+    net = layer()
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, **options)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    net.weight.grad = torch.ones_like(net.weight)
+    replay = captured(optimizer.step)
+    for _ in range(2):
+        replay()
+        scheduler.step()
+    return net.weight[0, 0].item() * 4
+
+
+@program(0, shows="A learning rate that stays")
+def a_scheduler_has_no_effect():
+    return weight_after_halving(0.5)
+
+
+@program(1)
+def a_scheduler_writes_into_a_tensor():
+    return weight_after_halving(torch.tensor(0.5, device="cuda"), fused=True)
+
+
+@program([1, 3], shows="A counter on the CPU")
+def a_counter_on_the_cpu_counts_captures():
+    count, on_gpu = [0], zeros(())
+
+    def counting():
+        count[0] += 1
+        return on_gpu.add_(1)
+
+    replay = captured(counting)
+    for _ in range(3):
+        replay()
+    return [count[0], on_gpu.item()]
+
+
+@program(1, shows="A random number from the CPU")
+def a_random_number_from_python_is_frozen():
+    x = ones(())
+    replay = captured(lambda: x * random.random())
+    return len({replay().item() for _ in range(5)})
+
+
+@program(1)
+def a_cpu_tensor_of_a_random_number_is_frozen():
+    x = ones(())
+    replay = captured(lambda: x * torch.rand(()))
+    return len({replay().item() for _ in range(5)})
+
+
+@program(True)
+def a_shape_is_frozen():
+    x = ones(4)
+    replay = captured(lambda: x.sum() / x.shape[0])
+    x.fill_(3)
+    return replay().item() == 3
+
+
+@program(0)
+def a_mask_can_be_written_through():
+    x = ones(4)
+
+    def mask():
+        x[x > 0] = 0.0
+        return x
+
+    return captured(mask)().sum()
+
+
+@program(PAGEABLE)
+def one_element_can_be_written():
+    x = ones(4)
+
+    def write():
+        x[1] = 7
+        return x
+
+    return captured(write)()

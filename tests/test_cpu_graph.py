@@ -1,0 +1,303 @@
+"""The stand-in for CUDA graphs: true where it answers, and named where it does not."""
+
+import copy
+import json
+import re
+
+import nbformat
+import pytest
+import torch
+from conftest import needs_gpu
+from torch import nn
+
+from conformance import PROGRAMS, outcome, outcomes
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
+from cpu_graph import NotModelled, cpu_graphs
+from cpu_graph.core import Graph
+from cpu_graph.judge import launches, trials
+from helpers.capture import capture_step, unchanged
+from helpers.model import make_batches, make_model, training_step
+
+WIDTHS = (64, 48, 32, 16, 8)
+RECORD = TRACES / REFERENCE_GPU / "conformance.json"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small tensors: more threads only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def gpu():
+    with cpu_graphs() as device:
+        yield device
+
+
+def test_the_core_counts():
+    counter, graph = torch.zeros(()), Graph()
+    with graph:
+        ten_times = counter.add_(1) * 10
+    assert counter == 0
+    for turn in (1, 2, 3):
+        graph.replay()
+        assert counter == turn and ten_times == 10 * turn
+
+
+def test_the_core_trains():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1))
+    inputs, targets = torch.randn(16, 4), torch.randn(16, 1)
+
+    def losses(model, graphed):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if not graphed:
+            return [training_step(model, optimizer, inputs, targets).item() for _ in range(10)]
+        with Graph() as graph:
+            loss = training_step(model, optimizer, inputs, targets)
+        return [graph.replay() or loss.item() for _ in range(10)]
+
+    twin, state = copy.deepcopy(model), torch.get_rng_state()
+    eager = losses(model, graphed=False)
+    torch.set_rng_state(state)
+    assert losses(twin, graphed=True) == eager
+
+
+def test_it_stays_small():
+    core = (ROOT / "cpu_graph" / "core.py").read_text().splitlines()
+    assert len(list(filter(str.strip, core))) <= 35
+    for path in (ROOT / "cpu_graph").glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 150, path.name
+
+
+def ten_losses(graphed, bf16, optimizer=torch.optim.SGD, **options):
+    model, batches = make_model(WIDTHS), make_batches(10, batch=32, widths=WIDTHS)
+    optimizer = optimizer(model.parameters(), **options)
+
+    def step(inputs, targets):
+        with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
+            return training_step(model, optimizer, inputs, targets)
+
+    if graphed:
+        with unchanged(model, optimizer):
+            step = capture_step(step, *map(torch.clone, batches[0]))
+    with launches() as counts:
+        losses = [step(*batch).item() for batch in batches]
+    assert counts["graphs"] == 10 * graphed and (counts["operators"] < 50) == graphed
+    return losses
+
+
+@pytest.mark.parametrize("bf16", [True, False])
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [(torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.AdamW, {"lr": 0.01, "capturable": True})],
+)
+def test_the_courses_step_trains_as_eager(gpu, bf16, optimizer, options):
+    eager = ten_losses(False, bf16, optimizer, **options)
+    assert ten_losses(True, bf16, optimizer, **options) == eager and len(set(eager)) == 10
+
+
+def test_the_courses_model_graphed_trains_as_eager(gpu):
+    def losses(graphed):
+        model, batches = make_model(WIDTHS), make_batches(10, batch=32, widths=WIDTHS)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if graphed:
+            with unchanged(model):
+                model = torch.cuda.make_graphed_callables(model, (batches[0][0].clone(),))
+        return [training_step(model, optimizer, *batch).item() for batch in batches]
+
+    assert losses(graphed=True) == losses(graphed=False)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_ends_as_on_the_gpu(name):
+    ending = outcome(name)
+    assert outcomes.agrees(PROGRAMS[name].gives, ending), ending
+    assert ending == recorded()["outcomes"][name]
+
+
+def recorded():
+    """What the reference GPU gave, with the newest version of torch that is not newer than this one."""
+    command = "PYTHONPATH=.:tests python -m conformance"
+    assert RECORD.exists(), f"{RECORD.relative_to(ROOT)} is missing: run `{command}` on an H200."
+    versions = {tuple(map(int, version.split("."))): found for version, found in json.loads(RECORD.read_text()).items()}
+    mine = tuple(map(int, torch.__version__.split("+")[0].split(".")))
+    return versions[max((version for version in versions if version <= mine), default=min(versions))]
+
+
+@needs_gpu
+def test_the_gpu_ends_as_recorded():
+    assert outcomes.on_gpu() == recorded()["outcomes"]
+
+
+def test_every_silent_exhibit_is_shown_or_said_not_to_be():
+    (gallery,) = NOTEBOOKS.glob("*_failure_gallery.ipynb")
+    cells = nbformat.read(gallery, as_version=4).cells
+    silent = {title for cell in cells for title in re.findall(r'silent\("([^"]+)"', cell.source)}
+    headings = {line[4:] for cell in cells for line in cell.source.splitlines() if line.startswith("### ")}
+    shown = {function.shows for function in PROGRAMS.values()} - {None}
+    not_shown = set(re.findall(r"^- \*\*(.+?)\*\*:", (ROOT / "cpu_graph" / "README.md").read_text(), re.M))
+    assert silent <= shown | not_shown and not shown & not_shown
+    assert shown | not_shown <= headings
+
+
+def state_of_torch():
+    places = (torch, torch.cuda, torch.cuda.graphs, torch.cuda.random, torch.accelerator, torch._C, torch.cuda.graph)
+    return [dict(vars(place)) for place in (*places, torch.amp.autocast_mode.autocast)]
+
+
+def test_everything_is_put_back_also_after_an_error():
+    torch.optim.SGD([nn.Parameter(torch.ones(1))]).step()  # which imports what it needs
+    before, random = state_of_torch(), torch.get_rng_state()
+    with pytest.raises(torch.AcceleratorError), cpu_graphs():
+        x = torch.ones(4, device="cuda")
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            x.sum().item()
+    after = state_of_torch()
+    assert all(one.keys() == other.keys() for one, other in zip(before, after, strict=True))
+    assert all(one[name] is other[name] for one, other in zip(before, after, strict=True) for name in one)
+    assert torch.equal(random, torch.get_rng_state())
+    assert x.device.type == "cpu" and x.sum().item() == 4
+    with cpu_graphs(), pytest.raises(RuntimeError, match="does not nest"), cpu_graphs():
+        pass
+
+
+def test_tensors_say_that_they_are_on_a_gpu(gpu):
+    x, host = torch.ones(4, device="cuda"), torch.ones(4)
+    here = [x, x[:2], x + 1, x.detach(), x.clone(), host.cuda(), host.to("cuda"), host.to(x), torch.ones_like(x)]
+    here += [x.new_zeros(2), torch.tensor([1.0], device="cuda"), torch.zeros_like(host, device="cuda"), 2 * x, x.half()]
+    here += [nn.Parameter(x), copy.deepcopy(x), nn.Linear(2, 2, device="cuda").weight, nn.Linear(2, 2).to("cuda").bias]
+    here += [torch.arange(3, device=x.device), host.to(0), host.pin_memory().to("cuda"), x.to(torch.float64)]
+    for tensor in here:
+        assert tensor.is_cuda and tensor.device == torch.device("cuda:0") and not tensor.is_cpu
+    for tensor in [host, x.cpu(), x.to("cpu"), torch.zeros(2), torch.zeros_like(x, device="cpu"), host + 1]:
+        assert not tensor.is_cuda and tensor.device.type == "cpu"
+    assert repr(x) == "tensor([1., 1., 1., 1.], device='cuda:0')" and f"{x[0]:.1f}" == "1.0"
+    assert x.tolist() == [1, 1, 1, 1] and x.cpu().numpy().sum() == 4 if hasattr(host, "numpy") else True
+    with torch.device("cuda"):
+        assert torch.zeros(3).is_cuda and nn.Linear(2, 2).weight.is_cuda
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        x + host
+    assert (x + torch.tensor(1.0)).is_cuda and torch.get_default_dtype() is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("torch.cuda.memory_allocated", lambda x: torch.cuda.memory_allocated()),
+        ("torch.cuda.get_device_properties", lambda x: torch.cuda.get_device_properties(0)),
+        ("elapsed_time", lambda x: torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event())),
+        ("query", lambda x: torch.cuda.current_stream().query()),
+        ("resize_", lambda x: x.resize_(100)),
+        ("debug_dump", lambda x: torch.cuda.CUDAGraph().debug_dump("file")),
+        ("Generator.clone_state", lambda x: torch.Generator("cuda").clone_state()),
+    ],
+)
+def test_what_it_does_not_model_it_names(gpu, name, call):
+    with pytest.raises(NotModelled, match=re.escape(name)):
+        call(torch.ones(4, device="cuda"))
+
+
+def captured(function, **options):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, **options):
+        output = function()
+    return lambda: graph.replay() or output
+
+
+def test_memory_given_back_to_the_driver_is_gone(gpu):
+    inputs = torch.ones(2**22, device="cuda")
+    replay = captured(lambda inputs=inputs: inputs[0] * 2)
+    replay.__defaults__ = None
+    del inputs
+    torch.cuda.empty_cache()
+    with pytest.raises(torch.AcceleratorError, match="an illegal memory access was encountered"):
+        replay()
+
+
+def test_freed_memory_that_another_size_may_have_taken_is_overwritten(gpu):
+    inputs = [torch.ones(1000, device="cuda")]
+    replay = captured(lambda: inputs.pop() * 2)
+    assert replay()[0] == 2
+    torch.ones(2000, device="cuda")
+    assert replay()[0].isnan()
+
+
+def test_a_result_is_not_there_before_the_first_replay(gpu):
+    x = torch.ones(4, device="cuda")
+    replay = captured(lambda: x * 2)
+    assert captured(lambda: x * 3).__closure__[1].cell_contents.isnan().all() and replay()[0] == 2
+
+
+def test_a_backward_pass_on_another_stream_is_waited_for(gpu):
+    side, weight = torch.cuda.Stream(), torch.ones(4, device="cuda", requires_grad=True)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        loss = (weight * 3).sum()
+    loss.backward()  # runs on the side stream
+    assert weight.grad.tolist() == [3, 3, 3, 3]
+
+
+def test_record_stream_keeps_memory_from_the_next_tensor(gpu):
+    def second_is_first(record):
+        x = torch.ones(1000, device="cuda")
+        address = x.data_ptr()
+        if record:
+            x.record_stream(torch.cuda.Stream())
+        del x
+        return torch.ones(1000, device="cuda").data_ptr() == address
+
+    assert second_is_first(record=False) and not second_is_first(record=True)
+
+
+def test_an_eager_answer_is_told_from_a_graph(gpu):
+    x = torch.ones(4, device="cuda")
+    replay = captured(lambda: (x * 2 + 1).sum())
+    with launches() as eager:
+        (x * 2 + 1).sum()
+    with launches() as graphed:
+        replay()
+    assert eager == {"operators": 3} and graphed == {"graphs": 1}
+
+
+def doubled_by(answer):
+    """A scenario: an answer graphs a function, and is used on four batches."""
+
+    def scenario():
+        weight, batches = torch.rand(4, device="cuda"), list(torch.rand(4, 4, device="cuda"))
+        double = answer(lambda x: x * weight, batches[0].clone())
+        with launches() as steady:
+            results = [double(batch) for batch in batches]
+        return results, [batch * weight for batch in batches], steady
+
+    return scenario
+
+
+def without_a_copy(function, sample):
+    replay = captured(lambda: function(sample))
+    return lambda batch: replay().clone()
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "graphs"),
+    [
+        (lambda function, sample: lambda x: capture_step(function, sample)(x).clone(), True, 4),
+        (lambda function, sample: capture_step(function, sample), False, 4),  # every result is the last
+        (without_a_copy, False, 4),
+        (lambda function, sample: function, True, 0),
+    ],
+)
+def test_an_answer_is_tried_with_several_seeds(answer, right, graphs):
+    for trial in trials(doubled_by(answer)):
+        results, expected, steady = trial.result
+        assert all(map(torch.equal, results, expected)) == right and steady["graphs"] == graphs
+        assert results[0].device.type == "cpu" and trial.error is None
+
+
+def test_an_error_of_an_answer_is_kept():
+    trial, *_ = trials(doubled_by(lambda function, sample: captured(lambda: function(sample).sum().item())))
+    assert "not permitted when stream is capturing" in str(trial.error.__context__) and trial.result is None
+    assert not torch.cuda.is_available()
