@@ -10,12 +10,12 @@ MARK = "ProfilerStep#"
 IDS = 10**6  # more than any id in a recorded trace
 
 
-def eager_trace():
+def eager_trace() -> Path:
     """Path of the first lesson's eager trace, as recorded on the reference GPU."""
     return recorded_lesson("start_here").trace("eager")
 
 
-def build_trace(path, size, steps, recorded=None):
+def build_trace(path: Path, size: float, steps: int, recorded: Path | None = None) -> int:
     """Repeat a recorded trace's events until they are about size bytes of JSON; return how many times.
 
     Every copy gets later times and ids of its own, as in a longer recording: readers that join on

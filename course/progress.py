@@ -39,7 +39,7 @@ def exercises(path: Path) -> list[str]:
     """The exercises that a lesson checks, in reading order."""
     cells = json.loads(path.read_bytes())["cells"]
     source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    return list(dict.fromkeys(re.findall(r"\bcheck\(\s*(\w+)", source)))
+    return list(dict.fromkeys(re.findall(r"\b(?:check(?:_capture)?|repaired)\(\s*(\w+)", source)))
 
 
 def note(lesson: str) -> str:

@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph import core
-from cpu_graph.errors import PAGEABLE, TWO_DEVICES, NotModelled
+from cpu_graph.errors import INVALIDATED, PAGEABLE, PER_CAPTURE, TWO_DEVICES, NotModelled
 from cpu_graph.nodes import tensors_in
 from cpu_graph.order import HOST
 
@@ -62,6 +62,8 @@ def dispatch(device, operator, args, kwargs):
             device.order.wait(HOST, dict(device.order.clocks[device.stream]))
         return result
     if device.capture.lost:
+        if PER_CAPTURE and device.capture.lost == "freed":
+            raise RuntimeError(INVALIDATED)
         device.refuse(901)
     outputs = record(device, operator, args, kwargs, kind, generator)
     if blocking:

@@ -59,6 +59,6 @@ def save_trace(profiler: profile, path: Path | str) -> Path:
         reason = "its writer stopped short" if silent else error.strerror
         existing = next(folder for folder in path.absolute().parents if folder.exists())
         free = f"{shutil.disk_usage(existing).free >> 20} MiB free on that disk"
-        then = "make room and run this again; what was there before is unchanged."
+        then = "make room, or see what is in the way, and run this again; what was there before is unchanged."
         raise SavingError(f"{path} could not be written ({reason}; {free}): {then}") from error
     return path

@@ -158,6 +158,7 @@ def test_a_reader_that_takes_too_long_is_stopped_and_says_so(tmp_path):
 def test_the_large_trace_is_read_in_at_least_three_rounds():
     job = JOBS["200 MB, 7 large steps"]
     assert job.size == 200e6 and job.rounds >= 3
+    assert 20_000 in [job.steps for job in JOBS.values()]
 
 
 def test_a_kernel_that_fails_is_not_timed():
