@@ -51,10 +51,10 @@ def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
     return [torch.randn(16, 8, device="cuda") * size for _ in range(count)]
 
 
-def training(steps: int, *middle: nn.Module, momentum: float = 0.9, spikes: bool = False) -> tuple:
+def training(steps: int, *middle: nn.Module, rate: float = 0.1, momentum: float = 0.9, spikes: bool = False) -> tuple:
     """A model, its optimizer, and batches; with spikes, every third target is a hundred times too large."""
     model = nn.Sequential(nn.Linear(8, 16), *middle, nn.Tanh(), nn.Linear(16, 8)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=momentum)
+    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
     sizes = [100.0 if spikes and number % 3 == 2 else 1.0 for number in range(steps)]
     return model, optimizer, [(*rows(), *rows(size=size)) for size in sizes]
 

@@ -23,7 +23,7 @@ class Script(NamedTuple):
     make: Callable[[int], tuple]
     eager: Callable
     steps: int = 2
-    beside: int = 4
+    beside: int = 6
 
 
 def _train(model, optimizer, batches, seed=lambda step: None, after=1, ready=lambda: True):
@@ -75,7 +75,7 @@ SCRIPTS = {
     "accumulate": Script(
         "make_graphed_callables",
         "the second backward pass wrote over gradients that lay in the graph's memory",
-        training,
+        lambda steps: training(steps, nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), rate=0.5),
         lambda *given: _train(*given, after=2),
         beside=24,
     ),
@@ -84,7 +84,7 @@ SCRIPTS = {
         "the sample required no gradient, so none went back through the graph",
         parts,
         _train,
-        beside=24,
+        beside=20,
     ),
     "train_seeded": Script(
         "replay_random_numbers",
@@ -110,7 +110,7 @@ SCRIPTS = {
         "the position was a number, frozen at the capture, and each token was waited for",
         text,
         write,
-        steps=10,
+        steps=6,
     ),
     "serve": Script("graph_many_shapes", "every new length captured a graph of its own", requests, _answers, steps=4),
     "train_scheduled": Script(
@@ -118,6 +118,6 @@ SCRIPTS = {
         "the learning rate was a number, frozen at the capture",
         lambda steps: training(steps)[::2],
         _scheduled,
-        beside=8,
+        beside=12,
     ),
 }

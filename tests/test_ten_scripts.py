@@ -59,8 +59,10 @@ def verdict(name, script, gpu=False):
     return outcome
 
 
-def halves(name):
-    return {key: value for key, value in REPAIRED.items() if key.startswith(f"{name}__")}
+def others(name, right):
+    """The other answers to a script: those that are right too, or those that are half repaired."""
+    every = {key: value for key, value in REPAIRED.items() if key.startswith(f"{name}__")}
+    return {key: value for key, value in every.items() if ("__right_" in key) == right}
 
 
 def test_the_lesson_has_these_scripts():
@@ -83,10 +85,21 @@ def test_repaired_it_is_taken_and_its_lesson_named(name):
 
 @each
 def test_half_repaired_it_is_refused(name):
-    assert len(halves(name)) >= 2
-    for kind, script in halves(name).items():
+    assert len(others(name, right=False)) >= 2
+    for kind, script in others(name, right=False).items():
         outcome = verdict(name, script)
         assert not outcome and repr(outcome).startswith(f"✗ {name}"), f"{kind}: {outcome}"
+
+
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if others(name, right=True)])
+def test_repaired_in_another_way_it_is_taken(name):
+    for script in others(name, right=True).values():
+        assert verdict(name, script)
+
+
+@each
+def test_eager_is_no_repair(name):
+    assert "it runs eagerly" in repr(verdict(name, SCRIPTS[name].eager))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +126,10 @@ def test_an_empty_script_is_still_to_do():
 @needs_gpu
 @each
 def test_a_gpu_gives_the_same_verdicts(name):
-    assert verdict(name, REPAIRED[name], gpu=True)
-    for kind, script in {"as published": PUBLISHED[name], **halves(name)}.items():
+    for kind, script in {"repaired": REPAIRED[name], **others(name, right=True)}.items():
         outcome = verdict(name, script, gpu=True)
-        assert not outcome, f"{kind} is taken for repaired"
-    assert re.search(SAYS[name], repr(verdict(name, PUBLISHED[name], gpu=True)))
+        assert outcome, f"{kind}: {outcome}"
+    for kind, script in {"eager": SCRIPTS[name].eager, **others(name, right=False)}.items():
+        assert not verdict(name, script, gpu=True), f"{kind} is taken for repaired"
+    outcome = verdict(name, PUBLISHED[name], gpu=True)
+    assert not outcome and re.search(SAYS[name], repr(outcome)), outcome
