@@ -29,10 +29,10 @@ def judged(monkeypatch, step, attempt, findings=(), inputs=(X,), others=(X,)):
 def test_a_refusal_that_no_rule_knows_becomes_a_finding(monkeypatch):
     line = Line(__file__, 7, "step")
     error = RuntimeError("CUDA error: operation not permitted when stream is capturing")
-    (finding,) = judged(monkeypatch, None, Attempt(None, None, error, line))
+    (finding,) = judged(monkeypatch, lambda x: x, Attempt(None, None, error, line))
     assert finding.rule == "capture" and finding.number == 7 and "not permitted" in finding.found and finding.fix
     known = Finding("sync", "step:7", "a wait", "a fix", "fault", __file__, 7)
-    assert judged(monkeypatch, None, Attempt(None, None, error, line), [known]) == [known]
+    assert judged(monkeypatch, lambda x: x, Attempt(None, None, error, line), [known]) == [known]
 
 
 def test_what_the_capture_bore_becomes_a_note(monkeypatch):
