@@ -1,6 +1,7 @@
 """What makes notebooks run, play and check. A reader of the lessons never needs to open it.
 
 In notebooks   lesson: %%gpu cells; exercise, comparison, solutions: checks and guesses;
+               capture_exercises, symptoms, scenarios: checks of captures;
                exhibits: the gallery's failures; memory: giving GPU memory back;
                perfetto: traces in Perfetto; progress: what is solved
 Recordings     record, execute: making them; recording: reading them, and whether they are still true;

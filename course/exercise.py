@@ -10,7 +10,7 @@ from typing import Any
 from course.comparison import brief, differences, plain
 from course.lesson import current
 from course.progress import mark
-from course.solutions import copies, empty, name_of, place, solution, words
+from course.solutions import copies, empty, name_of, place, solution, unfit, words
 
 # of the mark, on a light and on a dark page: right, close, wrong, still to do
 COLOURS = {"✓": "#1a8f4c", "~": "#b0700a", "✗": "#dc4040", "○": "#7c7c7c"}
@@ -47,12 +47,8 @@ def check(answer: Callable, *cases: Any) -> Outcome:
     caller = sys._getframe(1)
     names = ChainMap(caller.f_locals, caller.f_globals)
     name = name_of(answer, names)
-    if not name:
-        return Outcome(False, "✗ Give your function the name of the exercise, and check it by that name.")
-    if answer is ...:
-        return Outcome(False, f"○ {name} is empty yet: yours to write.")
-    if not callable(answer):
-        return Outcome(False, f"✗ {name} is no function but of type {type(answer).__name__}: write `def {name}(...)`.")
+    if problem := unfit(name, answer):
+        return Outcome(False, problem)
     try:
         expected_of = solution(name, names)
     except Exception as error:

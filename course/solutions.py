@@ -43,6 +43,16 @@ def name_of(answer: Any, names: Mapping[str, Any]) -> str:
     return bound[0]
 
 
+def unfit(name: str, answer: Any) -> str:
+    """What to say of an answer that cannot be run: it has no name, is still to do, or is no function; else ""."""
+    if not name:
+        return "✗ Give your function the name of the exercise, and check it by that name."
+    if answer is ...:
+        return f"○ {name} is empty yet: yours to write."
+    kind = type(answer).__name__
+    return "" if callable(answer) else f"✗ {name} is no function but of type {kind}: write `def {name}(...)`."
+
+
 def solution(name: str, names: Mapping[str, Any]) -> Callable:
     """The function of that name from the open lesson's solutions notebook, among the notebook's variables."""
     namespace = dict(names)

@@ -117,7 +117,7 @@ def reads_values(operator, args, kwargs):
 
 
 def without_mask(operator, args):
-    """x[mask] = number is masked_fill_ on a GPU."""
+    """x[mask] = number is ``masked_fill_`` on a GPU."""
     if operator is not aten.index_put_.default or len(args[1]) > 1 or any(args[3:]):
         return operator, args
     (mask,), value = args[1:3]

@@ -124,6 +124,12 @@ def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
     assert [(tie[0][0], tie[1][0]) for tie in ties] == [(5, 10), (8, 12)]
 
 
+def test_two_timelines_share_an_axis(write_trace):
+    longer = timeline(read_trace(write_trace(step(0, 0, 500), launch(5, 1), kernel(400, 5, 1)))).get_xlim()
+    shorter = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
+    assert timeline(shorter).get_xlim() < longer == timeline(shorter, end_us=405).get_xlim()
+
+
 def test_names_of_narrow_ranges_do_not_overlap(write_trace):
     ranges = [event("user_annotation", f"## forward_{i} ##", i * 5, 4) for i in range(3)]
     path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))

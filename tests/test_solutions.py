@@ -17,6 +17,7 @@ from course.solutions import empty
 
 LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 STILL_TO_DO, WRONG = "○", "✗"
+RIGHT = "__right_"  # in the name of another answer that is right
 
 
 @pytest.fixture(autouse=True)
@@ -60,12 +61,12 @@ def exercises(path):
 
 
 def answers(shell, name, solved, after):
-    """The solution of that name, and its wrong answers by theirs, with the lesson's variables."""
+    """The solution of that name, and the other answers by theirs, with the lesson's variables."""
     namespace = dict(shell.user_ns)
     exec(solved, namespace)
     exec(after if f"def {name}__" in after else "", namespace)
-    wrong = {key: value for key, value in namespace.items() if key.startswith(f"{name}__")}
-    return namespace[name], wrong
+    others = {key: value for key, value in namespace.items() if key.startswith(f"{name}__")}
+    return namespace[name], others
 
 
 def outcome_of(shell, source, name, answer):
@@ -81,20 +82,24 @@ def outcome_of(shell, source, name, answer):
 def test_each_check_tells_right_from_wrong(path, capsys):
     shell, solved = fresh_shell(), exercises(path)
     for source in code(path):
-        asked = re.search(r"^check\(\s*(\w+)", source, re.MULTILINE)
+        asked = re.search(r"^(?:check(?:_capture)?|repaired)\(\s*(\w+)", source, re.MULTILINE)
         if not asked:
             run(shell, source)
             continue
         name = asked[1]
-        solution, wrong = answers(shell, name, *solved[name])
+        solution, others = answers(shell, name, *solved[name])
         given = shell.user_ns[name]
         stub = outcome_of(shell, source, name, given)
         assert not stub and repr(stub).startswith(STILL_TO_DO if empty(given) else WRONG), stub
         assert outcome_of(shell, source, name, solution), shell.user_ns[name]
-        for kind, answer in wrong.items():
-            refused = outcome_of(shell, source, name, answer)
-            assert repr(refused).startswith(WRONG), f"{kind} is taken for right: {refused}"
-        assert len(wrong) >= 3, f"{name} needs three typical wrong answers, named {name}__what_is_wrong"
+        for kind, answer in others.items():
+            outcome = outcome_of(shell, source, name, answer)
+            assert bool(outcome) == (RIGHT in kind), f"{kind}: {outcome}"
+            assert outcome or repr(outcome).startswith(WRONG), f"{kind}: {outcome}"
+        broken = not empty(given)  # the lesson's own script is a wrong answer too
+        assert sum(RIGHT not in kind for kind in others) + broken >= 3, (
+            f"{name} needs three wrong answers, named {name}__what_is_wrong"
+        )
         assert outcome_of(shell, source, name, solution), "an answer has changed what the cases share"
 
 

@@ -1,0 +1,120 @@
+"""Every exercise in captures: its solution, its wrong answers and its other right ones; no lesson is played."""
+
+import ast
+import re
+import time
+
+import nbformat
+import pytest
+import torch
+
+from course import capture_exercises, scenarios, solutions
+from course.capture_exercises import check_capture
+from course.lesson import Lesson
+from course.notebooks import NOTEBOOKS, lesson_name
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+RIGHT = "__right_"
+IMPORTS = ast.Import | ast.ImportFrom
+
+
+def code(path):
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def found():
+    """(lesson's path, exercise) for every check of a capture, in reading order."""
+    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
+        for source in code(path):
+            yield from ((path, name) for name in re.findall(r"^check_capture\((\w+)", source, re.MULTILINE))
+
+
+EXERCISES = list(found())
+each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, name in EXERCISES])
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def answers(path, name):
+    """The functions of the exercise by name, from the solutions notebook's two cells."""
+    cells = code(NOTEBOOKS / "solutions" / path.name)
+    at = next(i for i, source in enumerate(cells) if re.search(rf"^def {name}\(", source, re.MULTILINE))
+    imports = [node for source in cells for node in ast.parse(source).body if isinstance(node, IMPORTS)]
+    namespace = {}
+    exec("\n".join(map(ast.unparse, imports)), namespace)
+    exec(cells[at], namespace)
+    exec(cells[at + 1], namespace)
+    return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}
+
+
+def verdict(monkeypatch, path, name, answer, gpu=False):
+    lesson = Lesson(lesson_name(path), live=False)
+    for module in (capture_exercises, solutions):
+        monkeypatch.setattr(module, "current", lambda: lesson)
+    namespace = {"check_capture": check_capture, name: answer, "gpu": gpu}
+    outcome = eval(f"check_capture({name}, gpu=gpu)", namespace)
+    assert "\n" not in repr(outcome), "one sentence, no traceback"
+    return outcome
+
+
+def held(monkeypatch, path, name, gpu):
+    said, asked = {}, answers(path, name)
+    for kind, answer in asked.items():
+        outcome = verdict(monkeypatch, path, name, answer, gpu)
+        right = kind == name or RIGHT in kind
+        assert bool(outcome) == right, f"{kind}: {outcome}"
+        assert right or repr(outcome).startswith("✗"), outcome
+        if not right:
+            said[kind] = repr(outcome)
+    assert sum(RIGHT in kind for kind in asked) >= 1, "a second right answer"
+    assert len(set(said.values())) >= 3, f"three messages: {said}"
+    return said
+
+
+@each
+def test_it_tells_right_from_wrong(monkeypatch, path, name):
+    for kind, message in held(monkeypatch, path, name, gpu=False).items():
+        print(f"{kind}: {message}")
+
+
+@needs_gpu
+@each
+def test_it_says_the_same_on_a_gpu(monkeypatch, path, name):
+    held(monkeypatch, path, name, gpu=True)
+
+
+@each
+def test_a_right_answer_is_checked_quickly(monkeypatch, path, name):
+    answer = answers(path, name)[name]
+    started = time.process_time()
+    assert verdict(monkeypatch, path, name, answer)
+    seconds = time.process_time() - started
+    print(f"{name}: {seconds:.2f} s")
+    assert seconds < 2
+
+
+@each
+def test_its_stub_is_still_to_do(monkeypatch, path, name):
+    stub = next(source for source in code(path) if re.search(rf"^def {name}\(", source, re.MULTILINE))
+    namespace = {"torch": torch}
+    exec(stub, namespace)
+    outcome = repr(verdict(monkeypatch, path, name, namespace[name]))
+    assert outcome.startswith("○" if solutions.empty(namespace[name]) else "✗"), outcome
+
+
+def test_every_lesson_from_the_first_capture_asks_for_one():
+    lessons = {path.name[:2] for path, _ in EXERCISES}
+    assert lessons >= {f"{number:02}" for number in range(2, 13)}
+    assert len(EXERCISES) >= 15
+
+
+def test_every_scenario_belongs_to_an_exercise():
+    assert all(scenarios.named(name) for _, name in EXERCISES)
+    with pytest.raises(LookupError, match="no scenario for nothing"):
+        scenarios.named("nothing")
