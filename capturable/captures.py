@@ -6,29 +6,34 @@ from typing import Any, NamedTuple
 
 import torch
 
+from capturable.alive import live
 from capturable.lines import Line, runs_users
 from capturable.undo import Undo
 
 
 class Attempt(NamedTuple):
-    """A capture: the graph and what the step returned, or the error, and the user's line in its traceback."""
+    """A capture: the graph, what the step returned, and the tensors that it may touch, which must stay alive;
+    or the error, and the user's line in its traceback."""
 
     graph: Any
     result: Any = None
     error: BaseException | None = None
     line: Line | None = None
+    kept: Any = ()
 
 
 def captured(step: Callable, inputs: tuple, generators: Iterable) -> Attempt:
     """Capture the step after a warm-up on the same side stream; put everything back."""
-    with Undo(step, inputs):
+    with Undo(step, inputs, everything=True):
         stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
             step(*inputs)
         current.wait_stream(stream)
+        kept = live(torch.Tensor)
+        kept += [tensor.grad for tensor in kept if tensor.is_leaf and tensor.grad is not None]
         try:
-            return _capture(step, inputs, generators, stream)
+            return _capture(step, inputs, generators, stream)._replace(kept=kept)
         finally:
             torch.cuda.set_stream(current)  # which a capture that fails leaves on its own stream
             torch.cuda.synchronize()
@@ -93,7 +98,7 @@ class Until:
 def bisect(step: Callable, inputs: tuple, generators: Iterable) -> Line | None:
     """The first line after which the step no longer captures: what runs before it does."""
     whole = Until(step)
-    with Undo(step, inputs):
+    with Undo(step, inputs, everything=True):
         whole(*inputs)
     passes, fails, line = 0, whole.seen, None
     while fails - passes > 1:

@@ -24,16 +24,21 @@ def verified(step: Callable, inputs: tuple, others: tuple, generators: Iterable,
     A refusal at a line without a finding becomes one; where the capture passes, what it should have refused
     becomes a note, and so do frozen values when two replays, on inputs and others, end where eager ends.
     """
-    attempt = captured(step, inputs, generators)
-    if attempt.error is not None:
-        line = attempt.line or bisect(step, inputs, generators)
-        known = {(finding.file, finding.number) for finding in findings.faults}
-        if line is None or (line.file, line.number) not in known:
-            findings.append(_refusal(attempt.error, line))
-        return findings
-    parted = list(_parted(step, inputs, others, attempt))
+    with Undo(step, inputs, everything=True):
+        step(*inputs)  # what a first step makes, such as optimizer state, is there when graphs replay
+        attempt = captured(step, inputs, generators)
+        if attempt.error is not None:
+            line = attempt.line or bisect(step, inputs, generators)
+            known = {(finding.file, finding.number) for finding in findings.faults}
+            new = line is None or (line.file, line.number) not in known
+            return Findings([*findings, _refusal(attempt.error, line)]) if new else findings
+        return _settled(findings, list(_parted(step, inputs, others, attempt)))
+
+
+def _settled(findings: Findings, parted: list[str]) -> Findings:
+    """The findings about a step that captures, and whose replays leave the tensors named with other values."""
     passed = REFUSED if parted else REFUSED + FROZEN
-    findings[:] = [_downgraded(f) if f.rule in passed else f for f in findings]
+    findings = Findings(_downgraded(f) if f.rule in passed else f for f in findings)
     if parted and not any(finding.rule in FROZEN for finding in findings):
         what = "differs from eager after two replays"
         findings += [Finding("replay", name, what, FIXES["replay"]) for name in parted[:3]]
@@ -62,7 +67,7 @@ def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> I
         return attempt.result
 
     runs = (step, step, replay)
-    eager, again, replayed = (_after_two(run, (step, attempt.result), inputs, others) for run in runs)
+    eager, again, replayed = (_after_two(step, run, inputs, others) for run in runs)
     for name, (start, end) in eager.items():
         _, second = again.get(name, (start, end))
         _, other = replayed.get(name, (start, start))
@@ -70,9 +75,9 @@ def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> I
             yield name[1] or "a tensor in reach"
 
 
-def _after_two(run: Callable, roots: tuple, inputs: tuple, others: tuple) -> dict[tuple, tuple]:
-    """Each tensor in reach of the roots or returned, by number and name, before and after a run with each batch."""
-    with Undo(*roots, inputs) as undo:
+def _after_two(step: Callable, run: Callable, inputs: tuple, others: tuple) -> dict[tuple, tuple]:
+    """Each tensor in the step's reach or returned, by number and name, before and after a run with each batch."""
+    with Undo(step, inputs, everything=True) as undo:
         places = [(place, value.detach().clone()) for place, value in undo.places if _is_dense(value)]
         run(*inputs)
         for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):

@@ -27,12 +27,13 @@ class Undo:
     attributes and globals, the grad mode and default dtype, and the random states of Python, numpy, torch
     and the generators in reach. Objects of libraries are followed three objects deep. Iterators, open files,
     compilers' caches and other processes stay where they are. The memory that roots reach is kept as a copy,
-    and that of tensors announced to written(). Of all tensors that are alive a checksum is taken; one that
-    differs afterwards raises NotRestored, as does all that cannot be put back, after the rest was.
+    and that of tensors announced to written(), or, with everything=True, of all that are alive. Of these a
+    checksum is taken; one that differs afterwards raises NotRestored, as does all that cannot be put back,
+    after the rest was.
     """
 
-    def __init__(self, *roots: Any) -> None:
-        self.roots = roots
+    def __init__(self, *roots: Any, everything: bool = False) -> None:
+        self.roots, self.everything = roots, everything
 
     @torch.no_grad()
     def __enter__(self) -> "Undo":
@@ -47,7 +48,7 @@ class Undo:
         held = attributes | {id(value): value for value in values if isinstance(value, CONTAINERS)}
         self.containers = [(value, _content(value)) for value in held.values()]
         self.classes = [(kind, set(vars(kind))) for kind in {p.holder for p in places if isinstance(p.holder, type)}]
-        self.memory = Memory(tensors, values)
+        self.memory = Memory(tensors, tensors if self.everything else values)
         self.states = [(put, get()) for get, put in _states(values)]
         self.leaves = [(t, t.grad, t.data) for t in tensors if t.is_leaf and t.requires_grad]
         self.results = [weakref.ref(t) for t in tensors if t.requires_grad and not t.is_leaf]

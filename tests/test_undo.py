@@ -12,6 +12,7 @@ from conftest import needs_gpu
 from torch import nn
 
 from capturable import preflight
+from capturable.memory import checksums
 from capturable.undo import NotRestored, Undo
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
@@ -126,6 +127,57 @@ def test_everything_in_reach_is_put_back(change, raises):
             step(None)
             assert state(kept) != before
     assert state(kept) == before
+
+
+def count(rows=[], *, more={"n": 0}):  # noqa: B006
+    rows.append(1)
+    more["n"] += 1
+    count.calls += 1
+
+
+count.calls = 0
+
+
+class Tally:
+    def inner(self):
+        global counted
+        counted += 1
+
+    @staticmethod
+    def outer():
+        Tally().inner()
+        Tally.fresh = 1
+
+
+def test_what_functions_and_methods_hold_is_put_back():
+    weight = nn.Parameter(torch.ones(2))
+    weight.main_grad, average, many = torch.zeros(2), torch.zeros(2), {n: n for n in range(5000)}
+
+    def step(x):
+        nonlocal average
+        count()
+        Tally.outer()
+        weight.main_grad = weight.detach() * 2
+        average.add_(weight)  # now a part of the graph
+        many[7] = 0
+        torch.set_grad_enabled(False)
+
+    with Undo(torch.no_grad()(step)), torch.enable_grad():
+        step(None)
+    assert (count.__defaults__, count.__kwdefaults__, count.calls) == (([],), {"more": {"n": 0}}, 0)
+    assert counted == 0 and not hasattr(Tally, "fresh") and weight.main_grad.tolist() == [0, 0]
+    assert average.is_leaf and not average.requires_grad and average.tolist() == [0, 0]
+    assert many[7] == 7 and torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [0, 1, 9, 5000])
+def test_checksums_tell_one_order_from_another(dtype, size):
+    tensor = torch.arange(size).to(dtype)
+    before = checksums([tensor, tensor[1:]])
+    assert before[0] == before[1] and before == checksums([tensor, tensor[1:]])
+    tensor.copy_(tensor.roll(1))
+    assert (checksums([tensor])[0] == before[0]) == (size < 2)
 
 
 @pytest.mark.parametrize("device", DEVICES)
