@@ -39,16 +39,23 @@ def exercises(path: Path) -> list[str]:
     """The exercises that a lesson checks, in reading order."""
     cells = json.loads(path.read_bytes())["cells"]
     source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    return list(dict.fromkeys(re.findall(r"\bcheck(?:_capture)?\(\s*(\w+)", source)))
+    return list(dict.fromkeys(re.findall(r"\b(?:check(?:_capture)?|repaired)\(\s*(\w+)", source)))
 
 
 def note(lesson: str) -> str:
-    """Markdown on the solved exercises: the lesson's own, in Start here every lesson's; "" outside the copy."""
+    """Markdown on the solved exercises: the lesson's own, in Start here one line and every lesson's folded under it.
+
+    "" outside the copy.
+    """
     if not _in_copy():
         return ""
     solved = dict(progress())
-    shown = solved if lesson == OVERVIEW else {lesson: solved.get(lesson, {})}
-    return "\n\nSolved exercises:\n" + "".join(f"\n- {line(name, shown[name], '`')}" for name in shown)
+    if lesson != OVERVIEW:
+        return f"\n\nSolved exercises in {line(lesson, solved.get(lesson, {}), '`')}"
+    marks = [done for exercises in solved.values() for done in exercises.values()]
+    lines = "".join(f"\n- {line(name, solved[name], '`')}" for name in solved)
+    told = f"Solved exercises: {sum(marks)} of {len(marks)}"
+    return f"\n\n<details><summary>{told}</summary>\n\n{lines}\n\n</details>"
 
 
 def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:

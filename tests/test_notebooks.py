@@ -94,7 +94,11 @@ def test_it_takes_the_minutes_that_it_states(path):
 @named(LESSONS)
 def test_it_has_solutions_for_its_exercises(path):
     solutions = NOTEBOOKS / "solutions" / path.name
-    asked = {call for cell in code_cells(path) for call in re.findall(r"\bcheck(?:_capture)?\(\s*(\w+)", cell.source)}
+    asked = {
+        call
+        for cell in code_cells(path)
+        for call in re.findall(r"\b(?:check(?:_capture)?|repaired)\(\s*(\w+)", cell.source)
+    }
     solved = {name for cell in code_cells(solutions) for name in re.findall(r"^def (\w+)", cell.source, re.MULTILINE)}
     assert len(asked) >= 3 and asked <= solved
 

@@ -1,0 +1,101 @@
+"""What the ten scripts of a lesson are given: small models, and batches or requests, from torch's random state."""
+
+import torch
+from torch import nn
+
+
+class Denoiser(nn.Module):
+    """An image from noise (16, 8) and a dict of two conditions of that shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, noise: torch.Tensor, added: dict) -> torch.Tensor:
+        parts = (noise, added["text"], added["size"])
+        return sum(layer(part).tanh() for layer, part in zip(self.layers, parts, strict=True))
+
+
+class Decoder(nn.Module):
+    """Scores (1, 64) of the next token, from a token (1,), its position, and a cache of those before."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.tokens, self.places, self.head = nn.Embedding(64, 16), nn.Embedding(most, 16), nn.Linear(16, 64)
+        self.register_buffer("cache", torch.zeros(most, 16))
+
+    @torch.no_grad()
+    def forward(self, token: torch.Tensor, position: torch.Tensor | int) -> torch.Tensor:
+        if isinstance(position, int):
+            position = torch.full_like(token, position)
+        here = self.tokens(token) + self.places(position)
+        self.cache.index_copy_(0, position, here)
+        seen = torch.arange(len(self.cache), device="cuda") <= position
+        return self.head(torch.where(seen, here @ self.cache.T, -torch.inf).softmax(1) @ self.cache)
+
+
+class Scorer(nn.Module):
+    """The mean (8,) over the first count rows of (length, 8); count is a tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, rows: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        real = torch.arange(len(rows), device="cuda")[:, None] < count
+        return torch.where(real, self.layers(rows), 0).sum(0) / count
+
+
+def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
+    """So many random tensors (16, 8)."""
+    return [torch.randn(16, 8, device="cuda") * size for _ in range(count)]
+
+
+def training(steps: int, *middle: nn.Module, rate: float = 0.1, momentum: float = 0.9, spikes: bool = False) -> tuple:
+    """A model, its optimizer, and batches; with spikes, every third target is a hundred times too large."""
+    model = nn.Sequential(nn.Linear(8, 16), *middle, nn.Tanh(), nn.Linear(16, 8)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
+    sizes = [100.0 if spikes and number % 3 == 2 else 1.0 for number in range(steps)]
+    return model, optimizer, [(*rows(), *rows(size=size)) for size in sizes]
+
+
+def parts(steps: int) -> tuple:
+    """A model of three parts, its optimizer, and batches."""
+    parts = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
+    model = nn.Sequential(parts[0], nn.Sequential(*parts[1], *parts[2]), nn.Linear(8, 8)).cuda()
+    return model, torch.optim.SGD(model.parameters(), 0.5), [(*rows(), *rows()) for _ in range(steps)]
+
+
+def text(steps: int) -> tuple:
+    """A decoder, a first token, an end that comes after about so many steps, and the most tokens."""
+    model, first = Decoder(steps).cuda(), torch.randint(64, (1,), device="cuda")
+    text = write(model, first, None, steps)
+    model.cache.zero_()
+    return model, first, [token for number, token in enumerate(text) if token not in text[:number]][-1], steps
+
+
+def requests(steps: int) -> tuple:
+    """A scorer, and a request of another length for each step."""
+    lengths = [1 + length for length in torch.randperm(64)[:steps].tolist()]
+    return Scorer().cuda(), [torch.randn(length, 8, device="cuda") for length in lengths]
+
+
+def calls(steps: int) -> tuple:
+    """A denoiser, and a dict of its arguments for each step."""
+    calls = [dict(zip(("noise", "text", "size"), rows(3), strict=True)) for _ in range(steps)]
+    return Denoiser().cuda(), [{"noise": call.pop("noise"), "added": call} for call in calls]
+
+
+def ensemble(steps: int) -> tuple:
+    """Three models, and an input for each step."""
+    layers = [[nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)] for _ in range(3)]
+    return [nn.Sequential(*each).cuda() for each in layers], rows(steps)
+
+
+def write(model: Decoder, first: torch.Tensor, end: int | None, most: int) -> list[int]:
+    """The most likely token after each one, up to the end."""
+    token, text = first, []
+    while len(text) < most and end not in text:
+        token = model(token, len(text)).argmax(-1)
+        text.append(token.item())
+    return text
