@@ -78,7 +78,7 @@ class Used:
         if not found:
             raise Wrong(EAGER)
         if found != graphs:
-            raise Wrong(f"{found} graphs were launched where {graphs} would do: capture all of the work in one.")
+            raise Wrong(f"{found} graph launches where {graphs} are asked: one graph for all the work of a call.")
         if outside > operators:
             raise Wrong(f"{outside} operators ran outside of the graph, where {operators} would do: capture them too.")
 

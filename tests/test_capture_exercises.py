@@ -2,16 +2,18 @@
 
 import ast
 import re
+import sys
 import time
 
 import nbformat
 import pytest
 import torch
 
-from course import capture_exercises, scenarios, solutions
+from course import capture_exercises, scenarios, solutions, symptoms
 from course.capture_exercises import check_capture
 from course.lesson import Lesson
 from course.notebooks import NOTEBOOKS, lesson_name
+from cpu_graph.graphs import CUDAGraph
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 RIGHT = "__right_"
@@ -106,6 +108,88 @@ def test_its_stub_is_still_to_do(monkeypatch, path, name):
     exec(stub, namespace)
     outcome = repr(verdict(monkeypatch, path, name, namespace[name]))
     assert outcome.startswith("○" if solutions.empty(namespace[name]) else "✗"), outcome
+
+
+def quits():
+    sys.exit("bye")
+
+
+def not_written():
+    raise NotImplementedError
+
+
+def asks_for_memory():
+    torch.cuda.memory_allocated()
+
+
+def fails():
+    raise ValueError("first\nsecond")
+
+
+@pytest.mark.parametrize(
+    ("raises", "said"),
+    [
+        (quits, "it raised SystemExit: bye"),
+        (not_written, "not implemented yet: yours to write."),
+        (asks_for_memory, "the stand-in cannot judge this. torch.cuda.memory_allocated is not modelled."),
+        (fails, "it raised ValueError: first"),
+    ],
+)
+def test_whatever_it_raises_is_a_sentence(monkeypatch, raises, said):
+    def make_predictor(net, sample):
+        return lambda inputs: raises()
+
+    before = torch.get_rng_state()
+    outcome = verdict(monkeypatch, *EXERCISES[0], make_predictor)
+    assert repr(outcome).startswith(f"✗ make_predictor: {said}")
+    assert torch.equal(torch.get_rng_state(), before), "the notebook's random state stays"
+    assert CUDAGraph.stand_in is None, "the stand-in is gone"
+
+
+def test_the_reader_can_interrupt(monkeypatch):
+    def make_predictor(net, sample):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verdict(monkeypatch, *EXERCISES[0], make_predictor)
+    assert CUDAGraph.stand_in is None
+
+
+def test_an_empty_graph_is_told(monkeypatch):
+    def make_predictor(net, sample):
+        graph, result = torch.cuda.CUDAGraph(), net(sample)
+        with torch.cuda.graph(graph):
+            pass
+
+        def predict(inputs):
+            graph.replay()
+            return result.clone()
+
+        return predict
+
+    said = repr(verdict(monkeypatch, *EXERCISES[0], make_predictor))
+    assert said.endswith("A graph is empty: its work is not inside of the capture.")
+
+
+def test_the_readers_own_line_is_told(monkeypatch):
+    def make_predictor(net, sample):
+        return net.not_there
+
+    said = repr(verdict(monkeypatch, *EXERCISES[0], make_predictor))
+    assert said.endswith(": return net.not_there)")
+
+
+def test_what_is_no_function_is_told(monkeypatch):
+    assert repr(verdict(monkeypatch, *EXERCISES[0], ...)).startswith("○ make_predictor is empty yet")
+    assert "is no function" in repr(verdict(monkeypatch, *EXERCISES[0], 3))
+
+
+def test_a_scenario_of_ones_own(monkeypatch):
+    def scenario(answer):
+        raise symptoms.Wrong("Of no use.")
+
+    monkeypatch.setattr(scenarios, "named", lambda name: scenario)
+    assert repr(verdict(monkeypatch, *EXERCISES[0], lambda net, sample: net)) == "✗ make_predictor: Of no use."
 
 
 def test_every_lesson_from_the_first_capture_asks_for_one():

@@ -55,7 +55,7 @@ def trajectory(answer: Callable) -> None:
     if graphs == 0:
         raise Wrong(EAGER)
     if graphs != states:
-        raise Wrong(f"{graphs} replays for {states} states: capture one step, and replay it for each.")
+        raise Wrong(f"{graphs} graph launches for {states} states: capture one step, and replay it for each.")
 
 
 def _drift(found, expected):

@@ -62,6 +62,31 @@ def clip_norm(answer: Callable) -> None:
     use(replay, list(zip(vectors, limits, strict=True)), what="It").gives(expected, symptoms)
 
 
+def ramp(answer: Callable) -> None:
+    """A function that counts its calls, captured at its first and replayed a few times more than it counts."""
+    steps = few(3, 6)
+    vectors, calls = 1 + torch.rand(steps + 3, 4, device="cuda"), range(1, steps + 4)
+    function, x, graph = answer(steps), vectors[0].clone(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = function(x)
+
+    def replay(vector):
+        x.copy_(vector)
+        graph.replay()
+        return copied(output)
+
+    def scaled(factors):
+        return [vector * factor for vector, factor in zip(vectors, factors, strict=True)]
+
+    symptoms = {
+        "Every replay is the first call: count in a tensor on the GPU, and in place.": scaled([1 / steps] * len(calls)),
+        "It goes on beyond 1: clamp the factor.": scaled(call / steps for call in calls),
+        "It lags by one call: count first, then compute the factor.": scaled(min(1, (c - 1) / steps) for c in calls),
+    }
+    expected = scaled(min(1, call / steps) for call in calls)
+    use(replay, list(vectors), what="It").gives(expected, symptoms)
+
+
 def pad_to_buckets(answer: Callable) -> None:
     """Sums over requests of 1 to 8 rows, by graphs of 2, 4 and 8 rows; zero rows add nothing."""
     sizes, layer = [2, 4, 8], nn.Linear(3, 5, bias=False).cuda().requires_grad_(False)
