@@ -3,7 +3,9 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -12,10 +14,11 @@ from benchmarks.reading import measure_reading
 from benchmarks.starting import measure_kernels, run_lessons
 from course.execute import gpu_slug
 
+Result = TypeVar("Result")
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def measure_and_report():
+def measure_and_report() -> str:
     """Measure everything that this machine can do and return the report, Markdown."""
     parts = []
     if torch.cuda.is_available():
@@ -30,7 +33,7 @@ def measure_and_report():
     return "\n".join([report.TITLE, report.provenance_section(), *parts])
 
 
-def timed(what, function):
+def timed(what: str, function: Callable[[], Result]) -> Result:
     """Call function, and say on stderr what it was and how long it took."""
     start = time.perf_counter()
     result = function()
@@ -38,7 +41,7 @@ def timed(what, function):
     return result
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     """Print the report and keep it in RESULTS; without a GPU only with --write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--write", action="store_true", help="without a GPU: write results/cpu.md, too")

@@ -4,22 +4,26 @@ import gzip
 import json
 from pathlib import Path
 
-from course.notebooks import REFERENCE_GPU, TRACES
+from course.recording import recorded_lesson
 
-RECORDED = TRACES / REFERENCE_GPU / "start_here" / "eager.json.gz"
 MARK = "ProfilerStep#"
 IDS = 10**6  # more than any id in a recorded trace
 
 
-def build_trace(path, size, steps, recorded=RECORDED):
+def eager_trace() -> Path:
+    """Path of the first lesson's eager trace, as recorded on the reference GPU."""
+    return recorded_lesson("start_here").trace("eager")
+
+
+def build_trace(path: Path, size: float, steps: int, recorded: Path | None = None) -> int:
     """Repeat a recorded trace's events until they are about size bytes of JSON; return how many times.
 
     Every copy gets later times and ids of its own, as in a longer recording: readers that join on
     ids would otherwise meet pairs by the million. steps: how many step marks of equal length span
     the whole, as in a trace of a larger model; 0 repeats the recorded marks, as in a longer trace of
-    the same model.
+    the same model. recorded: its path, else the first lesson's eager trace.
     """
-    content = json.loads(gzip.decompress(Path(recorded).read_bytes()))
+    content = json.loads(gzip.decompress(Path(recorded or eager_trace()).read_bytes()))
     events = [event for event in content["traceEvents"] if "dur" in event or event["ph"] in "sf"]
     if steps:
         events = [event for event in events if not event["name"].startswith(MARK)]

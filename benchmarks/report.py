@@ -38,7 +38,7 @@ nbmake with the GPU hidden, so on its recording. Seconds are median [lowest, hig
 """
 
 
-def table(frame, corner="variant"):
+def table(frame: pd.DataFrame, corner: str = "variant") -> str:
     """A DataFrame as a Markdown table, its index as the first column."""
     rows = [[corner, *frame.columns], ["---"] * (len(frame.columns) + 1)]
     rows += [[label, *row] for label, row in zip(frame.index, frame.to_numpy(dtype=object), strict=True)]
@@ -51,13 +51,13 @@ def _cell(value):
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def spread(values):
+def spread(values: pd.Series) -> str:
     """median [lowest, highest] of a Series; of a single value only that."""
     low, middle, high = (f"{value:.3g}" for value in values.quantile([0, 0.5, 1]))
     return middle if values.count() == 1 else f"{middle} [{low}, {high}]"
 
 
-def seconds_table(rounds):
+def seconds_table(rounds: pd.DataFrame) -> pd.DataFrame:
     """Seconds per variant with their range, how many times the first variant's, and further columns' medians."""
     by_round = rounds.pivot(index="round", columns="variant", values="seconds")
     first = rounds.variant.iloc[0]
@@ -68,27 +68,31 @@ def seconds_table(rounds):
     return result
 
 
-def steps_section(beside_eager, beside_whole):
+def steps_section(beside_eager: pd.DataFrame, beside_whole: pd.DataFrame) -> str:
+    """The two tables of benchmarks.steps, under their heading."""
     again = "The same rounds beside the original's graph of the whole step:"
     return "\n".join([STEPS, table(beside_eager), again, "", table(beside_whole)])
 
 
-def reading_section(measured):
+def reading_section(measured: dict[str, pd.DataFrame]) -> str:
+    """A table for each job of benchmarks.reading."""
     parts = [f"### {name}\n\n{table(seconds_table(rounds), 'reader')}" for name, rounds in measured.items()]
     return "\n".join([READING, *parts])
 
 
-def starting_section(kernels, lessons):
+def starting_section(kernels: pd.DataFrame, lessons: pd.DataFrame) -> str:
+    """Kernels' seconds, and how many lessons passed."""
     failed = f" (failed: {', '.join(lessons.lesson[~lessons.passed])})" if not lessons.passed.all() else ""
     passed = f"{lessons.passed.sum()} of {len(lessons)} lessons passed{failed}"
     total = f"{lessons.seconds.sum():.0f} s together, {spread(lessons.seconds)} s a lesson"
     return f"{STARTING}\n{table(seconds_table(kernels), 'start')}\nnbmake: {passed}, {total}.\n"
 
 
-def provenance_section():
+def provenance_section() -> str:
     """GPU, driver, host and versions."""
     about = provenance()
-    sources = {path.stem: path.read_bytes() for path in sorted(ROOT.glob("helpers/[a-z]*.py"))}
+    paths = [*sorted(ROOT.glob("helpers/[a-z]*.py")), ROOT / "benchmarks" / "ladder.py"]
+    sources = {path.stem: path.read_bytes() for path in paths}
     modules = " ".join(f"{name} {hashlib.sha256(source).hexdigest()[:12]}" for name, source in sources.items())
     versions = about.pop("versions") | {"HolisticTraceAnalysis": hta_version()}
     host = {"host CPU": cpu_name(), "host cores": os.cpu_count()}
@@ -96,14 +100,15 @@ def provenance_section():
     return "## Measured on\n\n" + "".join(f"- {key}: {value}\n" for key, value in lines.items())
 
 
-def hta_version():
+def hta_version() -> str:
+    """HolisticTraceAnalysis' version, or that there is none."""
     try:
         return version("HolisticTraceAnalysis")
     except PackageNotFoundError:
         return "not installed"
 
 
-def cpu_name():
+def cpu_name() -> str | None:
     """The processor's name, where /proc/cpuinfo tells it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pandas as pd
 from jupyter_client.manager import start_new_kernel
@@ -16,7 +17,7 @@ KERNELS = {
 }
 
 
-def measure_kernels(rounds=3):
+def measure_kernels(rounds: int = 3) -> pd.DataFrame:
     """Start a kernel and run its imports, in interleaved rounds: round, variant, seconds."""
     rows = [
         {"round": number, "variant": name, "seconds": start_kernel(code)}
@@ -27,7 +28,7 @@ def measure_kernels(rounds=3):
     return table[table["round"] >= 0]  # the first round brings the files into memory
 
 
-def start_kernel(code):
+def start_kernel(code: str) -> float:
     """Seconds from asking for a kernel until code has run in it. Raises RuntimeError if it fails."""
     start = time.perf_counter()
     manager, client = start_new_kernel(cwd=str(ROOT))
@@ -42,7 +43,7 @@ def start_kernel(code):
     return seconds
 
 
-def run_lessons(paths=None):
+def run_lessons(paths: list[Path] | None = None) -> pd.DataFrame:
     """Run the lessons as on a machine without a GPU, through nbmake: lesson, seconds, passed."""
     paths = paths or sorted(NOTEBOOKS.glob("*.ipynb"))
     hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}

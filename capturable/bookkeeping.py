@@ -2,15 +2,15 @@
 
 import random
 import sys
+from types import SimpleNamespace
 
-from capturable.operators import Line, runs_users
-from capturable.undo import CONTAINERS
+from capturable.lines import Line, runs_users
+from capturable.reach import CONTAINERS, MISSING
 
 
 class Bookkeeping:
     """A context that notices at which of the user's lines the values at places change.
 
-    places: capturable.undo.Place objects; the random states of Python and numpy are watched as well.
     changed(name, line) is called for each change. returned is the last line from which a function
     of the user's has returned.
     """
@@ -41,27 +41,35 @@ class Bookkeeping:
 
     def _look(self):
         now = values_at(self.places)
-        for name, value in now.items():
-            if self.line and value != self.values.get(name, value):
-                self.changed(name, self.line)
+        for place, before, after in zip(self.places, self.values, now, strict=True):
+            if self.line and before != after:
+                self.changed(place.label, self.line)
         self.values = now
 
 
-def values_at(places):
-    """Numbers and strings at the places, the lengths of containers, and the CPU's random states."""
-    values = {place.label: _value(place) for place in places if not place.torch}
-    values["Python's random state"] = hash(random.getstate())
+def watched(places):
+    """Those of the user's places that hold numbers, strings or containers, and the CPU's random states."""
+    kinds = (int, float, str, type(None), *CONTAINERS)
+    users = [place for place in places if place.users and (place.get() is MISSING or isinstance(place.get(), kinds))]
+    users.append(SimpleNamespace(label="Python's random state", get=lambda: hash(random.getstate())))
     if numpy := sys.modules.get("numpy"):
-        _, keys, position, *_ = numpy.random.get_state()
-        values["numpy's random state"] = keys[0], position
-    return values
+        users.append(SimpleNamespace(label="numpy's random state", get=lambda: _numpys(numpy)))
+    return users
 
 
-def _value(place):
-    try:
-        thing = place.get()
-    except (ValueError, LookupError):  # a name that is not bound
-        return None
+def values_at(places):
+    """Numbers and strings at the places, and the lengths of containers."""
+    return [_value(place.get()) for place in places]
+
+
+def _value(thing):
     if isinstance(thing, CONTAINERS):
         return len(thing)
-    return repr(thing) if isinstance(thing, int | float | str) else None  # repr, for nan is not nan
+    if isinstance(thing, float):
+        return repr(thing)  # nan is not nan
+    return thing if isinstance(thing, int | str) else None
+
+
+def _numpys(numpy):
+    _, keys, position, *_ = numpy.random.get_state()
+    return f"{keys[0]}, {position}"

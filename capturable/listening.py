@@ -2,6 +2,7 @@
 
 import builtins
 import io
+import sys
 import warnings
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
@@ -10,7 +11,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from capturable.operators import here
+from capturable.lines import TORCH, here
 from capturable.rules import judge_module, judge_optimizer
 
 HOST_CALLS = [
@@ -48,12 +49,24 @@ def _noting(call, rule, gpu, note):
 
     def noting(*args, **kwargs):
         on_cpu = bool(args) and isinstance(args[0], torch.Tensor) and args[0].device.type != gpu
-        torchs_own = rule == "CPU work" and here(None)[1] not in ("", "serialization.py")
+        torchs_own = rule == "CPU work" and here(None).library not in ("", "serialization.py")
         if not on_cpu and not torchs_own:
             note(rule, f"{call.__name__}() is called")
         return call(*args, **kwargs)
 
     return noting
+
+
+@contextmanager
+def as_if_capturing():
+    """Code that asks whether it is being captured is told so, torch's own apart, which would object."""
+    asked = torch.cuda.is_current_stream_capturing
+
+    def capturing():
+        return asked() if sys._getframe(1).f_code.co_filename.startswith(TORCH) else True
+
+    with patch.object(torch.cuda, "is_current_stream_capturing", capturing):
+        yield
 
 
 def _judging(judge, note):

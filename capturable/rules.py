@@ -1,29 +1,13 @@
 """What keeps a step from being captured, or freezes in its graph: the rules of preflight."""
 
-import gc
-
 import torch
 from torch.utils._pytree import tree_leaves
 
-FIXES = {
-    "sync": "keep the value on the GPU; read it after the replay, as seldom as you can",
-    "copy": "copy before the replay, into a tensor of the graph; from pinned memory, with non_blocking=True",
-    "CPU work": "do it between the replays: in the graph it runs once, at capture",
-    "CPU random numbers": "draw on the GPU (device=...): in the graph a CPU draw happens once, at capture",
-    "seeding": "seed between the replays",
-    "generator": "call graph.register_generator_state before the capture, and tell preflight: generators=[...]",
-    "frozen number": "make it a GPU tensor and fill_ it between the replays: a graph keeps the number of its capture",
-    "path": "use torch.where, or one graph for each path and the branch outside",
-    "shape": "pad to a fixed size, or keep a graph for each of a few sizes",
-    "moved tensor": "keep one tensor and write into it with copy_: a graph keeps the address of its capture",
-    "optimizer": "give the optimizer capturable=True; if it has no such argument, take one that has",
-    "hook": "do its CPU work elsewhere: a hook runs at capture and in no replay, and make_graphed_callables refuses it",
-    "trainable buffer": "make it a Parameter: make_graphed_callables refuses a buffer that requires a gradient",
-    "autocast cache": "enter autocast inside the step, or with cache_enabled=False: a cast kept outside is frozen",
-    "kept graph": "detach it, or delete it before the capture: it ties gradients to the main stream (error 906)",
-    "inputs": "give the graph inputs of the shape, dtype, device and requires_grad that it will really get",
-    "output": "return a tensor: a graph returns the number of its capture",
-}
+from capturable.alive import name_of
+from capturable.fixes import FIXES
+from capturable.operators import MASKS, address
+
+READING_BACKWARD = {"ProdBackward0": "prod", "ProdBackward1": "prod", "CumprodBackward0": "cumprod"}
 
 WAITS = {
     "aten::_local_scalar_dense": "a tensor's value is read on the CPU",
@@ -51,19 +35,24 @@ def special(library):
     return next((where for start, where in LIBRARY.items() if library.startswith(start)), (None, None))
 
 
-def judge_op(func, args, kwargs, gpu):
+def judge_op(func, args, kwargs, outside, gpu):
     """(rule, what was found) for an operator that would break or freeze in a graph, else None.
 
-    gpu: the device type that counts as the GPU. On "cpu" there are no copies between the two to see.
+    outside: addresses of tensors that the step did not make. gpu: the device type that counts as the GPU. On
+    "cpu" there are no copies between the two to see.
     """
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     devices = {leaf.device.type for leaf in leaves}
     target = torch.device(kwargs.get("device") or gpu).type
     name = func._schema.name
     if gpu in devices or gpu == "cpu":
-        return _judge_gpu_op(func, name, args, kwargs, gpu, target)
-    if name in ("aten::_to_copy", "aten::copy_") and target == gpu:
-        return "copy", "data is copied from CPU to GPU"
+        found = _judge_gpu_op(func, name, args, kwargs, gpu, target)
+        scalars = [leaf for leaf in leaves if leaf.device.type != gpu and leaf.dim() == 0 and address(leaf) in outside]
+        frozen = scalars and name != "aten::copy_"
+        return found or (("frozen number", f"{name} takes the value of a CPU tensor as a number") if frozen else None)
+    if name == "aten::_to_copy" and kwargs.get("device") is not None and target == gpu:
+        waits = leaves[0].numel() and not (kwargs.get("non_blocking") and leaves[0].is_pinned())
+        return ("copy", "data is copied from CPU to GPU") if waits else None
     if devices or target == "cpu":
         if torch.Tag.nondeterministic_seeded in func.tags:
             return "CPU random numbers", f"{name} draws on the CPU"
@@ -72,18 +61,28 @@ def judge_op(func, args, kwargs, gpu):
     return None
 
 
+def judge_backward():
+    """(rule, what was found) for the node of autograd that runs, if it reads values on the CPU; else None.
+
+    Below a dispatch mode these nodes take another way, so their reading is not seen among the operators.
+    """
+    node = torch._C._current_autograd_node()
+    name = READING_BACKWARD.get(node.name()) if node else None
+    return ("sync", f"the backward pass of {name} reads values on the CPU") if name else None
+
+
 def _judge_gpu_op(func, name, args, kwargs, gpu, target):
     """judge_op for an operator with a tensor on the GPU."""
     if name in WAITS:
         return "sync", WAITS[name]
-    if name == "aten::lift_fresh":
+    if name == "aten::lift_fresh" and args[0].numel():
         return "copy", "a tensor is made from Python data on the CPU"
     if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
         return "sync", "without output_size, the size of the result is read on the CPU"
     if name in ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_"):
         kinds = {(index.dtype, index.device.type) for index in args[1] if index is not None}
         fills = name != "aten::index" and len(kinds) == 1 and args[2].numel() == 1  # a mask that is filled, unsized
-        if any(dtype in (torch.bool, torch.uint8) for dtype, _ in kinds) and not fills:
+        if any(dtype in MASKS for dtype, _ in kinds) and not fills:
             return "sync", "the size of a boolean index depends on the data"
         if any(device != gpu for _, device in kinds):
             return "copy", "an index on the CPU is copied to the GPU"
@@ -149,17 +148,3 @@ def _leaves(node):
             nodes += [before for before, _ in node.next_functions]
             if hasattr(node, "variable"):
                 yield node.variable
-
-
-def name_of(value, depth=2):
-    """The name of a variable that holds a value, or a list or tuple with it; else its kind."""
-    for holder in gc.get_referrers(value):
-        if isinstance(holder, dict):
-            names = [key for key, held in holder.items() if held is value and isinstance(key, str)]
-            if names:
-                return names[0]
-        elif isinstance(holder, list | tuple) and depth:
-            name = name_of(holder, depth - 1)
-            if name != type(holder).__name__:
-                return name
-    return type(value).__name__

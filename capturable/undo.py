@@ -1,157 +1,134 @@
 """Undo: run a step and put everything back that it changed, weights, optimizer state and random state."""
 
 import copy
-import dis
-import functools
-import gc
 import random
 import sys
 import weakref
 from collections import deque
-from types import CellType, CodeType, FunctionType, MethodType, SimpleNamespace
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import torch
 
-from capturable.operators import address, is_users
-
-TRAINING = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
-CONTAINERS = (dict, list, set, deque)
-MANY = 1000  # a container with more items is put back, but not looked into
+from capturable.alive import live, name_of
+from capturable.memory import Memory
+from capturable.reach import CONTAINERS, TRAINING, reach
 
 
-class Place(NamedTuple):
-    """A name that a step can get at: its label, what holds it (cell, dict, list), the key there, and
-    whether it lies in an object of torch."""
-
-    label: str
-    holder: object
-    key: object
-    torch: bool
-
-    def get(self):
-        return self.holder.cell_contents if isinstance(self.holder, CellType) else self.holder[self.key]
-
-    def put(self, value):
-        if isinstance(self.holder, CellType):
-            self.holder.cell_contents = value
-        elif not isinstance(self.holder, tuple):
-            self.holder[self.key] = value
-
-
-def live(*kinds):
-    """All objects of these kinds that are alive."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
-
-
-def reach(*roots):
-    """The places that functions and objects can get at: closures, globals they name, attributes, items."""
-    found, seen, queue = [], set(), [("", root, False) for root in roots]
-    while queue:
-        label, value, inside = queue.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        scheduler = isinstance(value, torch.optim.lr_scheduler.LRScheduler)  # which keeps books on the CPU
-        inside = not scheduler and (inside or type(value).__module__.startswith("torch."))
-        for name, holder, key in _parts(label, value):
-            place = Place(name, holder, key, inside)
-            found.append(place)
-            try:
-                queue.append((name, place.get(), inside))
-            except (ValueError, KeyError):  # a name that is not bound yet
-                found.pop()
-    return found
-
-
-def _parts(label, value):
-    """The label, holder and key of each thing directly in a value."""
-    if isinstance(value, FunctionType) and is_users(value.__code__.co_filename, value.__module__):
-        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        named = [name for name in _globals(value.__code__) if name in value.__globals__]
-        return [(name, cell, None) for name, cell in cells] + [(name, value.__globals__, name) for name in named]
-    if isinstance(value, functools.partial):
-        value = [value.func, value.args, value.keywords]
-    elif isinstance(value, MethodType):
-        value = [value.__self__, value.__func__]
-    elif not isinstance(value, dict | list | tuple):
-        start = f"{label}." if label else ""
-        return [(start + str(key), vars(value), key) for key in (vars(value) if _is_open(value) else ())]
-    if len(value) > MANY:
-        return []
-    keys = list(value) if isinstance(value, dict) else range(len(value))
-    labels = [f"{label}[{key!r}]" if isinstance(key, str | int) else f"{label}[...]" for key in keys]
-    return [(name if label else label, value, key) for name, key in zip(labels, keys, strict=True)]
-
-
-def _is_open(value):
-    """Whether to look into an object: a module, an optimizer and its kin, or one of a class of the user's."""
-    if isinstance(value, (torch.nn.Module, SimpleNamespace, *TRAINING)):
-        return True
-    module = sys.modules.get(type(value).__module__)
-    own = module and is_users(getattr(module, "__file__", None) or "<none>", module.__name__)
-    return bool(own) and hasattr(value, "__dict__") and not isinstance(value, torch.Tensor | type)
-
-
-def _globals(code):
-    """The global names that a function's code reads or writes, inner functions included."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME")}
-    return names.union(*(_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+class NotRestored(RuntimeError):
+    """Something that a step changed and that could not be put back; the message names it."""
 
 
 class Undo:
     """A context that puts back, on leaving, what has happened inside to all that roots can get at.
 
-    That is: the memory announced to written(), parameters' .grad and .data, the random state of
-    Python, numpy, torch and the generators announced to draws(), and Python values. Iterators and
-    open files stay where they are.
+    Tensors (memory, shape, place, requires_grad, .grad), containers, numpy arrays, attributes, class
+    attributes and globals, the grad mode and default dtype, and the random states of Python, numpy, torch
+    and the generators in reach. Objects of libraries are followed three objects deep. Iterators, open files,
+    compilers' caches and other processes stay where they are. The memory that roots reach is kept as a copy,
+    and that of tensors announced to written(). Of all tensors that are alive a checksum is taken; one that
+    differs afterwards raises NotRestored, as does all that cannot be put back, after the rest was.
     """
 
-    def __init__(self, *roots):
-        self.roots, self.storages, self.generators = roots, {}, {}
-
-    def __enter__(self):
-        alive = live(torch.Tensor, *TRAINING)
-        places = reach(*self.roots, *(thing for thing in alive if not isinstance(thing, torch.Tensor)))
-        self.places = [(place, place.get()) for place in places]
-        held = {id(value): value for _, value in self.places if isinstance(value, CONTAINERS)}
-        self.containers = [(value, copy.copy(value)) for value in held.values()]
-        tensors = [thing for thing in alive if isinstance(thing, torch.Tensor) and thing.requires_grad]
-        self.leaves = [(tensor, tensor.grad, tensor.data) for tensor in tensors if tensor.is_leaf]
-        self.results = [weakref.ref(tensor) for tensor in tensors if not tensor.is_leaf]
-        self.random = [(put, get()) for get, put in _random_states()]
-        return self
-
-    def written(self, storage):
-        """Keep the content of memory that is about to be written."""
-        self.storages.setdefault(storage.data_ptr(), (storage, storage.clone()))
-
-    def draws(self, generator):
-        """Keep the state of a generator that is about to be used."""
-        self.generators.setdefault(generator._cdata, (generator.set_state, generator.get_state()))
+    def __init__(self, *roots: Any) -> None:
+        self.roots = roots
 
     @torch.no_grad()
-    def __exit__(self, *_):
-        for storage, content in self.storages.values():
-            storage.copy_(content)
+    def __enter__(self) -> "Undo":
+        alive = live(torch.Tensor, *TRAINING)
+        tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
+        training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]
+        places = reach(*self.roots, *training)
+        self.places = [(place, place.get()) for place in places]
+        values = [*self.roots, *(value for _, value in self.places)]
+        holders = (place.holder for place in places if isinstance(place.holder, dict))
+        attributes = {id(holder): holder for holder in holders if "__builtins__" not in holder}
+        held = attributes | {id(value): value for value in values if isinstance(value, CONTAINERS)}
+        self.containers = [(value, _content(value)) for value in held.values()]
+        self.classes = [(kind, set(vars(kind))) for kind in {p.holder for p in places if isinstance(p.holder, type)}]
+        self.memory = Memory(tensors, values)
+        self.states = [(put, get()) for get, put in _states(values)]
+        self.leaves = [(t, t.grad, t.data) for t in tensors if t.is_leaf and t.requires_grad]
+        self.results = [weakref.ref(t) for t in tensors if t.requires_grad and not t.is_leaf]
+        self.arrays = [(value, value.copy()) for value in values if _is_array(value)]
+        return self
+
+    def written(self, tensor: torch.Tensor) -> None:
+        """Keep the memory of a tensor that is about to be written."""
+        self.memory.keep(tensor)
+
+    @torch.no_grad()
+    def __exit__(self, *_: object) -> None:
+        failed: list[str] = []
+        for thing, put in self._steps():
+            try:
+                put()
+            except Exception as error:  # whatever a library raises: the rest is put back all the same
+                name = thing if isinstance(thing, str) else name_of(thing)
+                failed.append(f"{name} ({type(error).__name__}: {str(error)[:80]})")
+        failed += [f"the tensor {name_of(*tensors)}" for tensors in self.memory.changed()]
+        if failed:
+            raise NotRestored(f"preflight could not put back what the step changed: {', '.join(failed[:5])}.")
+
+    def _steps(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
+        """Each thing, or its name, and what puts it back; containers before the names in them."""
         for value, content in self.containers:
-            value.clear()
-            (value.extend if isinstance(value, list | deque) else value.update)(content)
+            yield value, partial(_refill, value, content)
+        for kind, names in self.classes:
+            yield from ((kind.__name__, partial(delattr, kind, name)) for name in set(vars(kind)) - names)
         for place, value in self.places:
-            place.put(value)
-        for tensor, grad, data in self.leaves:
-            if address(tensor) != address(data):
-                tensor.data = data
-            tensor.grad = grad
-        for put, state in [*self.random, *self.generators.values()]:
-            put(state)
+            yield place.label, partial(place.put, value)
+        for array, content in self.arrays:
+            yield array, partial(array.__setitem__, ..., content)
+        yield from self.memory.steps()
+        for put, state in self.states:
+            yield "a random state", partial(put, state)
 
 
-def _random_states():
-    """Getter and setter of every random state that the process has by default."""
+def _content(value: Any) -> Any:
+    """What a container holds, in one that is plain."""
+    kinds = {dict: dict, set: set, bytearray: bytes}
+    return next((plain(value) for kind, plain in kinds.items() if isinstance(value, kind)), None) or list(value)
+
+
+def _refill(value: Any, content: Any) -> None:
+    if isinstance(value, bytearray):
+        value[:] = content
+    elif len(value) != len(content) or any(a is not b for a, b in zip(_flat(value), _flat(content), strict=True)):
+        value.clear()
+        (value.extend if isinstance(value, list | deque) else value.update)(content)
+
+
+def _flat(value: Any) -> list[Any]:
+    return [*value, *value.values()] if isinstance(value, dict) else list(value)
+
+
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray) and value.flags.writeable
+
+
+def _states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
+    """Getter and setter of torch's switches, and of every random state of the process or among the values."""
+    yield torch.is_grad_enabled, torch.set_grad_enabled
+    yield torch.get_default_dtype, torch.set_default_dtype
     yield random.getstate, random.setstate
     yield torch.get_rng_state, torch.set_rng_state
     if torch.cuda.is_available():
         yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
-    if numpy := sys.modules.get("numpy"):
+    numpy = sys.modules.get("numpy")
+    if numpy:
         yield numpy.random.get_state, numpy.random.set_state
+    for value in values:
+        if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
+            yield value.getstate, value.setstate
+        elif isinstance(value, torch.Generator) or (numpy and isinstance(value, numpy.random.RandomState)):
+            yield value.get_state, value.set_state
+        elif numpy and isinstance(value, numpy.random.Generator):
+            bits = value.bit_generator
+            yield partial(_deep, bits), partial(setattr, bits, "state")
+
+
+def _deep(bits: Any) -> dict:
+    return copy.deepcopy(bits.state)

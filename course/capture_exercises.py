@@ -60,7 +60,7 @@ def _problem(answer, scenario, gpu):
         try:
             for trial in trials(lambda: scenario(asked), SEEDS, gpu):
                 if trial.error is not None:
-                    return _said(trial, notebook) + _empty_graph(warned)
+                    return _said(trial, notebook, warned)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too
@@ -71,6 +71,9 @@ def _problem(answer, scenario, gpu):
 @contextmanager
 def _undisturbed(gpu) -> Iterator[list]:
     """Random states stay, warnings are kept back, and captures need not search the notebook for garbage."""
+    if gpu:  # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it right
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            torch.zeros(1, device="cuda")
     gc.freeze()
     try:
         with torch.random.fork_rng([0] if gpu else []), warnings.catch_warnings(record=True) as warned:
@@ -80,22 +83,17 @@ def _undisturbed(gpu) -> Iterator[list]:
         gc.unfreeze()
 
 
-def _said(trial: Trial, notebook):
-    """A trial's error: the one that came first, for a lost capture raises others."""
+def _said(trial: Trial, notebook, warned):
+    """A trial's error in words: the one that came first, for a lost capture raises others."""
     error, own = trial.error, lambda error: place(error, notebook) or place(trial.error, notebook)
     while error.__context__ is not None and not isinstance(error, Wrong):
         error = error.__context__
     if isinstance(error, Wrong):
-        return str(error)
+        empty_graph = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
+        return str(error) + " A graph is empty: its work is not inside of the capture." * empty_graph
     if isinstance(error, NotModelled):
         return f"the stand-in cannot judge this. {error}{own(error)}"
     if isinstance(error, NotImplementedError) and not error.args:
         return "not implemented yet: yours to write."
     told = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
-    said = f"it raised {words(error)}{own(error)}"
-    return said + (f". {told.split('. ')[0].rstrip('.')}." if told else "")
-
-
-def _empty_graph(warned):
-    empty_graph = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
-    return " (A graph is empty: its work is not inside the capture.)" if empty_graph else ""
+    return f"it raised {words(error)}{own(error)}" + (f". {told.split('. ')[0].rstrip('.')}." if told else "")

@@ -25,7 +25,7 @@ CUDA_ERRORS = {  # as cudaGetErrorString words them; torch gives the text, not t
     906: "operation would make the legacy stream depend on a capturing blocking stream",
     907: "operation not permitted on an event last recorded in a capturing stream",
 }
-ALWAYS_THE_SAME = ("CUDA kernel errors might", "For debugging consider", "Compile with `TORCH_USE")
+ALWAYS_THE_SAME = ("CUDA kernel errors might", "For debugging consider", "Compile with `TORCH_USE", "For more detailed")
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
 
 _shown, _spare = {}, []

@@ -133,9 +133,10 @@ def main(options: list[str]) -> None:
         sys.exit(f"{error.filename} could not be read: {error.strerror}.")
     if found := obstacle(options):
         sys.exit(found)
-    settings = os.pathsep.join(filter(None, [str(ROOT / "jupyter"), os.environ.get("JUPYTER_CONFIG_PATH")]))
+    ours = {"JUPYTER_CONFIG_PATH": ROOT / "jupyter", "JUPYTER_PATH": ROOT / "jupyter/data"}  # settings, and the kernel
+    first = {name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)])) for name, path in ours.items()}
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}", *options]
-    os.execve(sys.executable, command, os.environ | {"JUPYTER_CONFIG_PATH": settings})
+    os.execve(sys.executable, command, os.environ | first)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,7 @@ def lesson(name: str, live: bool | None = None) -> Markdown:
     gpu = None if live is False else _gpu_name()
     opened = Lesson(name, live=(gpu is not None or RECORD_TO in os.environ) if live is None else live)
     shell = get_ipython()
-    if _transform not in shell.input_transformers_cleanup:
-        shell.input_transformers_cleanup.append(_transform)
+    load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), _interrupted)
     if _open and "history" in vars(_open):
         _open.history.close()
@@ -50,6 +49,12 @@ def lesson(name: str, live: bool | None = None) -> Markdown:
         f"**Recorded**: `%%gpu` cells show what ran on an {about['gpu']} "
         f"(torch {about['torch']}, {about['date']}). Everything else runs for real." + note(name)
     )
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Let the shell know %%gpu cells; the kernels of `make lab` do so as they start."""
+    if _transform not in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.append(_transform)
 
 
 def _interrupted(shell, kind, error, traceback, tb_offset=None):

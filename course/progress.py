@@ -43,12 +43,19 @@ def exercises(path: Path) -> list[str]:
 
 
 def note(lesson: str) -> str:
-    """Markdown on the solved exercises: the lesson's own, in Start here every lesson's; "" outside the copy."""
+    """Markdown on the solved exercises: the lesson's own, in Start here one line and every lesson's folded under it.
+
+    "" outside the copy.
+    """
     if not _in_copy():
         return ""
     solved = dict(progress())
-    shown = solved if lesson == OVERVIEW else {lesson: solved.get(lesson, {})}
-    return "\n\nSolved exercises:\n" + "".join(f"\n- {line(name, shown[name], '`')}" for name in shown)
+    if lesson != OVERVIEW:
+        return f"\n\nSolved exercises in {line(lesson, solved.get(lesson, {}), '`')}"
+    marks = [done for exercises in solved.values() for done in exercises.values()]
+    lines = "".join(f"\n- {line(name, solved[name], '`')}" for name in solved)
+    told = f"Solved exercises: {sum(marks)} of {len(marks)}"
+    return f"\n\n<details><summary>{told}</summary>\n\n{lines}\n\n</details>"
 
 
 def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:

@@ -1,6 +1,6 @@
 """CUDA graphs on a CPU: torch's own names, on a stand-in that knows what they mean.
 
-What a graph is   core, nodes, graphs: operators with the memory they work on, captured and replayed
+What a graph is   core, nodes, graphs: operators with the memory they work on, captured and replayed; autograd
 The device        device, memory, places, streams, order, generators: one launch at a time, in an order
 Under torch       patches, functions, methods, operators: what torch's calls do there; errors: what is refused, and how
 For exercises     judge: what an answer launches

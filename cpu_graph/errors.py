@@ -28,6 +28,16 @@ SEED = (
     "original seed."
 )
 UNREGISTERED = "Attempt to increase offset for a CUDA generator not in capture mode."
+if PER_CAPTURE:
+    UNREGISTERED = (
+        "RNG op during graph capture but generator is not registered with the capturing graph. "
+        "Call graph.register_generator_state() before capture_begin()."
+    )
+INVALIDATED = (  # the allocator's words since 2.13, where before the kernel's launch said 901
+    "info.status != cudaStreamCaptureStatusInvalidated INTERNAL ASSERT FAILED at "
+    '"/__w/pytorch/pytorch/c10/cuda/CUDACachingAllocator.cpp":2213, please report a bug to PyTorch. '
+    "Invalid stream capture status"
+)
 OUTSIDE = "Offset increment outside graph capture encountered unexpectedly."
 LATE = "Cannot register the state during capturing stage."
 NO_GRAPH = "Called CUDAGraph::replay without a preceding successful capture."

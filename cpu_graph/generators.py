@@ -80,9 +80,7 @@ class Generator(Real):
                 raise RuntimeError(OUTSIDE)
             return self
         if self.capture is not capture:
-            if not PER_CAPTURE:
-                raise RuntimeError(UNREGISTERED)
-            self.begin(capture)
+            raise RuntimeError(UNREGISTERED)
         begins, self.number = self.number, next(capture.numbers)
         return self, begins, self.number
 

@@ -11,6 +11,7 @@ from cpu_graph.errors import (
     NO_GRAPH,
     NOT_KEPT,
     OWNS_GRAPH,
+    PER_CAPTURE,
     REPLAY_INSIDE,
     NotModelled,
     cuda_error,
@@ -87,6 +88,8 @@ class CUDAGraph:
         if self.capture is None:
             raise RuntimeError(NO_GRAPH)
         if self.stand_in.capturing():
+            if PER_CAPTURE:
+                self.stand_in.refuse(900)
             raise RuntimeError(REPLAY_INSIDE)
         device = self.stand_in
         device.counts["graphs"] += 1
@@ -117,7 +120,7 @@ class CUDAGraph:
 
     def reset(self):
         if self.capture and self.stand_in.capture:
-            self.stand_in.capture.lost = True  # a graph cannot be destroyed during a capture
+            self.stand_in.capture.lost = "freed"  # a graph cannot be destroyed during a capture
         self.capture = None
 
     def __del__(self):

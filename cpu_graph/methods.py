@@ -5,7 +5,7 @@ import numbers
 import torch
 
 from cpu_graph.autograd import backward
-from cpu_graph.errors import NUMPY, NotModelled
+from cpu_graph.errors import NUMPY, PAGEABLE, NotModelled
 from cpu_graph.places import GPU, moved, wanting
 
 Tensor = torch.Tensor
@@ -52,6 +52,9 @@ def shown(device, function, tensor, /, *args, **kwargs):
 
 def set_item(device, function, tensor, index, value):
     if isinstance(value, numbers.Number) and device.kind(tensor) == "cuda":
+        places = index if isinstance(index, tuple) else (index,)
+        if device.capturing() and all(type(place) is int for place in places) and len(places) == tensor.dim():
+            raise RuntimeError(PAGEABLE)  # for one element PyTorch copies from the CPU
         with wanting(device, "cuda"):
             value = torch.full((), value, dtype=tensor.dtype)
     return function(tensor, index, value)

@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph import core
-from cpu_graph.errors import PAGEABLE, TWO_DEVICES, NotModelled
+from cpu_graph.errors import INVALIDATED, PAGEABLE, PER_CAPTURE, TWO_DEVICES, NotModelled
 from cpu_graph.nodes import tensors_in
 from cpu_graph.order import HOST
 
@@ -62,6 +62,8 @@ def dispatch(device, operator, args, kwargs):
             device.order.wait(HOST, dict(device.order.clocks[device.stream]))
         return result
     if device.capture.lost:
+        if PER_CAPTURE and device.capture.lost == "freed":
+            raise RuntimeError(INVALIDATED)
         device.refuse(901)
     outputs = record(device, operator, args, kwargs, kind, generator)
     if blocking:
@@ -115,7 +117,7 @@ def reads_values(operator, args, kwargs):
 
 
 def without_mask(operator, args):
-    """x[mask] = number is masked_fill_ on a GPU."""
+    """x[mask] = number is ``masked_fill_`` on a GPU."""
     if operator is not aten.index_put_.default or len(args[1]) > 1 or any(args[3:]):
         return operator, args
     (mask,), value = args[1:3]

@@ -11,7 +11,7 @@ import shutil
 import nbformat
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
-from course.recording import Recording
+from course.recording import recorded_lesson
 from course.values import MIME
 from helpers import charts
 
@@ -44,9 +44,9 @@ def write_pages(folder=SOURCE):
 def page(path):
     """A notebook as its page: with its recording's outputs and a sentence on where they come from, if it has one."""
     notebook = nbformat.read(path, as_version=4)
-    recording = TRACES / REFERENCE_GPU / f"{lesson_name(path)}.ipynb"
-    if recording.exists():
-        recording = Recording.read(recording)
+    name = lesson_name(path)
+    if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
+        recording = recorded_lesson(name)
         lay_outputs(notebook, recording)
         notebook.cells[0].source += "\n\n" + provenance(recording.about)
     return notebook
@@ -54,13 +54,12 @@ def page(path):
 
 def lay_outputs(notebook, recording):
     """Give each code cell the outputs that this very cell gave when recorded, and its charts a text."""
-    cells, heading = dict(recording.cells), ""
+    outputs_of, heading = {cell.source: cell.outputs for cell in recording.cells}, ""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
-        elif normalise(cell.source) in cells:
-            outputs = cells[normalise(cell.source)].outputs
-            cell.outputs = [output for output in outputs if shown(output)]
+        elif normalise(cell.source) in outputs_of:
+            cell.outputs = [output for output in outputs_of[normalise(cell.source)] if shown(output)]
             cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
 
 

@@ -8,7 +8,7 @@ import nbformat
 from matplotlib import pyplot as plt
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
-from course.recording import Recording
+from course.recording import recorded_lesson
 from course.works_on import table as works_on
 from helpers.charts import cpu_gpu_chart
 from helpers.timing import quartiles
@@ -39,20 +39,19 @@ def _said(path, first, what, pattern):
 
 def recorded_on(path):
     """A lesson's peak GPU memory and where it was recorded: two cells of the table."""
-    recording = TRACES / REFERENCE_GPU / f"{lesson_name(path)}.ipynb"
-    if not recording.exists():
+    name = lesson_name(path)
+    if not (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
         return "not recorded yet | "
-    about = Recording.read(recording).about
+    about = recorded_lesson(name).about
     return f"{about['peak_gpu_mib'] / 1024:.1f} GiB | {about['gpu']}, {about['date']}"
 
 
 def first_chart():
     """What the README's picture shows: rounds of measure() and GPU busy times, as the first lesson recorded them."""
-    folder = TRACES / REFERENCE_GPU / "start_here"
-    timings = Recording.read(folder.with_suffix(".ipynb")).value("timings")
+    recording = recorded_lesson("start_here")
     traces = {"eager": "eager", "whole-step graph": "whole_step_graph"}
-    busy_us = {name: read_trace(folder / f"{file}.json.gz").summary().gpu_busy_us for name, file in traces.items()}
-    return timings, busy_us
+    busy_us = {name: read_trace(recording.trace(file)).summary().gpu_busy_us for name, file in traces.items()}
+    return recording.value("timings"), busy_us
 
 
 def shown(timings, busy_us):

@@ -1,5 +1,5 @@
 """What lessons teach with, each module shown in a lesson before it is used.
 
-The subject  model, capture, ladder: what is trained, the recipe that captures it, the ladder of variants
+The subject  model, capture: what is trained, and the recipe that captures it
 Measuring    timing, profiling, kineto, json_events, trace, charts: host and step time, traces, pictures
 """

@@ -12,21 +12,16 @@ STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop"}  # optimizers whose new state is n
 
 
 def capture_step(
-    step: Callable,
-    *static_inputs: torch.Tensor,
-    warmup: int = 3,
-    pool: tuple[int, int] | None = None,
-    generators: Iterable[torch.Generator] = (),
+    step: Callable, *static_inputs: torch.Tensor, warmup: int = 3, pool: tuple | None = None, generators: Iterable = ()
 ) -> Callable:
     """Capture step(*static_inputs) in one CUDA graph and return replay(*inputs).
 
-    static_inputs: CUDA tensors; the graph reads these very addresses on every replay.
-    replay copies its inputs (same shapes and dtypes) into them, launches the graph and returns the
-    static output, which the next replay overwrites: clone what you keep. replay() without inputs
-    replays on what the static inputs hold. pool: of another graph, to share its memory. generators:
-    torch.Generators, beside the default one, that step draws from. The warm-up runs step for real:
-    see unchanged. replay.graph is the torch.cuda.CUDAGraph. Errors of the capture come through as
-    torch raises them.
+    static_inputs: CUDA tensors; the graph reads these very addresses on every replay. replay copies its
+    inputs (same shapes and dtypes) into them, launches the graph and returns the static output, which the
+    next replay overwrites: clone what you keep. replay() without inputs replays on what the static inputs
+    hold. pool: of another graph, to share its memory. generators: torch.Generators, beside the default one,
+    that step draws from. The warm-up runs step for real: see unchanged. replay.graph is the
+    torch.cuda.CUDAGraph. Errors of the capture come through as torch raises them.
     Source: the "CUDA Graphs" section of docs.pytorch.org/docs/stable/notes/cuda.html.
     """
     side = torch.cuda.Stream()
@@ -58,16 +53,16 @@ def capture_step(
 def unchanged(*things: object, generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
     """Put back, in place, what the block changes in things and in the random states.
 
-    things: modules (weights, buffers, gradients that exist), optimizers (their state and tensor
-    learning rates), GradScalers and tensors. Optimizer state that the block makes is set to zero,
-    where SGD, Adam and most others start. The random states are the default ones of the CPU and the
-    current GPU, and the generators'. Addresses stay, so a graph captured in the block stays right.
-    Raises TypeError for other things, and for an optimizer whose new state does not start at zero.
+    things: modules (weights, buffers, gradients that exist), optimizers (their state and tensor learning rates),
+    GradScalers and tensors. Optimizer state that the block makes is set to zero, where SGD, Adam and most others
+    start. The random states are the default ones of the CPU and the current GPU, and the generators'. Addresses
+    stay, so a graph captured in the block stays right. Raises TypeError for other things, and for an optimizer
+    whose new state does not start at zero.
     """
     tensors = [tensor for thing in things for tensor in _tensors(thing)]
     before = [(tensor, tensor.detach().clone()) for tensor in tensors]
-    scalers = [(thing, thing.state_dict()) for thing in things if isinstance(thing, torch.amp.GradScaler)]
-    states = [(generator.set_state, generator.get_state()) for generator in (torch.default_generator, *generators)]
+    states = [(one.load_state_dict, one.state_dict()) for one in things if isinstance(one, torch.amp.GradScaler)]
+    states += [(generator.set_state, generator.get_state()) for generator in (torch.default_generator, *generators)]
     if torch.cuda.is_available():
         states.append((torch.cuda.set_rng_state, torch.cuda.get_rng_state()))
     try:
@@ -77,11 +72,10 @@ def unchanged(*things: object, generators: Iterable[torch.Generator] = ()) -> It
             for tensor, value in before:
                 tensor.copy_(value)
             known = {id(tensor) for tensor in tensors}
-            for optimizer in (thing for thing in things if isinstance(thing, Optimizer)):
-                for tensor in _tensors(optimizer):
-                    if id(tensor) not in known:
-                        tensor.zero_()
-        for put, state in [*((scaler.load_state_dict, state) for scaler, state in scalers), *states]:
+            held = [tensor for one in things if isinstance(one, Optimizer) for tensor in _tensors(one)]
+            for made in [tensor for tensor in held if id(tensor) not in known]:
+                made.zero_()
+        for put, state in states:
             put(state)
 
 

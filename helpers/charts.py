@@ -1,33 +1,27 @@
 """The charts of the course: CPU against GPU time, and the timeline of a step. One colour per lane everywhere.
 
-The colours are Okabe and Ito's and Paul Tol's, which colour-blind readers can tell apart
-(jfly.uni-koeln.de/color, sronpersonalpages.nl/~pault). The ground stays white, also in dark themes.
+The colours are Okabe and Ito's and Paul Tol's, which colour-blind readers can tell apart (jfly.uni-koeln.de/color,
+sronpersonalpages.nl/~pault). The ground stays white, also in dark themes.
 """
 
 import textwrap
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from helpers.timing import quartiles
+from helpers.trace import Trace
 
-COLOURS = {
-    "host time": "#0072B2",
-    "GPU busy time": "#009E73",
-    "step time": "#888888",
-    "launch": "#E69F00",
-    "waiting": "#CCCCCC",
-    "your guess": "#D55E00",
-    "eager": "#CC79A7",
-    "graph": "#56B4E9",
-    "other": "#332288",
-    "memory in use": "#882255",
-    "memory free": "#DDDDDD",
-    "number kept": "#117733",
-    "number dropped": "#DDCC77",
-}
+COLOURS = (
+    {"host time": "#0072B2", "GPU busy time": "#009E73", "step time": "#888888"}
+    | {"launch": "#E69F00", "waiting": "#CCCCCC", "your guess": "#D55E00"}
+    | {"eager": "#CC79A7", "graph": "#56B4E9", "other": "#332288"}
+    | {"memory in use": "#882255", "memory free": "#DDDDDD", "number kept": "#117733", "number dropped": "#DDCC77"}
+)
 MARKERS = {"host time": "o", "GPU busy time": "s", "step time": "^", "eager": "o", "graph": "s", "other": "^"}
 GUESSES = "DPX*"  # a marker for each guess of a chart
 WIDTH = 6.5  # inches: whole beside JupyterLab's file browser
@@ -36,29 +30,30 @@ TIES = "A thin line ties each launch to the GPU work that it started."
 plt.rcParams.update({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white"})
 
 
-def sheet(title, height=3.0, *shape, **options):
+def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
     """An empty chart in the course's width, under its title: one sentence that says what to see.
 
-    height: inches. shape and options go to plt.subplots. Returns its Axes.
+    height: inches. shape and options go to plt.subplots, whose Axes it returns.
     """
     figure, axes = plt.subplots(*shape, figsize=(WIDTH, height), layout="constrained", **options)
     figure.suptitle(textwrap.fill(title, 70), x=0.01, ha="left", fontsize="medium")
     return axes
 
 
-def mark_guess(axes, x, y, number=0, label="your guess"):
+def mark_guess(axes: Axes, x: float | None, y: float | None, number: int = 0, label: str = "your guess") -> None:
     """Mark a guess at (x, y), unless one of them is None; number 0 to 3: a marker for each guess of a chart."""
     if x is not None and y is not None:
         look = {"markeredgecolor": "white", "markersize": 10, "linestyle": "", "zorder": 5}
         axes.plot(x, y, GUESSES[number], color=COLOURS["your guess"], label=label, **look)
 
 
-def cpu_gpu_chart(rounds, busy_us=None, guess=None, title=IDLES):
+def cpu_gpu_chart(
+    rounds: pd.DataFrame, busy_us: dict[str, float] | None = None, guess: tuple | list | None = None, title: str = IDLES
+) -> Axes:
     """Draw host time, GPU busy time and step time of each variant, as medians with quartiles.
 
-    rounds: what measure() returned. busy_us: dict of variant -> GPU busy time per step in us, from
-    a trace. guess: (variant, lane, us), such as ("eager", "step time", 900), or a list of them; None
-    for us is not drawn. Returns the Axes.
+    rounds: what measure() returned. busy_us: variant -> GPU busy time per step in us, from a trace. guess:
+    (variant, lane, us), such as ("eager", "step time", 900), or a list of them; None for us is not drawn.
     """
     spreads = {"host time": quartiles(rounds, "host_us"), "step time": quartiles(rounds, "step_us")}
     medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()})
@@ -89,21 +84,19 @@ def _mark_bars(axes, bars, medians, guesses):
         mark_guess(axes, min(max(us, 0), edge), bar.get_y() + bar.get_height() / 2, number, label)
 
 
-def timeline(trace, step=0, end_us=None, title=TIES):
+def timeline(trace: Trace, step: int = 0, end_us: float | None = None, title: str = TIES) -> Axes:
     """Draw one step of a Trace: host ranges, launches and waits, and each GPU stream's activities.
 
-    Time counts from the step's start on the host, up to end_us or all of it. Returns the Axes. Raises
-    IndexError if there is no such step.
+    Time counts from the step's start on the host, up to end_us or all of it. Raises IndexError without such a step.
     """
     return timelines({"": trace}, step, end_us, title)[0]
 
 
-def timelines(traces, step=0, end_us=None, title=TIES):
+def timelines(traces: dict[str, Trace], step: int = 0, end_us: float | None = None, title: str = TIES) -> np.ndarray:
     """Draw the same step of several traces, a dict of name -> Trace, on one time axis; see timeline."""
     parts = {name: _of_step(trace, step) for name, trace in traces.items()}
     lanes = [2 + part["gpu"].groupby(["device", "stream"]).ngroups for part in parts.values()]
-    shown = [rows for part in parts.values() for rows in part.values() if len(rows)]
-    end = end_us or max((rows.at_us + rows.dur_us).max() for rows in shown)
+    end = end_us or np.nanmax([(rows.at_us + rows.dur_us).max() for part in parts.values() for rows in part.values()])
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
     column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
     for axes, (name, part) in zip(column, parts.items(), strict=True):
@@ -114,16 +107,13 @@ def timelines(traces, step=0, end_us=None, title=TIES):
 
 
 def _of_step(trace, step):
-    """The step's host ranges, launches, waits and GPU activities, timed from its start."""
+    """The step's host ranges, launches, waits and GPU activities, timed from its start on the host."""
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
-    ranges, start = (
-        trace.annotations[~trace.annotations.name.str.startswith("ProfilerStep#")],
-        trace.steps.start_us[step],
-    )
+    ranges = trace.annotations[~trace.annotations.name.str.startswith("ProfilerStep#")]
     tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
     own = {name: table[table.step == step].sort_values("start_us") for name, table in tables.items()}
-    return {name: rows.assign(at_us=rows.start_us - start) for name, rows in own.items()}
+    return {name: rows.assign(at_us=rows.start_us - trace.steps.start_us[step]) for name, rows in own.items()}
 
 
 def _draw(axes, ranges, launches, waits, gpu, end):
@@ -132,21 +122,17 @@ def _draw(axes, ranges, launches, waits, gpu, end):
     _lane(axes, 1, waits, "waiting")
     labels, ties = ["host ranges", "launches, waits" if len(waits) else "launches"], []
     for row, ((device, stream), own) in enumerate(gpu.groupby(["device", "stream"]), 2):
-        labels.append(
-            f"GPU stream {stream:.0f}" if gpu.device.nunique() == 1 else f"GPU {device:.0f}, stream {stream:.0f}"
-        )
+        labels.append(f"GPU{f' {device:.0f},' if gpu.device.nunique() > 1 else ''} stream {stream:.0f}")
         _lane(axes, row, own, "GPU busy time")
         launched = own.at_us + own.launch_us - own.start_us
         ties += [((x, 1.35), (at, row - 0.35)) for x, at in zip(launched, own.at_us, strict=True)]
     axes.add_collection(LineCollection(ties, colors=COLOURS["launch"], linewidths=0.5, alpha=0.6))
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
 
 
 def _lane(axes, row, events, colour, **style):
-    spans = list(zip(events.at_us, events.dur_us, strict=True))
     style = {"facecolor": COLOURS[colour], "edgecolor": COLOURS[colour], "linewidth": 0.6} | style
-    axes.broken_barh(spans, (row - 0.35, 0.7), **style)
+    axes.broken_barh(list(zip(events.at_us, events.dur_us, strict=True)), (row - 0.35, 0.7), **style)
 
 
 def _ranges(axes, ranges, end):

@@ -4,6 +4,9 @@ import codecs
 import gzip
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 MIB = 1 << 20
 PIECE, LARGEST = MIB, 16 * MIB  # how much is read at once; how long one event may be
@@ -12,11 +15,11 @@ START = re.compile(r'\s*\[\s*|\s*\{.*?"traceEvents"\s*:\s*\[\s*', re.DOTALL)
 NEXT = re.compile(r"\s*(?:(\])|,)\s*")
 
 
-def read_events(path, limit_mib=None):
+def read_events(path: Path, limit_mib: int | None = None) -> Iterator[Any]:
     """Iterate over the elements of traceEvents, or of the array that is the whole file, gzipped or not.
 
-    limit_mib: how much a gzip may unpack to, else LIMIT_MIB and RATIO times its size (a trace packs to
-    a tenth or a thirtieth). Raises ValueError, or what gzip and the file system raise.
+    limit_mib: how much a gzip may unpack to, else LIMIT_MIB and RATIO times its size (a trace packs to a tenth or a
+    thirtieth). Raises ValueError, or what gzip and the file system raise.
     """
     pieces, decode = _pieces(path, limit_mib), json.JSONDecoder().raw_decode
     text = next(pieces, "")

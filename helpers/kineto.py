@@ -25,7 +25,7 @@ class TraceError(ValueError):
     """A trace that cannot be read; the message is one sentence naming the file and the cause."""
 
 
-def read_tables(path, limit_mib=None) -> dict[str, pd.DataFrame]:
+def read_tables(path: Path | str, limit_mib: int | None = None) -> dict[str, pd.DataFrame]:
     """Read a trace file into the tables of helpers.trace.Trace. Raises TraceError."""
     try:
         return _tables(_event_table(Path(path), limit_mib))
@@ -63,13 +63,9 @@ def _named(table, pattern):
 def _join(gpu, launches):
     """Give each GPU activity its launch: the one with the same correlation id, in either API."""
     by_id = launches.dropna(subset="correlation").drop_duplicates("correlation").set_index("correlation")
-    launch_us = gpu.correlation.map(by_id.start_us)
-    return gpu.fillna({"stream": -1, "device": -1}).assign(
-        kind=gpu.category.map(GPU),
-        launch_us=launch_us,
-        graph=gpu.correlation.isin(by_id.index[by_id.graph]),
-        orphan=launch_us.isna(),
-    )
+    launch_us, graph = gpu.correlation.map(by_id.start_us), gpu.correlation.isin(by_id.index[by_id.graph])
+    gpu = gpu.fillna({"stream": -1, "device": -1}).assign(kind=gpu.category.map(GPU))
+    return gpu.assign(launch_us=launch_us, graph=graph, orphan=launch_us.isna())
 
 
 def _in_steps(table, times, steps):
@@ -111,10 +107,8 @@ def _row(event):
     """An event as a tuple in the order of FIELDS; None if no table needs it."""
     if event["ph"] != "X" or event.get("cat") not in WANTED:
         return None
-    start, duration, thread = float(event["ts"]), float(event.get("dur", 0)), event.get("tid")
+    start, duration, thread, args = float(event["ts"]), float(event.get("dur", 0)), event.get("tid"), event.get("args")
     if not (abs(start) < FAR and 0 <= duration < FAR and hash(thread) is not None):
         raise ValueError
-    args = event.get("args")
-    get = (args if isinstance(args, dict) else {}).get
-    # each name is kept once, however many events have it
-    return event["cat"], sys.intern(event["name"]), start, duration, thread, *map(get, IDS)
+    ids = map(args.get, IDS) if isinstance(args, dict) else [None] * len(IDS)
+    return event["cat"], sys.intern(event["name"]), start, duration, thread, *ids  # intern: each name is kept once

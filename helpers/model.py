@@ -4,6 +4,8 @@ The sizes are those of the examples that the course grew from (github.com/leimao
 PyTorch-CUDA-Graph-Capture-Examples): many small kernels, hardly any work for a modern GPU.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from torch.profiler import record_function
@@ -13,13 +15,14 @@ WIDTHS = (4096, 2048, 1024, 512, 256)
 DROPOUTS = (0.2, 0.1, 0.1)
 
 
-def make_model(widths=WIDTHS, dropouts=DROPOUTS, device="cuda", seed=0):
+def make_model(
+    widths: Sequence[int] = WIDTHS, dropouts: Sequence[float] = DROPOUTS, device: str = "cuda", seed: int = 0
+) -> nn.Sequential:
     """Build the MLP: blocks of Linear, ReLU, Dropout, then a Linear head without either.
 
-    widths: input width, hidden widths, output width; dropouts: one probability per hidden width.
-    Returns an nn.Sequential with children block1, block2, ..., head, mapping (batch, widths[0])
-    to (batch, widths[-1]). The same seed gives the same weights. Raises ValueError when the
-    dropouts do not match the hidden widths.
+    widths: input width, hidden widths, output width; dropouts: one probability per hidden width. The children
+    block1, block2, ..., head map (batch, widths[0]) to (batch, widths[-1]). The same seed gives the same weights.
+    Raises ValueError when the dropouts do not match the hidden widths.
     """
     if len(dropouts) != len(widths) - 2:
         raise ValueError(f"{len(widths) - 2} hidden widths need as many dropouts, not {len(dropouts)}")
@@ -32,16 +35,15 @@ def make_model(widths=WIDTHS, dropouts=DROPOUTS, device="cuda", seed=0):
     return model.to(device)
 
 
-def make_optimizer(model):
+def make_optimizer(model: nn.Module) -> torch.optim.SGD:
     """Plain SGD at learning rate 0.1, as in the original examples."""
     return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
-def make_batches(count=10, batch=BATCH, widths=WIDTHS, device="cuda", seed=1):
-    """Draw count synthetic batches: a list of (inputs, targets), normally distributed float32.
-
-    inputs: (batch, widths[0]); targets: (batch, widths[-1]), both on device.
-    """
+def make_batches(
+    count: int = 10, batch: int = BATCH, widths: Sequence[int] = WIDTHS, device: str = "cuda", seed: int = 1
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Draw count batches of normal float32 numbers on device: (batch, widths[0]) and (batch, widths[-1])."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def draw(width):
@@ -50,11 +52,12 @@ def make_batches(count=10, batch=BATCH, widths=WIDTHS, device="cuda", seed=1):
     return [(draw(widths[0]), draw(widths[-1])) for _ in range(count)]
 
 
-def training_step(model, optimizer, inputs, targets):
+def training_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
     """Run one eager training step (mean squared error) and return its loss, a detached 0-d tensor.
 
-    Each part is annotated, so that a profiler trace shows which part issued which kernel.
-    Nothing in here waits for the GPU.
+    Each part is annotated, so that a trace shows which part issued which kernel. Nothing in here waits for the GPU.
     """
     with record_function("## zero_grad ##"):
         optimizer.zero_grad(set_to_none=True)

@@ -4,10 +4,13 @@ import gzip
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
+
+BOTH = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 
 
 class SavingError(RuntimeError):
@@ -17,16 +20,14 @@ class SavingError(RuntimeError):
         return [f"{type(self).__name__}: {self}"]
 
 
-def record_trace(step, path, steps=7, warmup=3) -> Path:
+def record_trace(step: Callable[[], object], path: Path | str, steps: int = 7, warmup: int = 3) -> Path:
     """Profile a few own steps of step, a function without arguments, into a gzipped Kineto trace.
 
-    Stacks, shapes and memory stay off, for they slow the host. The GPU is idle when the first step
-    starts, so nothing of the warm-up leaks in; the wait after the last step lies inside it.
-    Returns the path; an existing file is replaced. Needs a CUDA GPU.
+    Stacks, shapes and memory stay off: they slow the host. The GPU is idle when the first step starts, so nothing
+    of the warm-up leaks in; the wait after the last step lies inside it. Returns path, as save_trace does.
     """
-    both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     phases = schedule(wait=0, warmup=warmup, active=steps, repeat=1)
-    with profile(activities=both, schedule=phases, acc_events=True) as profiler:
+    with profile(activities=BOTH, schedule=phases, acc_events=True) as profiler:
         for number in range(1, warmup + steps + 1):
             step()
             if number in (warmup, warmup + steps):
@@ -35,7 +36,7 @@ def record_trace(step, path, steps=7, warmup=3) -> Path:
     return save_trace(profiler, path)
 
 
-def save_trace(profiler, path) -> Path:
+def save_trace(profiler: profile, path: Path | str) -> Path:
     """Save what a torch.profiler.profile recorded as gzipped Kineto JSON at path, and return path.
 
     Python stacks stay out: they are most of a trace's size and full of the machine's own paths. The
@@ -58,6 +59,6 @@ def save_trace(profiler, path) -> Path:
         reason = "its writer stopped short" if silent else error.strerror
         existing = next(folder for folder in path.absolute().parents if folder.exists())
         free = f"{shutil.disk_usage(existing).free >> 20} MiB free on that disk"
-        then = "make room and run this again; what was there before is unchanged."
+        then = "make room, or see what is in the way, and run this again; what was there before is unchanged."
         raise SavingError(f"{path} could not be written ({reason}; {free}): {then}") from error
     return path

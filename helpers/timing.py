@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 
 import pandas as pd
 import torch
@@ -15,34 +16,37 @@ def synchronize() -> None:
 
 
 def measure(
-    variants, rounds=20, burst=10, steps=40, warmup=5, clock=time.perf_counter, wait=synchronize
+    variants: dict[str, Callable[[], object]],
+    rounds: int = 20,
+    burst: int = 10,
+    steps: int = 40,
+    warmup: int = 5,
+    clock: Callable[[], float] = time.perf_counter,
+    wait: Callable[[], object] = synchronize,
 ) -> pd.DataFrame:
     """Time variants, a dict of name -> step (a function without arguments), in interleaved rounds.
 
-    Every round visits each variant once (A B C A B C ...), so that a drift of the machine hits all.
-    Host time: a burst of steps issued into an empty launch queue, without waiting for them; keep
-    burst x launches per step under 1024, where the queue makes the host wait. Step time: steps in
-    a row, then one wait. Returns a DataFrame with a row per round and variant: round, variant,
-    host_us and step_us (microseconds per step). clock (seconds) and wait can be replaced for tests.
-    Raises ValueError without variants; what a step raises comes through with its variant's name.
+    Every round visits each variant once (A B C A B C ...), so that a drift of the machine hits all. Host
+    time: a burst of steps issued into an empty launch queue, without waiting for them; keep burst x launches
+    per step under 1024, where the queue makes the host wait. Step time: steps in a row, then one wait.
+    Returns a row per round and variant: round, variant, host_us and step_us (microseconds per step). clock
+    (seconds) and wait can be replaced for tests. Raises ValueError without variants; what a step raises
+    comes through with its variant's name.
     """
     if not variants:
         raise ValueError("measure needs at least one variant, such as {'eager': step}")
     rows = []
-    with tqdm(total=(rounds + 1) * len(variants), desc="measuring", delay=2, leave=False) as bar:
-        for number in range(-1, rounds):
-            for name, step in variants.items():
-                try:
-                    if number < 0:
-                        _time(step, warmup, clock, wait)
-                    else:
-                        host_us, _ = _time(step, burst, clock, wait)
-                        _, step_us = _time(step, steps, clock, wait)
-                        rows.append((number, name, host_us, step_us))
-                except Exception as error:
-                    error.add_note(f"raised by variant {name!r} while it was measured")
-                    raise
-                bar.update()
+    visits = ((number, name, step) for number in range(-1, rounds) for name, step in variants.items())
+    with tqdm(visits, "measuring", (rounds + 1) * len(variants), delay=2, leave=False) as bar:
+        for number, name, step in bar:
+            try:
+                if number < 0:
+                    _time(step, warmup, clock, wait)
+                    continue
+                rows.append((number, name, _time(step, burst, clock, wait)[0], _time(step, steps, clock, wait)[1]))
+            except Exception as error:
+                error.add_note(f"raised by variant {name!r} while it was measured")
+                raise
     return pd.DataFrame(rows, columns=["round", "variant", "host_us", "step_us"])
 
 
@@ -74,16 +78,14 @@ def ratios(rounds: pd.DataFrame, column: str) -> pd.DataFrame:
 def too_close(rounds: pd.DataFrame, column: str) -> pd.Series:
     """Whether a variant's quartile range overlaps the first variant's: a boolean Series."""
     spread = quartiles(rounds, column)
-    first = spread.iloc[0]
-    return (spread.q1 <= first.q3) & (spread.q3 >= first.q1)
+    return (spread.q1 <= spread.q3.iloc[0]) & (spread.q3 >= spread.q1.iloc[0])
 
 
 def compare(rounds: pd.DataFrame) -> pd.DataFrame:
     """Lay the variants side by side in words, a row each: times, and how they compare with the first.
 
-    Times are in microseconds per step, "median [quartiles]" over the rounds; so are the factors, taken
-    round by round. It is too close to call where the quartile ranges of the times overlap, or where
-    that of the factor holds 1.
+    Times are in microseconds per step, "median [quartiles]" over the rounds; so are the factors, taken round by
+    round. It is too close to call where the times' quartile ranges overlap, or where the factor's holds 1.
     """
     times, beside = {}, {}
     for what, column in (("host", "host_us"), ("step", "step_us")):

@@ -1,8 +1,7 @@
 """Read profiler traces: who issued what, and when was the GPU busy?
 
-A GPU activity belongs to the launch with its correlation id, never to one that merely overlaps it:
-all kernels of a graph replay carry the id of their cudaGraphLaunch. Launches are looked for in the
-runtime and the driver API. gpu_user_annotation spans gaps, so it is no busy time.
+A GPU activity belongs to the launch with its correlation id, in the runtime or the driver API, never to one that
+merely overlaps it: all kernels of a graph replay carry the id of their cudaGraphLaunch.
 
     python -m helpers.trace FILE [MIB]      summary and verdict; a gzip may unpack to MIB (1,024)
 """
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from helpers.kineto import read_tables
 
@@ -22,14 +22,13 @@ from helpers.kineto import read_tables
 class Trace:
     """A trace as tables. Times are in microseconds from the trace's first event.
 
-    Every table has name, start_us, dur_us, end_us and step, the index of the step that the event
-    (for gpu: its launch) belongs to, or -1.
+    Every table has name, start_us, dur_us, end_us and step: the index of the event's (of its launch's) step, or -1.
       steps: one row per ProfilerStep; without such marks, one row for the whole trace
       cpu_ops, annotations: operators and record_function ranges, with thread
       launches: API calls that give the GPU work, with correlation and graph (a cudaGraphLaunch?)
-      waits: API calls in which the host waits for the GPU, such as cudaDeviceSynchronize
-      gpu: kernels, copies and memsets, with kind, device, stream, correlation, launch_us (when it
-           was launched), graph and orphan (launched before the trace began: belongs to no step)
+      waits: API calls in which the host waits for the GPU
+      gpu: kernels, copies and memsets, with kind, device, stream, correlation, launch_us (when it was launched),
+           graph and orphan (launched before the trace began: belongs to no step)
     """
 
     path: Path
@@ -43,39 +42,34 @@ class Trace:
     def per_step(self) -> pd.DataFrame:
         """Host and GPU per step, a row each; microseconds and counts.
 
-        host_issue_us is the step's span on the host less its waiting, under the profiler; loader_us
-        is how long the GPU idles before the step's first launch, as when a data loader is waited for.
+        host_issue_us is the step's span on the host less its waiting, under the profiler; loader_us is how long
+        the GPU idles before the step's first launch, as when a data loader is waited for.
         """
-        own, main = self.gpu[self.gpu.step >= 0], self.waits[self.waits.thread.isin(self.steps.thread)]
-        first_us = self.launches.groupby("step").start_us.min().reindex(self.steps.index).fillna(self.steps.end_us)
-        before = np.stack([self.steps.start_us, first_us])
+        steps, launches, own = self.steps, self.launches, self.gpu[self.gpu.step >= 0]
+        before = [steps.start_us, launches.groupby("step").start_us.min().reindex(steps.index).fillna(steps.end_us)]
 
-        def total(table, column=None):
-            table = table[table.step >= 0]
-            return np.bincount(table.step, column and table[column], minlength=len(self.steps))
+        def total(rows, column=None):
+            return np.bincount(rows.step + 1, column and rows[column], len(steps) + 1)[1:]
 
-        wait_us = total(main, "dur_us")
-        return pd.DataFrame(
-            {
-                "host_issue_us": (self.steps.dur_us - wait_us).clip(lower=0),
-                "wait_us": wait_us,
-                "loader_us": np.diff(before - busy_until(self.gpu, before), axis=0)[0],
-                "gpu_busy_us": total(_merged(own, ["step", "device"]), "dur_us") / max(1, own.device.nunique()),
-                "launches": total(self.launches),
-                "graph_launches": total(self.launches[self.launches.graph]),
-                "kernels": total(own[own.kind == "kernel"]),
-                "copies_and_memsets": total(own[own.kind != "kernel"]),
-            },
-            index=self.steps.index.rename("step"),
-        )
+        wait_us = total(self.waits[self.waits.thread.isin(steps.thread)], "dur_us")
+        columns = {
+            "host_issue_us": (steps.dur_us - wait_us).clip(lower=0),
+            "wait_us": wait_us,
+            "loader_us": np.diff(before - busy_until(self.gpu, before), axis=0)[0],
+            "gpu_busy_us": total(_merged(own, ["step", "device"]), "dur_us") / max(1, own.device.nunique()),
+            "launches": total(launches),
+            "graph_launches": total(launches[launches.graph]),
+            "kernels": total(own[own.kind == "kernel"]),
+            "copies_and_memsets": total(own[own.kind != "kernel"]),
+        }
+        return pd.DataFrame(columns, steps.index.rename("step"))
 
     def summary(self) -> pd.Series:
         """Per-step averages over the trace, and what they say together.
 
-        step_us is the traced time per step until the last own GPU activity ended. In it the GPU works
-        for gpu_busy_us on the steps' own launches, for earlier_us on others, and idles for idle_share;
-        loader_us makes up loader_share of the idle time. The profiler slows the host, so idle_share
-        is an upper bound; measure() times steps without it.
+        step_us is the traced time per step until the last own GPU activity ended. In it the GPU works for
+        gpu_busy_us on the steps' own launches, for earlier_us on others, and idles for idle_share, an upper
+        bound, since the profiler slows the host. loader_us makes up loader_share of the idle time.
         """
         steps, own, means = len(self.steps), self.gpu[self.gpu.step >= 0], self.per_step().mean()
         window = [self.steps.start_us.min(), max(self.steps.end_us.max(), own.end_us.max())]  # nan if it has none
@@ -89,24 +83,19 @@ class Trace:
         return means
 
     def verdict(self) -> str:
-        """Is the CPU or the GPU the limit, and what could a graph save at most?
-
-        GPU-bound means idle for less than 20% under the profiler, which slows only the CPU. A graph
-        saves no wait before a step's first launch, and little where nine kernels in ten are in graphs.
-        """
-        own, s = self.gpu[self.gpu.step >= 0], self.summary()
+        """What is the limit (GPU-bound: the GPU idles for less than 20%), and what could a graph save at most?"""
+        s = self.summary()
         if s.gpu_busy_us < 0.001:  # a trace counts whole nanoseconds
             return "No GPU activity was launched inside a step: nothing to judge."
         text = "GPU-bound" if s.idle_share < 0.2 else "CPU-bound"
         text += f": the GPU is idle for {s.idle_share:.0%} of a traced step of {s.step_us:.0f} us"
         if s.earlier_us > 0.01 * s.step_us:
             text += f", at work for {s.earlier_us / s.step_us:.0%} on what was launched outside the steps"
-        saved_us = s.idle_share * s.step_us
-        if s.loader_share > 0.3:  # less may be the step's own Python, which a graph does save
+        if waits := s.loader_share > 0.3:  # less may be the step's own Python, which a graph does save
             text += f", {s.loader_share:.0%} of that before its first launch, as when it waits for data"
-            saved_us *= 1 - s.loader_share
-        if own.graph[own.kind == "kernel"].mean() > 0.9:
+        if self.gpu.graph[(self.gpu.kind == "kernel") & (self.gpu.step >= 0)].mean() > 0.9:
             return f"{text}; its kernels come from graphs already, {s.graph_launches:.3g} launched per step."
+        saved_us = s.idle_share * s.step_us * (1 - waits * s.loader_share)
         times = s.step_us / max(s.step_us - saved_us, s.gpu_busy_us)
         return f"{text}, so a graph of the whole step could save at most {saved_us:.0f} us ({times:.1f}x)."
 
@@ -119,16 +108,12 @@ def _merged(activities, keys):
     return rows.assign(dur_us=rows.end_us - rows.start_us)
 
 
-def busy_until(activities: pd.DataFrame, times) -> np.ndarray:
-    """For how many microseconds before each time did at least one activity (start_us, end_us, device) run?
-
-    The union of the intervals on each device, averaged over the devices.
-    """
+def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
+    """For how many microseconds before each time did at least one activity run? The mean over the devices."""
     total = np.zeros(np.shape(times))
     for _, rows in _merged(activities, ["device"]).groupby("device"):
-        done = rows.dur_us.cumsum()
-        edges, sums = [rows.start_us, rows.end_us], [done - rows.dur_us, done]
-        total += np.interp(times, np.ravel(edges, "F"), np.ravel(sums, "F"))
+        edges, done = [rows.start_us, rows.end_us], rows.dur_us.cumsum()
+        total += np.interp(times, np.ravel(edges, "F"), np.ravel([done - rows.dur_us, done], "F"))
     return total / max(1, activities.device.nunique())
 
 
@@ -137,20 +122,18 @@ def busy_time(activities: pd.DataFrame) -> float:
     return float(busy_until(activities, np.inf))
 
 
-def read_trace(path, limit_mib=None) -> Trace:
-    """Read a Kineto trace, .json or .json.gz, of any origin into a Trace.
+def read_trace(path: Path | str, limit_mib: int | None = None) -> Trace:
+    """Read a Kineto trace of any origin, .json or .json.gz; limit_mib: how much a gzip may unpack to.
 
-    limit_mib: how much a gzip may unpack to. Raises TraceError, one sentence naming file and cause, for
-    what is no such trace or holds no GPU activity.
+    Raises TraceError, one sentence naming file and cause, for what is no such trace or holds no GPU activity.
     """
     return Trace(**read_tables(path, limit_mib), path=Path(path))
 
 
-def main(arguments) -> int:
+def main(arguments: list[str]) -> int:
     """Print the summary of one trace; returns the exit status."""
-    asked = arguments[:1] in (["-h"], ["--help"])
     try:
-        if asked or len(arguments) not in (1, 2):
+        if (asked := arguments[:1] in (["-h"], ["--help"])) or len(arguments) not in (1, 2):
             return print(__doc__, file=None if asked else sys.stderr, flush=True) or 2 * (not asked)
         trace = read_trace(arguments[0], *map(int, arguments[1:]))
         print(trace.summary().to_string(float_format="{:.2f}".format), trace.verdict(), sep="\n", flush=True)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_lab import PATIENCE
 
-from course.notebooks import REFERENCE_GPU, TRACES
+from course.recording import recorded_lesson
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")
@@ -68,7 +68,7 @@ def shell():
 
 @pytest.fixture(params=["eager", "whole_step_graph"])
 def recorded_trace(request):
-    return TRACES / REFERENCE_GPU / "start_here" / f"{request.param}.json.gz"
+    return recorded_lesson("start_here").trace(request.param)
 
 
 @pytest.fixture

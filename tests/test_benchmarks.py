@@ -14,7 +14,7 @@ from conftest import needs_gpu, write_notebook
 
 from benchmarks import __main__ as command
 from benchmarks import report, steps
-from benchmarks.long_trace import RECORDED, build_trace
+from benchmarks.long_trace import build_trace, eager_trace
 from benchmarks.originals import DEFECT, ORIGINALS, WHOLE_STEP
 from benchmarks.reading import JOBS, READERS, measure_readers, read_apart
 from benchmarks.starting import run_lessons, start_kernel
@@ -126,7 +126,7 @@ def test_a_long_trace_has_its_size_its_steps_and_ids_of_its_own(tmp_path, number
     copies = build_trace(tmp_path / "long.json.gz", 2.6e6, number)
     content = gzip.decompress((tmp_path / "long.json.gz").read_bytes())
     assert len(content) == pytest.approx(2.6e6, rel=0.15)
-    trace, recorded = read_trace(tmp_path / "long.json.gz"), read_trace(RECORDED)
+    trace, recorded = read_trace(tmp_path / "long.json.gz"), read_trace(eager_trace())
     assert len(trace.steps) == (number or 7 * copies)
     assert trace.steps.name.is_unique
     assert len(trace.gpu) == copies * len(recorded.gpu) and not trace.gpu.orphan.any()
@@ -143,7 +143,7 @@ def test_every_reader_sees_every_kernel(tmp_path, names):
     build_trace(tmp_path / "trace.json.gz", 6e5, 7)
     rounds = measure_readers(tmp_path / "trace.json.gz", 2, names)
     assert list(rounds.variant) == 2 * names
-    assert set(rounds.kernels) == {(read_trace(RECORDED).gpu.kind == "kernel").sum()}
+    assert set(rounds.kernels) == {(read_trace(eager_trace()).gpu.kind == "kernel").sum()}
     assert (rounds.seconds > 0).all() and (rounds["peak MB"] > 5).all()
 
 
@@ -158,6 +158,7 @@ def test_a_reader_that_takes_too_long_is_stopped_and_says_so(tmp_path):
 def test_the_large_trace_is_read_in_at_least_three_rounds():
     job = JOBS["200 MB, 7 large steps"]
     assert job.size == 200e6 and job.rounds >= 3
+    assert 20_000 in [job.steps for job in JOBS.values()]
 
 
 def test_a_kernel_that_fails_is_not_timed():

@@ -12,6 +12,7 @@ from jupyter_lab import Lab, wait_for
 from lab_page import Notebook, expect
 
 from course.notebooks import REFERENCE_GPU, ROOT
+from course.recording import recorded_lesson
 
 pytestmark = pytest.mark.browser
 
@@ -154,7 +155,7 @@ def stand_in():
 
 
 def test_a_trace_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
-    trace = ROOT / "traces" / REFERENCE_GPU / "start_here" / "eager.json.gz"
+    trace = recorded_lesson("start_here").trace("eager")
     opening = "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, trace_file\n"
     call = f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
     write_notebook(lab.folder / "my_lessons" / "perfetto.ipynb", opening + call)
@@ -172,7 +173,8 @@ def test_a_trace_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
     notebook.save()
     assert (lab.folder / notebook.path).stat().st_size < 10_000, "no trace bytes in the notebook"
 
-    (lab.folder / "traces" / REFERENCE_GPU / "start_here" / "eager.json.gz").rename(lab.folder / "moved")
+    copy = lab.folder / trace.relative_to(ROOT)
+    copy.rename(lab.folder / "moved")
     notebook.page.get_by_role("button", name="Open in Perfetto").click()
     expect(notebook.page.locator(".jp-OutputArea output")).to_contain_text("cannot fetch the trace: download the file")
-    (lab.folder / "moved").rename(lab.folder / "traces" / REFERENCE_GPU / "start_here" / "eager.json.gz")
+    (lab.folder / "moved").rename(copy)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from conftest import event, kernel, launch, step
 
-from course.recording import ROOT
+from course.notebooks import ROOT
 from helpers.charts import COLOURS, MARKERS, WIDTH, cpu_gpu_chart, mark_guess, sheet, timeline, timelines
 from helpers.trace import read_trace
 
@@ -125,9 +125,9 @@ def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
 
 
 def test_two_timelines_share_an_axis(write_trace):
-    longer = timeline(read_trace(write_trace(step(0, 0, 500), launch(5, 1), kernel(10, 5, 1)))).get_xlim()
+    longer = timeline(read_trace(write_trace(step(0, 0, 500), launch(5, 1), kernel(400, 5, 1)))).get_xlim()
     shorter = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
-    assert timeline(shorter).get_xlim() < longer == timeline(shorter, end=longer[1]).get_xlim()
+    assert timeline(shorter).get_xlim() < longer == timeline(shorter, end_us=405).get_xlim()
 
 
 def test_names_of_narrow_ranges_do_not_overlap(write_trace):

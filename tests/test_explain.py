@@ -13,10 +13,10 @@ import pytest
 from capturable.causes import entries, find, nearest
 from capturable.explain import describe, explain, main
 from course.exhibits import CUDA_ERRORS, index
-from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
-from course.recording import Recording
+from course.notebooks import NOTEBOOKS, ROOT
+from course.recording import recorded_lesson
 
-SHOWN = Recording.read(TRACES / REFERENCE_GPU / "failure_gallery.ipynb").value("exhibits")
+SHOWN = recorded_lesson("failure_gallery").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]
 CELLS = nbformat.read(next(NOTEBOOKS.glob("*_failure_gallery.ipynb")), as_version=4).cells
 SECTION = re.compile(r"^### (.+?)\n\n(.+?)\n\n\*\*Fix\.\*\* (.+?)(?:\n\n|\Z)", re.M | re.S)

@@ -102,6 +102,15 @@ def kernel():
     manager.shutdown_kernel(now=True)
 
 
+def test_a_gpu_cell_before_the_lesson_is_open_is_one_sentence(monkeypatch):
+    """In the kernel of `make lab`, where %%gpu is known before the first cell was run."""
+    monkeypatch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
+    manager, client = start_new_kernel(cwd=ROOT)
+    assert run(client, "%%gpu x\nx = 1").startswith("LessonError: No lesson is open: run the cell lesson(")
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
 def run(client, code):
     """Execute code and return what the cell shows as an error, or ""."""
     errors = []

@@ -209,7 +209,11 @@ def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
 
 
 def test_start_here_shows_every_lesson(copy_open):
+    progress.mark("start_here", "idle_share")
     shown = progress.note("start_here")
+    count = sum(len(asked) for _, asked in progress.progress())
+    assert shown.strip().startswith(f"<details><summary>Solved exercises: 1 of {count}</summary>\n\n")
+    assert shown.endswith("\n\n</details>"), "one line, until it is unfolded"
     assert all(lesson_name(path).replace("_", " ") in shown for path in NOTEBOOKS.glob("*.ipynb"))
 
 
@@ -250,6 +254,8 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
             assert server.about["port"] != port
             assert f"The port {port} is already in use, trying another port." in server.log.read_text()
             assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
+            kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
+            assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"
             pages = server.request("api/contents/my_lessons")["content"]
             assert "00_start_here.ipynb" in {page["name"] for page in pages}
         finally:

@@ -4,10 +4,10 @@ import pytest
 import torch
 from conftest import needs_gpu
 
+from benchmarks import ladder
+from benchmarks.ladder import RUNGS, STEPS, STEPS_PER_CALL, forward_and_loss, on_each, train_on
 from course.notebooks import REFERENCE_GPU, TRACES
 from course.recording import Recording
-from helpers import ladder
-from helpers.ladder import RUNGS, STEPS, STEPS_PER_CALL, forward_and_loss, on_each, train_on
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 
 SMALL = (8, 6, 4)

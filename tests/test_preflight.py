@@ -20,8 +20,9 @@ from torch.nn.functional import dropout, mse_loss
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
-from capturable.preflight import preflight
-from capturable.rules import FIXES
+from capturable import preflight
+from capturable.fixes import FIXES
+from capturable.streams import Joins
 from course.notebooks import NOTEBOOKS, ROOT
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 
@@ -35,7 +36,7 @@ def batches_on(device):
 
 
 def look(step, *inputs, device="cpu", **options):
-    return preflight(step, *inputs, device=device, **options)
+    return preflight(step, *inputs, device=device, **options).table()
 
 
 def found(step, *inputs, **options):
@@ -90,6 +91,90 @@ def test_a_fault_is_named(step, rule):
 )
 def test_a_good_operator_is_none(step):
     assert found(step, X.clone()) == set()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("product", [torch.prod, partial(torch.prod, dim=1), partial(torch.cumprod, dim=1)])
+def test_backward_of_a_product_reads_values(device, product):
+    """Below a dispatch mode it takes another way, which reads none."""
+    x = X.clone().to(device).requires_grad_()
+    assert found(lambda x: product(x).sum().backward(), x, device=device) == {
+        ("sync", "assert found(lambda x: product(x).sum().backward(), x, device=device) == {")
+    }
+    assert not preflight(lambda x: product(x).sum(), x, device=device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_code_that_asks_whether_it_is_captured_is_told_so(device):
+    asked = torch.cuda.is_current_stream_capturing
+
+    def step(x):
+        if not torch.cuda.is_current_stream_capturing() and x.sum().item() > 0:
+            return x
+        return x * 2
+
+    assert not preflight(step, X.clone().to(device), device=device)
+    assert torch.cuda.is_current_stream_capturing is asked
+
+
+def test_what_follows_from_a_shape_or_a_size_is_no_finding_of_its_own():
+    state = {"n": 2}
+
+    def step(x):
+        state["n"] -= 1
+        part = x[: state["n"] + 1] * 1  # the cause
+        return part.mean() * part.numel() + part.view(-1).reshape(-1, 2).mean(0).sum()
+
+    rows = found(step, X.clone())
+    assert {line for _, line in rows} == {'state["n"] -= 1', 'part = x[: state["n"] + 1] * 1  # the cause'}
+
+    def selects(x):
+        part = x[x > 0]  # the cause
+        return (part * 2).mean()
+
+    assert found(selects, X.clone(), other_inputs=(X.roll(1, 1) - 0.3,)) == {("sync", "part = x[x > 0]  # the cause")}
+
+
+def test_what_only_the_cpu_reads_is_no_finding_on_the_cpu():
+    labels, buffer = torch.arange(3), torch.randn(4)
+
+    def step(x):
+        buffer[buffer < 0] = 0.0
+        return torch.nn.functional.one_hot(labels, 4) * x * torch.tensor(2.0) + torch.tensor([])[:0].sum()
+
+    assert not preflight(step, X.clone(), device="cpu")
+    assert found(lambda x: torch.nn.functional.one_hot(labels) + x[:, :3], X.clone())
+
+
+def test_the_lines_of_libraries_are_named_as_well(tmp_path, monkeypatch):
+    """Where the user's line is a call of a library, the finding says where in the library."""
+    (tmp_path / "reads.py").write_text("def value(x):\n    return x.sum().item()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("capturable.lines.LIBRARIES", (str(tmp_path),))
+    monkeypatch.setattr("capturable.lines.INSTALLED", (str(tmp_path),))
+    import reads
+
+    (finding,) = preflight(lambda x: [reads.value(x), x][1], X.clone(), device="cpu")
+    assert finding.found.endswith("reads.py:2)") and finding.number and finding.file == __file__
+
+
+def test_streams_are_joined_by_events():
+    rows = []
+    joins = Joins("main", lambda rule, what, line: rows.append((line, what.split()[-1])))
+    joins.ran("main", 1)
+    joins.ran("side", 2)  # has not waited
+    joins.waited("main", joins.recorded("side"))
+    joins.waited("other", joins.recorded("main"))
+    joins.ran("other", 3)
+    joins.waited("third", joins.recorded("other"))
+    joins.ran("third", 4)
+    event = joins.recorded("third")
+    joins.waited("main", event)  # and with it for other
+    joins.left()
+    assert rows == [(2, "stream")]
+    joins.ran("third", 5)  # after the event
+    joins.left()
+    assert rows == [(2, "stream"), (5, "work")]
 
 
 def test_faults_have_the_line_of_the_user():
@@ -273,9 +358,9 @@ def core_steps(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_core_lessons_steps_have_no_faults(device):
     for name, step, inputs, generators in core_steps(device):
-        table = preflight(step, *inputs, generators=generators, device=device)
-        assert table.empty, f"{name}: {table.to_string()}"
-        assert list(table.columns) == ["rule", "line", "found", "fix"]
+        findings = preflight(step, *inputs, generators=generators, device=device)
+        assert not findings, f"{name}: {findings}"
+        assert list(findings.table().columns) == ["rule", "line", "found", "fix", "level"]
 
 
 class Trainer:
@@ -325,7 +410,7 @@ def test_it_changes_nothing(device, trained):
         trainer.step(*(tensor.clone() for tensor in batches[2]))
     patched = torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()
     state, inputs = trainer.state(), plain(list(batches[0]))
-    findings = preflight(trainer.step, *batches[0], other_inputs=batches[1], device=device)
+    findings = look(trainer.step, *batches[0], other_inputs=batches[1], device=device)
     assert trainer.state() == state and plain(list(batches[0])) == inputs
     assert (torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()) == patched
     assert {"CPU work", "sync", "optimizer"} <= set(findings.rule)
@@ -418,13 +503,13 @@ def test_the_checklist_names_only_rules_that_there_are():
     ],
 )
 def test_a_fault_between_cpu_and_gpu_is_named(step, rule):
-    table = preflight(step, X.cuda(), X.clone())
+    table = look(step, X.cuda(), X.clone(), device="cuda")
     assert rule in table.rule.to_list(), table.to_string()
 
 
 @needs_gpu
 def test_a_mask_that_is_filled_is_fine():
-    assert preflight(lambda x: x.__setitem__(x > 0, 1), X.cuda()).empty
+    assert not preflight(lambda x: x.__setitem__(x > 0, 1), X.cuda())
 
 
 @needs_gpu
@@ -436,7 +521,7 @@ def test_pinned_copies_without_waiting_are_fine():
         host.copy_(x, non_blocking=True)
         return x
 
-    assert preflight(step, X.cuda()).empty
+    assert not preflight(step, X.cuda())
 
 
 @needs_gpu
@@ -457,3 +542,36 @@ def test_a_scaler_wants_a_fused_optimizer(fused):
         set() if fused else {("sync", "scaler.step(optimizer)")}
     )
     assert scaler.state_dict()["scale"] == 2.0**16
+
+
+@needs_gpu
+def test_a_scalar_on_the_cpu_is_frozen():
+    scale = torch.tensor(2.0)
+    assert found(lambda x: x * scale, X.cuda(), device="cuda") == {
+        ("frozen number", 'assert found(lambda x: x * scale, X.cuda(), device="cuda") == {')
+    }
+    assert not preflight(lambda x: x * torch.tensor(2.0), X.cuda())
+
+
+@needs_gpu
+def test_a_pinned_copy_to_the_gpu_is_fine():
+    host = torch.ones(3, 4).pin_memory()
+    assert not preflight(lambda x: x + host.to("cuda", non_blocking=True), X.cuda())
+    assert not preflight(lambda x: x + host.cuda(non_blocking=True), X.cuda())
+
+
+@needs_gpu
+@pytest.mark.parametrize("fork, join", [(True, True), (True, False), (False, True)])
+def test_side_streams(fork, join):
+    side = torch.cuda.Stream()
+
+    def step(x):
+        if fork:
+            side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = x * 2
+        if join:
+            torch.cuda.current_stream().wait_stream(side)
+        return y
+
+    assert found(step, X.cuda(), device="cuda") == (set() if fork and join else {("stream", "y = x * 2")})

@@ -14,7 +14,7 @@ import pytest
 from conftest import serving
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
-from course.recording import Recording
+from course.recording import recorded_lesson
 from course.values import MIME
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
@@ -74,7 +74,7 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
         text = (site / "notebooks" / f"{path.stem}.html").read_text()
         recording = TRACES / REFERENCE_GPU / f"{path.stem.partition('_')[2]}.ipynb"
         if recording.exists():
-            about = Recording.read(recording).about
+            about = recorded_lesson(recording.stem).about
             assert all(part in text for part in (about["gpu"], about["driver"], about["torch"], about["date"]))
             charts = recording.read_text().count('"image/png"')
             assert text.count("<img alt=") == charts
@@ -83,7 +83,7 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
 
 def test_the_reference_describes_every_module_of_the_rooms(site):
     text = (site / "api.html").read_text()
-    assert {"helpers.trace", "capturable.preflight"} <= set(pages.modules())
+    assert {"helpers.trace", "capturable.steps"} <= set(pages.modules())
     assert all(f'id="module-{name}"' in text for name in pages.modules())
     assert "Capture step(*static_inputs) in one CUDA graph" in text
 
@@ -125,7 +125,7 @@ def test_a_changed_cell_keeps_no_output():
     """The page shows an output only under the very cell that gave it."""
     notebook, recording = (
         nbformat.read(START, as_version=4),
-        Recording.read(TRACES / REFERENCE_GPU / "start_here.ipynb"),
+        recorded_lesson("start_here"),
     )
     cell = next(cell for cell in notebook.cells if "cpu_gpu_chart(additions)" in cell.source)
     pages.lay_outputs(notebook, recording)

@@ -11,29 +11,28 @@ from course.symptoms import Wrong, close, use
 
 def noise_graph(answer: Callable) -> None:
     """A generator that was seeded, and five draws of one shape."""
-    shape, seed, number = (few(), 3), few(1, 1000), 5
+    shape, seed, calls = (few(), 3), few(1, 1000), 5
     reference, own = (torch.Generator("cuda").manual_seed(seed) for _ in range(2))
 
-    def eager(generator=None, count=number):
+    def draws(count, generator=None):
         return [torch.randn(shape, device="cuda", generator=generator) for _ in range(count)]
 
-    expected = eager(reference, number + 10)
+    later = draws(calls + 10, reference)
+    expected = later[:calls]
     torch.cuda.manual_seed(seed + 1)
-    other = eager()
+    others = draws(calls)
     torch.cuda.manual_seed(seed + 1)
-    draw = answer(own, shape)
-    used = use(draw, [()] * number)
+    used = use(answer(own, shape), [()] * calls)
     symptoms = {
-        "Every draw is the same: the numbers are drawn once, so draw them inside of the capture.": expected[:1]
-        * number,
-        "The numbers are not the generator's but the default one's: pass generator=generator.": other,
+        "Every draw is the same: draw the numbers inside of the capture.": expected[:1] * calls,
+        "The numbers are not the generator's but the default one's: pass generator=generator.": others,
     }
     for late in range(1, 11):
-        symptoms[f"It begins with draw {late + 1}: the warm-up has drawn. Put the state back."] = expected[late:][
-            :number
+        symptoms[f"The first draw is number {late + 1}: a warm-up drew. Put its state back."] = later[
+            late : late + calls
         ]
-    used.gives(expected[:number], symptoms)
-    used.replays(graphs=number, operators=number)
+    used.gives(expected, symptoms)
+    used.replays(graphs=calls, operators=calls)
 
 
 def paired(answer: Callable) -> None:

@@ -1,1 +1,117 @@
-"""x"""
+"""Scenarios: break-even, branches, shapes, early stops. Each raises Wrong with the symptom it finds."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from course.scenarios.first_graphs import few
+from course.symptoms import EAGER, EVERY_TIME_THE_FIRST, Wrong, copied, use, watch
+
+
+def graph_if_it_pays(answer: Callable) -> None:
+    """A network, with numbers of calls and times for which a graph pays and others for which it does not."""
+    net = nn.Linear(4, 3).cuda().requires_grad_(False)
+    batches = list(torch.randn(4, few(), 4, device="cuda"))
+    expected = list(map(net, batches))
+    cases = [(100, 50.0, 10.0, 3000.0), (70, 50.0, 10.0, 3000.0), (10**6, 50.0, 50.0, 1.0), (2, 9000.0, 10.0, 3000.0)]
+    for calls, eager_us, graph_us, capture_us in cases:
+        pays = capture_us + calls * graph_us < calls * eager_us
+        with watch() as built:
+            function = answer(net, copied(batches[0]), calls, eager_us, graph_us, capture_us)
+        case = f"{calls} calls, {eager_us:g} us eager, {graph_us:g} us as a graph, {capture_us:g} us for the capture"
+        if built.captured and not pays:
+            raise Wrong(f"A capture costs more here than its replays save ({case}): stay eager.")
+        used = use(function, batches)
+        if pays and not built.captured and not used.seen.captured:
+            raise Wrong(f"A graph pays here, and it stays eager ({case}).")
+        used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 4})
+        if pays:
+            used.replays(graphs=4, operators=8)
+        elif used.counts["graphs"] or used.seen.captured:
+            raise Wrong(f"It captures in the first call, where a graph does not pay ({case}).")
+
+
+def clip_norm(answer: Callable) -> None:
+    """Vectors shorter and longer than a limit, which changes too; the answer is captured."""
+    vectors = torch.randn(6, few(3, 9), device="cuda")
+    limits = vectors.norm(dim=1) * torch.tensor([2.0, 0.5, 3.0, 0.1, 0.7, 1.5], device="cuda")
+    x, limit, graph = vectors[0].clone(), limits[0].clone(), torch.cuda.CUDAGraph()
+    scales = limits / vectors.norm(dim=1)
+    always, never = list(vectors * scales[:, None]), list(vectors)
+    expected = list(vectors * scales.clamp(max=1)[:, None])
+    answer(x.clone(), limit.clone())
+    with torch.cuda.graph(graph):
+        output = answer(x, limit)
+
+    def replay(vector, new):
+        x.copy_(vector)
+        limit.copy_(new)
+        graph.replay()
+        if not torch.equal(x, vector) or not torch.equal(limit, new):
+            raise Wrong("It changes what it is given: write the result into a new tensor.")
+        return copied(output)
+
+    swapped = [a if scale > 1 else n for a, n, scale in zip(always, never, scales, strict=True)]
+    symptoms = {
+        "It scales every vector, the short ones too.": always,
+        "It scales no vector: is the branch that of the capture?": never,
+        "It scales the short vectors and leaves the long ones: the other way round.": swapped,
+    }
+    use(replay, list(zip(vectors, limits, strict=True)), what="It").gives(expected, symptoms)
+
+
+def pad_to_buckets(answer: Callable) -> None:
+    """Sums over requests of 1 to 8 rows, by graphs of 2, 4 and 8 rows; zero rows add nothing."""
+    sizes, layer = [2, 4, 8], nn.Linear(3, 5, bias=False).cuda().requires_grad_(False)
+    lengths = [8, 4, 3, 1, 5, 2, 1, few(1, 9)]
+    requests = [torch.randn(length, 3, device="cuda") for length in lengths]
+
+    def total(rows):
+        return layer(rows).square().sum(0)
+
+    expected, stale, left = [total(rows) for rows in requests], [], {}
+    for rows in requests:
+        static = left.setdefault(bisect_left(sizes, len(rows)), torch.zeros(8, 3, device="cuda"))
+        static[: len(rows)] = rows
+        stale.append(total(static))
+    used = use(answer(total, sizes, 3), requests)
+    behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
+    used.gives(expected, {behind: stale, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
+    used.replays(graphs=len(requests), operators=6 * len(requests))
+    places = [bisect_left(sizes, length) for length in lengths]
+    graphs = set(zip(places, used.seen.replayed, strict=True))
+    if len(set(used.seen.replayed)) < 3:
+        raise Wrong("Requests of all lengths go through the same graph: take the smallest that holds the request.")
+    if len(graphs) > 3:
+        raise Wrong("A request goes through a graph that is too large: take the smallest that holds it.")
+
+
+def replay_until(answer: Callable) -> None:
+    """A graph that counts, and says when it has come to a number that only the GPU knows."""
+    for target, every, limit in ((few(5, 9), 4, 40), (few(10, 20), 5, 20), (100, 6, 12), (1, 3, 30)):
+        count, done = torch.zeros((), device="cuda"), torch.zeros((), dtype=torch.bool, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            done.copy_(count.add_(1) >= target)
+        asked = min(limit, -(-target // every) * every)
+        with watch() as seen:
+            used = use(lambda *given: torch.tensor(answer(*given)), [(graph, done, every, limit)], what="It")  # noqa: B023
+        _stopped(len(seen.replayed), int(used.given[0]), used.counts["operators"], asked, every, limit)
+
+
+def _stopped(made, told, reads, asked, every, limit):
+    """Raises Wrong unless so many replays were made as are asked, told, and looked at every few."""
+    if not made:
+        raise Wrong(EAGER)
+    if reads > made // every:
+        raise Wrong(f"{reads} reads in {made} replays: each makes the CPU wait, so read after every {every} replays.")
+    if made > limit:
+        raise Wrong(f"{made} replays where the limit is {limit}.")
+    if made > asked:
+        raise Wrong(f"{made} replays where it was done at {asked}: read done after every {every} replays.")
+    if made < asked:
+        raise Wrong(f"It stops after {made} replays, before it is done.")
+    if told != made:
+        raise Wrong(f"It says {told} replays and made {made}.")

@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from conformance.common import captured, layer, ones, zeros
+from conformance.common import PAGEABLE, captured, layer, ones, zeros
 from conformance.outcomes import program
 
 
@@ -154,7 +154,7 @@ def a_mask_can_be_written_through():
     return captured(mask)().sum()
 
 
-@program([1, 7, 1, 1])
+@program(PAGEABLE)
 def one_element_can_be_written():
     x = ones(4)
 

@@ -5,24 +5,29 @@ the next STEPS_PER_CALL, and returns the last loss, a 0-d CUDA tensor that the n
 what it trains, step.losses all losses of several steps. All start from the same weights and random state.
 """
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import cycle, islice
 
 import torch
+from torch import Tensor, nn
 
 from helpers.capture import capture_step, unchanged
 from helpers.model import DROPOUTS, make_model, training_step
 
+Batches = list[tuple[Tensor, Tensor]]  # as make_batches gives them
+Step = Callable[[], Tensor]
+
 STEPS = 10  # of the rungs that hold several steps in one graph
 
 
-def fresh(dropouts, fused=True):
+def fresh(dropouts: tuple[float, ...], fused: bool | None = True) -> tuple[nn.Module, torch.optim.Optimizer]:
     """A model that has never run, always with the same weights, and its optimizer."""
     model = make_model(dropouts=dropouts)
     return model, torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
 
 
-def on_each(items, train, model):
+def on_each(items: Iterable[tuple], train: Callable, model: nn.Module) -> Step:
     """The step that calls train with the next of the items, round and round."""
     upcoming = cycle(items)
 
@@ -33,19 +38,21 @@ def on_each(items, train, model):
     return step
 
 
-def eager(batches, dropouts=DROPOUTS, fused=None):
+def eager(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS, fused: bool | None = None) -> Step:
+    """The ordinary step; fused=None leaves the kind of optimizer to PyTorch."""
     model, optimizer = fresh(dropouts, fused)
     return on_each(batches, partial(training_step, model, optimizer), model)
 
 
-def graphed_callables(batches, dropouts=DROPOUTS):
+def graphed_callables(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) -> Step:
+    """Forward and backward in graphs; loss and optimizer eager."""
     model, optimizer = fresh(dropouts)
     with unchanged(model, optimizer):
         graphed = torch.cuda.make_graphed_callables(model, (batches[0][0].clone(),))
     return on_each(batches, partial(training_step, graphed, optimizer), model)
 
 
-def captured(buffers, dropouts):
+def captured(buffers: Iterable[Iterable[Tensor]], dropouts: tuple[float, ...]) -> tuple[nn.Module, list[Step]]:
     """A new model, and a replay of its whole step per (inputs, targets), all in one pool: they run in turn."""
     model, optimizer = fresh(dropouts)
     train, pool, replays = partial(training_step, model, optimizer), torch.cuda.graph_pool_handle(), []
@@ -55,17 +62,20 @@ def captured(buffers, dropouts):
     return model, replays
 
 
-def whole_step(batches, dropouts=DROPOUTS):
+def whole_step(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) -> Step:
+    """All in one graph; every step copies its batch in."""
     model, (replay,) = captured([map(torch.clone, batches[0])], dropouts)
     return on_each(batches, replay, model)
 
 
-def inputs_in_place(batches, dropouts=DROPOUTS):
+def inputs_in_place(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) -> Step:
+    """One graph per batch, which reads it where it lies."""
     model, replays = captured(batches, dropouts)
     return on_each(zip(replays, strict=True), lambda replay: replay(), model)
 
 
-def inputs_behind(batches, dropouts=DROPOUTS):
+def inputs_behind(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) -> Step:
+    """Two graphs; while one runs, a side stream copies the next batch in for the other."""
     buffers = [[tensor.clone() for tensor in batches[0]] for _ in range(2)]
     model, replays = captured(buffers, dropouts)
     main, side, upcoming = torch.cuda.current_stream(), torch.cuda.Stream(), cycle(batches[1:] + batches[:1])
@@ -81,12 +91,16 @@ def inputs_behind(batches, dropouts=DROPOUTS):
     return on_each(zip(replays, buffers[::-1], strict=True), train, model)
 
 
-def forward_and_loss(model, inputs, targets, bf16=False):
+def forward_and_loss(model: nn.Module, inputs: Tensor, targets: Tensor, bf16: bool = False) -> Tensor:
+    """The loss, a 0-d tensor; with bf16 under autocast, which ends here."""
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
         return torch.nn.functional.mse_loss(model(inputs), targets)
 
 
-def train_on(loss_of, model, optimizer, inputs, targets):
+def train_on(
+    loss_of: Callable, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, targets: Tensor
+) -> Tensor:
+    """A training step around loss_of(model, inputs, targets); returns the loss without its graph of gradients."""
     optimizer.zero_grad(set_to_none=True)
     loss = loss_of(model, inputs, targets)
     loss.backward()
@@ -94,7 +108,10 @@ def train_on(loss_of, model, optimizer, inputs, targets):
     return loss.detach()
 
 
-def ten_steps(batches, dropouts=DROPOUTS, bf16=False, compiled=False):
+def ten_steps(
+    batches: Batches, dropouts: tuple[float, ...] = DROPOUTS, bf16: bool = False, compiled: bool = False
+) -> Step:
+    """STEPS steps in one graph; step.losses are those of the last call."""
     model, optimizer = fresh(dropouts)
     loss_of = torch.compile(forward_and_loss, fullgraph=True, dynamic=False, disable=not compiled)
     train = partial(train_on, partial(loss_of, bf16=bf16), model, optimizer)

@@ -1,0 +1,69 @@
+"""Streams: which work on side streams did not wait for the step's own stream, or was not waited for?"""
+
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import torch
+
+
+class Joins:
+    """The order that events make between streams, each known by a number; main is the step's own.
+
+    found(rule, what, line) is called for work that the capture would not see, and at the end, by left(),
+    for streams whose work nobody waited for.
+    """
+
+    def __init__(self, main, found):
+        self.main, self.found = main, found
+        self.work = {main: 0}  # how many operators ran on a stream
+        self.knows = {main: {}}  # stream -> {stream: how much of its work it has waited for}
+        self.lines = {}
+
+    def ran(self, stream, line):
+        """An operator runs on a stream."""
+        if stream not in self.work and self.main not in self.knows.get(stream, {}):
+            self.found("stream", "a side stream works without having waited for the step's own stream", line)
+        self.work[stream] = self.work.get(stream, 0) + 1
+        self.lines[stream] = line
+
+    def recorded(self, stream):
+        """What an event that is recorded on a stream stands for."""
+        return self.knows.get(stream, {}) | {stream: self.work.get(stream, 0)}
+
+    def waited(self, stream, event):
+        """A stream waits for what an event stands for."""
+        known = self.knows.setdefault(stream, {})
+        for other, work in event.items():
+            known[other] = max(known.get(other, 0), work)
+
+    def left(self):
+        """The step is over."""
+        for stream, work in self.work.items():
+            if stream != self.main and self.knows[self.main].get(stream, 0) < work:
+                self.found("stream", "the step's own stream does not wait for this work", self.lines[stream])
+
+
+@contextmanager
+def joins(found):
+    """Joins of the current CUDA stream, told of every event that is recorded or waited for."""
+    seen, events = Joins(_current(), found), {}
+
+    def record(event, stream=None):
+        events[id(event)] = event, seen.recorded(_current() if stream is None else stream.cuda_stream)
+        return recorded(event) if stream is None else recorded(event, stream)
+
+    def wait(event, stream=None):
+        _, known = events.get(id(event), (event, {}))
+        seen.waited(_current() if stream is None else stream.cuda_stream, known)
+        return waited(event) if stream is None else waited(event, stream)
+
+    recorded, waited = torch.cuda.Event.record, torch.cuda.Event.wait
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(torch.cuda.Event, "record", record))
+        stack.enter_context(patch.object(torch.cuda.Event, "wait", wait))
+        yield seen
+    seen.left()
+
+
+def _current():
+    return torch.cuda.current_stream().cuda_stream

@@ -1,0 +1,100 @@
+"""Truth: what a real capture says to a step, and whether its replays do what eager does."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from capturable.captures import Attempt, bisect, captured
+from capturable.explain import explain
+from capturable.findings import Finding, Findings
+from capturable.fixes import FIXES
+from capturable.lines import Line
+from capturable.reach import MISSING
+from capturable.undo import Undo
+
+REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
+FROZEN = ("frozen number", "path", "shape", "moved tensor")
+
+
+def verified(step: Callable, inputs: tuple, others: tuple, generators: Iterable, findings: Findings) -> Findings:
+    """The findings, and what a real capture on a side stream, in a pool of its own, adds or takes back.
+
+    A refusal at a line without a finding becomes one; where the capture passes, what it should have refused
+    becomes a note, and so do frozen values when two replays, on inputs and others, end where eager ends.
+    """
+    attempt = captured(step, inputs, generators)
+    if attempt.error is not None:
+        line = attempt.line or bisect(step, inputs, generators)
+        known = {(finding.file, finding.number) for finding in findings.faults}
+        if line is None or (line.file, line.number) not in known:
+            findings.append(_refusal(attempt.error, line))
+        return findings
+    parted = list(_parted(step, inputs, others, attempt))
+    passed = REFUSED if parted else REFUSED + FROZEN
+    findings[:] = [_downgraded(f) if f.rule in passed else f for f in findings]
+    if parted and not any(finding.rule in FROZEN for finding in findings):
+        what = "differs from eager after two replays"
+        findings += [Finding("replay", name, what, FIXES["replay"]) for name in parted[:3]]
+    return findings
+
+
+def _refusal(error: BaseException, line: Line | None) -> Finding:
+    """The finding for a capture that failed where no rule knows why."""
+    known = explain(f"{type(error).__name__}: {error}")
+    fix = known[0].fix if known else FIXES["capture"]
+    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    place = (str(line), line.file, line.number) if line else ("at the end of the capture", "", 0)
+    return Finding("capture", place[0], f"the capture fails: {said}", fix, "fault", *place[1:])
+
+
+def _downgraded(finding: Finding) -> Finding:
+    said = "the real capture passed" if finding.rule in REFUSED else "replays end where eager ends"
+    return finding._replace(level="note", found=f"{finding.found}; but {said}")
+
+
+def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> Iterator[str]:
+    """Names of tensors that two replays leave with other values than eager does, which is run twice."""
+
+    def replay(*_: Any) -> Any:
+        attempt.graph.replay()
+        return attempt.result
+
+    runs = (step, step, replay)
+    eager, again, replayed = (_after_two(run, (step, attempt.result), inputs, others) for run in runs)
+    for name, (start, end) in eager.items():
+        _, second = again.get(name, (start, end))
+        _, other = replayed.get(name, (start, start))
+        if not _close(start, end, second, other):
+            yield name[1] or "a tensor in reach"
+
+
+def _after_two(run: Callable, roots: tuple, inputs: tuple, others: tuple) -> dict[tuple, tuple]:
+    """Each tensor in reach of the roots or returned, by number and name, before and after a run with each batch."""
+    with Undo(*roots, inputs) as undo:
+        places = [(place, value.detach().clone()) for place, value in undo.places if _is_dense(value)]
+        run(*inputs)
+        for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):
+            if isinstance(static, torch.Tensor):
+                static.data.copy_(new)
+        result = run(*inputs)
+        ends = {(i, place.label): (before, place.get()) for i, (place, before) in enumerate(places)}
+        outputs = [(f"output {i}", t) for i, t in enumerate(tree_leaves(result)) if _is_dense(t)]
+        ends |= {(len(places), name): (torch.zeros_like(t), t) for name, t in outputs}
+        return {name: (before, end.detach().clone()) for name, (before, end) in ends.items() if _is_dense(end)}
+
+
+def _is_dense(value: Any) -> bool:
+    return value is not MISSING and isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def _close(start: torch.Tensor, end: torch.Tensor, again: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether other lies as near to end as what eager does twice, or within 1/1000 of what the steps changed."""
+    if len({start.shape, end.shape, again.shape, other.shape}) > 1:
+        return end.shape == other.shape and torch.equal(end, other)
+    start, end, again, other = (t.double() for t in (start, end, again, other))
+    if end.numel() == 0:
+        return True
+    allowed = 10 * (again - end).abs().max() + 1e-3 * (end - start).abs().max()
+    return bool(torch.equal(end.nan_to_num(), other.nan_to_num()) or (other - end).abs().max() <= allowed)

@@ -1,0 +1,239 @@
+"""capturable as a tool: commands, exit status, JSON, annotations, loops of others, alone with torch."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import capturable
+from capturable import watch
+from capturable.__main__ import main
+from capturable.findings import Finding, Findings
+
+PACKAGE = Path(capturable.__file__).parent
+SCRIPT = """
+import torch
+
+def make_bad():
+    model = torch.nn.Linear(4, 2)
+
+    def step(x):
+        print("stepping")
+        return model(x) * x.sum().item()  # a value read
+
+    return step, (torch.ones(3, 4),), (torch.zeros(3, 4),)
+
+def make_good():
+    return torch.nn.Linear(4, 2), [torch.ones(3, 4)]
+
+def make_wrong():
+    return 3
+
+def make_raising():
+    def step():
+        raise ZeroDivisionError("of the step")
+    return step
+
+def make_alone():
+    x = torch.ones(3)
+    return lambda: x * 2
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def run(*arguments):
+    return main(["check", *map(str, arguments), "--device", "cpu"])
+
+
+@pytest.mark.parametrize("name, status", [("make_bad", 1), ("make_good", 0), ("make_alone", 0), ("make_raising", 2)])
+def test_check_has_an_exit_status(script, name, status, capsys):
+    assert run(f"{script}:{name}") == status
+    said = capsys.readouterr()
+    assert {0: "no findings", 1: "sync: a tensor's value is read", 2: ""}[status] in said.out
+    assert status != 2 or "of the step" in said.err
+
+
+@pytest.mark.parametrize("target", ["nothing.py:make", "make", "{}:make_other", "{}:make_wrong", "{}"])
+def test_what_is_no_step_is_said_in_a_sentence(script, target, capsys):
+    assert run(target.format(script)) == 2
+    assert re.fullmatch(r"python -m capturable check: .+\n", capsys.readouterr().err)
+
+
+def test_json_is_alone_on_standard_output(script, capsys):
+    assert run(f"{script}:make_bad", "--json") == 1
+    rows = json.loads(capsys.readouterr().out)
+    row = next(row for row in rows if row["rule"] == "sync")
+    assert row["file"] == str(script) and row["line"].endswith("# a value read")
+    assert SCRIPT.splitlines()[row["number"] - 1].endswith("# a value read")
+
+
+def test_annotations_for_github(script, capsys):
+    run(f"{script}:make_bad", "--github")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(f"::warning file={script},line=") for line in lines)
+    odd = Finding("path", "step:1", "50%\nof it", "a fix", "note", "a,b:c.py", 3).github()
+    assert odd.startswith("::notice file=a%2Cb%3Ac.py,line=3,title=") and "50%25%0Aof it" in odd
+
+
+def test_findings_are_shown_as_text_html_and_a_table():
+    rows = ("path", "step:1", "a < b", "a fix"), ("hook", "step:2", "a hook", "none", "note")
+    findings = Findings(Finding(*row) for row in rows)
+    assert "path: a < b" in repr(findings) and "hook (note)" in repr(findings) and "a &lt; b" in findings._repr_html_()
+    assert list(findings.table().rule) == ["path", "hook"] and [f.rule for f in findings.faults] == ["path"]
+    assert Findings().table().empty and repr(Findings()) == "no findings"
+
+
+def test_explain_is_a_command_as_well(capsys):
+    assert main(["explain", "CUDA error: operation not permitted when stream is capturing"]) == 0
+    assert "cause:" in capsys.readouterr().out
+
+
+def test_explain_needs_no_torch_and_preflight_neither_numpy_nor_pandas(script):
+    code = "import sys; sys.modules['torch'] = None; import capturable.explain; assert capturable.explain.entries()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+    code = "import sys; sys.modules.update(numpy=None, pandas=None)\n"
+    code += "from capturable.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-W", "ignore", "-c", code, "check", f"{script}:make_good", "--device", "cpu"]
+    done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "no findings\n", done.stderr
+
+
+def test_the_package_installs_by_itself(tmp_path):
+    """Built in a copy, and imported from where it was installed."""
+    pytest.importorskip("setuptools", minversion="77")
+    settings = tomllib.loads((PACKAGE / "pyproject.toml").read_text())
+    assert settings["project"]["dependencies"] == ["torch>=2.11"]
+    built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(PACKAGE, tmp_path / "capturable", ignore=built)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", tmp_path / "there", tmp_path / "capturable"], check=True)
+    code = "import capturable.explain; print(capturable.__file__, len(capturable.explain.entries()) > 20)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "there", capture_output=True, text=True)
+    assert done.stdout.split() == [str(tmp_path / "there/capturable/__init__.py"), "True"], done.stderr
+
+
+def loop(steps, bad=False, keep=False):
+    """A training loop that watch does not own."""
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    seen, average = 0, torch.zeros(())
+    for _ in range(steps):
+        x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])  # between the steps
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        if keep:
+            average = average * 0.9 + loss.detach()  # of the step before
+        if bad and loss.item() > -1:  # a value read
+            seen += 1
+        optimizer.step()
+        print(loss.item(), seen)  # after the step
+    return [parameter.tolist() for parameter in model.parameters()]
+
+
+def test_watch_judges_steps_of_a_loop_and_changes_nothing():
+    torch.manual_seed(0)
+    alone = loop(5)
+    torch.manual_seed(0)
+    with watch(device="cpu") as findings:
+        watched = loop(5)
+    assert findings == [] and watched == alone
+    with watch(device="cpu") as findings:
+        loop(5, bad=True)
+    (finding,) = findings
+    assert finding.rule == "sync" and finding.line.endswith("# a value read")
+    with watch(device="cpu") as findings:
+        loop(5, keep=True)
+    (finding,) = findings
+    assert finding.rule == "moved tensor" and finding.line.endswith("# of the step before")
+
+
+def test_watch_says_so_if_it_saw_too_little():
+    with pytest.warns(RuntimeWarning, match="saw 2 steps, and needs 3"), watch(device="cpu"):
+        loop(2)
+    with pytest.raises(ZeroDivisionError), watch(device="cpu"):
+        loop(2)
+        raise ZeroDivisionError
+    assert torch.ones(2).add(1).tolist() == [2, 2]
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, number):
+        torch.manual_seed(number)
+        return {"x": torch.randn(4), "labels": torch.randn(2)}
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 2)
+
+    def forward(self, x, labels):
+        loss = nn.functional.mse_loss(self.inner(x), labels)
+        return {"loss": loss, "logits": self.inner(x)}
+
+
+def test_watch_a_trainer_of_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    options = {"max_steps": 4, "use_cpu": True, "report_to": [], "save_strategy": "no", "disable_tqdm": True}
+    arguments = transformers.TrainingArguments(str(tmp_path), per_device_train_batch_size=4, **options)
+    trainer = transformers.Trainer(Model(), arguments, train_dataset=Data())
+    with watch(device="cpu") as findings:
+        trainer.train()
+    rules = {finding.rule for finding in findings}
+    assert "optimizer" in rules, findings  # AdamW without capturable=True
+
+
+def test_watch_a_loop_of_lightning(tmp_path):
+    lightning = pytest.importorskip("pytorch_lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.total = Model(), 0.0
+
+        def training_step(self, batch, _):
+            loss = self.model(**batch)["loss"]
+            self.total += loss.item()  # a value read
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters())
+
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    options = {"max_steps": 4, "accelerator": "cpu", "default_root_dir": tmp_path}
+    trainer = lightning.Trainer(**options, **dict.fromkeys(quiet, False))
+    with watch(device="cpu") as findings:
+        trainer.fit(Module(), torch.utils.data.DataLoader(Data(), 4))
+    assert {"sync", "optimizer"} <= {finding.rule for finding in findings}, findings
+    assert any(finding.line.endswith("# a value read") for finding in findings)
+
+
+def test_watch_a_loop_of_accelerate():
+    accelerate = pytest.importorskip("accelerate")
+    accelerator, model = accelerate.Accelerator(cpu=True), Model()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(Data(), 4))
+    with watch(optimizer, device="cpu") as findings:
+        for batch in loader:
+            optimizer.zero_grad()
+            accelerator.backward(model(**batch)["loss"])
+            optimizer.step()
+    assert not findings.faults, findings

@@ -1,0 +1,115 @@
+"""preflight finds nothing in steps that captures bear, and leaves every tensor as it was, to the bit."""
+
+import gc
+import random
+
+import pytest
+import torch
+from clean_steps import STEPS, by_token
+from conftest import needs_gpu
+
+from capturable import preflight
+
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+VERIFIED = ["lstm", "Adam", "convolutions", "diffusion", "gpt_block", "llama_block", "two_players", "static_cache"]
+
+
+def everything():
+    """All tensors that are alive, their gradients and copies of them, and the random states."""
+    tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    tensors = [tensor for tensor in tensors if not (tensor.is_nested or tensor.is_meta or tensor.is_sparse)]
+    kept = [(t, t.grad if t.is_leaf else None, t.requires_grad, t.data_ptr(), t.detach().clone()) for t in tensors]
+    return kept, [random.getstate(), torch.get_rng_state().tolist()]
+
+
+def assert_untouched(before):
+    kept, states = before
+    for tensor, grad, requires_grad, address, copy in kept:
+        assert torch.equal(tensor.nan_to_num(), copy.nan_to_num()) and tensor.data_ptr() == address
+        assert tensor.requires_grad == requires_grad and (not tensor.is_leaf or tensor.grad is grad)
+    assert [random.getstate(), torch.get_rng_state().tolist()] == states
+
+
+def check(step, make_batch, device, **options):
+    inputs, others = make_batch(), make_batch()
+    before = everything()
+    findings = preflight(step, *inputs, other_inputs=others, device=device, **options)
+    assert not findings, findings
+    assert_untouched(before)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", STEPS)
+def test_a_clean_step_has_no_findings_and_stays_as_it_was(name, device):
+    torch.manual_seed(0)
+    check(*STEPS[name](device), device)
+
+
+def test_there_are_forty():
+    assert len(STEPS) >= 40
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", VERIFIED)
+def test_the_real_capture_agrees(name):
+    check(*STEPS[name]("cuda"), "cuda", verify=True)
+
+
+def batch_of_ids(device):
+    return lambda: (torch.randint(90, (2, 12), device=device),)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["Llama", "GPT2", "Mistral", "Qwen2"])
+def test_language_models_of_transformers(kind, device):
+    transformers = pytest.importorskip("transformers")
+    small = {"vocab_size": 90, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    small |= {"num_attention_heads": 4, "num_key_value_heads": 2, "bos_token_id": 0, "eos_token_id": 1}
+    if kind == "GPT2":
+        small = {"vocab_size": 90, "n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 1}
+    name = "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM"
+    model = getattr(transformers, name)(getattr(transformers, f"{kind}Config")(**small)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step(ids):
+        optimizer.zero_grad()
+        loss = by_token(model(input_ids=ids).logits[:, :-1], ids[:, 1:])
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    check(step, batch_of_ids(device), device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_librarys_cache_does_not_grow(device):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=90, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+    )
+    model, cache = transformers.LlamaForCausalLM(config).to(device).eval(), transformers.DynamicCache(config=config)
+    step = torch.no_grad()(lambda ids: model(ids, past_key_values=cache, use_cache=True).logits)
+    step(torch.ones(1, 3, dtype=int, device=device))
+    keys = cache.layers[0].keys.clone()
+    rules = {finding.rule for finding in preflight(step, torch.ones(1, 1, dtype=int, device=device), device=device)}
+    assert "shape" in rules and cache.get_seq_length() == 3 and torch.equal(cache.layers[0].keys, keys)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
+def test_vision_models_of_torchvision(name, device):
+    try:
+        from torchvision import models
+    except (ImportError, RuntimeError):  # the latter where it was built for another torch
+        pytest.skip("torchvision is not installed for this torch")
+    small = {"hidden_dim": 32, "mlp_dim": 64, "num_heads": 2, "num_layers": 2, "image_size": 32, "patch_size": 8}
+    model = models.resnet18(num_classes=5) if name == "resnet18" else models.VisionTransformer(**small, num_classes=5)
+    model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    check(step, lambda: (torch.randn(4, 3, 32, 32, device=device), torch.arange(4, device=device)), device)

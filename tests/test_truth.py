@@ -1,0 +1,144 @@
+"""preflight's last word: a real capture adds what no rule knew, and takes back what it bore."""
+
+import random
+
+import pytest
+import torch
+from conftest import needs_gpu
+
+from capturable import captures, preflight, truth
+from capturable.captures import Attempt, Until
+from capturable.findings import Finding, Findings
+from capturable.lines import Line
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+class Replay:
+    """A graph of Python: what runs at its replay."""
+
+    def __init__(self, replay):
+        self.replay = replay
+
+
+def judged(monkeypatch, step, attempt, findings=(), inputs=(X,), others=(X,)):
+    monkeypatch.setattr(truth, "captured", lambda *_: attempt)
+    return truth.verified(step, tuple(x.clone() for x in inputs), others, (), Findings(findings))
+
+
+def test_a_refusal_that_no_rule_knows_becomes_a_finding(monkeypatch):
+    line = Line(__file__, 7, "step")
+    error = RuntimeError("CUDA error: operation not permitted when stream is capturing")
+    (finding,) = judged(monkeypatch, None, Attempt(None, None, error, line))
+    assert finding.rule == "capture" and finding.number == 7 and "not permitted" in finding.found and finding.fix
+    known = Finding("sync", "step:7", "a wait", "a fix", "fault", __file__, 7)
+    assert judged(monkeypatch, None, Attempt(None, None, error, line), [known]) == [known]
+
+
+def test_what_the_capture_bore_becomes_a_note(monkeypatch):
+    out = torch.zeros(3, 4)
+    findings = [Finding(rule, "step:1", "seen", "a fix") for rule in ("sync", "frozen number", "CPU work")]
+    static = X.clone()
+    good = Attempt(Replay(lambda: out.copy_(static * 2)), out)
+    monkeypatch.setattr(truth, "captured", lambda *_: good)
+    judged = truth.verified(lambda x: x * 2, (static,), (X + 1,), (), Findings(findings))
+    assert [finding.level for finding in judged] == ["note", "note", "fault"]
+    assert "the real capture passed" in judged[0].found and "where eager ends" in judged[1].found
+
+
+def test_a_replay_that_ends_elsewhere_than_eager_is_a_finding(monkeypatch):
+    out, kept = torch.zeros(3, 4), torch.zeros(3, 4)
+
+    def step(x):
+        kept.add_(x)
+        return x * 2
+
+    (finding,) = judged(monkeypatch, step, Attempt(Replay(lambda: kept.add_(1)), out), others=(X + 1,))[:1]
+    assert finding.rule == "replay" and kept.sum() == 0
+    frozen = [Finding("frozen number", "step:1", "seen", "a fix")]
+    assert judged(monkeypatch, step, Attempt(Replay(lambda: None), out), frozen, others=(X + 1,)) == frozen
+
+
+def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
+    broken = []
+
+    def step(x):
+        x = x + 1
+        for _ in range(20):
+            x = x * 2
+        broken.append(x)  # this one
+        for _ in range(20):
+            x = x * 2
+        return x
+
+    def attempt(step, inputs, _):
+        broken.clear()
+        step(*inputs)
+        return Attempt(None, None, RuntimeError("lost") if broken else None)
+
+    monkeypatch.setattr(truth, "captured", attempt)
+    monkeypatch.setattr(captures, "captured", attempt)
+    (finding,) = truth.verified(step, (X.clone(),), (X,), (), Findings())
+    assert finding.line.endswith("broken.append(x)  # this one") and "lost" in finding.found
+
+
+def test_a_step_can_end_early():
+    rows = []
+
+    def step():
+        rows.append(1)
+        rows.append(2)
+
+    Until(step, 1)()
+    assert rows == [1]
+
+
+def test_verify_needs_a_gpu():
+    with pytest.raises(ValueError, match="needs a CUDA GPU"):
+        preflight(lambda x: x, X, device="cpu", verify=True)
+
+
+@needs_gpu
+def test_a_wait_that_nothing_sees_is_found_by_the_capture():
+    def step(x):
+        y = x * 2
+        torch._C._cuda_synchronize()  # this one
+        return y
+
+    assert not preflight(step, X.cuda())
+    (finding,) = preflight(step, X.cuda(), verify=True)
+    assert finding.rule == "capture" and finding.line.endswith("# this one")
+    assert not preflight(lambda x: x * torch.rand_like(x), X.cuda(), verify=True)  # the process is well again
+
+
+@needs_gpu
+def test_a_known_fault_is_confirmed_and_named_once():
+    (finding,) = preflight(lambda x: x * x.sum().item(), X.cuda(), verify=True).faults[:1]
+    assert finding.rule == "sync"
+
+
+@needs_gpu
+def test_a_number_that_makes_no_difference_is_taken_back():
+    findings = preflight(lambda x: x + 0 * random.random(), X.cuda(), verify=True)
+    assert {(f.rule, f.level) for f in findings} <= {("frozen number", "note"), ("CPU work", "fault")}
+    findings = preflight(lambda x: x * random.random(), X.cuda(), verify=True)
+    assert ("frozen number", "fault") in {(f.rule, f.level) for f in findings}
+
+
+@needs_gpu
+def test_a_stream_left_alone_is_found_by_bisection(monkeypatch):
+    monkeypatch.setattr("capturable.streams.Joins.left", lambda joins: None)  # as if no rule knew
+    side = torch.cuda.Stream()
+
+    def step(x):
+        x = x + 1
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = x * 2
+        z = x * 3
+        return y, z
+
+    (finding,) = preflight(step, X.cuda(), verify=True)
+    assert finding.rule == "capture" and any(
+        text in finding.line for text in ("wait_stream", "y = x * 2", "stream(side)")
+    )

@@ -1,0 +1,203 @@
+"""preflight changes nothing: whatever a step does to what it can reach is put back, or named."""
+
+import queue
+import random
+from collections import Counter, OrderedDict, deque
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from conftest import needs_gpu
+from torch import nn
+
+from capturable import preflight
+from capturable.undo import NotRestored, Undo
+
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+counted = 0
+
+
+class Slotted:
+    __slots__ = ("value", "new")
+
+    def __init__(self):
+        self.value = 1
+
+
+class Classy:
+    total, rows = 0, []
+
+
+def global_counter(kept, x):
+    global counted, never_bound
+    counted += 1
+    never_bound = 3
+
+
+def attributes(kept, x):
+    kept.slotted.value, kept.slotted.new = 2, 3
+    Classy.total += 1
+    Classy.rows.append(1)
+    kept.model.fresh = torch.ones(1)
+    kept.extra = 1
+    del kept.gone
+
+
+def arrays(kept, x):
+    kept.array[0] = 9
+    kept.bytes[0] = 9
+    kept.numpy_random.random()
+    kept.python_random.random()
+    kept.generator.manual_seed(3)
+
+
+def containers(kept, x):
+    kept.queue.put(2)
+    kept.deque.append(2)
+    kept.ordered.move_to_end("a")
+    kept.set.add(3)
+    kept.counter["x"] += 1
+    kept.nested["list"][0]["deep"] = 2
+    kept.long[0] = 7
+
+
+def tensors(kept, x):
+    kept.weight.data.mul_(2)
+    kept.buffer.set_(torch.ones(5))
+    kept.sized.resize_(100)
+    kept.frozen.requires_grad_(True)
+    kept.view[0] = 5
+    kept.weight.grad = torch.ones(3)
+    kept.sparse.add_(kept.sparse)
+    kept.replaced = torch.zeros(3)
+    with torch.no_grad():
+        kept.weight.add_(1)
+
+
+def everything():
+    kept = SimpleNamespace(slotted=Slotted(), model=nn.Linear(2, 2), gone=1, array=np.zeros(3), bytes=bytearray(3))
+    kept.numpy_random, kept.python_random = np.random.default_rng(0), random.Random(0)
+    kept.generator, kept.queue, kept.deque = torch.Generator().manual_seed(0), queue.Queue(), deque([1])
+    kept.queue.put(1)
+    kept.ordered, kept.set, kept.counter = OrderedDict(a=1, b=2), {1, 2}, Counter("xy")
+    kept.nested, kept.long = {"list": [{"deep": 1}]}, list(range(5000))
+    kept.weight, kept.buffer, kept.sized = nn.Parameter(torch.ones(3)), torch.zeros(4), torch.arange(4.0)
+    kept.frozen, kept.base = torch.zeros(2), torch.zeros(4)
+    kept.view, kept.sparse, kept.replaced = kept.base[:2], torch.eye(3).to_sparse(), torch.ones(3)
+    return kept
+
+
+def state(kept):
+    tensors = {
+        name: (value.tolist(), value.requires_grad, value.grad, id(value))
+        for name, value in vars(kept).items()
+        if isinstance(value, torch.Tensor) and not value.is_sparse
+    }
+    return [
+        tensors,
+        kept.sparse.to_dense().tolist(),
+        sorted(vars(kept)),
+        (kept.slotted.value, hasattr(kept.slotted, "new"), Classy.total, list(Classy.rows), sorted(vars(kept.model))),
+        (kept.array.tolist(), bytes(kept.bytes), str(kept.numpy_random.bit_generator.state)),
+        (kept.python_random.getstate(), kept.generator.get_state().tolist(), list(kept.queue.queue), kept.deque),
+        (list(kept.ordered), kept.set, kept.counter, kept.nested, kept.long, counted, "never_bound" in globals()),
+        (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()),
+    ]
+
+
+@pytest.mark.parametrize("change", [global_counter, attributes, arrays, containers, tensors])
+@pytest.mark.parametrize("raises", [False, True])
+def test_everything_in_reach_is_put_back(change, raises):
+    kept = everything()
+    before = state(kept)
+
+    def step(x):
+        change(kept, x)
+        random.random(), np.random.rand(), torch.rand(1)
+        if raises:
+            raise ZeroDivisionError
+
+    if raises:
+        with pytest.raises(ZeroDivisionError), Undo(step):
+            step(None)
+    else:
+        with Undo(step):
+            step(None)
+            assert state(kept) != before
+    assert state(kept) == before
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_weights_are_not_trained(kind, device):
+    """cuDNN's packed weights get their memory by set_, which once hid the optimizer's writes."""
+    model = kind(8, 16, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(5, 3, 8, device=device)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x)[0].square().mean().backward()
+        optimizer.step()
+
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    preflight(step, x, device=device)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_memory_that_only_a_library_knows_is_put_back_or_named():
+    """A step that reaches a tensor by ways that cannot be followed, below any operator that is seen."""
+    hidden = torch.zeros(4)
+    array = hidden.numpy()
+    secret = iter([array])
+
+    def step(x):
+        nonlocal secret
+        found = next(secret)
+        found[0] = 1
+
+    with pytest.raises(NotRestored, match="could not put back what the step changed: the tensor hidden"), Undo(step):
+        step(None)
+
+
+def test_if_one_thing_cannot_be_put_back_the_rest_is_and_it_is_named():
+    class Stubborn:
+        @property
+        def __dict__(self):
+            return {"value": 1}
+
+    class Closed(dict):
+        def clear(self):
+            raise PermissionError("locked")
+
+    kept = SimpleNamespace(first=Closed(a=1), second=[1], weight=torch.zeros(2))
+
+    def step(x):
+        kept.first["b"] = 2
+        kept.second.append(2)
+        kept.weight += 1
+
+    with pytest.raises(NotRestored, match="PermissionError: locked"), Undo(step):
+        step(None)
+    assert kept.second == [1] and kept.weight.tolist() == [0, 0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_steps_with_uncommon_tensors_do_not_crash():
+    sparse, sized = torch.eye(3).to_sparse(), torch.zeros(2)
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1).eval()
+    mask = torch.tensor([[False, False, True], [False, True, True]])
+
+    def step(x):
+        sparse.add_(sparse)
+        sized.resize_(50).fill_(1)
+        with torch.no_grad():
+            return encoder(x, src_key_padding_mask=mask).sum() + (nested * 2).to_padded_tensor(0).sum() + jagged.sum()
+
+    preflight(step, torch.randn(2, 3, 8), device="cpu")
+    assert sparse.to_dense().tolist() == torch.eye(3).tolist() and sized.shape == (2,)
