@@ -2,6 +2,7 @@
 
 In notebooks   lesson: %%gpu cells; exercise, comparison, solutions: checks and guesses;
                capture_exercises, symptoms, scenarios: checks of captures;
+               repaired, scripts, script_inputs, script_symptoms: checks of the ten broken scripts;
                exhibits: the gallery's failures; memory: giving GPU memory back;
                perfetto: traces in Perfetto; progress: what is solved
 Recordings     record, execute: making them; recording: reading them, and whether they are still true;

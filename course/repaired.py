@@ -65,33 +65,27 @@ def judge(known: Script, script: Callable) -> None:
 def run(function: Callable, arguments: tuple) -> dict:
     """What function(*arguments) gives, what it has made of weights and buffers, and counts."""
     models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
-    before = {name: weight.detach().clone() for name, weight in held(models)}
+    weights = {name: weight for model in models for name, weight in held(model)}
+    before = {name: weight.detach().clone() for name, weight in weights.items()}
     with counted() as counts:
-        given = function(*arguments)
-    results = [torch.as_tensor(one) for one in given]
+        results = [torch.as_tensor(one) for one in function(*arguments)]
     addresses = [one.data_ptr() for one in results if one.is_cuda]
+    gradients = {name: weight.grad for name, weight in weights.items()}
     return {
-        "results": results,
+        "results": [one.cpu() for one in results],
         "one memory": len(addresses) > 1 and len({*addresses}) == 1,
         "before": before,
-        "after": dict(held(models)),
-        "gradients": gradients(models),
+        "after": weights,
+        "gradients": {name: one for name, one in gradients.items() if one is not None and one.any()},  # not cleared
         "random": torch.rand(4, device="cuda"),
         "counts": counts,
     }
 
 
-def held(models: list[nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Weights and buffers of models, by name, of which a decoder's cache is no result."""
-    for model in models:
-        yield from model.named_parameters()
-        yield from ((name, buffer) for name, buffer in model.named_buffers() if name != "cache")
-
-
-def gradients(models: list[nn.Module]) -> dict[str, torch.Tensor]:
-    """The gradients of models by name, those apart that are None or cleared."""
-    named = [(name, weight.grad) for model in models for name, weight in model.named_parameters()]
-    return {name: gradient for name, gradient in named if gradient is not None and gradient.any()}
+def held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """A model's weights and buffers, by name; a decoder's cache is its own business."""
+    yield from model.named_parameters()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name != "cache")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ class Denoiser(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
 
     def forward(self, noise: torch.Tensor, added: dict) -> torch.Tensor:
+        """The image; added holds "text" and "size"."""
         parts = (noise, added["text"], added["size"])
         return sum(layer(part).tanh() for layer, part in zip(self.layers, parts, strict=True))
 
@@ -26,6 +27,7 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, token: torch.Tensor, position: torch.Tensor | int) -> torch.Tensor:
+        """The scores of what follows the token; a position that is a tensor has shape (1,)."""
         if isinstance(position, int):
             position = torch.full_like(token, position)
         here = self.tokens(token) + self.places(position)
@@ -42,6 +44,7 @@ class Scorer(nn.Module):
         self.layers = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
 
     def forward(self, rows: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        """The mean of the first count rows, each through the layers."""
         real = torch.arange(len(rows), device="cuda")[:, None] < count
         return torch.where(real, self.layers(rows), 0).sum(0) / count
 

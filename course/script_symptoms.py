@@ -11,7 +11,7 @@ def symptom(eager: dict, short: dict, long: dict, beside: int) -> str:
     """
     if problem := _weights(eager, long) or _results(eager, long) or _after(eager, long):
         return problem
-    steps = len(long["results"]) - len(short["results"])
+    steps = max(1, len(long["results"]) - len(short["results"]))
     more = long["counts"] - short["counts"]
     if not long["counts"]["graphs"]:
         return "right, but no graph is replayed: it runs eagerly."
@@ -61,11 +61,8 @@ def _after(eager, yours):
     different = [name for name, weight in eager["after"].items() if not _alike(yours["after"][name], weight)]
     if different:
         return f"its results are eager's, but afterwards {', '.join(different)} differ."
-    wrong = [
-        name
-        for name, gradient in yours["gradients"].items()
-        if not _alike(gradient, eager["gradients"].get(name, gradient))
-    ]
+    both = eager["gradients"].keys() & yours["gradients"].keys()
+    wrong = sorted(name for name in both if not _alike(yours["gradients"][name], eager["gradients"][name]))
     if wrong:
         return f"its results are eager's, but the gradients of {', '.join(wrong)} differ."
     if not torch.equal(eager["random"], yours["random"]):

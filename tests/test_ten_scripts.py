@@ -97,7 +97,7 @@ def test_repaired_in_another_way_it_is_taken(name):
         assert verdict(name, script)
 
 
-@each
+@pytest.mark.parametrize("name", ["accumulate", "generate", "serve"])  # all of them where there is a GPU
 def test_eager_is_no_repair(name):
     assert "it runs eagerly" in repr(verdict(name, SCRIPTS[name].eager))
 
