@@ -1,8 +1,11 @@
 """Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone.
 
-preflight looks at a step before its capture, watch at steps of somebody else's loop: operators, listening,
-streams and bookkeeping log what runs, rules judge it, undo puts everything back, and truth asks a real capture.
-explain says what a message means, from the causes; it needs not even torch.
+To be called       steps: preflight, before a capture; loops: watch, for somebody else's loop; __main__: the commands
+What runs          operators, listening, streams, bookkeeping log it; lines and alive say where, and what it is called
+What is found      check calls the rules, with their fixes, and the differences between two runs; findings shows them
+Putting back       undo, of all that is in reach, and of the memory
+A real capture     truth asks one; captures tries it and finds the line
+Messages           explain says what one means, from the causes; it needs not even torch
 """
 
 from importlib import import_module

@@ -2,10 +2,12 @@
 
 import random
 import sys
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
+from typing import Any
 
 from capturable.lines import Line, runs_users
-from capturable.reach import CONTAINERS, MISSING
+from capturable.reach import CONTAINERS, MISSING, Place
 
 
 class Bookkeeping:
@@ -15,7 +17,7 @@ class Bookkeeping:
     of the user's has returned.
     """
 
-    def __init__(self, places, changed):
+    def __init__(self, places: list, changed: Callable[[str, Line], None]) -> None:
         self.places, self.changed = places, changed
 
     def __enter__(self):
@@ -47,7 +49,7 @@ class Bookkeeping:
         self.values = now
 
 
-def watched(places):
+def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
     """Those of the user's places that hold numbers, strings or containers, and the CPU's random states."""
     kinds = (int, float, str, type(None), *CONTAINERS)
     users = [place for place in places if place.users and (place.get() is MISSING or isinstance(place.get(), kinds))]
@@ -57,7 +59,7 @@ def watched(places):
     return users
 
 
-def values_at(places):
+def values_at(places: Iterable[Place | SimpleNamespace]) -> list[Any]:
     """Numbers and strings at the places, and the lengths of containers."""
     return [_value(place.get()) for place in places]
 

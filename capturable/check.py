@@ -1,6 +1,7 @@
 """Check: what is found about a step, while it runs."""
 
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
 import torch
@@ -11,29 +12,31 @@ from capturable.bookkeeping import Bookkeeping, values_at, watched
 from capturable.differences import differences
 from capturable.findings import Finding, Findings
 from capturable.fixes import FIXES, NOTES
-from capturable.lines import here
+from capturable.lines import Line, here
 from capturable.listening import as_if_capturing, listening
-from capturable.operators import CpuOnly, OpLog, address
+from capturable.operators import CpuOnly, Op, OpLog, address
+from capturable.reach import Place
 from capturable.streams import joins
+from capturable.undo import Undo
 
 
 class Check:
     """What is found about one step, while it runs."""
 
-    def __init__(self, generators, device):
+    def __init__(self, generators: Iterable[torch.Generator], device: str | None) -> None:
         self.rows, self.thread, self.places, self.changing = {}, threading.get_ident(), [], None
         self.written = lambda tensor: None
         self.gpu = device or ("cuda" if torch.cuda.is_available() else "cpu")
         defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
         self.known = {generator._cdata for generator in (torch.default_generator, *defaults, *generators)}
 
-    def watch(self, places):
+    def watch(self, places: Iterable[Place]) -> None:
         """Look at what there is before the step."""
         self.places = watched(places)
         if torch.is_autocast_enabled(self.gpu) and torch.is_autocast_cache_enabled():
             self.found("autocast cache", "around the step", "autocast is on outside the step, with its cache")
 
-    def found(self, rule, line, what, fix=None, inside=None):
+    def found(self, rule: str, line: Line | str, what: str, fix: str | None = None, inside: Line | None = None) -> None:
         """Note a finding, one per rule and line; inside: the line of a library's that the user's line came to."""
         where = f" (in {inside.file.rpartition('site-packages/')[2]}:{inside.number})" if inside else ""
         file, number = (line.file, line.number) if isinstance(line, tuple) else ("", 0)
@@ -41,12 +44,12 @@ class Check:
         finding = Finding(rule, str(line), what + where, fix or FIXES[rule], level, file, number)
         self.rows.setdefault((rule, line), finding)
 
-    def findings(self):
+    def findings(self) -> Findings:
         """All findings, in the order of the lines."""
         order = sorted(self.rows, key=lambda key: ("", 0) if isinstance(key[1], str) else key[1][:2])
         return Findings(self.rows[key] for key in order)
 
-    def put(self, inputs, others):
+    def put(self, inputs: tuple, others: tuple) -> bool:
         """Copy the other inputs into the inputs, as one does before a replay; return whether they fit."""
         mismatches = list(rules.compare_inputs(inputs, others))
         for name, what in mismatches:
@@ -58,7 +61,7 @@ class Check:
                     static.data.copy_(new)
         return not mismatches
 
-    def run(self, step, judged=True):
+    def run(self, step: Callable, judged: bool = True) -> list[Op]:
         """Run the step once, logged; return its operators."""
         before = values_at(self.places)
         with ExitStack() as stack:
@@ -70,7 +73,7 @@ class Check:
             self.found("output", book.returned, "a Python number is returned")
         return log.ops
 
-    def start(self, stack, judged=True):
+    def start(self, stack: ExitStack, judged: bool = True) -> tuple[OpLog, Bookkeeping]:
         """Log and judge what runs until the stack is closed; return the OpLog and the Bookkeeping."""
         self.cpu, self.joins = CpuOnly(), None
         stack.enter_context(as_if_capturing())
@@ -87,25 +90,25 @@ class Check:
         stack.enter_context(log)
         return log, book
 
-    def run_plainly(self, step):
+    def run_plainly(self, step: Callable) -> None:
         """Run the step under sync debug mode alone: below a dispatch mode, some operators take another way."""
         with as_if_capturing(), listening(self.gpu, self.note):
             step()
 
-    def compare(self, first, second, kept=None):
+    def compare(self, first: list[Op], second: list[Op], kept: set[int] | None = None) -> None:
         """Note what differs between two runs; kept as for differences."""
         for rule, op, what in differences(first, second, kept):
             special_rule, fix = rules.special(op.library) if rule == "frozen number" else (None, None)
             self.found(special_rule or rule, op.line, what, fix)
 
-    def look_back(self, undo, ops):
+    def look_back(self, undo: Undo, ops: list[Op]) -> None:
         """Note the autograd graphs that were there before, and reach what the operators used."""
         used = {where for op in ops for where in op.outside}
         leaves = {id(leaf) for leaf, _, data in undo.leaves if address(data) in used}
         for name in rules.kept_graphs((result() for result in undo.results), leaves):
             self.found("kept graph", name, "holds the autograd graph of an earlier pass")
 
-    def note(self, rule, what, only_if_new=False):
+    def note(self, rule: str, what: str, only_if_new: bool = False) -> None:
         """Note a finding at the line that runs; the part of torch that runs may know better."""
         line, library, inside = here(self.thread)
         if only_if_new and any(known == line for _, known in self.rows):
@@ -113,7 +116,7 @@ class Check:
         other_rule, fix = rules.special(library) if rule == "sync" else (None, None)
         self.found(other_rule or rule, line, what, fix, inside)
 
-    def before(self, func, args, kwargs, outside):
+    def before(self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...]) -> None:
         """Judge an operator that is about to run."""
         fault = rules.judge_op(func, args, kwargs, outside, self.gpu)
         quiet = self.cpu.inside and func._schema.name in ("aten::lift_fresh", "aten::_local_scalar_dense")
@@ -127,5 +130,6 @@ class Check:
         if self.joins and not torch._C._current_autograd_node():  # autograd joins its streams itself
             self.joins.ran(torch.cuda.current_stream().cuda_stream, here(self.thread).line)
 
-    def changed(self, name, line):
+    def changed(self, name: str, line: Line) -> None:
+        """Note that a Python value changes at a line."""
         self.found("CPU work", line, f"{name} changes on the CPU")

@@ -1,9 +1,12 @@
 """Differences between two runs of a step: each would freeze in a graph."""
 
+from collections.abc import Iterator
 from itertools import zip_longest
 
+from capturable.operators import Op
 
-def differences(first, second, kept=None):
+
+def differences(first: list[Op], second: list[Op], kept: set[int] | None = None) -> Iterator[tuple[str, Op, str]]:
     """(rule, op, what differs) between the operators of two runs: each would freeze in a graph.
 
     kept: addresses; a tensor that is read in the second run alone counts as moved if it lies at one of them, by

@@ -1,9 +1,9 @@
-"""Findings: what preflight found, as text, JSON, GitHub annotations, or a pandas table."""
+"""Findings: what preflight found, as text, HTML, JSON or GitHub annotations."""
 
 import html
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 COLUMNS = ("rule", "line", "found", "fix", "level")
 
@@ -32,18 +32,12 @@ class Finding(NamedTuple):
 
 
 class Findings(list[Finding]):
-    """A list of findings, in the order of the lines."""
+    """A list of findings, in the order of the lines; pandas.DataFrame(findings) is their table."""
 
     @property
     def faults(self) -> "Findings":
         """Those that are more than notes."""
         return Findings(finding for finding in self if finding.level == "fault")
-
-    def table(self) -> Any:
-        """A pandas.DataFrame with the columns rule, line, found, fix, level."""
-        import pandas as pd
-
-        return pd.DataFrame([finding[: len(COLUMNS)] for finding in self], columns=list(COLUMNS))
 
     def json(self) -> str:
         """A JSON list of objects."""

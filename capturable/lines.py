@@ -9,6 +9,7 @@ import os
 import sys
 import sysconfig
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import torch
@@ -28,7 +29,8 @@ class Line(NamedTuple):
     function: str
 
     @classmethod
-    def of(cls, frame):
+    def of(cls, frame: FrameType) -> "Line":
+        """The line that a frame runs."""
         return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
     def __str__(self):
@@ -37,19 +39,19 @@ class Line(NamedTuple):
 
 
 @functools.cache
-def is_users(file, module=""):
+def is_users(file: str, module: str = "") -> bool:
     """Whether a source file, and the module made of it, are the user's own."""
     if file.startswith("<"):  # generated code, or that of python -c
         return module == "__main__"
     return not (file.startswith((*LIBRARIES, OURS)) or is_installed(file))
 
 
-def is_installed(file):
+def is_installed(file: str) -> bool:
     """Whether a source file belongs to an installed package."""
     return "site-packages" in file or "dist-packages" in file or file.startswith(INSTALLED)
 
 
-def runs_users(frame):
+def runs_users(frame: FrameType) -> bool:
     """Whether a frame runs the user's own code."""
     return is_users(frame.f_code.co_filename, frame.f_globals.get("__name__", ""))
 
@@ -63,7 +65,7 @@ class Here(NamedTuple):
     inside: Line | None = None
 
 
-def here(thread):
+def here(thread: int | None) -> Here:
     """Where a thread of this process is, by its id; None for this thread alone.
 
     On autograd's threads there is no line of the user's; then it is that at which thread waits in backward().

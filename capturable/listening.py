@@ -4,6 +4,7 @@ import builtins
 import io
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
@@ -26,7 +27,7 @@ SYNC_WARNING = "called a synchronizing CUDA operation"
 
 
 @contextmanager
-def listening(gpu, note):
+def listening(gpu: str, note: Callable) -> Iterator[None]:
     """Call note(rule, what was found) for host calls, optimizers and modules that would break or freeze.
 
     gpu: the device type that counts as the GPU. Everything that is patched is put back on leaving.
@@ -58,7 +59,7 @@ def _noting(call, rule, gpu, note):
 
 
 @contextmanager
-def as_if_capturing():
+def as_if_capturing() -> Iterator[None]:
     """Code that asks whether it is being captured is told so, torch's own apart, which would object."""
     asked = torch.cuda.is_current_stream_capturing
 

@@ -1,9 +1,11 @@
 """Log what a step does, each operator with the line of the user's code that caused it."""
 
 import threading
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -35,7 +37,7 @@ class OpLog(TorchDispatchMode):
     written(tensor) ahead of each write to memory that the step did not make itself.
     """
 
-    def __init__(self, before, written):
+    def __init__(self, before: Callable, written: Callable[[torch.Tensor], None]) -> None:
         super().__init__()
         self.before, self.written = before, written
         self.ops, self.made, self.thread = [], set(), threading.get_ident()
@@ -56,10 +58,8 @@ class OpLog(TorchDispatchMode):
             if address(tensor) in outside:
                 self.written(tensor)
         line, library, _ = here(self.thread)
-        numbers = (
-            *(leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)),
-            *host_numbers(func, tensors),
-        )
+        numbers = [leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)]
+        numbers = (*numbers, *host_numbers(func, tensors))
         shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
         self.ops.append(Op(func.name(), line, library, numbers, shapes, outside, is_sized(func, args)))
         result = func(*args, **kwargs)
@@ -68,7 +68,7 @@ class OpLog(TorchDispatchMode):
         return result
 
 
-def address(tensor):
+def address(tensor: torch.Tensor) -> int:
     """Where the tensor's storage begins; 0 for one without memory of its own."""
     try:
         return tensor.untyped_storage().data_ptr()
@@ -76,19 +76,19 @@ def address(tensor):
         return 0
 
 
-def host_numbers(func, tensors):
+def host_numbers(func: OpOverload, tensors: list[torch.Tensor]) -> list[int | float | complex]:
     """The values of CPU scalars among tensors on the GPU, which their kernel takes as numbers; of torch.tensor's."""
     mixed = any(tensor.device.type != "cpu" for tensor in tensors) or func._schema.name == "aten::lift_fresh"
     return [tensor.item() for tensor in tensors if mixed and tensor.device.type == "cpu" and tensor.dim() == 0]
 
 
-def is_sized(func, args):
+def is_sized(func: OpOverload, args: tuple) -> bool:
     """Whether the size of an operator's result depends on the data."""
     by_mask = func._schema.name != "aten::index" or any(i is not None and i.dtype in MASKS for i in args[1])
     return torch.Tag.dynamic_output_shape in func.tags and by_mask
 
 
-def writes(func, args, kwargs):
+def writes(func: OpOverload, args: tuple, kwargs: dict) -> Iterator[torch.Tensor]:
     """The tensors that an operator writes to, as its schema says; batch_norm's says nothing of its statistics."""
     if "batch_norm" in func.name():
         yield from (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))

@@ -1,24 +1,24 @@
 """What keeps a step from being captured, or freezes in its graph: the rules of preflight."""
 
+from collections.abc import Iterable, Iterator
+
 import torch
+from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
 from capturable.alive import name_of
 from capturable.fixes import FIXES
 from capturable.operators import MASKS, address
 
+Fault = tuple[str, str]  # the rule, and what was found
 READING_BACKWARD = {"ProdBackward0": "prod", "ProdBackward1": "prod", "CumprodBackward0": "cumprod"}
 
 WAITS = {
     "aten::_local_scalar_dense": "a tensor's value is read on the CPU",
     "aten::equal": "a comparison's result is read on the CPU",
-    "aten::nonzero": "the size of the result depends on the data",
-    "aten::masked_select": "the size of the result depends on the data",
-    "aten::_unique2": "the size of the result depends on the data",
-    "aten::unique_dim": "the size of the result depends on the data",
-    "aten::unique_consecutive": "the size of the result depends on the data",
-    "aten::bincount": "the size of the result depends on the data",
 }
+SIZED = ("nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount")
+WAITS |= {f"aten::{name}": "the size of the result depends on the data" for name in SIZED}
 
 # where in torch a wait or a number comes from -> the rule, if not the general one, and the fix
 LIBRARY = {
@@ -30,12 +30,12 @@ LIBRARY = {
 }
 
 
-def special(library):
+def special(library: str) -> tuple[str | None, str | None]:
     """Rule and fix for what a file of torch does, or (None, None)."""
     return next((where for start, where in LIBRARY.items() if library.startswith(start)), (None, None))
 
 
-def judge_op(func, args, kwargs, outside, gpu):
+def judge_op(func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], gpu: str) -> Fault | None:
     """(rule, what was found) for an operator that would break or freeze in a graph, else None.
 
     outside: addresses of tensors that the step did not make. gpu: the device type that counts as the GPU. On
@@ -61,7 +61,7 @@ def judge_op(func, args, kwargs, outside, gpu):
     return None
 
 
-def judge_backward():
+def judge_backward() -> Fault | None:
     """(rule, what was found) for the node of autograd that runs, if it reads values on the CPU; else None.
 
     Below a dispatch mode these nodes take another way, so their reading is not seen among the operators.
@@ -95,7 +95,7 @@ def _judge_gpu_op(func, name, args, kwargs, gpu, target):
     return None
 
 
-def judge_optimizer(optimizer):
+def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
     """(rule, what was found) for each way in which an optimizer's settings would break or freeze."""
     kind, groups = type(optimizer).__name__, optimizer.param_groups
     if not all(group.get("capturable", True) for group in groups):
@@ -105,7 +105,7 @@ def judge_optimizer(optimizer):
         yield "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
 
 
-def judge_module(module):
+def judge_module(module: torch.nn.Module) -> Iterator[Fault]:
     """(rule, what was found) for a module's hooks and trainable buffers, its children left aside."""
     kind = type(module).__name__
     hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks]
@@ -117,7 +117,7 @@ def judge_module(module):
         yield "trainable buffer", f"{kind} has a buffer that requires a gradient"
 
 
-def compare_inputs(inputs, others):
+def compare_inputs(inputs: tuple, others: tuple) -> Iterator[tuple[str, str]]:
     """(name, what differs) for each tensor of others that a graph of inputs could not take as it is."""
     inputs, others = tree_leaves(inputs), tree_leaves(others)
     if len(inputs) != len(others):
@@ -129,7 +129,7 @@ def compare_inputs(inputs, others):
                 yield f"inputs[{number}]", f"{name} {values[0]} here, {values[1]} in other_inputs"
 
 
-def kept_graphs(tensors, leaves):
+def kept_graphs(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set[str]:
     """Names of the variables that hold a tensor whose autograd graph reaches a leaf (ids of parameters).
 
     tensors: those that were alive before the step; None for one that is gone.

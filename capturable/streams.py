@@ -1,9 +1,12 @@
 """Streams: which work on side streams did not wait for the step's own stream, or was not waited for?"""
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import torch
+
+from capturable.lines import Line
 
 
 class Joins:
@@ -13,30 +16,30 @@ class Joins:
     for streams whose work nobody waited for.
     """
 
-    def __init__(self, main, found):
+    def __init__(self, main: int, found: Callable[[str, str, Line], None]) -> None:
         self.main, self.found = main, found
         self.work = {main: 0}  # how many operators ran on a stream
         self.knows = {main: {}}  # stream -> {stream: how much of its work it has waited for}
         self.lines = {}
 
-    def ran(self, stream, line):
+    def ran(self, stream: int, line: Line) -> None:
         """An operator runs on a stream."""
         if stream not in self.work and self.main not in self.knows.get(stream, {}):
             self.found("stream", "a side stream works without having waited for the step's own stream", line)
         self.work[stream] = self.work.get(stream, 0) + 1
         self.lines[stream] = line
 
-    def recorded(self, stream):
+    def recorded(self, stream: int) -> dict[int, int]:
         """What an event that is recorded on a stream stands for."""
         return self.knows.get(stream, {}) | {stream: self.work.get(stream, 0)}
 
-    def waited(self, stream, event):
+    def waited(self, stream: int, event: dict[int, int]) -> None:
         """A stream waits for what an event stands for."""
         known = self.knows.setdefault(stream, {})
         for other, work in event.items():
             known[other] = max(known.get(other, 0), work)
 
-    def left(self):
+    def left(self) -> None:
         """The step is over."""
         for stream, work in self.work.items():
             if stream != self.main and self.knows[self.main].get(stream, 0) < work:
@@ -44,7 +47,7 @@ class Joins:
 
 
 @contextmanager
-def joins(found):
+def joins(found: Callable[[str, str, Line], None]) -> Iterator[Joins]:
     """Joins of the current CUDA stream, told of every event that is recorded or waited for."""
     seen, events = Joins(_current(), found), {}
 

@@ -53,6 +53,11 @@ def dispatch(device, operator, args, kwargs):
     if operator in MOVED:
         raise NotModelled(f"{operator.name()} on a CUDA tensor is not modelled.")
     operator, args = without_mask(operator, args)
+    return launch(device, operator, args, kwargs, kinds, kind)
+
+
+def launch(device, operator, args, kwargs, kinds, kind):
+    """Launch an operator of the GPU's, or record it."""
     blocking = waits(device, operator, args, kwargs, kinds, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():

@@ -1,24 +1,15 @@
 """The stand-in under torch's names: put there for a block of code, and taken away again."""
 
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
 from unittest.mock import patch
 
-import torch
-
 from cpu_graph.device import Device
-from cpu_graph.errors import NotModelled
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
-from cpu_graph.graphs import CUDAGraph, pools
-from cpu_graph.nodes import Node, unseen
+from cpu_graph.graphs import CUDAGraph
+from cpu_graph.names import replacements
 from cpu_graph.operators import Operators
-from cpu_graph.places import GPU
 from cpu_graph.streams import Event, Stream
-
-OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}  # torch's Python works
-OWN |= {"manual_seed", "manual_seed_all", "initial_seed", "seed", "seed_all"}
-OWN |= {"get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "check_error"}
 
 
 @contextmanager
@@ -40,107 +31,3 @@ def cpu_graphs():
         stack.enter_context(Operators(device))
         stack.enter_context(Functions(device))
         yield device
-
-
-def replacements(device):
-    """(where, name, what) for everything that the stand-in replaces."""
-    cuda = torch.cuda
-    default = Generator("cuda")
-
-    def synchronize(*_):
-        if device.capture:
-            device.refuse(900)
-        device.order.synchronize()
-
-    def set_stream(stream):
-        device.stream = device.stream if stream is None else stream.stream_id
-
-    def current_stream(*_):
-        return Stream(stream_id=device.stream)
-
-    def sleep(cycles):
-        node = Node(lambda: None, (), {}, None, {})
-        node.cycles = cycles
-        if device.capturing():
-            device.capture.add(node)
-        else:
-            node.stream, node.clock = device.stream, device.order.tick(device.stream)
-            device.order.enter(node)
-
-    def empty_cache():
-        device.order.synchronize()  # as the driver does when it takes memory back
-        with unseen():
-            device.memory.empty_cache()
-
-    names = {
-        "is_available": lambda: True, "is_initialized": lambda: True, "device_count": lambda: 1,
-        "current_device": lambda: 0, "set_device": lambda device: None, "init": lambda: None,
-        "is_bf16_supported": lambda *_, **__: True, "get_device_name": lambda *_: "the stand-in on the CPU",
-        "synchronize": synchronize, "current_stream": current_stream, "set_stream": set_stream,
-        "default_stream": lambda *_: Stream(stream_id=0), "empty_cache": empty_cache,
-        "_sleep": sleep,
-        "_initialized": True,
-        "_exchange_device": lambda index: 0,
-        "_maybe_exchange_device": lambda index: 0, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph,
-        "default_generators": (default,), "_lazy_init": not_modelled("This function of torch.cuda"),
-    }  # fmt: skip
-    for name, value in names.items():
-        yield cuda, name, value
-    for name in cuda.__all__:
-        if name not in names and name not in OWN and isinstance(getattr(cuda, name, None), FunctionType):
-            yield cuda, name, not_modelled(f"torch.cuda.{name}")
-    for name, value in {
-        "_lazy_init": lambda: None, "_lazy_call": lambda call, **_: call(),
-        "current_device": lambda: 0, "device_count": lambda: 1, "is_initialized": lambda: True,
-    }.items():  # fmt: skip
-        yield cuda.random, name, value
-    yield cuda.graphs, "CUDAGraph", CUDAGraph
-    yield cuda.graphs, "_graph_pool_handle", lambda: (0, next(pools))
-    yield cuda.graphs, "_cuda_isCurrentStreamCapturing", device.capturing
-    yield cuda.graph, "default_capture_stream", None
-    yield torch._C, "_host_emptyCache", lambda: None
-    yield torch._C, "_group_tensors_by_device_and_dtype", grouped(torch._C._group_tensors_by_device_and_dtype, device)
-    yield torch, "Generator", Generator
-    yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
-    accelerator = {"is_available": lambda: True, "current_accelerator": lambda *_, **__: GPU,
-                   "current_stream": current_stream, "synchronize": synchronize}  # fmt: skip
-    for name, value in accelerator.items():
-        yield torch.accelerator, name, value
-    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
-        yield torch, name, on_cpu(getattr(torch, name))
-    yield torch.amp.autocast_mode.autocast, "__init__", autocast(torch.amp.autocast_mode.autocast.__init__)
-
-
-def not_modelled(what):
-    def refuse(*_, **__):
-        raise NotModelled(f"{what} is not modelled.")
-
-    return refuse
-
-
-def grouped(real, device):
-    """Optimizers ask C++ for the devices of their parameters."""
-
-    def group(lists, *indices):
-        groups = real(lists, *indices)
-
-        def where(there, tensors):
-            return GPU if any(t is not None and device.kind(t) == "cuda" for t in tensors) else there
-
-        return {(where(there, group[0][0]), dtype): group for (there, dtype), group in groups.items()}
-
-    return group
-
-
-def on_cpu(function):
-    """A question about autocast on "cuda", which is the default, asked about the CPU."""
-    return lambda device="cuda", *args: function("cpu" if device == "cuda" else device, *args)
-
-
-def autocast(init):
-    def init_on_cpu(self, device_type, dtype=None, enabled=True, cache_enabled=None):
-        if device_type == "cuda":
-            device_type, dtype = "cpu", dtype or torch.float16
-        init(self, device_type, dtype, enabled, cache_enabled)
-
-    return init_on_cpu

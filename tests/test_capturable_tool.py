@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -92,8 +93,8 @@ def test_findings_are_shown_as_text_html_and_a_table():
     rows = ("path", "step:1", "a < b", "a fix"), ("hook", "step:2", "a hook", "none", "note")
     findings = Findings(Finding(*row) for row in rows)
     assert "path: a < b" in repr(findings) and "hook (note)" in repr(findings) and "a &lt; b" in findings._repr_html_()
-    assert list(findings.table().rule) == ["path", "hook"] and [f.rule for f in findings.faults] == ["path"]
-    assert Findings().table().empty and repr(Findings()) == "no findings"
+    assert list(pd.DataFrame(findings).rule) == ["path", "hook"] and [f.rule for f in findings.faults] == ["path"]
+    assert repr(Findings()) == "no findings"
 
 
 def test_explain_is_a_command_as_well(capsys):

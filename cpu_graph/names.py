@@ -1,0 +1,127 @@
+"""What the stand-in puts under which of torch's names."""
+
+from types import FunctionType
+
+import torch
+from torch import cuda
+
+from cpu_graph.errors import NotModelled
+from cpu_graph.generators import Generator
+from cpu_graph.graphs import CUDAGraph, pools
+from cpu_graph.nodes import Node, unseen
+from cpu_graph.places import GPU
+from cpu_graph.streams import Event, Stream
+
+OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}  # torch's Python works
+OWN |= {"manual_seed", "manual_seed_all", "initial_seed", "seed", "seed_all"}
+OWN |= {"get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "check_error"}
+ANSWERS = {
+    "is_available": lambda: True, "is_initialized": lambda: True, "device_count": lambda: 1,
+    "current_device": lambda: 0, "set_device": lambda device: None, "init": lambda: None,
+    "is_bf16_supported": lambda *_, **__: True, "get_device_name": lambda *_: "the stand-in on the CPU",
+    "default_stream": lambda *_: Stream(stream_id=0), "_initialized": True, "_exchange_device": lambda index: 0,
+    "_maybe_exchange_device": lambda index: 0, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph,
+}  # fmt: skip
+RANDOM = {
+    "_lazy_init": lambda: None, "_lazy_call": lambda call, **_: call(),
+    "current_device": lambda: 0, "device_count": lambda: 1, "is_initialized": lambda: True,
+}  # fmt: skip
+ACCELERATOR = {"is_available": lambda: True, "current_accelerator": lambda *_, **__: GPU}
+
+
+def replacements(device):
+    """(where, name, what) for everything that the stand-in replaces."""
+    calls = runtime(device)
+    names = ANSWERS | calls | {"default_generators": (Generator("cuda"),)}
+    names["_lazy_init"] = not_modelled("This function of torch.cuda")
+    same = {name: calls[name] for name in ("current_stream", "synchronize")}
+    tables = (cuda, names), (cuda, refused(names)), (cuda.random, RANDOM), (torch.accelerator, ACCELERATOR | same)
+    for target, table in tables:
+        for name, value in table.items():
+            yield target, name, value
+    yield cuda.graphs, "CUDAGraph", CUDAGraph
+    yield cuda.graphs, "_graph_pool_handle", lambda: (0, next(pools))
+    yield cuda.graphs, "_cuda_isCurrentStreamCapturing", device.capturing
+    yield cuda.graph, "default_capture_stream", None
+    yield torch._C, "_host_emptyCache", lambda: None
+    yield torch._C, "_group_tensors_by_device_and_dtype", grouped(torch._C._group_tensors_by_device_and_dtype, device)
+    yield torch, "Generator", Generator
+    yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
+    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+        yield torch, name, on_cpu(getattr(torch, name))
+    yield torch.amp.autocast_mode.autocast, "__init__", autocast(torch.amp.autocast_mode.autocast.__init__)
+
+
+def runtime(device):
+    """The functions of torch.cuda that work on the device, by their names."""
+
+    def synchronize(*_):
+        if device.capture:
+            device.refuse(900)
+        device.order.synchronize()
+
+    def set_stream(stream):
+        device.stream = device.stream if stream is None else stream.stream_id
+
+    def current_stream(*_):
+        return Stream(stream_id=device.stream)
+
+    def empty_cache():
+        device.order.synchronize()  # as the driver does when it takes memory back
+        with unseen():
+            device.memory.empty_cache()
+
+    functions = {function.__name__: function for function in (synchronize, set_stream, current_stream, empty_cache)}
+    return functions | {"_sleep": lambda cycles: sleep(device, cycles)}
+
+
+def sleep(device, cycles):
+    node = Node(lambda: None, (), {}, None, {})
+    node.cycles = cycles
+    if device.capturing():
+        device.capture.add(node)
+    else:
+        node.stream, node.clock = device.stream, device.order.tick(device.stream)
+        device.order.enter(node)
+
+
+def refused(names):
+    """The functions of torch.cuda that are not modelled, by their names."""
+    others = [name for name in cuda.__all__ if name not in names and name not in OWN]
+    functions = [name for name in others if isinstance(getattr(cuda, name, None), FunctionType)]
+    return {name: not_modelled(f"torch.cuda.{name}") for name in functions}
+
+
+def not_modelled(what):
+    def refuse(*_, **__):
+        raise NotModelled(f"{what} is not modelled.")
+
+    return refuse
+
+
+def grouped(real, device):
+    """Optimizers ask C++ for the devices of their parameters."""
+
+    def group(lists, *indices):
+        groups = real(lists, *indices)
+
+        def where(there, tensors):
+            return GPU if any(t is not None and device.kind(t) == "cuda" for t in tensors) else there
+
+        return {(where(there, group[0][0]), dtype): group for (there, dtype), group in groups.items()}
+
+    return group
+
+
+def on_cpu(function):
+    """A question about autocast on "cuda", which is the default, asked about the CPU."""
+    return lambda device="cuda", *args: function("cpu" if device == "cuda" else device, *args)
+
+
+def autocast(init):
+    def init_on_cpu(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+        if device_type == "cuda":
+            device_type, dtype = "cpu", dtype or torch.float16
+        init(self, device_type, dtype, enabled, cache_enabled)
+
+    return init_on_cpu
