@@ -3,6 +3,7 @@
 import torch
 from torch.utils._pytree import tree_leaves
 
+from cpu_graph.errors import PER_CAPTURE, STALE_STREAM
 from cpu_graph.places import wanting
 
 
@@ -35,6 +36,8 @@ def backward(device, function, /, *args, **kwargs):
     root = next((leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None)
     block = root is not None and device.memory.find(root)
     if block and device.capturing() and function is not torch.autograd.grad and leaves_of_default_stream(root):
+        if PER_CAPTURE:
+            raise RuntimeError(STALE_STREAM)
         device.refuse(906)
     here, there = device.stream, block.writer if block and isinstance(block.writer, int) else device.stream
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]

@@ -33,6 +33,11 @@ if PER_CAPTURE:
         "RNG op during graph capture but generator is not registered with the capturing graph. "
         "Call graph.register_generator_state() before capture_begin()."
     )
+STALE_STREAM = (  # instead of 906 since 2.13
+    "During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' has a stale reference to "
+    "the default stream (stream 0) from warmup. This will invalidate the capture because "
+    "cudaStreamWaitEvent on the default stream pulls a non-capturing stream into the graph."
+)
 INVALIDATED = (  # the allocator's words since 2.13, where before the kernel's launch said 901
     "info.status != cudaStreamCaptureStatusInvalidated INTERNAL ASSERT FAILED at "
     '"/__w/pytorch/pytorch/c10/cuda/CUDACachingAllocator.cpp":2213, please report a bug to PyTorch. '
