@@ -19,8 +19,8 @@ PYTHON, READY, SOURCES = ".venv/bin/python", ROOT / ".venv/ready", ("pyproject.t
 
 # downloads as measured with torch 2.13.0: 2.74 GB and 0.20 GB of them are torch and what it brings
 SIZE = (
-    "about 2.8 GB, nearly all of it torch for CUDA. The build for the CPU makes it 0.3 GB:\n"
-    "make lab PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+    "about 2.8 GB, nearly all of it torch for CUDA. The build for the CPU makes it 0.3 GB: give pip its index "
+    "(pytorch.org, Get Started, CPU) in PIP_EXTRA_INDEX_URL"
     if platform.system() == "Linux"
     else "about 0.3 GB"
 )

@@ -19,7 +19,7 @@ from helpers import charts
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
 BESIDE = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))  # cheat sheet, glossary, originals
-BESIDE.append(Path("capturable/README.md"))
+BESIDE += [Path("capturable/README.md"), Path("cpu_graph/README.md")]
 TEXTS = ["CONTRIBUTING.md", "traces/README.md", *BESIDE, *RESULTS]
 ROOMS = {  # what has a reference
     "helpers": "what lessons teach with",

@@ -79,7 +79,7 @@ def test_building_a_rung_leaves_the_random_state_alone(batches):
 def test_the_recorded_ladder_shows_the_rungs_as_they_are():
     """The lesson shows each rung's source, so its recording tells which code made the numbers."""
     recording = Recording.read(TRACES / REFERENCE_GPU / "reach_floor.ipynb")
-    shown = "".join(o.data["text/plain"] for _, cell in recording.cells for o in cell.outputs if "data" in o)
+    shown = "".join(o.data["text/plain"] for cell in recording.cells for o in cell.outputs if "data" in o)
     functions = [f for f in vars(ladder).values() if getattr(f, "__module__", "") == ladder.__name__]
     assert len(functions) > 10
     for function in functions:
