@@ -147,4 +147,4 @@ def brief(value: Any) -> str:
     except Exception:
         text = " " * 61
     cut = f"{text[:56]}...{text[-1]}" if isinstance(value, str) else f"a {type(value).__name__}"
-    return text if len(text) <= 60 else cut
+    return text if len(text) <= 60 and "\n" not in text else cut
