@@ -37,13 +37,22 @@ def check_capture(answer: Callable, scenario: Callable | None = None, gpu: bool 
     if empty(answer):
         return Outcome(False, f"○ {name} gives nothing yet: yours to write.")
     scenario = scenario or scenarios.named(name)
-    there = torch.cuda.is_available()
-    for on_gpu in [False, True][: 1 + there] if gpu is None else [gpu]:
-        problem = _problem(answer, scenario, on_gpu)
-        if problem:
-            return Outcome(False, f"✗ {name}{' on the GPU' * on_gpu}: {problem}")
-    where = "on the stand-in and on the GPU" if there else "on the stand-in"
+    on_gpu, problem = first_problem(answer, scenario, gpu)
+    if problem:
+        return Outcome(False, f"✗ {name}{' on the GPU' * on_gpu}: {problem}")
+    where = "on the stand-in and on the GPU" if torch.cuda.is_available() else "on the stand-in"
     return Outcome(True, f"✓ {name} is right ({len(SEEDS)} runs {where}).{mark(current().name, name)}")
+
+
+def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None) -> tuple[bool, str]:
+    """Whether it is on the GPU, and what is wrong with the answer, on the stand-in and then on a GPU if there is one.
+
+    gpu says where alone. The text is "" if nothing is wrong.
+    """
+    for on_gpu in [False, True][: 1 + torch.cuda.is_available()] if gpu is None else [gpu]:
+        if problem := _problem(answer, scenario, on_gpu):
+            return on_gpu, problem
+    return False, ""
 
 
 def _problem(answer, scenario, gpu):

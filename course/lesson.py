@@ -44,7 +44,7 @@ def lesson(name: str, live: bool | None = None) -> Markdown:
     _open = opened
     if opened.live:
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
-    about = opened.history and opened.recording.about
+    about, _ = opened.recording.about, opened.history  # which follows the cells from here on
     return Markdown(
         f"**Recorded**: `%%gpu` cells show what ran on an {about['gpu']} "
         f"(torch {about['torch']}, {about['date']}). Everything else runs for real." + note(name)

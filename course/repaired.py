@@ -12,7 +12,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from course.capture_exercises import _problem
+from course.capture_exercises import first_problem
 from course.exercise import Outcome
 from course.lesson import current
 from course.progress import mark
@@ -41,9 +41,9 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     if empty(script):
         return Outcome(False, f"○ {name} is empty: fetch the script from the lesson again.")
     known = SCRIPTS[name]
-    for on_gpu in [False, True][: 1 + torch.cuda.is_available()] if gpu is None else [gpu]:
-        if problem := _problem(script, partial(judge, known), on_gpu):
-            return Outcome(False, f"✗ {name} on {'the GPU' if on_gpu else 'the stand-in'}: {problem}")
+    on_gpu, problem = first_problem(script, partial(judge, known), gpu)
+    if problem:
+        return Outcome(False, f"✗ {name} on {'the GPU' if on_gpu else 'the stand-in'}: {problem}")
     lesson = known.lesson.replace("_", " ")
     done = mark(current().name, name)
     return Outcome(True, f"✓ {name} is repaired. The fault: {known.fault}. It is taught in: {lesson}.{done}")

@@ -107,7 +107,7 @@ def test_charts_and_timelines_are_readable(lab, open_notebook, theme):
         assert len(sizes) >= 3
         for size in sizes:
             # charts are 6.5 inches wide, so that 9-point text, the smallest, is 12 pixels high at full size
-            assert size["natural"] > 600 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
+            assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
 
 
 def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
