@@ -10,8 +10,9 @@ import sys
 import nbformat
 import pytest
 
-from capturable.causes import entries, find, nearest
+from capturable.causes import entries, find
 from capturable.explain import describe, explain, main
+from capturable.likeness import nearest
 from course.exhibits import CUDA_ERRORS, index
 from course.notebooks import NOTEBOOKS, ROOT
 from course.recording import recorded_lesson
