@@ -3,7 +3,10 @@
 It returns the step and what makes a batch of its inputs.
 """
 
+import importlib
 import math
+import re
+import sys
 from functools import partial
 
 import pytest
@@ -14,6 +17,26 @@ from torch.nn.utils import clip_grad_norm_, parametrizations
 from torch.utils.checkpoint import checkpoint
 
 STEPS = {}
+DECLARED = torch.library.Library("torchvision", "FRAGMENT")
+
+
+def models_of(package):
+    """A package of models, or the test is skipped.
+
+    torchvision's, which transformers imports as well, are plain Python: where its extension was built for another
+    torch, the operators that it lacks are declared.
+    """
+    for _ in range(4):
+        try:
+            importlib.import_module("torchvision")
+        except ModuleNotFoundError:
+            break
+        except RuntimeError as error:
+            (missing,) = re.findall(r"operator torchvision::(\w+) does not exist", str(error))
+            DECLARED.define(f"{missing}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+            for name in [name for name in sys.modules if name.startswith("torchvision")]:
+                del sys.modules[name]
+    return pytest.importorskip(package)
 
 
 def clean(make):

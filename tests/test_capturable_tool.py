@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from clean_steps import models_of
 from torch import nn
 
 import capturable
@@ -191,7 +192,7 @@ class Model(nn.Module):
 
 
 def test_watch_a_trainer_of_transformers(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    transformers = models_of("transformers")
     pytest.importorskip("accelerate")
     options = {"max_steps": 4, "use_cpu": True, "report_to": [], "save_strategy": "no", "disable_tqdm": True}
     arguments = transformers.TrainingArguments(str(tmp_path), per_device_train_batch_size=4, **options)

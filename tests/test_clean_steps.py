@@ -2,17 +2,14 @@
 
 import gc
 import random
-import re
-import sys
 
 import pytest
 import torch
-from clean_steps import STEPS, by_token
+from clean_steps import STEPS, by_token, models_of
 from conftest import needs_gpu
 
 from capturable import preflight
 
-DECLARED = torch.library.Library("torchvision", "FRAGMENT")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 VERIFIED = ["lstm", "Adam", "convolutions", "diffusion", "gpt_block", "llama_block", "two_players", "static_cache"]
 
@@ -65,7 +62,7 @@ def batch_of_ids(device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", ["Llama", "GPT2", "Mistral", "Qwen2"])
 def test_language_models_of_transformers(kind, device):
-    transformers = pytest.importorskip("transformers")
+    transformers = models_of("transformers")
     small = {"vocab_size": 90, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     small |= {"num_attention_heads": 4, "num_key_value_heads": 2, "bos_token_id": 0, "eos_token_id": 1}
     if kind == "GPT2":
@@ -86,7 +83,7 @@ def test_language_models_of_transformers(kind, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_librarys_cache_does_not_grow(device):
-    transformers = pytest.importorskip("transformers")
+    transformers = models_of("transformers")
     config = transformers.LlamaConfig(
         vocab_size=90, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
     )
@@ -98,23 +95,10 @@ def test_a_librarys_cache_does_not_grow(device):
     assert "shape" in rules and cache.get_seq_length() == 3 and torch.equal(cache.layers[0].keys, keys)
 
 
-def models_of_torchvision():
-    """They are plain Python: where torchvision was built for another torch, what its extension lacks is declared."""
-    for _ in range(4):
-        try:
-            return pytest.importorskip("torchvision.models", exc_type=ImportError)
-        except RuntimeError as error:
-            (missing,) = re.findall(r"operator torchvision::(\w+) does not exist", str(error))
-            DECLARED.define(f"{missing}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
-            for name in [name for name in sys.modules if name.startswith("torchvision")]:
-                del sys.modules[name]
-    raise AssertionError("torchvision lacks more than it has")
-
-
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
 def test_vision_models_of_torchvision(name, device):
-    models = models_of_torchvision()
+    models = models_of("torchvision.models")
     small = {"hidden_dim": 32, "mlp_dim": 64, "num_heads": 2, "num_layers": 2, "image_size": 32, "patch_size": 8}
     model = models.resnet18(num_classes=5) if name == "resnet18" else models.VisionTransformer(**small, num_classes=5)
     model.to(device)
