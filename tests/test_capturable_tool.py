@@ -204,7 +204,7 @@ def test_watch_a_trainer_of_transformers(tmp_path):
 
 
 def test_watch_a_loop_of_lightning(tmp_path):
-    lightning = pytest.importorskip("pytorch_lightning")
+    lightning = models_of("pytorch_lightning")
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -229,7 +229,7 @@ def test_watch_a_loop_of_lightning(tmp_path):
 
 
 def test_watch_a_loop_of_accelerate():
-    accelerate = pytest.importorskip("accelerate")
+    accelerate = models_of("accelerate")
     accelerator, model = accelerate.Accelerator(cpu=True), Model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(Data(), 4))
