@@ -82,6 +82,39 @@ def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
     assert finding.line.endswith("broken.append(x)  # this one") and "lost" in finding.found
 
 
+def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
+    """It is that of the second eager run, so that the last outputs are alike."""
+    out, static, random_state = torch.zeros(3, 4), X.clone(), random.getstate()
+    numbers = [random.random() for _ in range(3)]  # of what makes the state, and of two runs
+    random.setstate(random_state)
+    monkeypatch.setattr(truth, "captured", lambda *_: Attempt(Replay(lambda: out.copy_(static * numbers[2])), out))
+    findings = Findings([Finding("frozen number", "step:1", "seen", "a fix")])
+    judged = truth.verified(lambda x: x * random.random(), (static,), (X,), (), findings)
+    assert [finding.level for finding in judged] == ["fault"]
+
+
+def test_a_step_that_ends_early_leaves_its_blocks():
+    def step():
+        with torch.no_grad():
+            with torch.no_grad(), torch.inference_mode():
+                rows = [1]
+            rows.append(2)
+        for number in range(2):
+            with torch.no_grad():
+                if number:
+                    continue
+                rows.append(3)
+        with torch.no_grad():
+            return rows
+
+    whole = Until(step)
+    whole()
+    assert whole.seen > 10
+    for stop in range(whole.seen):
+        Until(step, stop)()
+        assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
 def test_a_step_can_end_early():
     rows = []
 
