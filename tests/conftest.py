@@ -1,6 +1,7 @@
 import gzip
 import http.server
 import json
+import os
 import shutil
 import threading
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ from course.recording import recorded_lesson
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")
+
+# the workers share the cores: threads of each of them, and of the processes that they start, would only wait
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -61,9 +66,16 @@ def serving(handler):
 @pytest.fixture
 def shell():
     """IPython, as fresh as in a new kernel."""
+    yield fresh_shell()
     InteractiveShell.clear_instance()
-    yield InteractiveShell.instance()
+
+
+def fresh_shell():
+    """IPython, as fresh as in a new kernel, with short tracebacks: it takes 0.1 s for each long one."""
     InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    shell.InteractiveTB.set_mode("Minimal")
+    return shell
 
 
 @pytest.fixture(params=["eager", "whole_step_graph"])

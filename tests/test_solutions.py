@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import torch
+from conftest import fresh_shell
 from IPython.core.interactiveshell import InteractiveShell
 
 from course.exercise import Outcome
@@ -33,11 +34,6 @@ def played(monkeypatch):
     torch.manual_seed(0)
     plt.close("all")
     InteractiveShell.clear_instance()
-
-
-def fresh_shell():
-    InteractiveShell.clear_instance()
-    return InteractiveShell.instance()
 
 
 def code(path):
