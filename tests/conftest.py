@@ -1,3 +1,4 @@
+import atexit
 import gzip
 import http.server
 import json
@@ -12,6 +13,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_lab import PATIENCE
+from traitlets.config import Config
 
 from course.recording import recorded_lesson
 
@@ -65,17 +67,13 @@ def serving(handler):
 
 @pytest.fixture
 def shell():
-    """IPython, as fresh as in a new kernel."""
-    yield fresh_shell()
+    """IPython, as fresh as in a new kernel, but for its history on the disk and its long tracebacks (0.1 s each)."""
     InteractiveShell.clear_instance()
-
-
-def fresh_shell():
-    """IPython, as fresh as in a new kernel, with short tracebacks: it takes 0.1 s for each long one."""
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.InteractiveTB.set_mode("Minimal")
-    return shell
+    yield shell
+    atexit.unregister(shell.atexit_operations)  # which would keep it, and all that its cells made, to the end
+    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(params=["eager", "whole_step_graph"])

@@ -10,8 +10,6 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import torch
-from conftest import fresh_shell
-from IPython.core.interactiveshell import InteractiveShell
 
 from course.exercise import Outcome
 from course.notebooks import NOTEBOOKS
@@ -34,7 +32,6 @@ def played(monkeypatch):
     torch.set_default_device(None)
     torch.manual_seed(0)
     plt.close("all")
-    InteractiveShell.clear_instance()
 
 
 def code(path):
@@ -76,8 +73,8 @@ def outcome_of(shell, source, name, answer):
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_each_check_tells_right_from_wrong(path, capsys):
-    shell, solved = fresh_shell(), exercises(path)
+def test_each_check_tells_right_from_wrong(path, shell, capsys):
+    solved = exercises(path)
     for source in code(path):
         asked = re.search(r"^(check|check_capture|repaired)\(\s*(\w+)", source, re.MULTILINE)
         if not asked:
@@ -102,7 +99,6 @@ def test_each_check_tells_right_from_wrong(path, capsys):
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_the_solutions_run_from_top_to_bottom(path):
-    shell = fresh_shell()
+def test_the_solutions_run_from_top_to_bottom(path, shell):
     for source in code(NOTEBOOKS / "solutions" / path.name):
         run(shell, source)
