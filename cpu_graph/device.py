@@ -3,11 +3,10 @@
 from collections import Counter
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from cpu_graph.errors import cuda_error
 from cpu_graph.memory import Memory, rounded
-from cpu_graph.nodes import Node, drawing, tensors_in, written_by
+from cpu_graph.nodes import Node, drawing, mapped, tensors_in, written_by
 from cpu_graph.order import Order
 
 
@@ -71,7 +70,7 @@ class Device:
             block = self.memory.find(tensor)
             return block.view(tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
 
-        return Node(operator, *tree_map_only(torch.Tensor, address, (args, kwargs, outputs)), spans, draws)
+        return Node(operator, *mapped(address, (args, kwargs, outputs)), spans, draws)
 
     def execute(self, operator, args, kwargs, kind, stream, generator=None):
         """Launch one operator on a stream, or by the host; new results are of a kind."""
@@ -84,7 +83,7 @@ class Device:
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in((args, kwargs))}
-        outputs = tree_map_only(torch.Tensor, lambda t: t if id(t) in given else self.move(t, kind), node.result)
+        outputs = mapped(lambda t: t if id(t) in given else self.move(t, kind), node.result)
         new = self.node(operator, (), {}, outputs)
         node.outputs, node.spans = new.outputs, node.spans | new.spans
         self.order.settle(self.order.enter(node))

@@ -1,10 +1,10 @@
 """Nodes: an operator with its memory, as part of a graph or launched once."""
 
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves
 
 from cpu_graph import core
 from cpu_graph.errors import cuda_error
@@ -67,17 +67,35 @@ def drawing(state):
 
 
 def tensors_in(tree):
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    """The tensors in an operator's arguments or results; pytree, which takes trees of any kind, needs far longer."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, tuple | list) else ()
+    return [tensor for part in parts for tensor in tensors_in(part)]
+
+
+def mapped(change, tree):
+    """The same arguments or results with change(tensor) in place of each tensor."""
+    if isinstance(tree, torch.Tensor):
+        return change(tree)
+    if isinstance(tree, dict):
+        return {name: mapped(change, part) for name, part in tree.items()}
+    if isinstance(tree, tuple | list):
+        parts = [mapped(change, part) for part in tree]
+        return parts if isinstance(tree, list) else tuple(parts)
+    return tree
 
 
 def written_by(operator, args, kwargs):
     """The tensors among an operator's arguments that it writes to."""
-    marked = [
-        (number, argument.name)
-        for number, argument in enumerate(operator._schema.arguments)
-        if argument.alias_info and argument.alias_info.is_write
-    ]
-    found = [args[number] if number < len(args) else kwargs.get(name) for number, name in marked]
+    found = [args[number] if number < len(args) else kwargs.get(name) for number, name in marked(operator)]
     if "native_batch_norm" in operator.name() and "backward" not in operator.name():
         found += args[3:5]  # the running statistics, which the schema does not mark
     return tensors_in(found)
+
+
+@cache
+def marked(operator):
+    """Place and name of each argument that an operator's schema marks as written."""
+    arguments = enumerate(operator._schema.arguments)
+    return [(number, one.name) for number, one in arguments if one.alias_info and one.alias_info.is_write]

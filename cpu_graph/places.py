@@ -3,7 +3,8 @@
 from contextlib import contextmanager
 
 import torch
-from torch.utils._pytree import tree_leaves
+
+from cpu_graph.nodes import tensors_in
 
 GPU = torch.device("cuda", 0)
 
@@ -27,7 +28,7 @@ def place(where):
 
 
 def any_on_gpu(device, tree):
-    return any(isinstance(leaf, torch.Tensor) and device.kind(leaf) == "cuda" for leaf in tree_leaves(tree))
+    return any(device.kind(tensor) == "cuda" for tensor in tensors_in(tree))
 
 
 def moved(device, tensor, want, non_blocking=False):

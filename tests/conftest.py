@@ -1,6 +1,8 @@
+import atexit
 import gzip
 import http.server
 import json
+import os
 import shutil
 import threading
 from contextlib import contextmanager
@@ -11,11 +13,16 @@ import torch
 from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_lab import PATIENCE
+from traitlets.config import Config
 
 from course.recording import recorded_lesson
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")
+
+# the workers share the cores: threads of each of them, and of the processes that they start, would only wait
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -60,9 +67,12 @@ def serving(handler):
 
 @pytest.fixture
 def shell():
-    """IPython, as fresh as in a new kernel."""
+    """IPython, as fresh as in a new kernel, but for its history on the disk and its long tracebacks (0.1 s each)."""
     InteractiveShell.clear_instance()
-    yield InteractiveShell.instance()
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+    shell.InteractiveTB.set_mode("Minimal")
+    yield shell
+    atexit.unregister(shell.atexit_operations)  # which would keep it, and all that its cells made, to the end
     InteractiveShell.clear_instance()
 
 
