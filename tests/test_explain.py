@@ -169,6 +169,29 @@ def test_a_report_expects_entries_and_quotes_two_lines_at_most():
         assert set(report["expected"]) <= set(TITLES) and report["text"].count("\n") <= 1
 
 
+COMPILED = {
+    "torch.compile: its first call is in a capture": "BackendCompilerFailed: backend='inductor' raised:\n"
+    "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned.",
+    "torch.compile: its graphs in a capture": 'File "torch/_inductor/cudagraph_trees.py", line 1261, in run_graph\n'
+    "RuntimeError: Cannot prepare for replay during capturing stage. Current cudaStreamCaptureStatus: Active",
+    "torch.compile: a graph break with fullgraph=True": "torch._dynamo.exc.Unsupported: Data-dependent branching",
+    "torch.compile: too many versions of a function": "W0101 torch._dynamo hit config.recompile_limit (8)",
+    "torch.compile skips graphs: an input is written": "skipping cudagraphs due to mutated inputs (1 instances). Found",
+    "torch.compile skips graphs: something is on the CPU": "skipping cudagraphs due to cpu device (arg1_1). Found from",
+    "torch.compile records a graph for every shape": "CUDAGraph supports dynamic shapes by recording a new graph",
+}
+
+
+@pytest.mark.parametrize("title", COMPILED)
+def test_a_message_of_compiled_code_names_its_cause_first(title):
+    assert explain(COMPILED[title])[0].title == title
+
+
+def test_the_same_words_without_a_compiler_have_another_cause():
+    first = [explain(COMPILED[title].splitlines()[1])[0].title for title in list(COMPILED)[:2]]
+    assert first == ["A copy from ordinary memory", "A replay inside a capture"]
+
+
 @pytest.mark.parametrize("code", [900, 901, 906])
 def test_a_bare_code_names_no_cause_and_lists_them(code, capsys):
     for text in (f"CUDA error {code}", f"failed with code={code}", CUDA_ERRORS[code]):
