@@ -99,18 +99,14 @@ def _trains(found, expected, seen):
         raise Wrong("The gradients are not eager's: does the sample have the shape of what the first part gives?")
 
 
+RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
+
+
 def graph_without_optimizer(answer: Callable) -> None:
     """A network with dropout; before each of five steps the loop sets the optimizer's rate, a Python number."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
-    rates = [0.1 / 2**number for number in range(5)]
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-
-    def trained(rates, batches=batches):
-        torch.cuda.set_rng_state(random)
-        return losses_of(net, momentum, batches, rates)
-
-    expected, frozen, still = trained(rates), trained(rates[:1] * 5), trained([0.0] * 5)
-    stale = trained(rates, batches[:1] * 5)
+    expected, symptoms = _trained(net, batches, random)
     torch.cuda.set_rng_state(random)
     optimizer = momentum(net.parameters())
     train = answer(net, optimizer, *copied(batches[0]))
@@ -119,15 +115,26 @@ def graph_without_optimizer(answer: Callable) -> None:
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong("The warm-up drew random numbers: put the random state back, before the first replay.")
 
-    def step(number, *batch):
-        optimizer.param_groups[0]["lr"] = rates[number]
+    def step(rate, *batch):
+        optimizer.param_groups[0]["lr"] = rate
         return train(*batch)
 
-    used = use(step, [(number, *batch) for number, batch in enumerate(batches)])
-    symptoms = {
-        "The rate stays that of the capture: leave optimizer.step() outside of the graph.": frozen,
-        "The weights never move: after the replay .grad must be there for optimizer.step().": still,
-        "Every step trains on the first batch: copy the new one into the static inputs.": stale,
-    }
+    used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
     used.gives(expected, symptoms)
     used.replays(graphs=5, operators=5 * 25)
+
+
+def _trained(net, batches, random):
+    """The losses of an eager training, and those that each mistake leads to."""
+
+    def losses(rates, batches=batches):
+        torch.cuda.set_rng_state(random)
+        return losses_of(net, momentum, batches, rates)
+
+    return losses(RATES), {
+        "The rate stays that of the capture: leave optimizer.step() outside of the graph.": losses(RATES[:1] * 5),
+        "The weights never move: after the replay .grad must be there for optimizer.step().": losses([0.0] * 5),
+        "Every step trains on the first batch: copy the new one into the static inputs.": losses(
+            RATES, batches[:1] * 5
+        ),
+    }
