@@ -67,7 +67,7 @@ def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
     return pd.DataFrame(rows, index=columns).T
 
 
-def wait_for_gpu(seconds: float = 8) -> None:
+def wait_for_gpu(seconds: float = 12) -> None:
     """Wait until the current stream is done. Raises TimeoutError if it is not in so many seconds."""
     done, end = torch.cuda.Event(), time.monotonic() + seconds
     done.record()
