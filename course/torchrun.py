@@ -23,7 +23,8 @@ def main(task, file, seconds):
     try:
         result = eval(task, globals() | {"rank": rank})
     except (RuntimeError, TimeoutError) as error:
-        result = {"raised": str(error.__context__ or error).splitlines()[0]}
+        kept = error  # and with it what the task holds: to free a graph that hangs is to wait for it
+        result = {"raised": str(kept.__context__ or kept).splitlines()[0]}
     with open(f"{file}{rank}.json", "w") as out:
         json.dump(result, out)
     os._exit(0)  # at once: a rank that hangs could not tidy up

@@ -99,4 +99,5 @@ def rank_lanes(runs: dict[str, dict[int, Trace]], title: str, step: int = 1) -> 
         axes.set_title(name, loc="left", fontsize="medium", fontweight="bold")
         axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
     column[-1].set_xlabel("time since the step's first all-reduce ended, us")
+    column[-1].locator_params(axis="x", nbins=6)
     return column
