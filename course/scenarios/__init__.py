@@ -5,13 +5,14 @@ random_numbers: generators, masks
 training: whole steps, gradients
 many_steps: several steps in one graph, optimizers with a schedule
 partial_graphs: make_graphed_callables, a part of a model
+iterations: several microbatches, validation
 serving: break-even, branches, shapes, early stops
 """
 
 from collections.abc import Callable
 from importlib import import_module
 
-MODULES = ("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving")
+MODULES = ("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "iterations", "serving")
 
 
 def named(name: str) -> Callable:
