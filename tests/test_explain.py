@@ -209,6 +209,23 @@ def test_a_line_of_code_decides_between_causes_of_one_message():
     assert explain(frame + message)[0].title == "An optimizer with a tensor for its learning rate"
 
 
+MEGATRON = {
+    "Megatron: a NaN check in a graph": '  File "rerun_state_machine.py", line 521, in validate_result\n'
+    "    if result_rejected:\nAcceleratorError: CUDA error: operation not permitted when stream is capturing",
+    "Megatron: a model built off the capture's stream": '  File "megatron/core/full_cuda_graph.py", line 232\n'
+    "    FullCudaGraphWrapper.result[training_str] = self.forward_backward_func(\n"
+    "CUDA error: operation would make the legacy stream depend on a capturing blocking stream",
+    "Megatron: a random tracker without graphs": "register_generator_state(state)\n"
+    "TypeError: expected a Generator, but got Tensor",
+    "Megatron: graphs without Transformer Engine": "AssertionError: CUDA Graphs are not supported without TE.",
+}
+
+
+@pytest.mark.parametrize("title", MEGATRON)
+def test_megatrons_messages_have_entries(title):
+    assert explain(MEGATRON[title])[0].title == title
+
+
 @pytest.mark.parametrize(
     "text",
     [
