@@ -77,17 +77,17 @@ class _Stop(BaseException):
 
 
 class Until:
-    """A step that ends after a number of the user's lines; seen counts them, line is the last.
+    """A step that ends after a number of the user's lines; lines are those that it ran.
 
     It does not end on the way out of a with block, which would leave the stream or the mode that it set.
     """
 
     def __init__(self, step: Callable, stop: int | None = None) -> None:
-        self.step, self.stop, self.seen, self.line = step, stop, 0, None
+        self.step, self.stop, self.lines = step, stop, []
 
     def __call__(self, *inputs: Any) -> None:
         """Run the step up to there."""
-        self.seen, outer = 0, sys.gettrace()
+        self.lines, outer = [], sys.gettrace()
         sys.settrace(self._trace)
         try:
             self.step(*inputs)
@@ -100,9 +100,9 @@ class Until:
         if not runs_users(frame):
             return None
         if event == "line" and frame.f_lasti not in _ways_out(frame.f_code):
-            if self.seen == self.stop:
+            if len(self.lines) == self.stop:
                 raise _Stop
-            self.seen, self.line = self.seen + 1, Line.of(frame)
+            self.lines.append(Line.of(frame))
         return self._trace
 
 
@@ -121,11 +121,11 @@ def bisect(step: Callable, inputs: tuple, generators: Iterable) -> Line | None:
     whole = Until(step)
     with Undo(step, inputs, everything=True):
         whole(*inputs)
-    passes, fails, line = 0, whole.seen, None
+    passes, fails = 0, len(whole.lines)
     while fails - passes > 1:
-        middle = Until(step, (passes + fails) // 2)
-        if captured(middle, inputs, generators).error is None:
-            passes = middle.stop
+        middle = (passes + fails) // 2
+        if captured(Until(step, middle), inputs, generators).error is None:
+            passes = middle
         else:
-            fails, line = middle.stop, middle.line
-    return line or whole.line
+            fails = middle
+    return whole.lines[fails - 1] if fails else None

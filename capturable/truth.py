@@ -15,6 +15,7 @@ from capturable.reach import MISSING
 from capturable.undo import Undo
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
+LATER = "previous error during capture"  # what is said at a line after the one that broke the capture
 FROZEN = ("frozen number", "path", "shape", "moved tensor")
 
 
@@ -28,7 +29,8 @@ def verified(step: Callable, inputs: tuple, others: tuple, generators: Iterable,
         step(*inputs)  # what a first step makes, such as optimizer state, is there when graphs replay
         attempt = captured(step, inputs, generators)
         if attempt.error is not None:
-            line = attempt.line or bisect(step, inputs, generators)
+            line = None if LATER in str(attempt.error) else attempt.line
+            line = line or bisect(step, inputs, generators)
             known = {(finding.file, finding.number) for finding in findings.faults}
             new = line is None or (line.file, line.number) not in known
             return Findings([*findings, _refusal(attempt.error, line)]) if new else findings
