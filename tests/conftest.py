@@ -40,9 +40,9 @@ def pytest_runtest_makereport(item):
     return report
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def chromium():
-    """Chromium, driven by Playwright; the test is skipped where there is none."""
+    """Chromium, driven by Playwright; the test is skipped where there is none. Each context of it is a new profile."""
     sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright  # the GPU machine has none
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:

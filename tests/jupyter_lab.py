@@ -22,7 +22,7 @@ def wait_for(condition):
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < end, f"{condition.__name__} was not met in {PATIENCE} s"
-        time.sleep(0.05)
+        time.sleep(0.2)
     return found
 
 

@@ -35,6 +35,7 @@ class Notebook:
               const done = prompts.every(prompt => /^\\[\\d+\\]:$/.test(prompt.textContent));
               return done || document.querySelector(".jp-Notebook [data-mime-type$='jupyter.error']");
             }""",
+            polling=200,  # ms; else it asks at every frame
         )
         self.lab.kernel(self.path)
 

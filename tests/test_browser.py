@@ -14,7 +14,7 @@ from lab_page import Notebook, expect
 from course.notebooks import REFERENCE_GPU, ROOT
 from course.recording import recorded_lesson
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]  # one worker starts one JupyterLab
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,8 @@ def open_page(lab, chromium, request):
     if request.node.stash.get("failed", False):
         for number, page in enumerate(pages):
             page.screenshot(path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png")
+    for page in pages:
+        page.context.close()
     elsewhere = [url for url in asked if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))]
     assert asked and elsewhere == []
 
