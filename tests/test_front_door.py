@@ -183,7 +183,7 @@ def test_the_health_check_tells_a_server_from_none(tmp_path):
 
 
 def test_the_workflows_are_valid_and_safe():
-    assert WORKFLOWS.keys() == {"test.yml", "gpu.yml", "weekly.yml"}
+    assert WORKFLOWS.keys() == {"test.yml", "gpu.yml", "weekly.yml", "pages.yml"}
     checked = run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS.values())
     assert checked.returncode == 0, checked.stdout
     safe = run("zizmor", "--offline", "--no-progress", "--color=never", ".github")
