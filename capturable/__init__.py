@@ -5,7 +5,7 @@ What runs          operators, listening, streams, bookkeeping log it; lines and 
 What is found      check calls the rules, with their fixes, and the differences between two runs; findings shows them
 Putting back       undo, of all that is in reach, and of the memory
 A real capture     truth asks one; captures tries it and finds the line
-Messages           explain says what one means, from the causes; it needs not even torch
+Messages           explain says what one means, from the causes, or by its likeness to one; it needs not even torch
 """
 
 from importlib import import_module

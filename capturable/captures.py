@@ -1,7 +1,11 @@
 """Captures: try one and put everything back; where one fails, find the line."""
 
+import dis
+import functools
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -49,6 +53,10 @@ def _capture(step: Callable, inputs: tuple, generators: Iterable, stream: torch.
         return Attempt(graph, result)
     except Exception as ended:  # whatever the step or the driver says
         inside = ended.__context__ if _line(ended) is None and ended.__context__ else ended
+        torch.cuda.set_stream(stream)
+        if torch.cuda.is_current_stream_capturing():  # still, where the step has left another stream behind
+            with suppress(RuntimeError):
+                graph.capture_end()
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):  # frees the generator of the lost capture
             torch.zeros(1, device="cuda")
         return Attempt(None, None, inside, _line(inside))
@@ -69,14 +77,17 @@ class _Stop(BaseException):
 
 
 class Until:
-    """A step that ends after a number of the user's lines; seen counts them, line is the last."""
+    """A step that ends after a number of the user's lines; lines are those that it ran.
+
+    It does not end on the way out of a with block, which would leave the stream or the mode that it set.
+    """
 
     def __init__(self, step: Callable, stop: int | None = None) -> None:
-        self.step, self.stop, self.seen, self.line = step, stop, 0, None
+        self.step, self.stop, self.lines = step, stop, []
 
     def __call__(self, *inputs: Any) -> None:
         """Run the step up to there."""
-        self.seen, outer = 0, sys.gettrace()
+        self.lines, outer = [], sys.gettrace()
         sys.settrace(self._trace)
         try:
             self.step(*inputs)
@@ -88,11 +99,21 @@ class Until:
     def _trace(self, frame: Any, event: str, _: Any) -> Callable | None:
         if not runs_users(frame):
             return None
-        if event == "line":
-            if self.seen == self.stop:
+        if event == "line" and frame.f_lasti not in _ways_out(frame.f_code):
+            if len(self.lines) == self.stop:
                 raise _Stop
-            self.seen, self.line = self.seen + 1, Line.of(frame)
+            self.lines.append(Line.of(frame))
         return self._trace
+
+
+@functools.cache
+def _ways_out(code: CodeType) -> frozenset[int]:
+    """Where a function's code begins to call __exit__(None, None, None), to return a value from the block or not."""
+    steps = list(dis.get_instructions(code))
+    nothing = [step.opname == "LOAD_CONST" and step.argval is None for step in steps]
+    calls = {i for i in range(len(steps) - 2) if all(nothing[i : i + 3])}
+    calls |= {i - 1 for i in calls if steps[i - 1].opname == "SWAP"}
+    return frozenset(steps[i].offset for i in calls)
 
 
 def bisect(step: Callable, inputs: tuple, generators: Iterable) -> Line | None:
@@ -100,11 +121,11 @@ def bisect(step: Callable, inputs: tuple, generators: Iterable) -> Line | None:
     whole = Until(step)
     with Undo(step, inputs, everything=True):
         whole(*inputs)
-    passes, fails, line = 0, whole.seen, None
+    passes, fails = 0, len(whole.lines)
     while fails - passes > 1:
-        middle = Until(step, (passes + fails) // 2)
-        if captured(middle, inputs, generators).error is None:
-            passes = middle.stop
+        middle = (passes + fails) // 2
+        if captured(Until(step, middle), inputs, generators).error is None:
+            passes = middle
         else:
-            fails, line = middle.stop, middle.line
-    return line or whole.line
+            fails = middle
+    return whole.lines[fails - 1] if fails else None

@@ -12,7 +12,6 @@ UNDECIDED = {"error": 3, "warning": 6}  # the message has several causes, and no
 NEAR = 150, 20  # lines before and after the telling line, where a place is looked for
 NUMBER = re.compile(r"90[0-8](?!\d)")
 BEFORE_NUMBER = re.compile(r"(error|failure|code|status|returning)( code)?\W{0,3}$")
-ERROR_LINE = re.compile(r"error|exception|fail|assert|warn|cuda|capture|graph", re.I)
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -23,7 +22,8 @@ class Entry:
 
     messages: texts it is known by. place: a regular expression for the code or log near them;
     needs_place: without it, it is no answer. tell: how to tell it from other causes of the message.
-    lesson: the course's file about it. exhibit: shown in the course's failure gallery.
+    words: how people speak of it, for likeness. lesson: the course's file about it.
+    exhibit: shown in the course's failure gallery.
     """
 
     title: str
@@ -34,6 +34,7 @@ class Entry:
     place: str = ""
     needs_place: bool = False
     tell: str = ""
+    words: str = ""
     lesson: str = ""
     exhibit: bool = False
 
@@ -77,19 +78,6 @@ def find(text: str) -> list[Hit]:
     return sorted(filter(None, hits), key=lambda hit: hit.rank)
 
 
-def nearest(text: str, count: int = 2) -> list[Entry]:
-    """For an unknown text: entries that share two fifths of a message's words with one of its lines."""
-    lines = [line[:1000] for line in text.splitlines() if ERROR_LINE.search(line[:1000])][-300:]
-    words = [_words(line) for line in lines]
-
-    def likeness(entry):
-        known = [one for one in map(_words, entry.messages) if len(one) > 1]
-        return max((len(one & line) / len(one) for one in known for line in words), default=0)
-
-    rated = sorted(((likeness(entry), entry) for entry in entries()), key=lambda pair: -pair[0])
-    return [entry for share, entry in rated[:count] if share >= 0.4]
-
-
 def _hit(entry, positions, starts, lines):
     said = [(positions[message], -len(message), message) for message in map(_squeezed, entry.messages)]
     at, length, message = min((one for one in said if one[0] >= 0), default=(-1, 0, ""))
@@ -97,6 +85,7 @@ def _hit(entry, positions, starts, lines):
         return None
     number = bisect_right(starts, at) - 1
     near = "\n".join(line[:500] for line in lines[max(0, number - NEAR[0]) : number + NEAR[1]])
+    near = re.sub(re.escape(message), "", near, flags=re.I)  # a place stands beside it
     place = max((len(match[0]) for match in re.finditer(entry.place, near, re.I)), default=0) if entry.place else 0
     undecided = not place and message in _known("several", "reasons") and UNDECIDED.get(entry.kind)
     if entry.needs_place and not place and not undecided:
@@ -122,7 +111,3 @@ def _known(*kinds):
 
 def _squeezed(text):
     return " ".join(text.lower().split())
-
-
-def _words(text):
-    return set(re.findall(r"\w{3,}", text.lower()))

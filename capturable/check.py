@@ -67,6 +67,7 @@ class Check:
         with ExitStack() as stack:
             log, book = self.start(stack, judged)
             result = step()
+        self.joins = None  # which knows this object: a ring would keep all memory
         pairs = enumerate(zip(before, values_at(self.places), strict=True))
         self.changing = (self.changing or set()) | {number for number, (old, new) in pairs if old != new}
         if judged and any(isinstance(leaf, int | float) for leaf in tree_leaves(result)):

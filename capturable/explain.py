@@ -11,7 +11,8 @@ import re
 import sys
 from dataclasses import asdict
 
-from capturable.causes import Entry, Hit, entries, find, nearest
+from capturable.causes import Entry, Hit, entries, find
+from capturable.likeness import nearest
 
 NAMES_NO_CAUSE = ("several", "reasons")
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
@@ -36,7 +37,8 @@ def answer(text: str, hits: list[Hit]) -> str:
     """What the command prints about a text in which hits were found."""
     if not hits:
         likely = "\n\n".join(map(describe, nearest(text)))
-        return "No message that is known here. " + (f"Most like it:\n\n{likely}" if likely else "Nothing is like it.")
+        head = "By its words it may be about one of these:"
+        return "No message that is known here. " + (f"{head}\n\n{likely}" if likely else "Nothing is like it.")
     first = hits[0]
     parts = [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
     parts += [describe(first.entry), *_others(hits)]

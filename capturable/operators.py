@@ -59,7 +59,7 @@ class OpLog(TorchDispatchMode):
                 self.written(tensor)
         line, library, _ = here(self.thread)
         numbers = [leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)]
-        numbers = (*numbers, *host_numbers(func, tensors))
+        numbers = (*numbers, *host_numbers(func, tensors, self.made))
         shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
         self.ops.append(Op(func.name(), line, library, numbers, shapes, outside, is_sized(func, args)))
         result = func(*args, **kwargs)
@@ -76,10 +76,16 @@ def address(tensor: torch.Tensor) -> int:
         return 0
 
 
-def host_numbers(func: OpOverload, tensors: list[torch.Tensor]) -> list[int | float | complex]:
-    """The values of CPU scalars among tensors on the GPU, which their kernel takes as numbers; of torch.tensor's."""
-    mixed = any(tensor.device.type != "cpu" for tensor in tensors) or func._schema.name == "aten::lift_fresh"
-    return [tensor.item() for tensor in tensors if mixed and tensor.device.type == "cpu" and tensor.dim() == 0]
+def host_numbers(func: OpOverload, tensors: list[torch.Tensor], made: set[int]) -> list[int | float | complex]:
+    """The values of CPU scalars among tensors on the GPU, which their kernel takes as numbers; of torch.tensor's.
+
+    made: addresses of what the step's operators made, such as the seed that attention keeps for its backward pass.
+    """
+    scalars = [tensor for tensor in tensors if tensor.device.type == "cpu" and tensor.dim() == 0]
+    if func._schema.name == "aten::lift_fresh":
+        return [tensor.item() for tensor in scalars]
+    mixed = any(tensor.device.type != "cpu" for tensor in tensors)
+    return [tensor.item() for tensor in scalars if mixed and address(tensor) not in made]
 
 
 def is_sized(func: OpOverload, args: tuple) -> bool:

@@ -36,6 +36,8 @@ class Place(NamedTuple):
         try:
             if isinstance(self.holder, CellType):
                 return self.holder.cell_contents
+            if isinstance(self.holder, dict):
+                return dict.__getitem__(self.holder, self.key)  # a subclass may make a new value at each look
             if isinstance(self.holder, INDEXED):
                 return self.holder[self.key]
             return vars(self.holder)[self.key] if isinstance(self.holder, type) else getattr(self.holder, self.key)

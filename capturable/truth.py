@@ -15,6 +15,7 @@ from capturable.reach import MISSING
 from capturable.undo import Undo
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
+LATER = "previous error during capture"  # what is said at a line after the one that broke the capture
 FROZEN = ("frozen number", "path", "shape", "moved tensor")
 
 
@@ -28,7 +29,8 @@ def verified(step: Callable, inputs: tuple, others: tuple, generators: Iterable,
         step(*inputs)  # what a first step makes, such as optimizer state, is there when graphs replay
         attempt = captured(step, inputs, generators)
         if attempt.error is not None:
-            line = attempt.line or bisect(step, inputs, generators)
+            line = None if LATER in str(attempt.error) else attempt.line
+            line = line or bisect(step, inputs, generators)
             known = {(finding.file, finding.number) for finding in findings.faults}
             new = line is None or (line.file, line.number) not in known
             return Findings([*findings, _refusal(attempt.error, line)]) if new else findings
@@ -40,7 +42,7 @@ def _settled(findings: Findings, parted: list[str]) -> Findings:
     passed = REFUSED if parted else REFUSED + FROZEN
     findings = Findings(_downgraded(f) if f.rule in passed else f for f in findings)
     if parted and not any(finding.rule in FROZEN for finding in findings):
-        what = "differs from eager after two replays"
+        what = "differs from eager in two replays"
         findings += [Finding("replay", name, what, FIXES["replay"]) for name in parted[:3]]
     return findings
 
@@ -76,18 +78,23 @@ def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> I
 
 
 def _after_two(step: Callable, run: Callable, inputs: tuple, others: tuple) -> dict[tuple, tuple]:
-    """Each tensor in the step's reach or returned, by number and name, before and after a run with each batch."""
+    """Each tensor in the step's reach, by number and name, before and after two runs, and what both returned."""
     with Undo(step, inputs, everything=True) as undo:
         places = [(place, value.detach().clone()) for place, value in undo.places if _is_dense(value)]
-        run(*inputs)
+        results = [_kept(run(*inputs))]
         for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):
             if isinstance(static, torch.Tensor):
                 static.data.copy_(new)
-        result = run(*inputs)
+        results.append(_kept(run(*inputs)))
         ends = {(i, place.label): (before, place.get()) for i, (place, before) in enumerate(places)}
-        outputs = [(f"output {i}", t) for i, t in enumerate(tree_leaves(result)) if _is_dense(t)]
-        ends |= {(len(places), name): (torch.zeros_like(t), t) for name, t in outputs}
+        outputs = {(n - 2, f"output {i}"): t for n, result in enumerate(results) for i, t in enumerate(result)}
+        ends |= {name: (torch.zeros_like(t), t) for name, t in outputs.items()}
         return {name: (before, end.detach().clone()) for name, (before, end) in ends.items() if _is_dense(end)}
+
+
+def _kept(result: Any) -> list[torch.Tensor]:
+    """The tensors that a run returned, as they are before the next one."""
+    return [leaf.detach().clone() for leaf in tree_leaves(result) if _is_dense(leaf)]
 
 
 def _is_dense(value: Any) -> bool:

@@ -69,6 +69,7 @@ class Undo:
                 name = thing if isinstance(thing, str) else name_of(thing)
                 failed.append(f"{name} ({type(error).__name__}: {str(error)[:80]})")
         failed += [f"the tensor {name_of(*tensors)}" for tensors in self.memory.changed()]
+        self.memory.copies.clear()
         if failed:
             raise NotRestored(f"preflight could not put back what the step changed: {', '.join(failed[:5])}.")
 

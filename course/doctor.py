@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
+from course import needs
 from course.notebooks import REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
@@ -77,6 +78,7 @@ def live_report(found: dict) -> Iterator[tuple[str, str]]:
     yield ("[OK]", f"GPU memory {memory:.0f} GiB") if memory > 7 else ("[--]", f"GPU memory {memory:.0f} GiB: {small}")
     seen = kernels_seen()
     yield mark(seen == 1, f"torch.profiler saw {seen} of 1 kernels", "close other profilers, and allow access to CUPTI")
+    yield from needs.report()
 
 
 def why_no_gpu(found: dict) -> str:

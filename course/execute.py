@@ -4,7 +4,7 @@ import datetime
 import os
 import re
 import time
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 import nbformat
@@ -22,6 +22,7 @@ from course.values import MIME, encode
 
 CELL_SECONDS = 600
 PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
+EXTRAS = {"transformer-engine", "megatron-core", "triton"}  # named where they are installed
 
 
 def run(path: Path, staged: Path) -> nbformat.NotebookNode:
@@ -75,7 +76,8 @@ def peak_memory() -> int:
 
 def provenance() -> dict:
     """Where and with what a recording was made."""
-    versions = {package: version(package) for package in PACKAGES}
+    installed = {distribution.name for distribution in distributions()}
+    versions = {package: version(package) for package in (*PACKAGES, *sorted(installed & EXTRAS))}
     return machine() | {"date": str(datetime.date.today()), "versions": versions}
 
 

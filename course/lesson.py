@@ -1,11 +1,12 @@
 """%%gpu cells: run live where there is a CUDA GPU, play the lesson's recording where there is none.
 
-A recording is the lesson as executed on some GPU: traces/<gpu>/<lesson>.ipynb. The values that a
-cell hands on ride in it as one more MIME type of the cell's output.
+A recording is the lesson as executed on some GPU: traces/<gpu>/<lesson>.ipynb. The values that a cell hands on
+ride in it as one more MIME type of the cell's output.
 """
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 from course.history import History
+from course.needs import NeedsMore, gpu_name, missing, played
 from course.notebooks import REFERENCE_GPU, TRACES, LessonError, handed_on
 from course.portable import without_scripts
 from course.progress import note
@@ -27,15 +29,18 @@ SHOWN = ("image/png", "text/html", "text/plain")  # of a recorded output, the fi
 _open = None
 
 
-def lesson(name: str, live: bool | None = None) -> Markdown:
+def lesson(name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[str] = ()) -> Markdown:
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here on.
 
-    Shows whether they will run live or play a recording. live=False plays the recording even where
-    there is a CUDA GPU. Raises RecordingError if the recording is needed and missing or damaged.
+    They run live where there are that many CUDA GPUs and the packages in needs (import names), else they play the
+    recording; live=False plays it even there. Raises RecordingError if it is needed and missing or damaged.
     """
     global _open
-    gpu = None if live is False else _gpu_name()
-    opened = Lesson(name, live=(gpu is not None or RECORD_TO in os.environ) if live is None else live)
+    gpu, recording = None if live is False else gpu_name(), RECORD_TO in os.environ
+    lacking = missing(gpus, needs)
+    if recording and lacking:
+        raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
+    opened = Lesson(name, live=not lacking and (gpu is not None or recording) if live is None else live)
     shell = get_ipython()
     load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), _interrupted)
@@ -44,11 +49,8 @@ def lesson(name: str, live: bool | None = None) -> Markdown:
     _open = opened
     if opened.live:
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
-    about, _ = opened.recording.about, opened.history  # which follows the cells from here on
-    return Markdown(
-        f"**Recorded**: `%%gpu` cells show what ran on an {about['gpu']} "
-        f"(torch {about['torch']}, {about['date']}). Everything else runs for real." + note(name)
-    )
+    _ = opened.history  # which follows the cells from here on
+    return Markdown(played(opened.recording.about, gpus, lacking) + note(name))
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -60,12 +62,6 @@ def load_ipython_extension(shell: Any) -> None:
 def _interrupted(shell, kind, error, traceback, tb_offset=None):
     """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
     shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])
-
-
-def _gpu_name() -> str | None:
-    import torch  # here, because playing a recording needs no torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def recorded(value: str) -> Any:

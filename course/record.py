@@ -46,6 +46,8 @@ def attempt(path: Path) -> tuple[bool, str]:
     try:
         about = Recording.read(record(path)).about
     except CellExecutionError as error:
+        if error.ename == "NeedsMore":
+            return True, f"not recorded on this machine. {error.evalue}"
         problem = f"{error.ename}: {error.evalue}"
     except DeadKernelError:
         problem = "Its kernel died: somebody killed it, or the machine ran out of memory."

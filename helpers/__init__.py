@@ -2,4 +2,5 @@
 
 The subject  model, capture: what is trained, and the recipe that captures it
 Measuring    timing, profiling, kineto, json_events, trace, charts: host and step time, traces, pictures
+Several GPUs ranks: the traces of all ranks side by side, and a wait with a limit
 """

@@ -37,6 +37,7 @@ def capture_step(
         graph.register_generator_state(generator)
     with torch.cuda.graph(graph, pool=pool):
         static_output = step(*static_inputs)
+    torch.cuda.synchronize()  # before it records, a capture writes the random seed and offset, on its own stream
 
     def replay(*inputs):
         if inputs:

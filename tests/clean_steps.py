@@ -3,8 +3,12 @@
 It returns the step and what makes a batch of its inputs.
 """
 
+import importlib.util
 import math
+import re
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +18,26 @@ from torch.nn.utils import clip_grad_norm_, parametrizations
 from torch.utils.checkpoint import checkpoint
 
 STEPS = {}
+DECLARED = torch.library.Library("torchvision", "FRAGMENT")
+
+
+def models_of(package):
+    """A package of models, or the test is skipped.
+
+    torchvision's, which transformers imports as well, are plain Python: where its extension was built for another
+    torch, the operators that it lacks are declared.
+    """
+    try:
+        importlib.import_module("torchvision")
+    except ModuleNotFoundError:
+        pass
+    except RuntimeError:
+        source = Path(importlib.util.find_spec("torchvision").origin).with_name("_meta_registrations.py").read_text()
+        for missing in re.findall(r"register_fake\(\"torchvision::(\w+)", source):
+            DECLARED.define(f"{missing}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+        for name in [name for name in sys.modules if name.startswith("torchvision")]:
+            del sys.modules[name]
+    return pytest.importorskip(package)
 
 
 def clean(make):

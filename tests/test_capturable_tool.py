@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from clean_steps import models_of
 from torch import nn
 
 import capturable
@@ -191,7 +192,7 @@ class Model(nn.Module):
 
 
 def test_watch_a_trainer_of_transformers(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    transformers = models_of("transformers")
     pytest.importorskip("accelerate")
     options = {"max_steps": 4, "use_cpu": True, "report_to": [], "save_strategy": "no", "disable_tqdm": True}
     arguments = transformers.TrainingArguments(str(tmp_path), per_device_train_batch_size=4, **options)
@@ -203,7 +204,7 @@ def test_watch_a_trainer_of_transformers(tmp_path):
 
 
 def test_watch_a_loop_of_lightning(tmp_path):
-    lightning = pytest.importorskip("pytorch_lightning")
+    lightning = models_of("pytorch_lightning")
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -228,7 +229,7 @@ def test_watch_a_loop_of_lightning(tmp_path):
 
 
 def test_watch_a_loop_of_accelerate():
-    accelerate = pytest.importorskip("accelerate")
+    accelerate = models_of("accelerate")
     accelerator, model = accelerate.Accelerator(cpu=True), Model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(Data(), 4))

@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from clean_steps import STEPS, by_token
+from clean_steps import STEPS, by_token, models_of
 from conftest import needs_gpu
 
 from capturable import preflight
@@ -63,7 +63,7 @@ def batch_of_ids(device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", ["Llama", "GPT2", "Mistral", "Qwen2"])
 def test_language_models_of_transformers(kind, device):
-    transformers = pytest.importorskip("transformers")
+    transformers = models_of("transformers")
     small = {"vocab_size": 90, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     small |= {"num_attention_heads": 4, "num_key_value_heads": 2, "bos_token_id": 0, "eos_token_id": 1}
     if kind == "GPT2":
@@ -84,7 +84,7 @@ def test_language_models_of_transformers(kind, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_librarys_cache_does_not_grow(device):
-    transformers = pytest.importorskip("transformers")
+    transformers = models_of("transformers")
     config = transformers.LlamaConfig(
         vocab_size=90, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
     )
@@ -99,10 +99,7 @@ def test_a_librarys_cache_does_not_grow(device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
 def test_vision_models_of_torchvision(name, device):
-    try:
-        from torchvision import models
-    except (ImportError, RuntimeError):  # the latter where it was built for another torch
-        pytest.skip("torchvision is not installed for this torch")
+    models = models_of("torchvision.models")
     small = {"hidden_dim": 32, "mlp_dim": 64, "num_heads": 2, "num_layers": 2, "image_size": 32, "patch_size": 8}
     model = models.resnet18(num_classes=5) if name == "resnet18" else models.VisionTransformer(**small, num_classes=5)
     model.to(device)

@@ -10,8 +10,9 @@ import sys
 import nbformat
 import pytest
 
-from capturable.causes import entries, find, nearest
+from capturable.causes import entries, find
 from capturable.explain import describe, explain, main
+from capturable.likeness import nearest
 from course.exhibits import CUDA_ERRORS, index
 from course.notebooks import NOTEBOOKS, ROOT
 from course.recording import recorded_lesson
@@ -124,38 +125,71 @@ def test_a_symptom_finds_its_exhibit(entry):
 
 
 def verdict(report):
-    found = explain(report["text"])
+    """right; several causes or guesses, the right one among them; unknown; wrong, of guesses as well."""
+    found, expected = explain(report["text"]), set(report["expected"])
     if not found:
-        return "unknown"
-    if found[0].title in report["expected"]:
+        guesses = {entry.title for entry in nearest(report["text"])}
+        return "unknown" if not guesses else "guessed" if guesses & expected else "wrong"
+    if found[0].title in expected:
         return "right"
-    several = found[0].kind in MANY and {entry.title for entry in found} & set(report["expected"])
+    several = found[0].kind in MANY and {entry.title for entry in found} & expected
     return "several" if several else "wrong"
 
 
-# Floors: right or among several causes, wrong. Asked for the first time, the first held-out set gave 0.70 and 0.19
-# (then repaired), the second 0.60 and 0 (12 of 14 that quote a message, 0 of 6 that quote none).
+# Floors: right, or among the several causes or at most four guesses that are shown. When they were asked for the first
+# time, the three held-out sets gave 0.70 (0.19 wrong), 0.60 (0 wrong) and 0.78 (0 wrong: of 32, 10 right, 1 among
+# several, 14 among guesses, 7 unknown; 10 right and 1 among several before any change was made for the third).
+# Each was repaired afterwards. They were labelled from their threads before explain was asked.
 @pytest.mark.parametrize(
-    ("name", "good", "wrong"),
-    [("tuned", 0.95, 0.0), ("held out first", 0.95, 0.0), ("held out second", 0.7, 0.0)],
+    ("name", "good"),
+    [
+        ("tuned", 0.95),
+        ("held out first", 0.95),
+        ("held out second", 0.9),
+        ("tuned third", 0.95),
+        ("held out third", 0.87),
+    ],
 )
-def test_public_reports_are_explained(name, good, wrong):
+def test_public_reports_are_explained(name, good):
     verdicts = [verdict(report) for report in REPORTS if report["set"] == name]
-    assert len(verdicts) >= 20
-    assert sum(word in ("right", "several") for word in verdicts) >= good * len(verdicts)
-    assert verdicts.count("wrong") <= wrong * len(verdicts)
+    assert len(verdicts) >= 20 and verdicts.count("wrong") == 0
+    assert sum(word in ("right", "several", "guessed") for word in verdicts) >= good * len(verdicts)
 
 
 def test_all_public_reports_together_reach_the_target():
     verdicts = [verdict(report) for report in REPORTS]
-    assert len({report["thread"] for report in REPORTS}) == len(REPORTS) >= 120
-    assert sum(word in ("right", "several") for word in verdicts) >= 0.9 * len(verdicts)
+    assert len({report["thread"] for report in REPORTS}) == len(REPORTS) >= 180
+    assert sum(word in ("right", "several") for word in verdicts) >= 0.8 * len(verdicts)
+    assert sum(word in ("right", "several", "guessed") for word in verdicts) >= 0.95 * len(verdicts)
     assert verdicts.count("wrong") == 0
 
 
 def test_a_report_expects_entries_and_quotes_two_lines_at_most():
     for report in REPORTS:
         assert set(report["expected"]) <= set(TITLES) and report["text"].count("\n") <= 1
+
+
+COMPILED = {
+    "torch.compile: its first call is in a capture": "BackendCompilerFailed: backend='inductor' raised:\n"
+    "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned.",
+    "torch.compile: its graphs in a capture": 'File "torch/_inductor/cudagraph_trees.py", line 1261, in run_graph\n'
+    "RuntimeError: Cannot prepare for replay during capturing stage. Current cudaStreamCaptureStatus: Active",
+    "torch.compile: a graph break with fullgraph=True": "torch._dynamo.exc.Unsupported: Data-dependent branching",
+    "torch.compile: too many versions of a function": "W0101 torch._dynamo hit config.recompile_limit (8)",
+    "torch.compile skips graphs: an input is written": "skipping cudagraphs due to mutated inputs (1 instances). Found",
+    "torch.compile skips graphs: something is on the CPU": "skipping cudagraphs due to cpu device (arg1_1). Found from",
+    "torch.compile records a graph for every shape": "CUDAGraph supports dynamic shapes by recording a new graph",
+}
+
+
+@pytest.mark.parametrize("title", COMPILED)
+def test_a_message_of_compiled_code_names_its_cause_first(title):
+    assert explain(COMPILED[title])[0].title == title
+
+
+def test_the_same_words_without_a_compiler_have_another_cause():
+    first = [explain(COMPILED[title].splitlines()[1])[0].title for title in list(COMPILED)[:2]]
+    assert first == ["A copy from ordinary memory", "A replay inside a capture"]
 
 
 @pytest.mark.parametrize("code", [900, 901, 906])
@@ -173,6 +207,23 @@ def test_a_line_of_code_decides_between_causes_of_one_message():
     assert explain("    keep = scores.nonzero()" + message)[0].title == "A shape that depends on the data"
     frame = '  File "torch/optim/sgd.py", line 9, in f\n    lr.item()'
     assert explain(frame + message)[0].title == "An optimizer with a tensor for its learning rate"
+
+
+MEGATRON = {
+    "Megatron: a NaN check in a graph": '  File "rerun_state_machine.py", line 521, in validate_result\n'
+    "    if result_rejected:\nAcceleratorError: CUDA error: operation not permitted when stream is capturing",
+    "Megatron: a model built off the capture's stream": '  File "megatron/core/full_cuda_graph.py", line 232\n'
+    "    FullCudaGraphWrapper.result[training_str] = self.forward_backward_func(\n"
+    "CUDA error: operation would make the legacy stream depend on a capturing blocking stream",
+    "Megatron: a random tracker without graphs": "register_generator_state(state)\n"
+    "TypeError: expected a Generator, but got Tensor",
+    "Megatron: graphs without Transformer Engine": "AssertionError: CUDA Graphs are not supported without TE.",
+}
+
+
+@pytest.mark.parametrize("title", MEGATRON)
+def test_megatrons_messages_have_entries(title):
+    assert explain(MEGATRON[title])[0].title == title
 
 
 @pytest.mark.parametrize(
@@ -223,7 +274,7 @@ def test_the_answer_says_cause_fix_and_where_to_read(capsys):
 def test_an_unknown_message_gets_what_is_like_it_and_status_1(capsys):
     assert main(["RuntimeError: Called CUDAGraph::replay without success"]) == 1
     answer = capsys.readouterr().out
-    assert answer.startswith("No message that is known here.") and "A replay before the capture" in answer
+    assert answer.startswith("No message that is known here. By its words") and "A replay before the capture" in answer
     assert main(["what is this"]) == 1 and "Nothing is like it." in capsys.readouterr().out
     assert nearest("nothing alike") == []
 

@@ -24,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from capturable import preflight
 from capturable.findings import Finding
 from capturable.fixes import FIXES
+from capturable.operators import address, host_numbers
 from capturable.streams import Joins
 from course.notebooks import NOTEBOOKS, ROOT
 from helpers.model import make_batches, make_model, make_optimizer, training_step
@@ -553,6 +554,15 @@ def test_a_scalar_on_the_cpu_is_frozen():
         ("frozen number", 'assert found(lambda x: x * scale, X.cuda(), device="cuda") == {')
     }
     assert not preflight(lambda x: x * torch.tensor(2.0), X.cuda())
+
+
+def test_a_scalar_that_an_operator_of_the_step_made_is_no_number_of_its_own():
+    """Such as the seed that attention keeps for its backward pass, on the CPU outside of a capture."""
+    seed, x = torch.tensor(5), torch.empty(2, device="meta")
+    add = torch.ops.aten.add.Tensor
+    assert host_numbers(add, [x, seed], set()) == [5]
+    assert host_numbers(add, [x, seed], {address(seed)}) == []
+    assert host_numbers(torch.ops.aten.lift_fresh.default, [seed], {address(seed)}) == [5]
 
 
 @needs_gpu

@@ -87,7 +87,7 @@ class Learner:
 
 @pytest.fixture
 def learner(shell, traces, monkeypatch):
-    monkeypatch.setattr(lesson, "_gpu_name", lambda: None)
+    monkeypatch.setattr(lesson, "gpu_name", lambda: None)
     monkeypatch.setattr(lesson, "_open", None)
     return Learner(shell)
 

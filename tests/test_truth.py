@@ -1,12 +1,15 @@
 """preflight's last word: a real capture adds what no rule knew, and takes back what it bore."""
 
 import random
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
 from conftest import needs_gpu
 
-from capturable import captures, preflight, truth
+import cpu_graph
+from capturable import captures, lines, memory, preflight, truth
 from capturable.captures import Attempt, Until
 from capturable.findings import Finding, Findings
 from capturable.lines import Line
@@ -80,6 +83,91 @@ def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
     monkeypatch.setattr(captures, "captured", attempt)
     (finding,) = truth.verified(step, (X.clone(),), (X,), (), Findings())
     assert finding.line.endswith("broken.append(x)  # this one") and "lost" in finding.found
+
+
+def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
+    """It is that of the second eager run, so that the last outputs are alike."""
+    out, static, random_state = torch.zeros(3, 4), X.clone(), random.getstate()
+    numbers = [random.random() for _ in range(3)]  # of what makes the state, and of two runs
+    random.setstate(random_state)
+    monkeypatch.setattr(truth, "captured", lambda *_: Attempt(Replay(lambda: out.copy_(static * numbers[2])), out))
+    findings = Findings([Finding("frozen number", "step:1", "seen", "a fix")])
+    judged = truth.verified(lambda x: x * random.random(), (static,), (X,), (), findings)
+    assert [finding.level for finding in judged] == ["fault"]
+
+
+def test_a_step_that_ends_early_leaves_its_blocks():
+    def step():
+        with torch.no_grad():
+            with torch.no_grad(), torch.inference_mode():
+                rows = [1]
+            rows.append(2)
+        for number in range(2):
+            with torch.no_grad():
+                if number:
+                    continue
+                rows.append(3)
+        with torch.no_grad():
+            return rows
+
+    whole = Until(step)
+    whole()
+    assert len(whole.lines) > 10
+    for stop in range(len(whole.lines)):
+        Until(step, stop)()
+        assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Captures on the CPU, whose own code is no user's; checksums need memory that it does not model."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU for it")
+    monkeypatch.setattr(lines, "LIBRARIES", (*lines.LIBRARIES, str(Path(cpu_graph.__file__).parent)))
+    lines.is_users.cache_clear()
+    monkeypatch.setattr(memory, "checksums", lambda tensors: [(0, 0)] * len(tensors))
+    with cpu_graph.cpu_graphs():
+        yield
+    monkeypatch.undo()
+    lines.is_users.cache_clear()
+
+
+def left_alone(x):
+    x, side = x + 1, torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        y = x * 2  # this one
+    z = x * 3
+    return y, z
+
+
+def swallows(x):
+    y = x * 2
+    with suppress(RuntimeError):
+        y.sum().item()  # this one
+    return y * 3
+
+
+def reads(x):
+    y = x * 2
+    return y * y.sum().item()  # this one
+
+
+@pytest.mark.parametrize("step", [left_alone, swallows, reads])
+def test_the_line_that_breaks_a_capture_is_found(stand_in, step):
+    x = torch.ones(3, 4, device="cuda")
+    (finding,) = truth.verified(step, (x,), (x + 1,), (), Findings())
+    assert finding.rule == "capture" and finding.line.endswith("# this one")
+    assert truth.verified(lambda x: x * 2, (x,), (x + 1,), (), Findings()) == []  # the process is well again
+
+
+def test_replays_take_back_a_number_that_makes_no_difference(stand_in):
+    x, frozen = torch.ones(3, 4, device="cuda"), Findings([Finding("frozen number", "step:1", "seen", "a fix")])
+    levels = [
+        truth.verified(step, (x.clone(),), (x + 1,), (), frozen)[0].level
+        for step in (lambda x: x + 1e-30 * random.random(), lambda x: x * random.random())
+    ]
+    assert levels == ["note", "fault"]
 
 
 def test_a_step_can_end_early():

@@ -237,6 +237,22 @@ def test_if_one_thing_cannot_be_put_back_the_rest_is_and_it_is_named():
     assert kept.second == [1] and kept.weight.tolist() == [0, 0]
 
 
+def test_a_dict_that_makes_a_value_at_each_look_is_left_alone():
+    """As transformers keeps its activations."""
+
+    class Making(dict):
+        def __getitem__(self, key):
+            return super().__getitem__(key)()
+
+    making = Making(relu=nn.ReLU, gelu=nn.GELU)
+
+    def step(x):
+        return making["relu"](x) + making["gelu"](x)
+
+    preflight(step, torch.ones(2), device="cpu")
+    assert dict.items(making) == {"relu": nn.ReLU, "gelu": nn.GELU}.items()
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_steps_with_uncommon_tensors_do_not_crash():
     sparse, sized = torch.eye(3).to_sparse(), torch.zeros(2)

@@ -6,12 +6,19 @@ training: whole steps, gradients
 many_steps: several steps in one graph, optimizers with a schedule
 partial_graphs: make_graphed_callables, a part of a model
 serving: break-even, branches, shapes, early stops
+compiled: compiled code in a graph
+several_gpus: a step under DDP
+scales: layers that keep scales between calls
+iterations: several microbatches, validation
 """
 
 from collections.abc import Callable
 from importlib import import_module
 
-MODULES = ("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving")
+MODULES = (
+    *("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving"),
+    *("compiled", "several_gpus", "scales", "iterations"),
+)
 
 
 def named(name: str) -> Callable:

@@ -1,4 +1,4 @@
-"""Scenarios: make_graphed_callables, for a model and for a part of one. Each raises Wrong with the symptom it finds."""
+"""Scenarios: graphs of a model, of a part of one, of all but the optimizer. Each raises Wrong with what it finds."""
 
 import copy
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from course.scenarios.first_graphs import few
-from course.scenarios.training import draw_batches
-from course.symptoms import EAGER, Wrong, close, copied, watch
+from course.scenarios.training import TRAINED, draw_batches, losses_of, momentum, perceptron
+from course.symptoms import EAGER, Wrong, close, copied, use, watch
 
 
 def gradients(net: nn.Module, batches: list) -> list:
@@ -97,3 +97,44 @@ def _trains(found, expected, seen):
         raise Wrong(f"{len(seen.replayed)} graphs were launched where one forward and one backward would do.")
     if not close(found, expected):
         raise Wrong("The gradients are not eager's: does the sample have the shape of what the first part gives?")
+
+
+RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
+
+
+def graph_without_optimizer(answer: Callable) -> None:
+    """A network with dropout; before each of five steps the loop sets the optimizer's rate, a Python number."""
+    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
+    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    expected, symptoms = _trained(net, batches, random)
+    torch.cuda.set_rng_state(random)
+    optimizer = momentum(net.parameters())
+    train = answer(net, optimizer, *copied(batches[0]))
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if not torch.equal(torch.cuda.get_rng_state(), random):
+        raise Wrong("The warm-up drew random numbers: put the random state back, before the first replay.")
+
+    def step(rate, *batch):
+        optimizer.param_groups[0]["lr"] = rate
+        return train(*batch)
+
+    used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
+    used.gives(expected, symptoms)
+    used.replays(graphs=5, operators=5 * 25)
+
+
+def _trained(net, batches, random):
+    """The losses of an eager training, and those that each mistake leads to."""
+
+    def losses(rates, batches=batches):
+        torch.cuda.set_rng_state(random)
+        return losses_of(net, momentum, batches, rates)
+
+    return losses(RATES), {
+        "The rate stays that of the capture: leave optimizer.step() outside of the graph.": losses(RATES[:1] * 5),
+        "The weights never move: after the replay .grad must be there for optimizer.step().": losses([0.0] * 5),
+        "Every step trains on the first batch: copy the new one into the static inputs.": losses(
+            RATES, batches[:1] * 5
+        ),
+    }

@@ -1,0 +1,69 @@
+"""Likeness: which causes a text is about that quotes no known message, by the words that it shares with them."""
+
+import math
+import re
+from collections import Counter
+from functools import cache
+
+from capturable.causes import Entry, entries
+
+LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
+ABOUT = re.compile(r"captur|graph|replay|stream|AccumulateGrad", re.I)  # else a text may be about anything
+LINES, LENGTH = 30, 1000  # how much of a long text is read: its last telling lines, and of each the beginning
+ALIKE = 0.17  # the least likeness, from 0 to 1: further down guesses begin to be wrong
+ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
+PLAIN = re.findall(
+    r"\w+",
+    """a about after all an and any are as at be been before but by can did do does down each else for from had has
+have how if in into is it its may more most must no not of off on once one only or other our out over own same should
+so some such than that the their them then there these they this those to too under until up was we were what when
+where which while who will with without would you your""",
+)
+
+
+def nearest(text: str, count: int = 4) -> list[Entry]:
+    """For a text without a known message: the causes whose description is most like it, the best first; [] if none is.
+
+    Rare words count more than common ones (tf-idf, cosine); the text must mention a capture, a graph or a replay.
+    """
+    lines = [line[:LENGTH] for line in text.splitlines()]
+    if not any(map(ABOUT.search, lines)):
+        return []
+    telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
+    asked = set(_words("\n".join(telling)))
+    weights, known = _known()
+    length = math.sqrt(sum(weights.get(word, max(weights.values())) ** 2 for word in asked)) or 1
+    rated = []
+    for entry, vector in zip(entries(), known, strict=True):
+        shared = asked & vector.keys()
+        alike = sum(weights[word] * vector[word] for word in shared) / length
+        if len(shared) > 1 and alike >= ALIKE / 2:
+            rated.append((alike, entry))
+    rated.sort(key=lambda pair: -pair[0])
+    return [entry for _, entry in rated[:count]] if rated and rated[0][0] >= ALIKE else []
+
+
+@cache
+def _known() -> tuple[dict[str, float], list[dict[str, float]]]:
+    """How much each word weighs, and the description of each cause as a vector of length 1."""
+    texts = [[*[e.title] * 3, *e.messages, e.cause, e.tell, e.fix, e.words] for e in entries()]
+    counts = [Counter(_words("\n".join(text))) for text in texts]
+    common = Counter(word for count in counts for word in count)
+    weights = {word: math.log(len(counts) / times) for word, times in common.items()}
+    vectors = [{word: weights[word] * (1 + math.log(times)) for word, times in count.items()} for count in counts]
+    lengths = [math.sqrt(sum(value * value for value in vector.values())) or 1 for vector in vectors]
+    return weights, [
+        {word: value / length for word, value in vector.items()}
+        for vector, length in zip(vectors, lengths, strict=True)
+    ]
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, names split into theirs, without their endings and without the plainest."""
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text).lower()
+    return [_stem(word) for word in re.findall(r"[a-z]{2,}", text) if word not in PLAIN]
+
+
+def _stem(word: str) -> str:
+    ending = next((end for end in ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
+    return word[: len(word) - len(ending)]

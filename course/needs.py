@@ -1,0 +1,54 @@
+"""What some lessons need beyond one GPU: further GPUs, and packages that are extras of the project."""
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+from course.notebooks import LessonError
+
+EXTRAS = {"transformer_engine": "te", "megatron": "megatron"}  # import name: extra of the project
+
+
+class NeedsMore(LessonError):
+    """A lesson that is to be recorded needs GPUs or packages that this machine lacks."""
+
+
+def gpu_name() -> str | None:
+    """The name of this machine's GPU, or None without one."""
+    import torch  # here, because playing a recording needs no torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+
+
+def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
+    """What this machine lacks of further GPUs and of these packages (import names), each with how to get it."""
+    import torch
+
+    there = torch.cuda.device_count() if gpus > 1 else gpus
+    lacking = [f"{gpus} GPUs (this machine has {there or 'none'})"] if there < gpus else []
+    return lacking + [how_to_get(package) for package in needs if not found(package)]
+
+
+def played(about: dict, gpus: int, lacking: list[str]) -> str:
+    """The Markdown that says where a recording comes from, and what would be needed to run live."""
+    where = f"{gpus} GPUs of the type" if gpus > 1 else "an"
+    return (
+        f"**Recorded**: `%%gpu` cells show what ran on {where} {about['gpu']} "
+        f"(torch {about['torch']}, {about['date']}). Everything else runs for real."
+    ) + (f" To run live, this lesson needs {' and '.join(lacking)}." if lacking else "")
+
+
+def found(package: str) -> bool:
+    """Whether the package of that import name is installed."""
+    return find_spec(package.partition(".")[0]) is not None
+
+
+def how_to_get(package: str) -> str:
+    """The package, and the command that installs it."""
+    extra = EXTRAS.get(package.partition(".")[0])
+    return f"the package {package} (`pip install {f'-e .[{extra}]' if extra else package}`)"
+
+
+def report() -> Iterator[tuple[str, str]]:
+    """For further GPUs and each extra, a mark and a sentence for the doctor."""
+    for lacking, there in [(missing(gpus=2), "2 GPUs")] + [(missing(needs=[one]), one) for one in EXTRAS]:
+        yield ("[--]", f"one lesson plays its recording: it needs {lacking[0]}") if lacking else ("[OK]", there)

@@ -1,0 +1,103 @@
+"""Several ranks: their traces side by side, what of them is communication, and a wait with a limit."""
+
+import gzip
+import json
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from helpers.charts import COLOURS, sheet
+from helpers.kineto import TraceError
+from helpers.trace import Trace, busy_time, read_trace
+
+INFO = re.compile(r'"distributedInfo"\s*:\s*')
+
+
+def distributed_info(path: Path | str) -> dict:
+    """What a Kineto trace says of its rank: backend, rank, world_size and, from NCCL, nccl_version.
+
+    Raises TraceError where it says nothing: no process group was there when the profiler started.
+    """
+    with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
+        head = file.read(1 << 20)  # it stands before the events
+    if not (found := INFO.search(head)):
+        raise TraceError(f"{str(path)!r} names no rank: start the profiler after init_process_group.")
+    return json.JSONDecoder().raw_decode(head, found.end())[0]
+
+
+def read_ranks(paths: Iterable[Path | str]) -> dict[int, Trace]:
+    """Read the traces of one run, a file per rank in any order: rank -> Trace, by rank.
+
+    Raises TraceError where two files are of the same rank, and as read_trace does.
+    """
+    traces: dict[int, Trace] = {}
+    for path in paths:
+        rank = distributed_info(path)["rank"]
+        if rank in traces:
+            raise TraceError(f"{str(path)!r} and {str(traces[rank].path)!r} are both of rank {rank}.")
+        traces[rank] = read_trace(path)
+    return dict(sorted(traces.items()))
+
+
+def communication(gpu: pd.DataFrame) -> pd.Series:
+    """Whether each of a Trace's GPU activities is a collective of NCCL, by the kernel's name."""
+    return gpu.name.str.startswith("nccl")
+
+
+def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
+    """A row for each run and rank, per step: launches, and microseconds of the GPU's time.
+
+    busy: anything runs; computes, communicates: this runs; exposed: communication runs alone. What overlaps counts
+    once in each.
+    """
+    rows = {}
+    for name, ranks in runs.items():
+        for rank, trace in ranks.items():
+            own, steps = trace.gpu[trace.gpu.step >= 0], len(trace.steps)
+            parts = (own, own[~communication(own)], own[communication(own)])
+            busy, computes, communicates = (busy_time(part) / steps for part in parts)
+            launches = (trace.launches.step >= 0).sum() / steps
+            rows[name, f"rank {rank}"] = (launches, busy, computes, communicates, busy - computes)
+    columns = ["launches", "busy, us", "computes", "communicates", "exposed"]
+    return pd.DataFrame(rows, index=columns).T
+
+
+def wait_for_gpu(seconds: float = 12) -> None:
+    """Wait until the current stream is done. Raises TimeoutError if it is not in so many seconds."""
+    done, end = torch.cuda.Event(), time.monotonic() + seconds
+    done.record()
+    while not done.query():
+        if time.monotonic() > end:
+            raise TimeoutError(f"the GPU is not done after {seconds} s")
+        time.sleep(0.001)
+
+
+def rank_lanes(runs: dict[str, dict[int, Trace]], title: str, step: int = 1) -> np.ndarray:
+    """Draw one step of each run, a dict of name -> what read_ranks gave: two lanes per rank, on one time axis.
+
+    Each rank has a clock of its own. An all-reduce ends on all ranks at once, so time counts from the end of the
+    step's first. Returns the Axes, one per run.
+    """
+    lanes = max(map(len, runs.values()))
+    column = sheet(title, 1.2 + len(runs) * (0.5 + 0.6 * lanes), len(runs), sharex=True, squeeze=False)[:, 0]
+    for axes, (name, ranks) in zip(column, runs.items(), strict=True):
+        labels = []
+        for rank, trace in ranks.items():
+            own = trace.gpu[trace.gpu.step == step]
+            collective = communication(own)
+            zero = own[collective].end_us.min()
+            for kind, rows in (("computes", own[~collective]), ("communicates", own[collective])):
+                colour = COLOURS["GPU busy time" if kind == "computes" else "other"]
+                bars = list(zip(rows.start_us - zero, rows.dur_us, strict=True))
+                axes.broken_barh(bars, (len(labels) - 0.35, 0.7), facecolor=colour, edgecolor=colour, linewidth=0.6)
+                labels.append(f"rank {rank} {kind}")
+        axes.set_title(name, loc="left", fontsize="medium", fontweight="bold")
+        axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
+    column[-1].set_xlabel("time since the step's first all-reduce ended, us")
+    column[-1].locator_params(axis="x", nbins=6)
+    return column

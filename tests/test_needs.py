@@ -1,0 +1,63 @@
+"""What a lesson needs beyond one GPU, and what it does without."""
+
+import pytest
+import torch
+
+from course import needs, record
+from course.needs import missing, played
+from course.record import attempt
+
+ABOUT = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21"}
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+def test_most_lessons_need_nothing_more():
+    assert missing() == []
+
+
+def test_further_gpus_are_counted(two_gpus):
+    assert missing(gpus=2) == []
+    assert missing(gpus=4) == ["4 GPUs (this machine has 2)"]
+
+
+def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
+    monkeypatch.setattr(needs, "found", lambda package: package == "torch")
+    assert missing(needs=["torch"]) == []
+    assert missing(needs=["transformer_engine", "megatron.core", "abc"]) == [
+        "the package transformer_engine (`pip install -e .[te]`)",
+        "the package megatron.core (`pip install -e .[megatron]`)",
+        "the package abc (`pip install abc`)",
+    ]
+
+
+def test_a_part_of_a_package_that_is_missing_is_missing():
+    assert not needs.found("no_such_package.core") and needs.found("torch.cuda")
+
+
+def test_a_recording_says_where_it_ran_and_what_live_would_need():
+    assert "what ran on an NVIDIA H200 (torch 2.11.0, 2026-11-21)" in played(ABOUT, 1, [])
+    text = played(ABOUT, 2, ["2 GPUs (this machine has 1)"])
+    assert "on 2 GPUs of the type NVIDIA H200" in text
+    assert text.endswith("To run live, this lesson needs 2 GPUs (this machine has 1).")
+
+
+def test_a_lesson_that_cannot_be_recorded_here_is_no_failure(tmp_path, monkeypatch):
+    from nbclient.exceptions import CellExecutionError
+
+    def fails(path):
+        raise CellExecutionError("", "NeedsMore", "This lesson needs 2 GPUs (this machine has 1).")
+
+    monkeypatch.setattr(record, "record", fails)
+    assert attempt(tmp_path) == (True, "not recorded on this machine. This lesson needs 2 GPUs (this machine has 1).")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_doctor_says_what_the_extras_bring(there, monkeypatch):
+    monkeypatch.setattr(needs, "found", lambda package: there)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1 + there)
+    lines = dict(reversed(line) for line in needs.report())
+    assert set(lines.values()) == {"[OK]" if there else "[--]"}

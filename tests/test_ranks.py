@@ -1,0 +1,84 @@
+"""Traces of several ranks: told apart, drawn on one clock, and how much of their communication is exposed."""
+
+import gzip
+import json
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from helpers import ranks
+from helpers.kineto import TraceError
+from helpers.ranks import communication, distributed_info, per_rank, rank_lanes, read_ranks, wait_for_gpu
+
+
+def event(category, name, start, duration, **args):
+    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": duration, "tid": 1, "args": args}
+
+
+def trace_of(rank, begin=0.0, late=0.0, packed=True):
+    """A step of 100 us: a product, and an all-reduce that runs beside it and then alone; ends at the same time."""
+    events = [
+        event("user_annotation", "ProfilerStep#1", begin, 100.0),
+        event("cuda_runtime", "cudaGraphLaunch", begin + 1, 2.0, correlation=7),
+        event("kernel", "gemm", begin + 10 + late, 30.0, correlation=7, stream=7, device=rank),
+        event(
+            "kernel", "ncclDevKernel_AllReduce", begin + 20 + late, 40.0 - late, correlation=7, stream=9, device=rank
+        ),
+    ]
+    content = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
+    text = json.dumps(content | {"traceEvents": events}).encode()
+    return gzip.compress(text) if packed else text
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / "one.json.gz", tmp_path / "two.json"]
+    paths[0].write_bytes(trace_of(1, begin=5e6, late=8.0))
+    paths[1].write_bytes(trace_of(0, packed=False))
+    return paths
+
+
+def test_a_trace_says_whose_it_is(files):
+    assert [distributed_info(path)["rank"] for path in files] == [1, 0]
+    traces = read_ranks(files)
+    assert list(traces) == [0, 1] and [trace.path for trace in traces.values()] == files[::-1]
+
+
+def test_a_trace_of_no_rank_or_of_one_twice_is_refused(files, tmp_path):
+    with pytest.raises(TraceError, match="both of rank 1"):
+        read_ranks([files[0], files[0]])
+    files[1].write_text(json.dumps({"traceEvents": []}))
+    with pytest.raises(TraceError, match="names no rank"):
+        read_ranks(files)
+
+
+def test_what_is_exposed(files):
+    table = per_rank({"graph": read_ranks(files)})
+    assert list(table.index) == [("graph", "rank 0"), ("graph", "rank 1")]
+    assert table.loc[("graph", "rank 0")].tolist() == [1, 50, 30, 40, 20]
+    assert table.loc[("graph", "rank 1")].tolist() == [1, 42, 30, 32, 12]
+
+
+def test_all_ranks_stand_on_one_clock(files):
+    runs = {"graph": read_ranks(files)}
+    assert all(communication(trace.gpu).sum() == 1 for trace in runs["graph"].values())
+    [axes] = rank_lanes(runs, "title", step=0)
+    ends = [bars.get_paths()[0].get_extents().x1 for bars in axes.collections]
+    assert ends[1] == ends[3] == pytest.approx(0, abs=1e-6), "an all-reduce ends on all ranks at once"
+    assert [label.get_text() for label in axes.get_yticklabels()][::2] == ["rank 0 computes", "rank 1 computes"]
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_wait_has_a_limit(monkeypatch, ready):
+    class Event:
+        def record(self):
+            pass
+
+        def query(self):
+            return ready
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(ranks.time, "monotonic", iter([0.0, 3.0, 13.0]).__next__)
+    with nullcontext() if ready else pytest.raises(TimeoutError, match="not done after 12 s"):
+        wait_for_gpu()
