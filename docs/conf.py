@@ -1,5 +1,6 @@
 """Sphinx settings of the course's site; `make site` writes its sources (docs/pages.py) and builds it."""
 
+import os
 import re
 import sys
 import tomllib
@@ -7,9 +8,12 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.search.en import SearchEnglish
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from course.perfetto import OPEN  # noqa: E402
 
 about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 project = "CUDA graphs in PyTorch"
@@ -17,11 +21,16 @@ author = about["authors"][0]["name"]
 copyright = f"{author}: code MIT, text CC BY 4.0"
 release = about["version"]
 
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinxext.opengraph"]
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = [str(ROOT / "docs/static")]
 html_css_files = ["course.css"]
+html_js_files = ["course.js"]
+html_baseurl = ogp_site_url = os.environ.get("SITE_ADDRESS", "")  # the workflow that publishes the site knows it
+ogp_image = "_static/cpu_gpu.png"
+ogp_image_alt = "Bar chart: host time, GPU busy time and step time of an eager step and of one CUDA graph"
+ogp_social_cards = {"enable": False}  # they would be drawn anew for every page
 html_domain_indices = False
 html_theme_options = {
     "show_navbar_depth": 1,
@@ -45,8 +54,17 @@ html_math_renderer = "mathml"
 
 def setup(app):
     app.add_html_math_renderer("mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None))
+    app.add_search_language(English)
+    app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
     app.connect("autodoc-process-docstring", plain_text)
     return {"parallel_read_safe": True}
+
+
+class English(SearchEnglish):
+    """The search's English, which also knows numbers of three digits: CUDA's errors."""
+
+    def word_filter(self, word):
+        return (word.isdigit() and len(word) == 3) or super().word_filter(word)
 
 
 def write_math(translator, node):

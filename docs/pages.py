@@ -1,20 +1,18 @@
 """Write the sources of the course's site:  python -m docs.pages
 
-A lesson's page is the notebook as it is now, with the outputs of its recording laid on its code cells.
+A lesson's page is made in docs/lesson_page.py.
 The pages lie in docs/_build/source, which mirrors the project: links between files hold on the site as elsewhere.
 """
 
-import inspect
 import re
 import shutil
 from pathlib import Path
 
 import nbformat
 
-from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
-from course.recording import recorded_lesson
-from course.values import MIME
-from helpers import charts
+from course.notebooks import NOTEBOOKS, ROOT
+from docs.lesson_page import page
+from docs.readme import minutes
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
@@ -43,65 +41,6 @@ def write_pages(folder=SOURCE):
         copy_linked_files(path, folder)
 
 
-def page(path):
-    """A notebook as its page: with its recording's outputs and a sentence on where they come from, if it has one."""
-    notebook = nbformat.read(path, as_version=4)
-    name = lesson_name(path)
-    if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
-        recording = recorded_lesson(name)
-        lay_outputs(notebook, recording)
-        notebook.cells[0].source += "\n\n" + provenance(recording.about)
-    return notebook
-
-
-def lay_outputs(notebook, recording):
-    """Give each code cell the outputs that this very cell gave when recorded, and its charts a text."""
-    outputs_of, heading = {cell.source: cell.outputs for cell in recording.cells}, ""
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
-        elif normalise(cell.source) in outputs_of:
-            cell.outputs = [output for output in outputs_of[normalise(cell.source)] if shown(output)]
-            cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
-
-
-def shown(output):
-    """Whether an output is for readers: not the values that ride along, nor that the recording machine ran live."""
-    data = output.get("data", {})
-    return MIME not in data and not "".join(data.get("text/markdown", "")).startswith("**Live**")
-
-
-def provenance(about):
-    """A sentence that says where a recording comes from."""
-    return (
-        f"> The outputs on this page were recorded on an {about['gpu']} (driver {about['driver']}, "
-        f"CUDA {about['cuda']}, torch {about['torch']}, Python {about['python']}) on {about['date']}, "
-        f"in {about['seconds']} seconds and at most {about['peak_gpu_mib']} MiB of GPU memory. "
-        "In JupyterLab the lesson runs, with or without a GPU."
-    )
-
-
-def alternative(source, heading):
-    """What to read in place of the chart that a cell draws: the lanes or axes that it shows, and where."""
-    where = f'Chart in the section "{heading}"'
-    call = re.search(rf"\b({'|'.join(CHARTS)})\(.*\)", source, re.DOTALL)
-    if call:
-        return f"{where}: {CHARTS[call[1]]} Drawn by {re.sub(r'(?<=[(]) | (?=[)])', '', ' '.join(call[0].split()))}"
-    axes = re.findall(r'(?:xlabel|ylabel)=f?"([^"]*)"', source)
-    return f"{where}, with the axes: {'; '.join(axes)}" if axes else where
-
-
-def _first_sentence(function):
-    text = inspect.getdoc(function).splitlines()[0].removeprefix("Draw ")
-    return text[0].upper() + text[1:]
-
-
-CHARTS = {
-    name: _first_sentence(function)
-    for name, function in inspect.getmembers(charts, inspect.isfunction)
-    if function.__module__ == charts.__name__ and not name.startswith("_")
-}
-
 SOLUTIONS = """# Solutions
 
 One way to solve each lesson's exercises. Try them first: every exercise has hints, and says where an answer parts
@@ -118,7 +57,7 @@ from the expected one.
 
 def contents():
     """The site's navigation, appended to the README."""
-    lessons = "\n".join(f"notebooks/{path.stem}" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
+    lessons = "\n".join(f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     beside = "\n".join(str(path.with_suffix("")) for path in BESIDE)
     captions = {
@@ -128,6 +67,13 @@ def contents():
     return "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n" for caption, listed in captions.items()
     )
+
+
+def in_side_bar(path):
+    """A lesson's number, title and minutes: 0 · Start here · 16 min."""
+    first = nbformat.read(path, as_version=4).cells[0].source
+    title = first.splitlines()[0].removeprefix("# ")
+    return f"{int(path.stem[:2])} · {title} · {minutes(path, first)}\N{NO-BREAK SPACE}min"
 
 
 def modules():

@@ -24,10 +24,14 @@ def lesson_table():
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         first = nbformat.read(path, as_version=4).cells[0].source
         title = _said(path, first, "# ", r"^# (.*)")
-        minutes = _said(path, first, "minutes", r"\| (\d+) minutes\b")
         promise = _said(path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\.")
-        lines.append(f"| [{title}](notebooks/{path.name}) | {minutes} | {promise} | {recorded_on(path)} |")
+        lines.append(f"| [{title}](notebooks/{path.name}) | {minutes(path, first)} | {promise} | {recorded_on(path)} |")
     return "\n".join(lines)
+
+
+def minutes(path, first):
+    """The minutes that a lesson takes up to its exercises, as its first cell says."""
+    return _said(path, first, "minutes", r"\| (\d+) minutes\b")
 
 
 def _said(path, first, what, pattern):

@@ -19,7 +19,7 @@ from course.values import MIME
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
-from docs import conf, pages  # noqa: E402
+from docs import conf, lesson_page, pages  # noqa: E402
 
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 START = NOTEBOOKS / "00_start_here.ipynb"
@@ -129,10 +129,10 @@ def test_a_changed_cell_keeps_no_output():
         recorded_lesson("start_here"),
     )
     cell = next(cell for cell in notebook.cells if "cpu_gpu_chart(additions" in cell.source)
-    pages.lay_outputs(notebook, recording)
+    lesson_page.lay_outputs(notebook, recording)
     assert "image/png" in cell.outputs[0].data
     cell.source, cell.outputs = cell.source.replace("additions", "additions.copy()"), []
-    pages.lay_outputs(notebook, recording)
+    lesson_page.lay_outputs(notebook, recording)
     assert cell.outputs == []
 
 
@@ -165,7 +165,7 @@ def test_math_becomes_mathml():
     ],
 )
 def test_the_text_of_a_chart_comes_from_its_cell(source, text):
-    assert pages.alternative(source, "Look") == text
+    assert lesson_page.alternative(source, "Look") == text
 
 
 def test_docstrings_are_plain_text_whatever_they_hold():

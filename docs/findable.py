@@ -1,0 +1,31 @@
+"""What lets a lesson's page be found: index entries for the search, and a description where a link to it is shown."""
+
+import re
+
+from course.notebooks import ROOT, lesson_name
+
+GLOSSARY = re.compile(r"^## (.*)\n\n.*Lesson: .*/(\w+\.ipynb)\)", re.MULTILINE)
+MORE_TOPICS = {  # beside the glossary's terms
+    "failure_gallery": ["906", "error 906"],
+    "replay_random_numbers": ["dropout", "random numbers", "seed"],
+    "capture_optimizers": ["Adam", "optimizer", "mixed precision", "fp16"],
+    "let_torch_compile_capture": ["torch.compile", "reduce-overhead"],
+    "train_on_several_gpus": ["DDP", "DistributedDataParallel", "NCCL"],
+    "use_transformer_engine": ["FP8", "Transformer Engine"],
+    "graph_megatron": ["Megatron"],
+    "profile_eager_training": ["profiler", "Perfetto", "nvidia-smi"],
+    "share_memory_pools": ["memory"],
+    "graph_many_shapes": ["shapes", "padding"],
+}
+
+
+def description(text):
+    """A page's metadata that say what it is about, where a link to it is shown."""
+    return {"og:description": text, "myst": {"html_meta": {"description": text}}}
+
+
+def topics(path):
+    """Index entries, which the search puts first: what the glossary says that a lesson teaches, and MORE_TOPICS."""
+    terms = [term for term, lesson in GLOSSARY.findall((ROOT / "docs/glossary.md").read_text()) if lesson == path.name]
+    entries = ", ".join(f"! {term}" for term in [*terms, *MORE_TOPICS.get(lesson_name(path), [])])
+    return f"```{{index}} {entries}\n```" if entries else ""

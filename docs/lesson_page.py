@@ -1,0 +1,145 @@
+"""A lesson as a page of the site: the notebook as it is now, with the outputs of its recording laid on its cells.
+
+Beside them the page has what a reader without JupyterLab misses: the traces to download, the solutions folded at
+their exercises, and the words by which the search finds it.
+"""
+
+import inspect
+import re
+
+import nbformat
+
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
+from course.recording import recorded_lesson
+from course.values import MIME
+from docs.findable import description, topics
+from helpers import charts
+
+
+def page(path):
+    """A notebook as its page: with its recording's outputs and a sentence on where they come from, if it has one."""
+    notebook = nbformat.read(path, as_version=4)
+    name = lesson_name(path)
+    if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
+        recording = recorded_lesson(name)
+        lay_outputs(notebook, recording)
+        notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook))
+        link_traces(notebook, name, recording.about["traces"])
+    if path.parent == NOTEBOOKS:
+        fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
+        promise = re.search(r"\*\*After this lesson\*\*,? (.*)", notebook.cells[0].source)[1]
+        notebook.metadata |= description(f"After this lesson {promise}")
+        notebook.cells[0].source = notebook.cells[0].source.replace("\n\n", f"\n\n{topics(path)}\n\n", 1)
+    if name == "failure_gallery":
+        index_first(notebook)
+    return notebook
+
+
+def lay_outputs(notebook, recording):
+    """Give each code cell the outputs that this very cell gave when recorded, and its charts a text."""
+    outputs_of, heading = {cell.source: cell.outputs for cell in recording.cells}, ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
+        elif normalise(cell.source) in outputs_of:
+            cell.outputs = [output for output in outputs_of[normalise(cell.source)] if shown(output)]
+            cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
+
+
+def shown(output):
+    """Whether an output is for readers: no values that ride along, no word of a live run or of a server's files."""
+    data = output.get("data", {})
+    live = "".join(data.get("text/markdown", "")).startswith("**Live**")
+    return MIME not in data and not live and "drag the file" not in "".join(data.get("text/html", ""))
+
+
+def gpus(notebook):
+    """The GPUs that a lesson asks for where it opens: 1, or what lesson(..., gpus=2) says."""
+    return int((re.findall(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE) or [1])[0])
+
+
+def provenance(about, gpus=1):
+    """A sentence that says where a recording comes from."""
+    where = f"{gpus} GPUs of the type" if gpus > 1 else "an"
+    return (
+        f"> **Recorded**: what the cells of this page show ran on {where} {about['gpu']} (driver {about['driver']}, "
+        f"CUDA {about['cuda']}, torch {about['torch']}, Python {about['python']}) on {about['date']}, "
+        f"in {about['seconds']} seconds and at most {about['peak_gpu_mib']} MiB of GPU memory. Nothing runs here. "
+        "In JupyterLab the lesson runs, with or without a GPU."
+    )
+
+
+def alternative(source, heading):
+    """What to read in place of the chart that a cell draws: the lanes or axes that it shows, and where."""
+    where = f'Chart in the section "{heading}"'
+    call = re.search(rf"\b({'|'.join(CHARTS)})\(.*\)", source, re.DOTALL)
+    if call:
+        return f"{where}: {CHARTS[call[1]]} Drawn by {re.sub(r'(?<=[(]) | (?=[)])', '', ' '.join(call[0].split()))}"
+    axes = re.findall(r'(?:xlabel|ylabel)=f?"([^"]*)"', source)
+    return f"{where}, with the axes: {'; '.join(axes)}" if axes else where
+
+
+def _first_sentence(function):
+    text = inspect.getdoc(function).splitlines()[0].removeprefix("Draw ")
+    return text[0].upper() + text[1:]
+
+
+CHARTS = {
+    name: _first_sentence(function)
+    for name, function in inspect.getmembers(charts, inspect.isfunction)
+    if function.__module__ == charts.__name__ and not name.startswith("_")
+}
+
+
+def link_traces(notebook, name, files):
+    """Below the cell that records or reads it first, link each trace; docs/static/course.js adds Perfetto's button."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    of_cell = {}
+    for trace, file in files.items():
+        cell = min(code, key=lambda cell: distance(trace, cell.source))
+        path = TRACES / REFERENCE_GPU / name / file
+        link = f"[{trace}.json.gz](../{path.relative_to(ROOT)}) ({path.stat().st_size / 1e3:.0f} kB)"
+        of_cell.setdefault(cell.id, []).append(link)
+    for id, links in of_cell.items():
+        where = next(number for number, cell in enumerate(notebook.cells) if cell.id == id) + 1
+        said = "Recorded traces" if len(links) > 1 else "Recorded trace"
+        notebook.cells.insert(where, markdown(f"{said}, to download: {', '.join(links)}"))
+
+
+def distance(trace, source):
+    """How surely a cell is about a trace: it names it (0), makes its name up (1 or 2), or has no trace at all (3)."""
+    named = re.findall(r"""trace_file\(f?(["'])(.*?)\1\)""", source)
+    shapes = [re.sub(r"\\{.*?\\}", "(.+)", re.escape(name)) for _, name in named]
+    found = [shape for shape in shapes if re.fullmatch(shape, trace)]
+    if found:
+        return int(all("(.+)" in shape for shape in found))
+    return 2 if re.search(r"trace_file\([a-z]", source) else 3
+
+
+def fold_solutions(notebook, path):
+    """Below each exercise's check and hints, fold one way to solve it."""
+    solutions = {}
+    for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
+        solutions |= dict.fromkeys(re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source)
+    for number, cell in reversed(list(enumerate(notebook.cells))):
+        checked = re.findall(r"^(?:check\w*|repaired)\(\s*\"?(\w+)", cell.source, re.MULTILINE)
+        source = solutions.get(checked[-1]) if checked and cell.cell_type == "code" else None
+        if source:
+            after = notebook.cells[number + 1]
+            hints = re.match(r"(<details>.*</details>\s*)*", after.source)[0] if after.cell_type == "markdown" else ""
+            after.source = after.source[len(hints) :]
+            folded = f"<details class='solution'><summary>Solution</summary>\n\n```python\n{source}\n```\n\n</details>"
+            notebook.cells.insert(number + 1, markdown(f"{hints}\n\n{folded}"))
+
+
+def index_first(notebook):
+    """Move the gallery's index to where one looks it up: on top, without the code that makes it."""
+    at = next(number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## Index"))
+    heading, index = notebook.cells[at : at + 2]
+    del notebook.cells[at : at + 2]
+    index.metadata["tags"] = ["remove-input"]
+    notebook.cells[2:2] = [heading, index]
+
+
+def markdown(source):
+    return nbformat.v4.new_markdown_cell(source)
