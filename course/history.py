@@ -1,6 +1,8 @@
 """What was run in this kernel, compared with a recording: may the next %%gpu cell show what it gave there?"""
 
+import ast
 import json
+from contextlib import suppress
 from typing import Any
 
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
@@ -27,8 +29,8 @@ class History:
 
     def __init__(self, shell: InteractiveShell, recording: Recording) -> None:
         self.shell, self.cells = shell, that_count(recording.cells)
-        bound = bindings(self.cells)
-        self.uses = {cell.source: used(cell, bound) for cell in self.cells if cell.kind == "gpu"}
+        self.bound = bindings(self.cells)
+        self.uses = {cell.source: used(cell, self.bound) for cell in self.cells if cell.kind == "gpu"}
         self.watched = set().union(*self.uses.values())
         self.sources = {cell.source for cell in self.cells}
         self.last_run: dict[str, str] = {}  # a cell's place in the notebook -> what ran there
@@ -51,7 +53,8 @@ class History:
                 self.changed.pop(name, None)
         else:
             first = source.partition("\n")[0]
-            self.changed |= {name: first for name in self.watched if not _same(values[name], self.values[name])}
+            other = [name for name in self.watched if not _same(values[name], self.values[name])]
+            self.changed |= {name: first for name in other if not self._imported(name, values[name][0])}
         self.values |= {name: value for name, value in values.items() if name not in self.changed}
 
     def allows(self, source: str) -> CodeCell:
@@ -73,6 +76,15 @@ class History:
                 f"%%gpu cell uses: run the lesson's own cell for it again, {elsewhere}"
             )
         return cell
+
+    def _imported(self, name: str, value: Any) -> bool:
+        """Whether it is what the recorded cells import under this name."""
+        scope: dict[str, Any] = {}
+        for node in self.bound.get(name, []):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                with suppress(ImportError):
+                    exec(compile(ast.Module([node], []), "<recorded>", "exec"), scope)
+        return name in scope and scope[name] is value
 
     def _values(self) -> dict[str, tuple[Any, str]]:
         """What each watched name holds: the object, and its content where it is plain data."""

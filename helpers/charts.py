@@ -70,7 +70,7 @@ def cpu_gpu_chart(
     guesses = [guess] if guess and isinstance(guess[0], str) else guess or []
     _mark_bars(axes, bars, medians, [one for one in guesses if one[2] is not None])
     axes.invert_yaxis()
-    axes.set(xlabel="time per step, us (bar: median, whisker: quartiles)", ylabel="", xmargin=0.12)
+    axes.set(xlabel="time per step, us (bar: median, whisker: quartiles)", ylabel="", xmargin=0.15)
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes
 

@@ -77,18 +77,19 @@ def wait_for_gpu(seconds: float = 12) -> None:
         time.sleep(0.001)
 
 
-def rank_lanes(runs: dict[str, dict[int, Trace]], title: str, step: int = 1) -> np.ndarray:
+def rank_lanes(runs: dict[str, dict[int, Trace]], title: str, step: int = -1) -> np.ndarray:
     """Draw one step of each run, a dict of name -> what read_ranks gave: two lanes per rank, on one time axis.
 
-    Each rank has a clock of its own. An all-reduce ends on all ranks at once, so time counts from the end of the
-    step's first. Returns the Axes, one per run.
+    step counts as in a list: without it the last, since profiling disturbs the first. Each rank has a clock of its
+    own. An all-reduce ends on all ranks at once, so time counts from the end of the step's first. Returns the Axes,
+    one per run.
     """
     lanes = max(map(len, runs.values()))
     column = sheet(title, 1.2 + len(runs) * (0.5 + 0.6 * lanes), len(runs), sharex=True, squeeze=False)[:, 0]
     for axes, (name, ranks) in zip(column, runs.items(), strict=True):
         labels = []
         for rank, trace in ranks.items():
-            own = trace.gpu[trace.gpu.step == step]
+            own = trace.gpu[trace.gpu.step == step % len(trace.steps)]
             collective = communication(own)
             zero = own[collective].end_us.min()
             for kind, rows in (("computes", own[~collective]), ("communicates", own[collective])):

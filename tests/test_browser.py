@@ -14,7 +14,7 @@ from lab_page import Notebook, expect
 from course.notebooks import REFERENCE_GPU, ROOT
 from course.recording import recorded_lesson
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]  # one worker starts one JupyterLab
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_what_is_exposed(files):
 def test_all_ranks_stand_on_one_clock(files):
     runs = {"graph": read_ranks(files)}
     assert all(communication(trace.gpu).sum() == 1 for trace in runs["graph"].values())
-    [axes] = rank_lanes(runs, "title", step=0)
+    [axes] = rank_lanes(runs, "title")
     ends = [bars.get_paths()[0].get_extents().x1 for bars in axes.collections]
     assert ends[1] == ends[3] == pytest.approx(0, abs=1e-6), "an all-reduce ends on all ranks at once"
     assert [label.get_text() for label in axes.get_yticklabels()][::2] == ["rank 0 computes", "rank 1 computes"]

@@ -167,13 +167,21 @@ def test_a_cell_of_the_readers_own_that_changes_what_a_gpu_cell_uses_needs_a_gpu
 
 @pytest.mark.parametrize(
     "cell",
-    ["guess = 4", "1 + 1", "mine = options['more']", "scale(3)", "1 / 0", "options.copy().clear()", "def idle(a): ..."],
+    ["guess = 4", "1 + 1", "mine = options['more']", "scale(3)", "1 / 0", "options.copy().clear()", "def idle(a): ..."]
+    + ["import pandas as pd"],
 )
 def test_a_cell_of_the_readers_own_that_touches_nothing_changes_nothing(learner, cell):
     for source in CELLS:
         learner.run(cell if source == "guess = ..." else source)
         learner.run(cell)
     assert (learner["speed"], learner["twice"]) == (41, 2)
+
+
+def test_another_module_under_the_name_of_an_imported_one_needs_a_gpu(learner):
+    learner.run_all(*CELLS[:7])
+    learner.run("import math as pd")
+    error = learner.run(TWICE)
+    assert type(error).__name__ == "NeedsGPU" and "has changed pd" in str(error)
 
 
 @pytest.mark.parametrize("change", [("20", "21"), ("speed = ", "speed  = "), ("speed\n", "speed factor\n")])

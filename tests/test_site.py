@@ -21,7 +21,6 @@ nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make 
 
 from docs import conf, lesson_page, pages  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("site")  # one worker builds it once
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 START = NOTEBOOKS / "00_start_here.ipynb"
 

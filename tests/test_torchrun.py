@@ -7,11 +7,12 @@ import threading
 import time
 
 import pytest
+from jupyter_lab import PATIENCE
 
 from course.torchrun import run, source
 
 PIECES = """
-import os, time
+import os, signal, time
 import torch
 import torch.distributed as dist
 
@@ -33,9 +34,10 @@ def fails(rank):
         raise RuntimeError("what follows")
 
 
-def hangs(rank, file):
+def hangs(rank, file, sooner=0):
+    left = signal.alarm(sooner) if sooner else 0
     with open(f"{file}{rank}", "w") as out:
-        out.write(str(os.getpid()))
+        out.write(f"{os.getpid()} {left}")
     while True:
         time.sleep(1)
 """
@@ -51,8 +53,9 @@ def join(tmp_path):
     return cell.join
 
 
-def pids(tmp_path):
-    return [int(file.read_text() or 0) for file in tmp_path.glob("pid*")]
+def told_by_hanging(tmp_path):
+    """(process id, seconds that it had left) of each rank that hangs."""
+    return [tuple(map(int, text.split())) for file in tmp_path.glob("pid*") if (text := file.read_text())]
 
 
 def alive(pid):
@@ -63,26 +66,32 @@ def alive(pid):
     return True
 
 
-def test_each_rank_tells_what_its_task_gave(join, tmp_path):
-    tasks = {"sum": "total(rank)", "failure": "fails(rank)", "own": "{'rank': rank}", "typo": "no_such_name"}
-    told = run([join], tasks | {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r})"}, seconds=20)
-    assert told["sum"].ranks == [3.0, 3.0] and told["own"].ranks == [{"rank": 0}, {"rank": 1}]
-    assert told["failure"].ranks == 2 * [{"raised": "the cause"}]
-    assert told["typo"].ranks == [None, None] and "no_such_name" in told["typo"].log
-    assert told["hang"].ranks == [None, None], "the system ends a rank that takes longer"
-    assert len(pids(tmp_path)) == 2 and not any(map(alive, pids(tmp_path)))
+def test_each_rank_tells_what_its_task_gave(join):
+    told = run([join], {"sum": "{'rank': rank, 'sum': total(rank)}"}, seconds=PATIENCE)
+    assert told["sum"].ranks == [{"rank": 0, "sum": 3.0}, {"rank": 1, "sum": 3.0}]
+    told = run([join], {"failure": "fails(rank)", "typo": "no_such_name"}, ranks=1, seconds=PATIENCE)
+    assert told["failure"].ranks == [{"raised": "the cause"}]
+    assert told["typo"].ranks == [None] and "no_such_name" in told["typo"].log
+
+
+def test_a_rank_that_hangs_is_ended_by_the_system(join, tmp_path):
+    """Here sooner than the call has asked: the machine may be slow until it hangs."""
+    told = run([join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r}, sooner=1)"}, seconds=PATIENCE)
+    assert told["hang"].ranks == [None, None]
+    hung = told_by_hanging(tmp_path)
+    assert len(hung) == 2 and all(0 < left <= PATIENCE and not alive(pid) for pid, left in hung)
 
 
 def test_an_interruption_leaves_no_process(join, tmp_path):
     def interrupt():
-        while len(pids(tmp_path)) < 2 or not all(pids(tmp_path)):
+        while len(told_by_hanging(tmp_path)) < 2:
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        run([join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r})"}, seconds=600)
-    assert not any(map(alive, pids(tmp_path)))
+        run([join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r})"}, seconds=PATIENCE)
+    assert not any(alive(pid) for pid, _ in told_by_hanging(tmp_path))
 
 
 def test_the_script_is_the_pieces_cells_each_once(join):

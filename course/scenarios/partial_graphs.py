@@ -108,7 +108,8 @@ def graph_without_optimizer(answer: Callable) -> None:
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
     expected, symptoms = _trained(net, batches, random)
     torch.cuda.set_rng_state(random)
-    optimizer = momentum(net.parameters())
+    optimizer, stepped = momentum(net.parameters()), []
+    optimizer.register_step_post_hook(lambda *_: stepped.append(True))
     train = answer(net, optimizer, *copied(batches[0]))
     if not close(net.state_dict(), before):
         raise Wrong(TRAINED)
@@ -120,6 +121,8 @@ def graph_without_optimizer(answer: Callable) -> None:
         return train(*batch)
 
     used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
+    if not stepped:
+        raise Wrong("Nothing calls optimizer.step().")
     used.gives(expected, symptoms)
     used.replays(graphs=5, operators=5 * 25)
 

@@ -9,6 +9,9 @@ from torch import nn
 from course.scenarios.first_graphs import few
 from course.symptoms import Wrong, close, copied, use
 
+FROZEN = "Every batch is rounded with the first scale: nothing moves the state."
+FORGETS = "The scale moves, but the history does not: write both."
+EARLY = "The state moves before the call, at first from an empty history: move it after the call."
 STEPS = 8  # an input is rounded to -8, ..., 8
 
 
@@ -32,24 +35,36 @@ class Scaled(nn.Module):
         return STEPS / self.history.max(), self.history.roll(1)
 
 
+def results(layer: Scaled, batches: list, moves: tuple = ("scale", "history"), early: bool = False) -> list:
+    """Outputs of layer, which moves that much of its state after each call; before it, if early."""
+    found = []
+    for batch in batches:
+        outputs = None if early else layer(batch)
+        for name, new in zip(("scale", "history"), layer.new_state(), strict=True):
+            if name in moves:
+                setattr(layer, name, new)
+        found.append(layer(batch) if early else outputs)
+    return found
+
+
 def graph_scaled(answer: Callable) -> None:
     """A layer with delayed scaling, and six batches of different magnitudes."""
     layer, rows = Scaled().cuda(), few()
     batches = [magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)]
     twin, kept, before = copy.deepcopy(layer), (layer.scale, layer.history), copied(layer.state_dict())
     with torch.no_grad():
-        frozen, expected = [twin(batch) for batch in batches], []
-        twin.load_state_dict(before)
-        for batch in batches:
-            expected.append(twin(batch))
-            twin.scale, twin.history = twin.new_state()
-        run = answer(layer, batches[0].clone())
+        symptoms = {
+            FROZEN: results(copy.deepcopy(layer), batches, moves=()),
+            FORGETS: results(copy.deepcopy(layer), batches, moves=("scale",)),
+            EARLY: results(copy.deepcopy(layer), batches, early=True),
+        }
+        expected, run = results(twin, batches), answer(layer, batches[0].clone())
         if layer.scale is not kept[0] or layer.history is not kept[1]:
             raise Wrong("The layer has new tensors for its state: the graph goes on with the old. Write in place.")
         if not close(layer.state_dict(), before):
             raise Wrong("The warm-up moved scale and history: put them back in place, before the first replay.")
         used = use(run, batches)
-    used.gives(expected, {"Every batch is rounded with the first scale: nothing moves the state.": frozen})
+    used.gives(expected, symptoms)
     if not close(layer.state_dict(), twin.state_dict()):
         raise Wrong("The results are right, but scale or history are not eager's afterwards.")
     used.replays(graphs=6, operators=18)

@@ -14,6 +14,7 @@ from course.scenarios.training import TRAINED, draw_batches, perceptron
 from course.symptoms import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 
 ALONE = "Each rank trains alone: no gradient of the other rank arrived, so the step is to call DDP, not the network."
+NO_SYNC = "Each rank trains alone: DDP ran in no_sync, which leaves the all-reduce out."
 UNMOVED = "The weights do not move: the optimizer's step belongs in the graph."
 BUILT = "DDP was built on the default stream, which no capture can take in: build it on a side stream."
 TIMED = "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
@@ -31,6 +32,7 @@ def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
         nn.Module.__init__(ddp)
         ddp.module, ddp.require_backward_grad_sync = module, True
         ddp.steps, ddp.awaited, ddp.timer = 0, set(), torch.zeros((), device="cuda")
+        ddp.unsynced = False
         ddp.aside = torch.cuda.current_stream() != torch.cuda.default_stream()
         for number, (parameter, other) in enumerate(zip(module.parameters(), others, strict=True)):
             parameter.register_hook(lambda own, number=number, other=other: _reduced(ddp, number, own, other))
@@ -43,6 +45,7 @@ def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
 
 def _forward(ddp, *inputs, **named):
     """Read the timers of the step before, where DDP does; await the gradients of this one."""
+    ddp.unsynced |= not ddp.require_backward_grad_sync
     if torch.is_grad_enabled() and ddp.require_backward_grad_sync:
         if 0 < ddp.steps <= 10 or (ddp.steps and ddp.steps % 100 == 0):
             _refused(ddp.timer.item, TIMED.format(ddp.steps))
@@ -88,8 +91,8 @@ def capture_ddp(answer: Callable) -> None:
     others = [torch.zeros_like(parameter) for parameter in net.parameters()]
     gradients = [[torch.randn_like(other) for other in others] for _ in batches]
     before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
+    alone = losses_of_rank(net, batches, None)
     symptoms = {
-        ALONE: losses_of_rank(net, batches, None),
         UNMOVED: losses_of_rank(net, batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: losses_of_rank(net, batches[:1] * 5, gradients),
     }
@@ -106,5 +109,5 @@ def capture_ddp(answer: Callable) -> None:
             return train(*batch)
 
         used = use(step, batches)
-    used.gives(expected, symptoms)
+    used.gives(expected, {NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE: alone} | symptoms)
     used.replays(graphs=5, operators=15 + 5 * len(others))
