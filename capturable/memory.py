@@ -83,10 +83,13 @@ def _sum(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 class Form(NamedTuple):
-    """How a tensor lay in memory, and its place in autograd."""
+    """How a tensor lay in memory, and its place in autograd; no further tensor, which would be found alive."""
 
     tensor: torch.Tensor
-    data: torch.Tensor
+    dtype: torch.dtype
+    address: int
+    memory: tuple[torch.UntypedStorage, int, torch.Size, tuple[int, ...]]
+    views: tuple[Callable, ...]
     leaf: bool
     requires_grad: bool
     grad: torch.Tensor | None
@@ -95,12 +98,15 @@ class Form(NamedTuple):
     def of(cls, tensor: torch.Tensor) -> "Form":
         """The form that a tensor has now."""
         grad = tensor.grad if tensor.is_leaf else None
-        return cls(tensor, tensor.data, tensor.is_leaf, tensor.requires_grad, grad)
+        views = (torch.conj,) * tensor.is_conj() + (torch._neg_view,) * tensor.is_neg()
+        where = tensor.data_ptr(), _lies(tensor), views
+        return cls(tensor, tensor.dtype, *where, tensor.is_leaf, tensor.requires_grad, grad)
 
     def moved(self) -> bool:
         """Whether the tensor has another form now."""
-        tensor, now, then = self.tensor, self.tensor.data, self.data
-        same = now.data_ptr() == then.data_ptr() and now.shape == then.shape and now.stride() == then.stride()
+        tensor = self.tensor
+        now, then = (tensor.dtype, tensor.data_ptr(), *_lies(tensor)[2:]), (self.dtype, self.address, *self.memory[2:])
+        same = now == then
         autograd = (tensor.is_leaf, tensor.requires_grad) == (self.leaf, self.requires_grad)
         return not (same and autograd and (not tensor.is_leaf or tensor.grad is self.grad))
 
@@ -111,11 +117,18 @@ class Form(NamedTuple):
             if not tensor.is_leaf:  # written in place by something that has a gradient
                 tensor.detach_()
             tensor.requires_grad_(False)
-        tensor.data = self.data
+        data = torch.empty(0, dtype=self.dtype, device=self.memory[0].device).set_(*self.memory)
+        for view in self.views:
+            data = view(data)
+        tensor.data = data
         if self.leaf:
             tensor.grad = None
             tensor.requires_grad_(self.requires_grad)
             tensor.grad = self.grad
+
+
+def _lies(tensor: torch.Tensor) -> tuple:
+    return tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
 
 
 def _plain(tensor: torch.Tensor) -> bool:

@@ -270,3 +270,16 @@ def test_steps_with_uncommon_tensors_do_not_crash():
 
     preflight(step, torch.randn(2, 3, 8), device="cpu")
     assert sparse.to_dense().tolist() == torch.eye(3).tolist() and sized.shape == (2,)
+
+
+@pytest.mark.parametrize("lazy", [torch.conj, torch._neg_view])
+def test_a_tensor_that_is_negated_or_conjugated_on_reading_stays_so(lazy):
+    tensor = lazy(torch.randn(3, dtype=torch.complex64))
+    before = tensor.clone()
+
+    def step():
+        tensor.data = torch.zeros(2, dtype=torch.complex64)
+
+    with Undo(step):
+        step()
+    assert torch.equal(tensor, before)
