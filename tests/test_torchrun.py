@@ -88,9 +88,13 @@ def test_an_interruption_leaves_no_process(join, tmp_path):
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
+    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)  # as tests in the background are started
     threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        run([join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r})"}, seconds=PATIENCE)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run([join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r})"}, seconds=PATIENCE)
+    finally:
+        signal.signal(signal.SIGINT, ignored)
     assert not any(alive(pid) for pid, _ in told_by_hanging(tmp_path))
 
 
