@@ -2,6 +2,7 @@
 
 import dis
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -108,12 +109,28 @@ class Until:
 
 @functools.cache
 def _ways_out(code: CodeType) -> frozenset[int]:
-    """Where a function's code begins to call __exit__(None, None, None), to return a value from the block or not."""
+    """Where a step must not end: where a function's code begins to call __exit__(None, None, None), and where it
+    handles an error, which an end there would leave behind as the context of later ones.
+    """
     steps = list(dis.get_instructions(code))
     nothing = [step.opname == "LOAD_CONST" and step.argval is None for step in steps]
     calls = {i for i in range(len(steps) - 2) if all(nothing[i : i + 3])}
     calls |= {i - 1 for i in calls if steps[i - 1].opname == "SWAP"}
-    return frozenset(steps[i].offset for i in calls)
+    return frozenset(steps[i].offset for i in calls | _handling(steps))
+
+
+def _handling(steps: list[dis.Instruction]) -> set[int]:
+    """Which instructions handle an error, by number: from PUSH_EXC_INFO, along jumps, to POP_EXCEPT or RERAISE."""
+    at, found = {step.offset: i for i, step in enumerate(steps)}, set()
+    queue = [i for i, step in enumerate(steps) if step.opname == "PUSH_EXC_INFO"]
+    while queue:
+        found.add(i := queue.pop())
+        jumps = steps[i].opcode in dis.hasjrel + dis.hasjabs
+        leads = {at[steps[i].argval]} if jumps else set()
+        if not re.match("POP_EXCEPT|RERAISE|RAISE|RETURN|JUMP", steps[i].opname):
+            leads.add(i + 1)
+        queue += leads - found
+    return found
 
 
 def bisect(step: Callable, inputs: tuple, generators: Iterable) -> Line | None:

@@ -1,6 +1,7 @@
 """preflight's last word: a real capture adds what no rule knew, and takes back what it bore."""
 
 import random
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -160,6 +161,10 @@ def test_the_line_that_breaks_a_capture_is_found(stand_in, step):
     (finding,) = truth.verified(step, (x,), (x + 1,), (), Findings())
     assert finding.rule == "capture" and finding.line.endswith("# this one")
     assert truth.verified(lambda x: x * 2, (x,), (x + 1,), (), Findings()) == []  # the process is well again
+    assert sys.exc_info() == (None, None, None)
+    with pytest.raises(ValueError) as raised:
+        raise ValueError("mine")
+    assert raised.value.__context__ is None  # no error of the step is left behind
 
 
 def test_replays_take_back_a_number_that_makes_no_difference(stand_in):
