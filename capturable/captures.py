@@ -80,7 +80,8 @@ class _Stop(BaseException):
 class Until:
     """A step that ends after a number of the user's lines; lines are those that it ran.
 
-    It does not end on the way out of a with block, which would leave the stream or the mode that it set.
+    It does not end on the way out of a with block, which would leave the stream or the mode that it set, nor where
+    an error is handled.
     """
 
     def __init__(self, step: Callable, stop: int | None = None) -> None:

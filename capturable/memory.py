@@ -99,14 +99,15 @@ class Form(NamedTuple):
         """The form that a tensor has now."""
         grad = tensor.grad if tensor.is_leaf else None
         views = (torch.conj,) * tensor.is_conj() + (torch._neg_view,) * tensor.is_neg()
-        where = tensor.data_ptr(), _lies(tensor), views
+        memory = tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
+        where = tensor.data_ptr(), memory, views
         return cls(tensor, tensor.dtype, *where, tensor.is_leaf, tensor.requires_grad, grad)
 
     def moved(self) -> bool:
         """Whether the tensor has another form now."""
         tensor = self.tensor
-        now, then = (tensor.dtype, tensor.data_ptr(), *_lies(tensor)[2:]), (self.dtype, self.address, *self.memory[2:])
-        same = now == then
+        now = tensor.dtype, tensor.data_ptr(), tensor.shape, tensor.stride()
+        same = now == (self.dtype, self.address, *self.memory[2:])
         autograd = (tensor.is_leaf, tensor.requires_grad) == (self.leaf, self.requires_grad)
         return not (same and autograd and (not tensor.is_leaf or tensor.grad is self.grad))
 
@@ -125,10 +126,6 @@ class Form(NamedTuple):
             tensor.grad = None
             tensor.requires_grad_(self.requires_grad)
             tensor.grad = self.grad
-
-
-def _lies(tensor: torch.Tensor) -> tuple:
-    return tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
 
 
 def _plain(tensor: torch.Tensor) -> bool:

@@ -15,9 +15,8 @@ MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
 
 def machine() -> dict[str, str | None]:
     """What the measurements depend on: GPU, driver, CUDA, torch and Python, as a dict of strings."""
-    has_gpu = torch.cuda.is_available()
     return {
-        "gpu": torch.cuda.get_device_name() if has_gpu else None,
+        "gpu": needs.gpu_name(),
         "driver": driver_version(),
         "cuda": torch.version.cuda,
         "torch": torch.__version__,

@@ -4,7 +4,8 @@ import datetime
 import os
 import re
 import time
-from importlib.metadata import distributions, version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import nbformat
@@ -22,7 +23,7 @@ from course.values import MIME, encode
 
 CELL_SECONDS = 600
 PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
-EXTRAS = {"transformer-engine", "megatron-core", "triton"}  # named where they are installed
+EXTRAS = ("megatron-core", "transformer-engine", "triton")  # named where they are installed
 
 
 def run(path: Path, staged: Path) -> nbformat.NotebookNode:
@@ -76,8 +77,10 @@ def peak_memory() -> int:
 
 def provenance() -> dict:
     """Where and with what a recording was made."""
-    installed = {distribution.name for distribution in distributions()}
-    versions = {package: version(package) for package in (*PACKAGES, *sorted(installed & EXTRAS))}
+    versions = {package: version(package) for package in PACKAGES}
+    for package in EXTRAS:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
     return machine() | {"date": str(datetime.date.today()), "versions": versions}
 
 

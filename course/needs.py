@@ -21,20 +21,26 @@ def gpu_name() -> str | None:
 
 def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
     """What this machine lacks of further GPUs and of these packages (import names), each with how to get it."""
-    import torch
+    lacking = [how_to_get(package) for package in needs if not found(package)]
+    if gpus > 1:
+        import torch
 
-    there = torch.cuda.device_count() if gpus > 1 else gpus
-    lacking = [f"{gpus} GPUs (this machine has {there or 'none'})"] if there < gpus else []
-    return lacking + [how_to_get(package) for package in needs if not found(package)]
+        if (there := torch.cuda.device_count()) < gpus:
+            lacking.insert(0, f"{gpus} GPUs (this machine has {there or 'none'})")
+    return lacking
 
 
 def played(about: dict, gpus: int, lacking: list[str]) -> str:
     """The Markdown that says where a recording comes from, and what would be needed to run live."""
-    where = f"{gpus} GPUs of the type" if gpus > 1 else "an"
     return (
-        f"**Recorded**: `%%gpu` cells show what ran on {where} {about['gpu']} "
+        f"**Recorded**: `%%gpu` cells show what ran on {gpus_of(about, gpus)} "
         f"(torch {about['torch']}, {about['date']}). Everything else runs for real."
     ) + (f" To run live, this lesson needs {' and '.join(lacking)}." if lacking else "")
+
+
+def gpus_of(about: dict, gpus: int) -> str:
+    """The GPUs that a recording was made on, in words."""
+    return f"{gpus} GPUs of the type {about['gpu']}" if gpus > 1 else f"an {about['gpu']}"
 
 
 def found(package: str) -> bool:

@@ -11,6 +11,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from course.execute import CELL_SECONDS, gpu_slug, run
 from course.files import SavingError, replacing
+from course.needs import NeedsMore
 from course.notebooks import TRACES, lesson_name, lessons
 from course.recording import Recording, digest, trace_name
 
@@ -46,7 +47,7 @@ def attempt(path: Path) -> tuple[bool, str]:
     try:
         about = Recording.read(record(path)).about
     except CellExecutionError as error:
-        if error.ename == "NeedsMore":
+        if error.ename == NeedsMore.__name__:
             return True, f"not recorded on this machine. {error.evalue}"
         problem = f"{error.ename}: {error.evalue}"
     except DeadKernelError:

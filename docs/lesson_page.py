@@ -9,6 +9,7 @@ import re
 
 import nbformat
 
+from course.needs import gpus_of
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
 from course.recording import recorded_lesson
 from course.values import MIME
@@ -60,9 +61,8 @@ def gpus(notebook):
 
 def provenance(about, gpus=1):
     """A sentence that says where a recording comes from."""
-    where = f"{gpus} GPUs of the type" if gpus > 1 else "an"
     return (
-        f"> **Recorded**: what the cells of this page show ran on {where} {about['gpu']} (driver {about['driver']}, "
+        f"> **Recorded**: what the cells of this page show ran on {gpus_of(about, gpus)} (driver {about['driver']}, "
         f"CUDA {about['cuda']}, torch {about['torch']}, Python {about['python']}) on {about['date']}, "
         f"in {about['seconds']} seconds and at most {about['peak_gpu_mib']} MiB of GPU memory. Nothing runs here. "
         "In JupyterLab the lesson runs, with or without a GPU."

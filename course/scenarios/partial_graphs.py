@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from course.scenarios.first_graphs import few
-from course.scenarios.training import TRAINED, draw_batches, losses_of, momentum, perceptron
+from course.scenarios.training import DREW, TRAINED, draw_batches, losses_of, momentum, perceptron
 from course.symptoms import EAGER, Wrong, close, copied, use, watch
 
 
@@ -114,7 +114,7 @@ def graph_without_optimizer(answer: Callable) -> None:
     if not close(net.state_dict(), before):
         raise Wrong(TRAINED)
     if not torch.equal(torch.cuda.get_rng_state(), random):
-        raise Wrong("The warm-up drew random numbers: put the random state back, before the first replay.")
+        raise Wrong(DREW)
 
     def step(rate, *batch):
         optimizer.param_groups[0]["lr"] = rate

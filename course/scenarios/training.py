@@ -12,6 +12,7 @@ from course.symptoms import EVERY_TIME_THE_FIRST, Used, Wrong, close, copied, us
 from cpu_graph.judge import launches
 
 TRAINED = "The warm-up trained the model: put its weights back in place, before the first replay."
+DREW = "The warm-up drew random numbers: put the random state back, before the first replay."
 ANEW = "Each replay makes the optimizer's state anew: a step of warm-up must make it before the capture."
 
 
@@ -64,7 +65,7 @@ def capture_training(answer: Callable) -> None:
     if warmed and any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
         raise Wrong("The warm-up filled the optimizer's momentum: put it back to zero in place.")
     if not torch.equal(torch.cuda.get_rng_state(), random):
-        raise Wrong("The warm-up drew random numbers: put the random state back, before the first replay.")
+        raise Wrong(DREW)
     used = use(train, batches)
     if not optimizer.state:
         raise Wrong("The optimizer has lost the state that the graph works on: set it to zero in place instead.")
