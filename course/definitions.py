@@ -13,7 +13,7 @@ from pathlib import Path
 
 from course.notebooks import ROOT, CodeCell, python
 
-ROOMS = ("helpers", "course", "capturable", "cpu_graph", "benchmarks")
+ROOMS = ("helpers", "course", "capturable", "cpu_graph", "examples", "benchmarks")
 LEFT_OUT = {"course.lesson"}
 
 Bindings = dict[str, list[ast.AST]]

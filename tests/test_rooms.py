@@ -13,11 +13,12 @@ from course.notebooks import ROOT
 MAY_IMPORT = {
     "helpers": {"helpers"},
     "cpu_graph": {"cpu_graph", "torch"},
+    "examples": {"examples", "torch"},
     "capturable": {"capturable", "torch"},
-    "course": {"capturable", "course", "cpu_graph", "helpers"},
+    "course": {"capturable", "course", "cpu_graph", "examples", "helpers"},
     "benchmarks": {"benchmarks", "course", "helpers"},
 }
-ONLY = ("capturable", "cpu_graph")  # these need nothing else
+ONLY = ("capturable", "cpu_graph", "examples")  # these need nothing else
 ROOMS = [room for room in MAY_IMPORT if (ROOT / room).is_dir()]
 MODULES = {
     f"{room}.{path.relative_to(ROOT / room).with_suffix('')}".replace("/", "."): path

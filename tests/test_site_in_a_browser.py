@@ -8,7 +8,7 @@ from test_site import LESSONS, Quiet, served, site  # noqa: F401
 
 from course.recording import recorded_lesson
 
-pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.browser]
+pytestmark = pytest.mark.browser
 CODE_CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
 WIDER = "document.documentElement.scrollWidth - innerWidth"
 PERFETTO = """<output></output><script>addEventListener("message", async ({data, source}) => {
@@ -55,7 +55,7 @@ def test_the_search_puts_a_topics_own_lesson_first(page, words, first):
 
 
 def test_the_gallery_opens_with_its_index_and_a_filter(page):
-    page.goto(f"{page.address}/notebooks/19_failure_gallery.html")
+    page.goto(f"{page.address}/notebooks/24_failure_gallery.html")
     assert page.locator("article h2").first.text_content().startswith("Index")
     rows, exhibits = page.locator("#index tbody tr:visible"), page.locator("article h3:visible")
     everything = rows.count()

@@ -1,0 +1,1 @@
+"""Scripts to copy: each runs by itself, and needs torch alone."""
