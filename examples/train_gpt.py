@@ -16,18 +16,21 @@ OPTIONS |= {"width": 384, "layers": 6, "context": 256, "rows": 16, "parts": 4}
 
 
 class _GPT(nn.Module):
-    def __init__(self, characters, width=384, layers=6, context=256):
+    def __init__(self, characters, width=384, layers=6, context=256, dropout=0.2):
         super().__init__()
         self.letters, self.places = nn.Embedding(characters, width), nn.Embedding(context, width)
-        unit = nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.2, "gelu", batch_first=True, norm_first=True)
-        self.head, unit.self_attn.dropout = nn.Linear(width, characters), 0.0
-        self.blocks = nn.TransformerEncoder(unit, layers, nn.LayerNorm(width), enable_nested_tensor=False)
-        for weight in (weight for weight in self.parameters() if weight.ndim == 2):
-            nn.init.normal_(weight, std=0.02)
+        sizes = [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)]
+        self.blocks = nn.ModuleList(nn.ModuleList(nn.Linear(*one, bias=False) for one in sizes) for _ in range(layers))
+        self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, characters)
 
     def forward(self, tokens):
-        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], tokens.device)
-        return self.head(self.blocks(self.letters(tokens) + self.places.weight[: len(mask)], mask, is_causal=True))
+        x = self.letters(tokens) + self.places.weight[: tokens.shape[1]]
+        for mix, out, up, down in self.blocks:
+            parts = mix(nn.functional.layer_norm(x, x.shape[-1:])).unflatten(-1, (3, -1, 64))  # heads of 64
+            heads = nn.functional.scaled_dot_product_attention(*parts.transpose(1, 3).unbind(2), is_causal=True)
+            x = x + self.dropout(out(heads.transpose(1, 2).flatten(2)))
+            x = x + self.dropout(down(nn.functional.gelu(up(nn.functional.layer_norm(x, x.shape[-1:])))))
+        return self.head(nn.functional.layer_norm(x, x.shape[-1:]))
 
 
 def build(characters: int, compiled: bool = False, **sizes: int) -> Namespace:
@@ -36,19 +39,17 @@ def build(characters: int, compiled: bool = False, **sizes: int) -> Namespace:
     device, random = ("cuda", torch.cuda) if torch.cuda.is_available() else ("cpu", torch)
     model, rate = _GPT(characters, **sizes).to(device), torch.zeros((), device=device)
     optimizer = torch.optim.AdamW(model.parameters(), rate, (0.9, 0.99), fused=True, capturable=True)
-    if compiled:
-        model.compile()
-    return Namespace(model=model, optimizer=optimizer, rate=rate, device=device, random=random)
+    net = torch.compile(model) if compiled else model
+    return Namespace(model=model, net=net, optimizer=optimizer, rate=rate, device=device, random=random)
 
 
 def draw(ids: Tensor, shape: tuple[int, ...], step: int) -> Tensor:
     """The batch of a step, (parts, rows, places + 1). Its number is the seed, so a loader can start at any step."""
-    windows = ids.unfold(0, shape[-1] + 1, 1)
-    starts = torch.randint(len(windows), shape[:-1], generator=torch.Generator().manual_seed(step))
-    return windows.index_select(0, starts.flatten()).unflatten(0, shape[:-1])
+    starts = torch.randint(len(ids) - shape[-1], shape[:-1], generator=torch.Generator().manual_seed(step))
+    return ids.unfold(0, shape[-1] + 1, 1).index_select(0, starts.flatten()).unflatten(0, shape[:-1])
 
 
-def loss_of(model: nn.Module, tokens: Tensor) -> Tensor:
+def loss_of(model: Callable, tokens: Tensor) -> Tensor:
     """The mean loss of tokens (rows, places + 1): each is foretold from those before it."""
     with torch.autocast(tokens.device.type, torch.bfloat16):
         return nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
@@ -59,7 +60,7 @@ def train_step(t: Namespace, tokens: Tensor) -> Tensor:
     t.optimizer.zero_grad()
     losses = []
     for part in tokens:
-        losses.append(loss_of(t.model.train(), part) / len(tokens))
+        losses.append(loss_of(t.net.train(), part) / len(tokens))
         losses[-1].backward()
     nn.utils.clip_grad_norm_(t.model.parameters(), 1.0)
     t.optimizer.step()
@@ -68,7 +69,7 @@ def train_step(t: Namespace, tokens: Tensor) -> Tensor:
 
 @torch.no_grad()
 def evaluate(t: Namespace, tokens: Tensor) -> Tensor:
-    """The loss of tokens (rows, places + 1), without dropout."""
+    """The loss of tokens (rows, places + 1), without dropout and never compiled."""
     return loss_of(t.model.eval(), tokens)
 
 
@@ -94,6 +95,7 @@ def capture(function: Callable, t: Namespace, tokens: Tensor, pool: tuple | None
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph, pool=pool):
         output = function(t, tokens)
+    torch.cuda.synchronize()  # a capture writes the random seed and offset, on its own stream
 
     def replay(_, new):
         tokens.copy_(new)
@@ -107,12 +109,11 @@ def capture(function: Callable, t: Namespace, tokens: Tensor, pool: tuple | None
 def sample(model: nn.Module, tokens: Tensor, context: int, count: int = 300) -> Tensor:
     """Tokens (1, places), and so many more that the model draws one by one."""
     for _ in range(count):
-        tokens = torch.cat([tokens, model.eval().forward(tokens[:, -context:])[:, -1].softmax(-1).multinomial(1)], 1)
+        tokens = torch.cat([tokens, model.eval()(tokens[:, -context:])[:, -1].softmax(-1).multinomial(1)], 1)
     return tokens
 
 
-def options(arguments: list[str] | None = None) -> Namespace:
-    """What the command line says."""
+def _options(arguments):
     parser = ArgumentParser(description=__doc__)
     for name, default in OPTIONS.items():
         parser.add_argument(f"--{name}", type=int, nargs="?", const=1, default=default)
@@ -121,18 +122,17 @@ def options(arguments: list[str] | None = None) -> Namespace:
 
 def main(arguments: list[str] | None = None) -> list[float]:
     """Train as the command line says; returns the loss of each step."""
-    o, start, text = options(arguments), perf_counter(), TEXT.read_text(encoding="utf-8")
+    o, start, text = _options(arguments), perf_counter(), TEXT.read_text(encoding="utf-8")
     characters = sorted(set(text))
     ids, others = torch.tensor([characters.index(one) for one in text]).tensor_split([len(text) * 9 // 10])
     t = build(len(characters), o.compile, width=o.width, layers=o.layers, context=o.context)
     shape, step, test = (o.parts, o.rows, o.context), train_step, evaluate
     example, held_out = draw(ids, shape, 0).to(t.device), draw(others, (64, o.context), 0).to(t.device)
-    saved = {"step": 0} | {name: value.clone() for name, value in state_of(t).items()}
+    saved = torch.load(CHECKPOINT) if o.resume else {"step": 0} | {n: v.clone() for n, v in state_of(t).items()}
     step(t, example)  # makes the optimizer's state
     if t.device == "cuda" and not o.eager:
         step, pool = capture(step, t, example)
         test, _ = capture(test, t, held_out, pool)
-    saved = torch.load(CHECKPOINT) if o.resume else saved
     numbers, losses = range(saved["step"], o.until or o.steps), []
     feed = iter(DataLoader(numbers, None, collate_fn=lambda n: draw(ids, shape, n), pin_memory=t.device == "cuda"))
     restore(t, saved)
