@@ -1,17 +1,13 @@
 """The course's site: built without a warning, whole, self-contained, and readable in a real browser."""
 
-import functools
-import http.server
 import re
 import subprocess
-import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
-from conftest import serving
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from course.recording import recorded_lesson
@@ -42,19 +38,6 @@ class Page(HTMLParser):
             self.links.append(of["href"])
         elif tag != "a":
             self.loads += [of[name] for name in ("src", "href", "data", "poster") if of.get(name)]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The site as `make site` builds it: warnings are errors."""
-    source, html = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("html")
-    pages.write_pages(source)
-    options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", ROOT / "docs"]
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", *options, source, html], capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return html
 
 
 @pytest.fixture(scope="module")
@@ -185,18 +168,6 @@ def test_the_cheat_sheet_prints_on_one_sheet(served, chromium):
     assert page.locator(".bd-sidebar-primary").is_hidden()
     cut = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part.textContent)"
     assert page.locator("article :is(pre, table)").evaluate_all(cut) == []
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def served(site):
-    """The site's address on this machine."""
-    with serving(functools.partial(Quiet, directory=site)) as address:
-        yield address
 
 
 @pytest.mark.browser

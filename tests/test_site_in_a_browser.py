@@ -4,12 +4,14 @@ import hashlib
 import re
 
 import pytest
-from test_site import LESSONS, Quiet, served, site  # noqa: F401
+from test_site import LESSONS
 
 from course.recording import recorded_lesson
 
 pytestmark = pytest.mark.browser
 CODE_CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
+SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
+  .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
 WIDER = "document.documentElement.scrollWidth - innerWidth"
 PERFETTO = """<output></output><script>addEventListener("message", async ({data, source}) => {
   if (data === "PING") return source.postMessage("PONG", "*");
@@ -20,7 +22,7 @@ PERFETTO = """<output></output><script>addEventListener("message", async ({data,
 
 
 @pytest.fixture
-def page(served, chromium):  # noqa: F811
+def page(served, chromium):
     """A page of which no request may leave this machine; Perfetto's address is answered here."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -97,21 +99,14 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     assert download.value.path().read_bytes() == trace.read_bytes()
 
 
-@pytest.mark.parametrize("width", [1280, 800, 390])
-def test_pages_fit_the_screen(page, width):
-    page.set_viewport_size({"width": width, "height": 900})
+def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
+    sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
     for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + ["index", "docs/glossary", "docs/cheat_sheet"]:
         page.goto(f"{page.address}/{path}.html")
-        assert page.evaluate(WIDER) <= 0, path
-        if width == 1280:
-            assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
-            sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
-            assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
-
-
-def test_a_lessons_page_is_below_3_mb(page):
-    size = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
-      .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
-    for lesson in LESSONS:
-        page.goto(f"{page.address}/notebooks/{lesson.stem}.html", wait_until="networkidle")
-        assert 1e5 < page.evaluate(size) < 3e6, lesson.stem
+        if path.startswith("notebooks/"):
+            assert 1e5 < page.evaluate(SIZE) < 3e6, path
+        for width in (390, 800, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(WIDER) <= 0, (path, width)
+        assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
+        assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
