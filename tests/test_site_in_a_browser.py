@@ -59,7 +59,7 @@ def test_the_search_puts_a_topics_own_lesson_first(page, words, first):
 def test_the_gallery_opens_with_its_index_and_a_filter(page):
     page.goto(f"{page.address}/notebooks/24_failure_gallery.html")
     assert page.locator("article h2").first.text_content().startswith("Index")
-    rows, exhibits = page.locator("#index tbody tr:visible"), page.locator("article h3:visible")
+    rows, exhibits = page.locator("#index tbody tr:visible"), page.locator("section:not(#exercises) > section > h3:visible")
     everything = rows.count()
     box = page.get_by_label("Filter the exhibits")
     box.fill("default stream 906")
