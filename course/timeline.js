@@ -81,22 +81,25 @@ function touchTimeline(figure) {
     ArrowRight: () => along(1), ArrowLeft: () => along(-1), ArrowDown: () => across(1), ArrowUp: () => across(-1),
     Enter: () => zoom(4), " ": () => zoom(4), "+": () => zoom(2), "-": () => zoom(0.5), Escape: () => look(0, end),
   };
-  plot.addEventListener("keydown", (event) => {
-    if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+  window.addEventListener("keydown", (event) => { // first of all, or JupyterLab takes the keys for its cells
+    const held = event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "+");
+    if (held || !keys[event.key] || !figure.contains(event.target)) return;
+    event.stopPropagation();
+    if (event.target !== plot) return; // a button's or a switch's own
     event.preventDefault();
     if (chosen || !event.key.startsWith("Arrow")) keys[event.key]();
     else choose(bars.find((bar) => bar.end >= from));
-  });
+  }, true);
   const time = (event) => from + (event.offsetX / plot.clientWidth) * span; // bars let the pointer through
-  let held = 0;
+  let grasped = 0;
   function point(event) {
     const bar = nearest(Math.floor(event.offsetY / LANE), time(event));
     const near = event.pointerType === "touch" ? 3 * NEAR : NEAR;
     if (bar && (far(bar, time(event)) / span) * plot.clientWidth < near) choose(bar);
   }
-  plot.addEventListener("pointerdown", (event) => { held = time(event); point(event); });
+  plot.addEventListener("pointerdown", (event) => { grasped = time(event); point(event); });
   plot.addEventListener("pointermove", (event) => {
-    if (event.buttons && span < end) look(from + held - time(event), span);
+    if (event.buttons && span < end) look(from + grasped - time(event), span);
     else point(event);
   });
   plot.addEventListener("dblclick", (event) => zoom(4, time(event)));

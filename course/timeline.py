@@ -34,8 +34,7 @@ def explore(traces: dict[str, Trace], step: int = 0) -> HTML:
     Time counts from the step's start on the host. Raises IndexError if a trace has no such step.
     """
     data = escape(json.dumps(timeline_data(traces, step), separators=(",", ":")), quote=False).replace("'", "&#39;")
-    own_keys = 'data-lm-suppress-shortcuts="true"'  # or JupyterLab takes them
-    figure = f"<figure class='timeline' {own_keys} data-timeline='{data}'>{NO_SCRIPT}</figure>"
+    figure = f"<figure class='timeline' data-timeline='{data}'>{NO_SCRIPT}</figure>"
     call = "touchTimeline(document.currentScript.previousElementSibling);"
     return HTML(f"<style>{STYLE.read_text()}</style>{figure}<script>{{{SCRIPT.read_text()}{call}}}</script>")
 

@@ -79,7 +79,7 @@ def provenance(about, gpus=1):
 def alternative(source, heading):
     """What to read in place of the chart that a cell draws: the lanes or axes that it shows, and where."""
     where = f'Chart in the section "{heading}"'
-    call = re.search(rf"\b({'|'.join(CHARTS)})\(.*(\n[ )].*)*\)", source)
+    call = re.search(rf"\b({'|'.join(CHARTS)})\((.|\n(?=[ )]))*\)", source)
     if call:
         return f"{where}: {CHARTS[call[1]]} Drawn by {re.sub(r'(?<=[(]) | (?=[)])', '', ' '.join(call[0].split()))}"
     axes = re.findall(r'(?:xlabel|ylabel)=f?"([^"]*)"', source)
@@ -117,8 +117,7 @@ def distance(trace, source):
     """How surely a cell is about a trace: it names it (0), makes its name up (1 or 2), or has no trace at all (3)."""
     named = re.findall(r"""trace_file\(f?(["'])(.*?)\1\)""", source)
     shapes = [re.sub(r"\\{.*?\\}", "(.+)", re.escape(name)) for _, name in named]
-    found = [shape for shape in shapes if re.fullmatch(shape, trace)]
-    if found:
+    if found := [shape for shape in shapes if re.fullmatch(shape, trace)]:
         return int(all("(.+)" in shape for shape in found))
     return 2 if re.search(r"trace_file\([a-z]", source) else 3
 
