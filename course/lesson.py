@@ -16,6 +16,7 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 from course.history import History
+from course.looks import round_numbers
 from course.needs import NeedsMore, gpu_name, missing, played
 from course.notebooks import REFERENCE_GPU, TRACES, LessonError, handed_on
 from course.portable import without_scripts
@@ -54,7 +55,8 @@ def lesson(name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[s
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Let the shell know %%gpu cells; the kernels of `make lab` do so as they start."""
+    """Let the shell know %%gpu cells and round numbers; the kernels of `make lab` do so as they start."""
+    round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
 

@@ -119,6 +119,13 @@ def test_a_changed_cell_keeps_no_output():
     assert cell.outputs == []
 
 
+def test_recorded_html_runs_no_script_on_a_page():
+    html = "<b onclick='go()'>bold</b><script>go()</script><figure data-timeline='{}'>a step</figure>"
+    output = nbformat.v4.new_output("display_data", {"text/html": html})
+    kept = '<b>bold</b><figure data-timeline="{}">a step</figure>'
+    assert lesson_page.harmless(output).data["text/html"] == kept
+
+
 def test_no_page_says_that_it_runs_live(site):
     assert not any("Live</strong>" in path.read_text() for path in site.glob("notebooks/*.html"))
 

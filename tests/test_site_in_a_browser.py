@@ -5,8 +5,10 @@ import re
 
 import pytest
 from test_site import LESSONS
+from touching import touch
 
 from course.recording import recorded_lesson
+from helpers.trace import read_trace
 
 pytestmark = pytest.mark.browser
 CODE_CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
@@ -59,7 +61,8 @@ def test_the_search_puts_a_topics_own_lesson_first(page, words, first):
 def test_the_gallery_opens_with_its_index_and_a_filter(page):
     page.goto(f"{page.address}/notebooks/24_failure_gallery.html")
     assert page.locator("article h2").first.text_content().startswith("Index")
-    rows, exhibits = page.locator("#index tbody tr:visible"), page.locator("article h3:visible")
+    rows = page.locator("#index tbody tr:visible")
+    exhibits = page.locator("section:not(#exercises) > section > h3:visible")
     everything = rows.count()
     box = page.get_by_label("Filter the exhibits")
     box.fill("default stream 906")
@@ -97,6 +100,21 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     with page.expect_download() as download:
         page.get_by_role("link", name="eager.json.gz").click()
     assert download.value.path().read_bytes() == trace.read_bytes()
+
+
+def test_a_step_is_touched_and_without_scripts_read(page, chromium):
+    recording = recorded_lesson("capture_training_step")
+    files = {"eager": "eager", "whole-step graph": "whole_step"}
+    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
+    address = f"{page.address}/notebooks/03_capture_training_step.html"
+    page.goto(address)
+    touch(page.locator("figure.timeline"), traces, 3)
+    context = chromium.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(address)
+    assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
+    assert plain.locator("img[alt*='timelines(traces']").is_visible()
+    context.close()
 
 
 def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
