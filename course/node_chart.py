@@ -18,12 +18,15 @@ def draw_nodes(
     places = _places(len(labels), edges, wide)
     lowest = min((down for _, down in places), default=0)
     axes = sheet(title, 1.1 - 0.45 * lowest)
-    arrow = {"arrowstyle": "->", "color": COLOURS["step time"], "shrinkA": 14, "shrinkB": 15}
-    for source, target in edges:
-        axes.annotate("", places[target], places[source], arrowprops=arrow)
+    boxes = []
     for place, label, colour in zip(places, labels, colours, strict=True):
-        box = {"boxstyle": "round,pad=0.4", "color": COLOURS[colour]}
-        axes.text(*place, label, ha="center", va="center", fontsize=8, bbox=box)
+        look = {"boxstyle": "round,pad=0.4", "color": COLOURS[colour]}
+        text = axes.text(*place, label, ha="center", va="center", fontsize=8, bbox=look)
+        boxes.append(text.get_bbox_patch())
+    for source, target in edges:
+        ends = {"patchA": boxes[source], "patchB": boxes[target], "shrinkA": 0, "shrinkB": 0}
+        look = {"arrowstyle": "->", "color": COLOURS["step time"]} | ends
+        axes.annotate("", places[target], places[source], arrowprops=look)
     axes.set(xlim=(-0.6, wide - 0.4), ylim=(lowest - 0.5, 0.5))
     axes.axis("off")
     return axes

@@ -6,7 +6,11 @@ launches: call instantiate() before. The description stays as it was captured.
 """
 
 import ctypes
+import tempfile
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -83,21 +87,21 @@ def rows_of(graph: torch.cuda.CUDAGraph) -> list[dict[str, str | int]]:
     return [describe(node) for node in nodes_of(graph)]
 
 
+def dot_of(graph: torch.cuda.CUDAGraph) -> str:
+    """The graph in DOT, which Graphviz draws; debug_dump writes it, with a warning that it does."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
+        graph.debug_dump(f"{folder}/graph.dot")
+        return Path(folder, "graph.dot").read_text()
+
+
 def parameters_of(node: Any) -> list[bytes]:
     """The parameters of a kernel, each as bytes."""
     p, sizes = ask("cuGraphKernelNodeGetParams", node)[0], []
-    while (size := _size_of(p.func, len(sizes))) is not None:
-        sizes.append(size)
+    with suppress(RuntimeError):  # there is none behind the last
+        while True:
+            sizes.append(ask("cuFuncGetParamInfo", p.func, len(sizes))[1])
     pointers = (ctypes.c_void_p * len(sizes)).from_address(int(p.kernelParams))
     return [ctypes.string_at(pointer, size) for pointer, size in zip(pointers, sizes, strict=True)]
-
-
-def _size_of(function: Any, number: int) -> int | None:
-    """The bytes of a kernel's parameter of that number; None behind the last."""
-    try:
-        return ask("cuFuncGetParamInfo", function, number)[1]
-    except RuntimeError:
-        return None
 
 
 def set_parameters(graph: torch.cuda.CUDAGraph, node: Any, values: list[bytes]) -> None:
@@ -107,6 +111,13 @@ def set_parameters(graph: torch.cuda.CUDAGraph, node: Any, values: list[bytes]) 
     pointers = (ctypes.c_void_p * len(copies))(*map(ctypes.addressof, copies))
     p.kernelParams = ctypes.addressof(pointers)
     ask("cuGraphExecKernelNodeSetParams", graph.raw_cuda_graph_exec(), node, p)
+
+
+def set_source(graph: torch.cuda.CUDAGraph, node: Any, source: torch.Tensor) -> None:
+    """Let a copy of the executable graph read another tensor, of the same size and in the same kind of memory."""
+    p = ask("cuGraphMemcpyNodeGetParams", node)[0]
+    setattr(p, "srcDevice" if source.is_cuda else "srcHost", source.data_ptr())
+    ask("cuGraphExecMemcpyNodeSetParams", graph.raw_cuda_graph_exec(), node, p, ask("cuCtxGetCurrent")[0])
 
 
 def set_enabled(graph: torch.cuda.CUDAGraph, node: Any, on: bool) -> None:

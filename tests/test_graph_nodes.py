@@ -35,7 +35,7 @@ class Driver(ModuleType):
         return FINE, SimpleNamespace(name=KINDS[node])
 
     def cuGraphKernelNodeGetParams(self, node):
-        sizes = dict(gridDimX=2, gridDimY=3, gridDimZ=1, blockDimX=32, blockDimY=4, blockDimZ=1)
+        sizes = {"gridDimX": 2, "gridDimY": 3, "gridDimZ": 1, "blockDimX": 32, "blockDimY": 4, "blockDimZ": 1}
         return FINE, SimpleNamespace(func="function", kernelParams=ctypes.addressof(self.pointers), **sizes)
 
     def cuFuncGetName(self, function):
