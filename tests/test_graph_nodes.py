@@ -7,6 +7,7 @@ from enum import IntEnum
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
 from examples import graph_nodes
 
@@ -45,7 +46,7 @@ class Driver(ModuleType):
         return (FINE, 0, len(VALUES[number])) if number < 3 else (Result.CUDA_ERROR_INVALID_VALUE, None, None)
 
     def cuGraphMemcpyNodeGetParams(self, node):
-        return FINE, SimpleNamespace(WidthInBytes=4096, Height=1, Depth=1)
+        return FINE, SimpleNamespace(WidthInBytes=4096, Height=1, Depth=1, srcHost=1, srcDevice=0)
 
     def cuGraphMemsetNodeGetParams(self, node):
         return FINE, SimpleNamespace(width=4, height=2, elementSize=1)
@@ -53,6 +54,13 @@ class Driver(ModuleType):
     def cuGraphExecKernelNodeSetParams(self, executable, node, p):
         pointers = (ctypes.c_void_p * 3).from_address(p.kernelParams)
         self.given[node] = [ctypes.string_at(at, len(value)) for at, value in zip(pointers, VALUES, strict=True)]
+        return (FINE,)
+
+    def cuCtxGetCurrent(self):
+        return FINE, "context"
+
+    def cuGraphExecMemcpyNodeSetParams(self, executable, node, p, context):
+        self.given[node] = (p.srcHost, p.srcDevice, context)
         return (FINE,)
 
     def cuGraphNodeSetEnabled(self, executable, node, on):
@@ -84,6 +92,12 @@ def test_it_reads_and_changes_a_kernels_parameters(driver):
     other = [VALUES[0], struct.pack("f", -0.05), VALUES[2]]
     graph_nodes.set_parameters(GRAPH, 1, other)
     assert driver.given[1] == other and graph_nodes.parameters_of(1) == VALUES
+
+
+def test_it_gives_a_copy_another_source(driver):
+    source = torch.zeros(3)
+    graph_nodes.set_source(GRAPH, 2, source)
+    assert driver.given[2] == (source.data_ptr(), 0, "context")
 
 
 def test_it_switches_nodes_and_names_the_drivers_errors(driver):
