@@ -13,7 +13,7 @@ from course.notebooks import ROOT
 MAY_IMPORT = {
     "helpers": {"helpers"},
     "cpu_graph": {"cpu_graph", "torch"},
-    "examples": {"examples", "torch"},
+    "examples": {"cuda", "examples", "torch"},  # cuda.bindings comes with torch's CUDA builds
     "capturable": {"capturable", "torch"},
     "course": {"capturable", "course", "cpu_graph", "examples", "helpers"},
     "benchmarks": {"benchmarks", "course", "helpers"},
