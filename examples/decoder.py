@@ -1,0 +1,131 @@
+"""A decoder of the Llama family with a static key-value cache, in pure PyTorch: ready for a CUDA graph.
+
+    model = Decoder(Config(), "cuda", torch.bfloat16)
+    cache = new_cache(Config(), batch=1, device="cuda", dtype=torch.bfloat16)
+    logits = model(tokens, positions, cache)
+    tokens = sample(logits, temperature=0.8)
+
+Token, position and cache are tensors on the device: the step reads nothing back, so a graph can hold it.
+The shape is that of Llama 3.2 1B: https://huggingface.co/meta-llama/Llama-3.2-1B
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes of a decoder; the defaults make 1.24 billion parameters."""
+
+    layers: int = 16
+    width: int = 2048
+    heads: int = 32
+    kv_heads: int = 8
+    hidden: int = 8192
+    vocabulary: int = 128256
+    context: int = 512
+    rope_theta: float = 500000.0
+    eps: float = 1e-5
+
+    @property
+    def head(self) -> int:
+        """The width of one head."""
+        return self.width // self.heads
+
+
+def new_cache(config: Config, batch: int, device: str, dtype: torch.dtype) -> Tensor:
+    """Keys and values of shape (layers, 2, batch, kv_heads, context, head); b rows of it are `cache[:, :, :b]`."""
+    shape = (config.layers, 2, batch, config.kv_heads, config.context, config.head)
+    return torch.zeros(shape, device=device, dtype=dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """RoPE: turn x (B, T, heads, head) by the angles of its positions, (B, T, 1, head / 2) each."""
+    left, right = x.float().chunk(2, dim=-1)
+    return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention that writes its keys and values into a static cache."""
+
+    def __init__(self, config: Config, **place) -> None:
+        super().__init__()
+        self.groups, self.head = (config.heads, config.kv_heads, config.kv_heads), config.head
+        self.qkv = nn.Linear(config.width, sum(self.groups) * config.head, bias=False, **place)
+        self.output = nn.Linear(config.width, config.width, bias=False, **place)
+
+    def forward(self, x: Tensor, angles: tuple, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
+        """x (B, T, width) attends to what the mask (B, 1, T, context) shows of the cache, itself included."""
+        q, k, v = self.qkv(x).unflatten(-1, (-1, self.head)).split(self.groups, dim=2)
+        keys[where] = rotate(k, *angles)
+        values[where] = v
+        q = rotate(q, *angles).transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+        return self.output(y.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """Attention and a gated feed-forward, each behind an RMSNorm and added to what came in."""
+
+    def __init__(self, config: Config, **place) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.width, config.eps, **place)
+        self.attention = Attention(config, **place)
+        self.feed_norm = nn.RMSNorm(config.width, config.eps, **place)
+        self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False, **place)
+        self.down = nn.Linear(config.hidden, config.width, bias=False, **place)
+
+    def forward(self, x: Tensor, angles: tuple, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
+        """x (B, T, width) to the same shape."""
+        x = x + self.attention(self.attention_norm(x), angles, mask, where, keys, values)
+        gate, up = self.gate_up(self.feed_norm(x)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Decoder(nn.Module):
+    """A Llama-style decoder with random weights; the embedding is also the head."""
+
+    def __init__(self, config: Config, device: str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
+        super().__init__()
+        place = {"device": device, "dtype": dtype}
+        self.embedding = nn.Embedding(config.vocabulary, config.width, **place)
+        self.blocks = nn.ModuleList(Block(config, **place) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.width, config.eps, **place)
+        slots = torch.arange(config.context, device=device)
+        powers = torch.arange(0, config.head, 2, device=device) / config.head
+        angles = (slots[:, None] / config.rope_theta**powers)[:, None]
+        self.register_buffer("slots", slots)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        generator = torch.Generator(device).manual_seed(seed)  # wide enough that greedy tokens do not repeat
+        for weight in (p for p in self.parameters() if p.dim() == 2):
+            weight.data.normal_(std=2 * weight.shape[1] ** -0.5, generator=generator)
+
+    def forward(self, tokens: Tensor, positions: Tensor, cache: Tensor) -> Tensor:
+        """Tokens and positions (B, T), int64, and a cache of B rows, written in place: the last token's logits."""
+        x = self.embedding(tokens)
+        angles = self.cos[positions], self.sin[positions]
+        mask = (self.slots <= positions[..., None])[:, None]
+        where = torch.arange(len(tokens), device=x.device)[:, None], slice(None), positions
+        for block, (keys, values) in zip(self.blocks, cache, strict=True):
+            x = block(x, angles, mask, where, keys, values)
+        return project(self.norm(x[:, -1]), self.embedding.weight)
+
+
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """x (B, width) times the head (vocabulary, width), in float32: bfloat16 logits tie."""
+    if x.is_cuda and x.dtype != torch.float32:
+        return torch.mm(x, weight.t(), out_dtype=torch.float32)
+    return F.linear(x, weight).float()
+
+
+def sample(logits: Tensor, temperature: float = 0.0) -> Tensor:
+    """The next tokens (B, 1): the most likely at 0, else drawn from the default generator of the device."""
+    if temperature == 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    chances = torch.softmax(logits / temperature, dim=-1)
+    return (chances / torch.empty_like(chances).exponential_()).argmax(dim=-1, keepdim=True)
