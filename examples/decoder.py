@@ -127,5 +127,5 @@ def sample(logits: Tensor, temperature: float = 0.0) -> Tensor:
     """The next tokens (B, 1): the most likely at 0, else drawn from the default generator of the device."""
     if temperature == 0:
         return logits.argmax(dim=-1, keepdim=True)
-    chances = torch.softmax(logits / temperature, dim=-1)
-    return (chances / torch.empty_like(chances).exponential_()).argmax(dim=-1, keepdim=True)
+    noise = torch.empty_like(logits).exponential_().log()
+    return (logits / temperature - noise).argmax(dim=-1, keepdim=True)
