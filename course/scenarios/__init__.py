@@ -10,6 +10,7 @@ compiled: compiled code in a graph
 several_gpus: a step under DDP
 scales: layers that keep scales between calls
 iterations: several microbatches, validation
+decoding: the next tokens of a language model
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from importlib import import_module
 
 MODULES = (
     *("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving"),
-    *("compiled", "several_gpus", "scales", "iterations"),
+    *("compiled", "several_gpus", "scales", "iterations", "decoding"),
 )
 
 
