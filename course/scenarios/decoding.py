@@ -29,9 +29,10 @@ def prompted(rows: int) -> tuple[Decoder, State]:
     return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
 
 
-def decoded(model: Decoder, state: State, count: int, draw: tuple = (), feeds=True, moves=True, keeps=True) -> list:
-    """The next count tokens. draw: temperature and generator. The rest breaks it: feeds=False decodes the same
-    input again, moves=False stays at the position, keeps=False loses what is written into the cache."""
+def decoded(model: Decoder, state: State, count: int, draw: tuple = (), **breaks: bool) -> list[Tensor]:
+    """The next count tokens. draw: temperature and generator. breaks: feeds=False decodes the same input again,
+    moves=False stays at the position, keeps=False loses what is written into the cache."""
+    feeds, moves, keeps = ({"feeds": True, "moves": True, "keeps": True} | breaks).values()
     (tokens, positions, cache), given = copied(state), []
     for _ in range(count):
         given.append(sample(model(tokens, positions, cache if keeps else cache.clone()), *draw))
