@@ -43,8 +43,15 @@ def new_cache(config: Config, batch: int, device: str, dtype: torch.dtype) -> Te
     return torch.zeros(shape, device=device, dtype=dtype)
 
 
+def rotations(config: Config, device: str) -> Tensor:
+    """RoPE's cosines and sines of every position, (2, context, 1, head / 2)."""
+    powers = torch.arange(0, config.head, 2, device=device) / config.head
+    angles = torch.arange(config.context, device=device)[:, None, None] / config.rope_theta**powers
+    return torch.stack((angles.cos(), angles.sin()))
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE: turn x (B, T, heads, head) by the angles of its positions, (B, T, 1, head / 2) each."""
+    """x (B, T, heads, head), turned by cosines and sines (B, T, 1, head / 2)."""
     left, right = x.float().chunk(2, dim=-1)
     return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1).to(x.dtype)
 
@@ -58,12 +65,12 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, sum(self.groups) * config.head, bias=False, **place)
         self.output = nn.Linear(config.width, config.width, bias=False, **place)
 
-    def forward(self, x: Tensor, angles: tuple, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
+    def forward(self, x: Tensor, turns: Tensor, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
         """x (B, T, width) attends to what the mask (B, 1, T, context) shows of the cache, itself included."""
         q, k, v = self.qkv(x).unflatten(-1, (-1, self.head)).split(self.groups, dim=2)
-        keys[where] = rotate(k, *angles)
+        keys[where] = rotate(k, *turns)
         values[where] = v
-        q = rotate(q, *angles).transpose(1, 2)
+        q = rotate(q, *turns).transpose(1, 2)
         y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
         return self.output(y.transpose(1, 2).flatten(2))
 
@@ -79,9 +86,9 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False, **place)
         self.down = nn.Linear(config.hidden, config.width, bias=False, **place)
 
-    def forward(self, x: Tensor, angles: tuple, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
+    def forward(self, x: Tensor, turns: Tensor, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
         """x (B, T, width) to the same shape."""
-        x = x + self.attention(self.attention_norm(x), angles, mask, where, keys, values)
+        x = x + self.attention(self.attention_norm(x), turns, mask, where, keys, values)
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)
 
@@ -95,24 +102,21 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(config.vocabulary, config.width, **place)
         self.blocks = nn.ModuleList(Block(config, **place) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.width, config.eps, **place)
-        slots = torch.arange(config.context, device=device)
-        powers = torch.arange(0, config.head, 2, device=device) / config.head
-        angles = (slots[:, None] / config.rope_theta**powers)[:, None]
-        self.register_buffer("slots", slots)
-        self.register_buffer("cos", angles.cos())
-        self.register_buffer("sin", angles.sin())
-        generator = torch.Generator(device).manual_seed(seed)  # wide enough that greedy tokens do not repeat
-        for weight in (p for p in self.parameters() if p.dim() == 2):
+        self.register_buffer("slots", torch.arange(config.context, device=device))
+        self.register_buffer("rotations", rotations(config, device))
+        generator = torch.Generator(device).manual_seed(seed)
+        for weight in (one for one in self.parameters() if one.dim() == 2):
+            # narrower weights would give the same token again and again
             weight.data.normal_(std=2 * weight.shape[1] ** -0.5, generator=generator)
 
     def forward(self, tokens: Tensor, positions: Tensor, cache: Tensor) -> Tensor:
         """Tokens and positions (B, T), int64, and a cache of B rows, written in place: the last token's logits."""
         x = self.embedding(tokens)
-        angles = self.cos[positions], self.sin[positions]
+        turns = self.rotations[:, positions]
         mask = (self.slots <= positions[..., None])[:, None]
         where = torch.arange(len(tokens), device=x.device)[:, None], slice(None), positions
         for block, (keys, values) in zip(self.blocks, cache, strict=True):
-            x = block(x, angles, mask, where, keys, values)
+            x = block(x, turns, mask, where, keys, values)
         return project(self.norm(x[:, -1]), self.embedding.weight)
 
 
@@ -123,9 +127,9 @@ def project(x: Tensor, weight: Tensor) -> Tensor:
     return F.linear(x, weight).float()
 
 
-def sample(logits: Tensor, temperature: float = 0.0) -> Tensor:
-    """The next tokens (B, 1): the most likely at 0, else drawn from the default generator of the device."""
+def sample(logits: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
+    """The next tokens (B, 1): the most likely ones at 0, else drawn from the generator or the device's default one."""
     if temperature == 0:
         return logits.argmax(dim=-1, keepdim=True)
-    noise = torch.empty_like(logits).exponential_().log()
+    noise = torch.empty_like(logits).exponential_(generator=generator).log()
     return (logits / temperature - noise).argmax(dim=-1, keepdim=True)
