@@ -22,14 +22,16 @@ def capture_turn(answer: Callable) -> None:
     start = tokens.tolist()
     rows = [[ring[(place - distance) % size] for place in range(limit)] for distance in distances]
     given = answer(lambda last: after[last], tokens, ring[-1], limit)
-    if not (isinstance(given, tuple | list) and len(given) == 3):
+    if not (isinstance(given, tuple | list) and len(given) == 3 and all(map(torch.is_tensor, given[1:]))):
         raise Wrong("Three things are asked: a function that replays a turn, the answers, and going.")
     turn, answers, going = given
     if tuple(answers.shape) != (len(rows), limit):
         raise Wrong(f"The answers have the shape {tuple(answers.shape)}, not (rows, limit).")
+    if going.numel() != 1 or going.dtype != torch.bool:
+        raise Wrong(f"going is to be one bool, not {tuple(going.shape)} of {going.dtype}.")
     if tokens.tolist() != start or answers.max().item() != -1 or not going.item():
         raise Wrong(MOVED.format("the tokens, the answers or going"))
-    states = use(lambda: (turn(), copied((tokens, answers, going)))[1], [()] * (limit + 3))
+    states = use(lambda: (turn(), copied((tokens, answers, going.view(()))))[1], [()] * (limit + 3))
     for number, state in enumerate(states.given, 1):
         _compare(number, *(one.tolist() for one in state), rows, ring[-1])
     states.replays(graphs=limit + 3, operators=3 * (limit + 3))
