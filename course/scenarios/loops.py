@@ -89,19 +89,25 @@ def guarded_step(answer: Callable) -> None:
         return copied(parameters)
 
     used = use(train, requests)
-    if any(one.isnan().any() for one in used.given[-1]):
-        raise Wrong("A gradient that is not finite spoils the weights: zero times infinity is not a number.")
-    symptoms = {
-        "The weights never move: is the condition ever true?": _descent(before, requests, lambda *_: False),
-        "Each parameter is judged alone: one that is not finite stops the step for all.": _descent(
-            before, requests, lambda _, one: one.isfinite().all()
-        ),
-        "Each element is judged alone: one that is not finite stops the step for all.": _descent(
-            before, requests, lambda _, one: one.isfinite()
-        ),
-    }
-    used.gives(_descent(before, requests, lambda pair, _: all(one.isfinite().all() for one in pair)), symptoms)
+    _judge(used, before, requests)
     used.replays(graphs=len(spoils), operators=10 * len(spoils))
+
+
+def _judge(used, weights, requests):
+    """Raises Wrong unless the weights after each request are the expected ones; the second has an infinity."""
+    second = torch.cat([one.flatten() for one in used.given[1]])
+    if second.isnan().any():
+        raise Wrong("A gradient that is not finite spoils the weights: zero times infinity is not a number.")
+    if second.isinf().any():
+        raise Wrong("An infinite gradient reaches the weights: ask for isfinite.")
+    judged = "Each {} is judged alone: what is not finite stops the step for all."
+    rules = {
+        "The weights never move: is the condition ever true?": lambda *_: False,
+        judged.format("parameter"): lambda _, one: one.isfinite().all(),
+        judged.format("element"): lambda _, one: one.isfinite(),
+    }
+    expected = _descent(weights, requests, lambda pair, _: all(one.isfinite().all() for one in pair))
+    used.gives(expected, {what: _descent(weights, requests, rule) for what, rule in rules.items()})
 
 
 def _descent(weights, requests, allowed):
