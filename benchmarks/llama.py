@@ -69,6 +69,7 @@ def llama_step(llama: Any, prompt: Tensor, context: int, **compiled: Any) -> Cal
     forward = torch.compile(llama.forward, fullgraph=True, **compiled) if compiled else llama.forward
 
     def step():
+        torch.compiler.cudagraph_mark_step_begin()
         logits = forward(tokens, position_ids=positions, past_key_values=cache).logits
         tokens.copy_(logits[:, -1:].argmax(dim=-1))
         positions.add_(1)

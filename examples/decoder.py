@@ -65,14 +65,20 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.width, sum(self.groups) * config.head, bias=False, **place)
         self.output = nn.Linear(config.width, config.width, bias=False, **place)
 
-    def forward(self, x: Tensor, turns: Tensor, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
-        """x (B, T, width) attends to what the mask (B, 1, T, context) shows of the cache, itself included."""
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor, where: tuple, turns: Tensor, hidden: Tensor) -> Tensor:
+        """x (B, T, width) attends to the cache, itself included, but for what is hidden: (B, 1, 1, T, context)."""
         q, k, v = self.qkv(x).unflatten(-1, (-1, self.head)).split(self.groups, dim=2)
         keys[where] = rotate(k, *turns)
         values[where] = v
-        q = rotate(q, *turns).transpose(1, 2)
-        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
-        return self.output(y.transpose(1, 2).flatten(2))
+        return self.output(self.attend(rotate(q, *turns), keys, values, hidden))
+
+    def attend(self, q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
+        """q (B, T, heads, head) to (B, T, width). In plain products: a fused kernel need not repeat its bits."""
+        q = q.unflatten(2, (keys.shape[1], -1)).permute(0, 2, 3, 1, 4) * self.head**-0.5
+        scores = q.flatten(2, 3) @ keys.mT
+        scores.view(*q.shape[:-1], -1).masked_fill_(hidden, -torch.inf)
+        y = scores.softmax(dim=-1) @ values
+        return y.view(q.shape).permute(0, 3, 1, 2, 4).flatten(2)
 
 
 class Block(nn.Module):
@@ -86,9 +92,9 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False, **place)
         self.down = nn.Linear(config.hidden, config.width, bias=False, **place)
 
-    def forward(self, x: Tensor, turns: Tensor, mask: Tensor, where: tuple, keys: Tensor, values: Tensor) -> Tensor:
-        """x (B, T, width) to the same shape."""
-        x = x + self.attention(self.attention_norm(x), turns, mask, where, keys, values)
+    def forward(self, x: Tensor, *cached: Tensor | tuple) -> Tensor:
+        """x (B, T, width) to the same shape; cached is what the attention takes."""
+        x = x + self.attention(self.attention_norm(x), *cached)
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)
 
@@ -111,12 +117,11 @@ class Decoder(nn.Module):
 
     def forward(self, tokens: Tensor, positions: Tensor, cache: Tensor) -> Tensor:
         """Tokens and positions (B, T), int64, and a cache of B rows, written in place: the last token's logits."""
-        x = self.embedding(tokens)
-        turns = self.rotations[:, positions]
-        mask = (self.slots <= positions[..., None])[:, None]
+        x, turns = self.embedding(tokens), self.rotations[:, positions]
         where = torch.arange(len(tokens), device=x.device)[:, None], slice(None), positions
+        hidden = (self.slots > positions[..., None])[:, None, None]
         for block, (keys, values) in zip(self.blocks, cache, strict=True):
-            x = block(x, turns, mask, where, keys, values)
+            x = block(x, keys, values, where, turns, hidden)
         return project(self.norm(x[:, -1]), self.embedding.weight)
 
 

@@ -1,6 +1,9 @@
 """The decoder to copy: its lesson shows it, it runs on a CPU and in a graph, and it computes what Llama computes."""
 
 import ast
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import nbformat
@@ -32,13 +35,17 @@ def step(model, tokens, positions, cache, temperature=0.0):
 
 
 def definitions(source):
-    """Functions and classes of a source without docstrings, by name."""
+    """Functions and classes of a source by name, without docstrings and the types of arguments."""
     found = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for inner in ast.walk(node):
                 if isinstance(inner, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(inner) is not None:
                     inner.body = inner.body[1:] or [ast.Pass()]
+                if isinstance(inner, ast.FunctionDef):
+                    inner.returns = None
+                if isinstance(inner, ast.arg):
+                    inner.annotation = None
             found[node.name] = ast.unparse(node)
     return found
 
@@ -124,6 +131,31 @@ def test_llama_computes_the_same_on_the_same_weights():
     for _ in range(20):
         assert torch.equal(step(model, tokens, positions, cache), beside())
     assert {int(count) for count in beside.moving[2:]} == {prompt.shape[1] + 20}
+
+
+ONE_ROW = """
+import torch
+from benchmarks.one_row import one_row
+from examples.decoder import Config, Decoder, new_cache, sample
+
+config = Config(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=256, context=32)
+model = Decoder(config).requires_grad_(False)
+forward, tokens = one_row(model, config), torch.tensor([[5]])
+caches = [new_cache(config, 1, "cpu", torch.float32) for _ in range(2)]
+for place in range(3):
+    place = torch.tensor([[place]])
+    one, other = model(tokens, place, caches[0]), forward(tokens, place, caches[1])
+    assert torch.allclose(one, other, atol=1e-4) and torch.allclose(*caches, atol=1e-4)
+    tokens = sample(one)
+"""
+
+
+def test_the_triton_kernels_compute_the_same():
+    """In Triton's interpreter, which an environment variable chooses before the import."""
+    pytest.importorskip("triton")
+    run = [sys.executable, "-c", ONE_ROW]
+    done = subprocess.run(run, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-800:]
 
 
 @pytest.mark.skipif(not list(NOTEBOOKS.glob("*_decode_language_model.ipynb")), reason="the lesson is not there")
