@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "examples": {"cuda", "examples", "torch"},  # cuda.bindings comes with torch's CUDA builds
     "capturable": {"capturable", "torch"},
     "course": {"capturable", "course", "cpu_graph", "examples", "helpers"},
-    "benchmarks": {"benchmarks", "course", "helpers"},
+    "benchmarks": {"benchmarks", "course", "examples", "helpers"},
 }
 ONLY = ("capturable", "cpu_graph", "examples")  # these need nothing else
 ROOMS = [room for room in MAY_IMPORT if (ROOT / room).is_dir()]
