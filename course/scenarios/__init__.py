@@ -6,6 +6,7 @@ training: whole steps, gradients
 many_steps: several steps in one graph, optimizers with a schedule
 partial_graphs: make_graphed_callables, a part of a model
 serving: break-even, branches, shapes, early stops
+buckets: batches of a decoder, padded to a few sizes
 compiled: compiled code in a graph
 several_gpus: a step under DDP
 scales: layers that keep scales between calls
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 MODULES = (
-    *("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving"),
+    *("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving", "buckets"),
     *("compiled", "several_gpus", "scales", "iterations", "decoding"),
 )
 
