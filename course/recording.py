@@ -99,8 +99,8 @@ def values_in(cell: CodeCell) -> dict[str, Any]:
 def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
     """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
 
-    Compares the code cells up to the last %%gpu cell, guesses and exercises apart, in order, and what the
-    %%gpu cells reach by name. Of the cells only the first that differs is named.
+    Compares the code cells up to the last %%gpu cell, guesses, exercises and views apart, in order, and what
+    the %%gpu cells reach by name. Of the cells only the first that differs is named.
     """
     cells = code_cells(notebook)
     now, then = that_count(cells), that_count(recording.cells)

@@ -93,7 +93,7 @@ class Played:
 
 @named(LESSONS)
 def test_no_plain_cell_can_be_edited_or_left_out_before_a_gpu_cell(path):
-    """Nor any %%gpu cell; guesses, exercises and cells of the reader's own change nothing."""
+    """Nor any %%gpu cell; guesses, exercises, views and cells of the reader's own change nothing."""
     cells = code_cells(nbformat.read(path, as_version=4))
     as_recorded = Played(recorded_lesson(lesson_name(path)))
     last = max(cell.number for cell in cells if cell.kind == "gpu")
