@@ -14,6 +14,7 @@ from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recording import recorded_lesson
 from course.values import MIME
 from docs.findable import description, topics
+from docs.views import lay_views
 from helpers import charts
 
 
@@ -24,6 +25,7 @@ def page(path):
     if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
         recording = recorded_lesson(name)
         lay_outputs(notebook, recording)
+        lay_views(notebook, name, recording)
         notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook))
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
