@@ -27,7 +27,8 @@ function capture(svg, data, controls) {
     button.textContent = "Play";
   }
   function frame(time) {
-    show(at + (Math.min(time - last, 100) * data.end) / (1000 * SECONDS));
+    const passed = Math.min(Math.max(time - last, 0), 100); // ms; a frame may be older than the click, or long late
+    show(at + (passed * data.end) / (1000 * SECONDS));
     last = time;
     if (at >= data.end || !svg.isConnected) stop();
     else playing = requestAnimationFrame(frame);
@@ -44,7 +45,7 @@ function capture(svg, data, controls) {
   show(data.end);
 
   /** What hides the future, and the line of the moment. */
-  function cover(svg, { left }) {
+  function cover(svg, { panel: [every, top, tall], phases }) {
     const [, , width, height] = svg.getAttribute("viewBox").split(" ");
     const make = (tag, set) => {
       const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -52,7 +53,8 @@ function capture(svg, data, controls) {
       return node;
     };
     const clip = make("clipPath", { id: "touch-" + Math.random().toString(36).slice(2) });
-    const curtain = make("rect", { width, height }), head = make("rect", { y: 22, width: 1.5, height: height - 56, fill: "#222222" });
+    const curtain = make("rect", { width, height }), d = phases.map((_, row) => `M0 ${every * row + top}v${tall}`);
+    const head = make("path", { d: d.join(""), stroke: "#222222", "stroke-width": 1.5 });
     clip.append(curtain);
     svg.append(clip, head);
     svg.querySelectorAll("g.time").forEach((part) => part.setAttribute("clip-path", `url(#${clip.id})`));

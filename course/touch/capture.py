@@ -48,7 +48,14 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
     phases = [stepwise, captured, phase("replay", graph, graph.steps.start_us.min(), window)]
     said = [sentence(one, window) for one in phases]
     told = [f"{one.name.capitalize()}: {words}." for one, words in zip(phases, said, strict=True)]
-    data = {"end": round(window, 1), "left": LEFT, "right": RIGHT, "phases": [vars(one) for one in phases]}
+    top, tall = LANES["CPU"], LANES["GPU"] + LANE - LANES["CPU"]
+    data = {
+        "end": round(window, 1),
+        "left": LEFT,
+        "right": RIGHT,
+        "panel": [PANEL, top, tall],
+        "phases": [vars(one) for one in phases],
+    }
     return touchable("capture", picture(phases, said, window), " ".join([TITLE, *told]), data)
 
 
@@ -92,7 +99,9 @@ def picture(phases: list[Phase], said: list[str], window: float) -> str:
     panels = [panel(one, words, PANEL * row, window) for row, (one, words) in enumerate(zip(phases, said, strict=True))]
     bottom = PANEL * len(phases)
     ticks = range(0, int(window), 500)
-    axis = [text(LEFT + (RIGHT - LEFT) * at / window, bottom + 14, str(at), 12, "#555555") for at in ticks]
+    places = [(LEFT + (RIGHT - LEFT) * at / window, at) for at in ticks]
+    middle = 'text-anchor="middle"'
+    axis = [text(min(x, RIGHT - 14), bottom + 14, str(at), 12, "#555555", middle) for x, at in places]
     axis.append(text(RIGHT, bottom + 28, "time in the trace, us", 12, "#555555", 'text-anchor="end"'))
     return drawing(WIDTH, bottom + 34, TITLE, *panels, *axis)
 
