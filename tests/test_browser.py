@@ -203,6 +203,7 @@ def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, ope
     expect(moment).to_have_text("10 us")
     box.get_by_role("button", name="Play").press("Enter")
     expect(box.get_by_role("button", name="Stop")).to_be_visible()
+    notebook.code.first.locator(".cm-content").click()
     saved = notebook.save()
     assert (lab.folder / notebook.path).stat().st_size < 100_000
 

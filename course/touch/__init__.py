@@ -21,7 +21,6 @@ def touchable(kind: str, picture: str, text: str, data: Any) -> HTML:
     style, *scripts = ((HERE / name).read_text(encoding="utf-8") for name in ("touch.css", "touch.js", f"{kind}.js"))
     known = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     call = f"touchPicture(document.currentScript.previousElementSibling, {known}, {kind})"
-    own_keys = 'data-lm-suppress-shortcuts="true"'  # or JupyterLab takes them
     image = f'<img alt="{escape(text)}" src="data:image/svg+xml;base64,{svg}">'
     code = "\n".join(["(() => {", *scripts, call, "})();"])
-    return HTML(f'<style>{style}</style><div class="touch" {own_keys}>{image}</div><script>{code}</script>')
+    return HTML(f'<style>{style}</style><div class="touch">{image}</div><script>{code}</script>')

@@ -88,7 +88,7 @@ def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float,
 def sentence(one: Phase, window: float) -> str:
     """What a phase shows, in numbers."""
     if one.name == "capture":
-        return f"the same Python; {one.queue[-1][1]} launches become nodes, the GPU computes nothing"
+        return f"the same Python; {one.queue[-1][1]} launches become nodes, the GPU idles"
     busy, most = sum(end - begin for begin, end in one.gpu) / window, max(count for _, count in one.queue)
     steps = f"{len(one.done)} step{'s' * (len(one.done) != 1)} done"
     return f"{steps}, at most {most} waiting, the GPU busy for {busy:.0%} of the time"

@@ -37,5 +37,6 @@ def ring(x: float, y: float, colour: str, words: str) -> str:
 def drawing(width: int, height: int, title: str, *parts: str) -> str:
     """The whole picture, on white."""
     ground = rectangle(0, 0, width, height, "#FFFFFF")
-    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="{FONT}">'
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">'
     return f"{opening}<title>{escape(title)}</title>{ground}{''.join(parts)}</svg>"

@@ -9,4 +9,6 @@ function touchPicture(box, data, touch) {
   image.replaceWith(shown);
   box.append(controls);
   touch(shown, data, controls);
+  // or JupyterLab takes the keys; it asks the element that has the focus, not those around it
+  for (const one of box.querySelectorAll("input, button")) one.dataset.lmSuppressShortcuts = "true";
 }
