@@ -7,6 +7,7 @@ In notebooks   lesson: %%gpu cells; exercise, comparison, solutions: checks and 
                perfetto: traces in Perfetto; touch: pictures one can touch;
                progress: what is solved; torchrun: tasks on several GPUs
 Recordings     record, execute: making them; recording: reading them, and whether they are still true;
+               beside: those of all GPUs side by side;
                history: what ran here; definitions: what a cell reaches; notebooks: the lessons as files;
                values: what rides in them; portable: no paths of the recording machine; files: whole or not at all
 Commands       set_up, lab, progress, record, works_on, doctor: the Makefile calls them

@@ -29,18 +29,21 @@ SHOWN = ("image/png", "text/html", "text/plain")  # of a recorded output, the fi
 _open = None
 
 
-def lesson(name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[str] = ()) -> Markdown:
+def lesson(
+    name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[str] = (), recorded_on: str = ""
+) -> Markdown:
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here on.
 
     They run live where there are that many CUDA GPUs and the packages in needs (import names), else they play the
-    recording; live=False plays it even there. Raises RecordingError if it is needed and missing or damaged.
+    recording; live=False plays it even there. recorded_on: the folder of traces/ whose recording it plays, by
+    default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if it is needed and missing or damaged.
     """
     global _open
-    gpu, recording = None if live is False else gpu_name(), RECORD_TO in os.environ
-    lacking = missing(gpus, needs)
+    gpu, recording, lacking = None if live is False else gpu_name(), RECORD_TO in os.environ, missing(gpus, needs)
     if recording and lacking:
         raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
-    opened = Lesson(name, live=not lacking and (gpu is not None or recording) if live is None else live)
+    live = not lacking and (gpu is not None or recording) if live is None else live
+    opened = Lesson(name, live, recorded_on or os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU))
     shell = get_ipython()
     load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), _interrupted)
@@ -88,10 +91,11 @@ def current() -> "Lesson":
 
 @dataclass
 class Lesson:
-    """A lesson's name, whether it runs live, where its traces are, and without a GPU its recording."""
+    """A lesson's name, whether it runs live, where its traces are, and its recording on the GPU of that name."""
 
     name: str
     live: bool
+    recorded_on: str = REFERENCE_GPU
 
     @cached_property
     def folder(self) -> Path:
@@ -100,7 +104,7 @@ class Lesson:
 
     @cached_property
     def recording(self) -> Recording:
-        return recorded_lesson(self.name, os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU), TRACES)
+        return recorded_lesson(self.name, self.recorded_on, TRACES)
 
     @cached_property
     def history(self) -> History:

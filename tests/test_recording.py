@@ -15,9 +15,9 @@ from conftest import write_notebook
 from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
 
-from course import definitions, execute, lesson, notebooks, record, recording
+from course import beside, definitions, execute, lesson, notebooks, record, recording
 from course.notebooks import code_cells
-from course.recording import Recording, RecordingError, digest, stale
+from course.recording import Recording, RecordingError, digest, recorded_lesson, stale
 
 OPENING = 'from course.lesson import lesson\n\nlesson("speed")'
 FACTOR, SCALE = "factor = 2", "def scale(x):\n    return factor * x"
@@ -289,7 +289,53 @@ def test_a_missing_or_damaged_recording_is_one_sentence(kind, path, learner):
     assert type(error).__name__ == "RecordingError" and "speed.ipynb" in str(error) and "make record" in str(error)
 
 
-@pytest.mark.parametrize("gpu", ["../nvidia-h200", "", ".", "..", "/etc", "nvidia-h200/x"])
+def relabelled(path, gpu, folder):
+    """A copy of a recording as if it had been made on another GPU; recordings themselves are never edited."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata["recording"]["gpu"] = gpu
+    notebook.metadata["recording"]["digest"] = digest(notebook)
+    folder.mkdir()
+    nbformat.write(notebook, folder / path.name)
+    shutil.copytree(path.with_suffix(""), folder / path.stem, dirs_exist_ok=True)
+
+
+@pytest.mark.parametrize("way", ["the environment", "the opening cell"])
+def test_another_gpus_recording_is_played_where_asked_for(path, learner, monkeypatch, way):
+    relabelled(path, "Other GPU", path.parent.parent / "other-gpu")
+    if way == "the environment":
+        monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", "other-gpu")
+    opening = OPENING if way == "the environment" else OPENING[:-1] + ', recorded_on="other-gpu")'
+    assert learner.run_all(opening, *CELLS[1:]) == []
+    assert lesson.current().recording.about["gpu"] == "Other GPU" and learner["speed"] == 41
+    assert lesson.trace_file("eager").parent.parent.name == "other-gpu"
+
+
+def test_a_lesson_that_the_other_gpu_lacks_is_the_reference_gpus(path, learner, monkeypatch):
+    (path.parent.parent / "other-gpu").mkdir()
+    monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", "other-gpu")
+    assert learner.run_all(*CELLS) == [] and lesson.current().recording.about["gpu"] == "NVIDIA H200"
+    assert lesson.current().recording.path == path
+
+
+def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
+    for gpu in ("NVIDIA H200", "Other GPU"):
+        relabelled(recorded_lesson("start_here").path, gpu, tmp_path / gpu.lower().replace(" ", "-"))
+    (tmp_path / "local").mkdir()
+    shutil.copy(tmp_path / "nvidia-h200" / "start_here.ipynb", tmp_path / "local")
+    monkeypatch.setattr(lesson, "TRACES", tmp_path)
+    monkeypatch.setattr(lesson, "_open", lesson.Lesson("start_here", live=False))
+    table = beside.every_gpu("timings")
+    names = [name.partition(",")[0] for name in table.index.get_level_values(0)]
+    assert names == ["NVIDIA H200"] * 2 + ["Other GPU"] * 2
+    shell.user_ns["timings"] = recorded_lesson("start_here").value("timings")
+    monkeypatch.setattr(lesson, "_open", lesson.Lesson("start_here", live=True))
+    assert len(beside.every_gpu("timings")) == 6
+    with pytest.raises(RecordingError, match="no value 'other'"):
+        shell.user_ns["other"] = shell.user_ns["timings"]
+        beside.every_gpu("other")
+
+
+@pytest.mark.parametrize("gpu", ["../nvidia-h200", "", ".", "..", "/etc", "nvidia-h200/x", "nvidia-h2000"])
 def test_nothing_outside_of_traces_is_read(gpu, learner, monkeypatch):
     monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", gpu)
     error = learner.run(OPENING)
