@@ -25,7 +25,7 @@ def page(path):
     if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
         recording = recorded_lesson(name)
         lay_outputs(notebook, recording)
-        lay_views(notebook, name, recording)
+        lay_views(notebook, recording)
         notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook))
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:

@@ -1,10 +1,10 @@
 """What one can touch on a lesson's page: its views, played on the values of its recording, without a kernel."""
 
 import ast
+import linecache
 import re
 
 import nbformat
-from IPython.display import HTML
 from matplotlib import pyplot as plt
 
 from course import lesson
@@ -12,40 +12,46 @@ from course.notebooks import code_cells, handed_on
 from course.recording import values_in
 from course.values import decode
 
-TOUCHABLE = re.compile(r"^from course\.(touch|timeline)\b", re.MULTILINE)
+SHOWN = re.compile(r"^from course\.(touch|timeline|beside)\b", re.MULTILINE)
 
 
-def lay_views(notebook, name, recording):
-    """Under each view that one can touch, lay what it gives after the plain cells before it."""
+def lay_views(notebook, recording):
+    """Under each view of these modules, lay what it gives after the plain cells before it."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    played = list(zip(cells, code_cells(notebook), strict=True))
-    last = max((one.number for _, one in played if touchable(one)), default=0)
-    if not last:
-        return
-    lesson._open = lesson.Lesson(name, live=False)
+    found = [one.number for one in code_cells(notebook) if one.kind == "view" and SHOWN.search(one.source)]
+    for one, names in play(notebook, recording, max(found, default=0)):
+        if one.number in found:
+            data = {"text/html": value(one, names)._repr_html_()}
+            cells[one.number - 1].outputs = [nbformat.v4.new_output("display_data", data)]
+
+
+def play(notebook, recording, last=None):
+    """Run a lesson's plain cells, up to the cell number last, on the values of a recording of it.
+
+    Yields each cell and all names, before it runs; it ends at a %%gpu cell that is not recorded.
+    """
+    lesson._open = lesson.Lesson(recording.path.stem, live=False)
     lesson._open.recording = recording
     handed, names = {cell.source: values_in(cell) for cell in recording.cells}, {}
-    for cell, one in played[:last]:
-        if one.kind == "gpu" and one.source not in handed:
-            return  # not recorded yet: nothing true to show
+    for one in code_cells(notebook)[:last]:
+        yield one, names
         if one.kind == "gpu":
-            names |= {value: decode(value, handed[one.source][value]) for value in handed_on(one.source)}
-        elif touchable(one):
-            cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": shown(one.source, names).data})]
-        elif one.kind in ("plain", "guess"):
-            exec(one.source, names)
+            if one.source not in handed:
+                break
+            names |= {name: decode(name, handed[one.source][name]) for name in handed_on(one.source)}
+        elif one.kind != "exercise":
+            run(one, names)
     plt.close("all")
 
 
-def touchable(cell):
-    """Whether a cell shows something that one can touch, and does nothing else."""
-    return cell.kind == "view" and bool(TOUCHABLE.search(cell.source))
+def run(cell, names):
+    """Run a cell, of a view only what it imports; inspect.getsource finds what it defines."""
+    file, body = f"<cell {cell.number}>", ast.parse(cell.source).body
+    linecache.cache[file] = (len(cell.source), None, cell.source.splitlines(keepends=True), file)
+    exec(compile(ast.Module(body[:-1] if cell.kind == "view" else body, []), file, "exec"), names)
 
 
-def shown(source, names):
-    """The value of a cell's last expression."""
-    *before, last = ast.parse(source).body
-    exec(compile(ast.Module(before, []), "<cell>", "exec"), names)
-    value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
-    assert isinstance(value, HTML), f"{source} gives no HTML"
-    return value
+def value(view, names):
+    """What a view shows."""
+    run(view, names)
+    return eval(compile(ast.Expression(ast.parse(view.source).body[-1].value), "<view>", "eval"), names)

@@ -11,6 +11,7 @@ import pytest
 from course.history import History, NeedsGPU
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, TRACES, code_cells, lesson_name, lessons
 from course.recording import Recording, recorded_lesson, stale
+from docs.views import play
 
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
@@ -26,6 +27,10 @@ def named(paths):
     return pytest.mark.parametrize("path", paths, ids=ids)
 
 
+def lesson_of(recording):
+    return next(path for path in LESSONS if lesson_name(path) == recording.stem)
+
+
 def test_every_lesson_is_recorded_on_the_reference_gpu():
     names = {lesson_name(path) for path in lessons()}
     assert {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU} == names
@@ -34,9 +39,14 @@ def test_every_lesson_is_recorded_on_the_reference_gpu():
 
 @named(RECORDED)
 def test_a_recording_is_fresh(path):
-    lesson = next(one for one in LESSONS if lesson_name(one) == path.stem)
-    changes = stale(nbformat.read(lesson, as_version=4), Recording.read(path))
-    assert not changes, f"{lesson.name}: {'; '.join(changes)}. Run `make record` on the GPU of {path.parent.name}."
+    changes = stale(nbformat.read(lesson_of(path), as_version=4), Recording.read(path))
+    assert not changes, f"{path.stem}: {'; '.join(changes)}. Run `make record` on the GPU of {path.parent.name}."
+
+
+@named([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
+def test_the_plain_cells_hold_on_another_gpus_values(path):
+    """Charts, tables and asserts; on the reference GPU's, tests/test_solutions.py runs them."""
+    assert all(play(nbformat.read(lesson_of(path), as_version=4), Recording.read(path)))
 
 
 def test_nothing_else_lies_in_traces():

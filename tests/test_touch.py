@@ -92,5 +92,5 @@ def test_a_lesson_that_is_not_recorded_as_it_is_shows_no_views():
     notebook = nbformat.v4.new_notebook()
     view = "from course.touch.pays import sliders\n\nsliders(points, 36.0, 1.5)"
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in ("%%gpu points\npoints = other()", view)]
-    lay_views(notebook, "find_where_graphs_pay", recorded_lesson("find_where_graphs_pay"))
+    lay_views(notebook, recorded_lesson("find_where_graphs_pay"))
     assert notebook.cells[1].outputs == []
