@@ -164,21 +164,17 @@ def test_where_scripts_do_not_run_the_picture_stands(served, chromium):  # noqa:
     page.context.close()
 
 
-@pytest.mark.parametrize("width", [1280, 800, 390])
-def test_pages_fit_the_screen(page, width):
-    page.set_viewport_size({"width": width, "height": 900})
-    for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + ["index", "docs/glossary", "docs/cheat_sheet"]:
-        page.goto(f"{page.address}/{path}.html")
-        assert page.evaluate(WIDER) <= 0, path
-        if width == 1280:
-            assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
-            sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
-            assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
-
-
-def test_a_lessons_page_is_below_3_mb(page):
+def test_pages_fit_every_screen_and_are_below_3_mb(page):
     size = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
       .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
-    for lesson in LESSONS:
-        page.goto(f"{page.address}/notebooks/{lesson.stem}.html", wait_until="networkidle")
-        assert 1e5 < page.evaluate(size) < 3e6, lesson.stem
+    lessons = [f"notebooks/{lesson.stem}" for lesson in LESSONS]
+    for path in [*lessons, "index", "docs/glossary", "docs/cheat_sheet"]:
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(f"{page.address}/{path}.html")
+        assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
+        sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
+        assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
+        assert 1e5 < page.evaluate(size) < 3e6, path
+        for width in (1280, 800, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(WIDER) <= 0, f"{path} at {width}"
