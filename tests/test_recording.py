@@ -135,6 +135,16 @@ def test_a_view_may_be_edited_and_added(learner):
     assert learner.run_all(f"{OPENING}  # mine", "from course.exercise import guessed\n\nguessed(1)", *CELLS[1:]) == []
 
 
+def test_what_a_cell_shows_changes_nothing(learner, path):
+    """Though a %%gpu cell may use IPython's name for it, `_`, for what it throws away."""
+    notebook = nbformat.read(path, as_version=4)
+    thrown_away = "%%gpu speed\nspeed, _ = 41, 0\nspeed + _"
+    next(cell for cell in notebook.cells if cell.source == SPEED).source = thrown_away
+    notebook.metadata["recording"]["digest"] = digest(notebook)
+    nbformat.write(notebook, path)
+    assert learner.run_all(*CELLS[:4], "1 + 1", thrown_away) == []
+
+
 @pytest.mark.parametrize("edit, cell", [("factor = 3", 2), ("import random\n\nrandom.seed(4)", 7)])
 @pytest.mark.parametrize("places", [True, False], ids=["with cell ids", "without"])
 def test_a_plain_cell_edited_needs_a_gpu_and_is_named(learner, edit, cell, places):
