@@ -16,6 +16,7 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 from course.history import History
+from course.looks import interrupted, round_numbers
 from course.needs import NeedsMore, gpu_name, missing, played
 from course.notebooks import REFERENCE_GPU, TRACES, LessonError, handed_on
 from course.portable import without_scripts
@@ -46,7 +47,7 @@ def lesson(
     opened = Lesson(name, live, recorded_on or os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU))
     shell = get_ipython()
     load_ipython_extension(shell)
-    shell.set_custom_exc((KeyboardInterrupt,), _interrupted)
+    shell.set_custom_exc((KeyboardInterrupt,), interrupted)
     if _open and "history" in vars(_open):
         _open.history.close()
     _open = opened
@@ -57,14 +58,10 @@ def lesson(
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Let the shell know %%gpu cells; the kernels of `make lab` do so as they start."""
+    """Let the shell know %%gpu cells and round numbers; the kernels of `make lab` do so as they start."""
+    round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
-
-
-def _interrupted(shell, kind, error, traceback, tb_offset=None):
-    """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
-    shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])
 
 
 def recorded(value: str) -> Any:

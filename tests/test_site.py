@@ -1,19 +1,13 @@
 """The course's site: built without a warning, whole, self-contained, and readable in a real browser."""
 
-import fcntl
-import functools
-import http.server
-import os
 import re
 import subprocess
-import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
-from conftest import serving
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from course.recording import recorded_lesson
@@ -44,28 +38,6 @@ class Page(HTMLParser):
             self.links.append(of["href"])
         elif tag != "a":
             self.loads += [of[name] for name in ("src", "href", "data", "poster") if of.get(name)]
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    """The site as `make site` builds it: warnings are errors. Built once for all workers."""
-    folder = tmp_path_factory.getbasetemp()
-    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    with (folder / "site.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "built").exists():
-            build(folder / "source", folder / "html")
-            (folder / "built").touch()
-    return folder / "html"
-
-
-def build(source, html):
-    pages.write_pages(source)
-    options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", ROOT / "docs"]
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", *options, source, html], capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +119,13 @@ def test_a_changed_cell_keeps_no_output():
     assert cell.outputs == []
 
 
+def test_recorded_html_runs_no_script_on_a_page():
+    html = "<b onclick='go()'>bold</b><script>go()</script><figure data-timeline='{}'>a step</figure>"
+    output = nbformat.v4.new_output("display_data", {"text/html": html})
+    kept = '<b>bold</b><figure data-timeline="{}">a step</figure>'
+    assert lesson_page.harmless(output).data["text/html"] == kept
+
+
 def test_no_page_says_that_it_runs_live(site):
     assert not any("Live</strong>" in path.read_text() for path in site.glob("notebooks/*.html"))
 
@@ -196,18 +175,6 @@ def test_the_cheat_sheet_prints_on_one_sheet(served, chromium):
     assert page.locator(".bd-sidebar-primary").is_hidden()
     cut = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part.textContent)"
     assert page.locator("article :is(pre, table)").evaluate_all(cut) == []
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def served(site):
-    """The site's address on this machine."""
-    with serving(functools.partial(Quiet, directory=site)) as address:
-        yield address
 
 
 @pytest.mark.browser

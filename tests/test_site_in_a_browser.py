@@ -6,13 +6,17 @@ import re
 import nbformat
 import pandas as pd
 import pytest
-from test_site import LESSONS, Quiet, served, site  # noqa: F401
+from test_site import LESSONS
+from touching import touch
 
 from course.notebooks import NOTEBOOKS
 from course.recording import recorded_lesson
+from helpers.trace import read_trace
 
 pytestmark = pytest.mark.browser
 CODE_CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
+SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
+  .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
 WIDER = "document.documentElement.scrollWidth - innerWidth"
 PERFETTO = """<output></output><script>addEventListener("message", async ({data, source}) => {
   if (data === "PING") return source.postMessage("PONG", "*");
@@ -27,7 +31,7 @@ def code_cells(lesson):
 
 
 @pytest.fixture
-def page(served, chromium):  # noqa: F811
+def page(served, chromium):
     """A page of which no request may leave this machine; Perfetto's address is answered here."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -64,7 +68,8 @@ def test_the_search_puts_a_topics_own_lesson_first(page, words, first):
 def test_the_gallery_opens_with_its_index_and_a_filter(page):
     page.goto(f"{page.address}/notebooks/24_failure_gallery.html")
     assert page.locator("article h2").first.text_content().startswith("Index")
-    rows, exhibits = page.locator("#index tbody tr:visible"), page.locator("article h3:visible")
+    rows = page.locator("#index tbody tr:visible")
+    exhibits = page.locator("section:not(#exercises) > section > h3:visible")
     everything = rows.count()
     box = page.get_by_label("Filter the exhibits")
     box.fill("default stream 906")
@@ -155,7 +160,7 @@ def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
     assert "Beyond what was measured: batch." in answer.text_content()
 
 
-def test_where_scripts_do_not_run_the_picture_stands(served, chromium):  # noqa: F811
+def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
     page = chromium.new_context(java_script_enabled=False).new_page()
     for lesson in ("03_capture_training_step", "09_find_where_graphs_pay"):
         page.goto(f"{served}/notebooks/{lesson}.html")
@@ -164,17 +169,29 @@ def test_where_scripts_do_not_run_the_picture_stands(served, chromium):  # noqa:
     page.context.close()
 
 
-def test_pages_fit_every_screen_and_are_below_3_mb(page):
-    size = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
-      .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
-    lessons = [f"notebooks/{lesson.stem}" for lesson in LESSONS]
-    for path in [*lessons, "index", "docs/glossary", "docs/cheat_sheet"]:
-        page.set_viewport_size({"width": 1280, "height": 900})
+def test_a_step_is_touched_and_without_scripts_read(page, chromium):
+    recording = recorded_lesson("capture_training_step")
+    files = {"eager": "eager", "whole-step graph": "whole_step"}
+    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
+    address = f"{page.address}/notebooks/03_capture_training_step.html"
+    page.goto(address)
+    touch(page.locator("figure.timeline"), traces, 3)
+    context = chromium.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(address)
+    assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
+    assert plain.locator("img[alt*='timelines(traces']").is_visible()
+    context.close()
+
+
+def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
+    sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
+    for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + ["index", "docs/glossary", "docs/cheat_sheet"]:
         page.goto(f"{page.address}/{path}.html")
-        assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
-        sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
-        assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
-        assert 1e5 < page.evaluate(size) < 3e6, path
-        for width in (1280, 800, 390):
+        if path.startswith("notebooks/"):
+            assert 1e5 < page.evaluate(SIZE) < 3e6, path
+        for width in (390, 800, 1280):
             page.set_viewport_size({"width": width, "height": 900})
-            assert page.evaluate(WIDER) <= 0, f"{path} at {width}"
+            assert page.evaluate(WIDER) <= 0, (path, width)
+        assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
+        assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
