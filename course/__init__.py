@@ -3,7 +3,7 @@
 In notebooks   lesson: %%gpu cells; exercise, comparison, solutions: checks and guesses;
                capture_exercises, symptoms, scenarios: checks of captures;
                repaired, scripts, script_inputs, script_symptoms: checks of the ten broken scripts;
-               exhibits: the gallery's failures; memory: giving GPU memory back;
+               exhibits: the gallery's failures; node_chart: graphs drawn; memory: giving GPU memory back;
                timeline: a step to touch; touch: pictures that one can touch; perfetto: traces in Perfetto;
                looks: how values are shown; progress: what is solved; torchrun: tasks on several GPUs
 Recordings     record, execute: making them; recording: reading them, and whether they are still true;

@@ -10,6 +10,9 @@ compiled: compiled code in a graph
 several_gpus: a step under DDP
 scales: layers that keep scales between calls
 iterations: several microbatches, validation
+decoding: the next tokens of a language model
+inside: branches of a graph
+loops: turns that know their end, steps that may be skipped
 """
 
 from collections.abc import Callable
@@ -18,6 +21,7 @@ from importlib import import_module
 MODULES = (
     *("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving"),
     *("compiled", "several_gpus", "scales", "iterations"),
+    *("decoding", "inside", "loops"),
 )
 
 
