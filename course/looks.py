@@ -1,4 +1,7 @@
-"""How lessons show values: a number that is no whole one to five digits, by itself, in lists and in tables."""
+"""How lessons show values: a number that is no whole one to five digits, by itself, in lists and in tables.
+
+And what they show of an interruption.
+"""
 
 from typing import Any
 
@@ -20,3 +23,8 @@ def five_digits(value: float) -> str:
 def whole(value: float) -> bool:
     """Whether it is a whole number, short enough to be written out."""
     return abs(value) < 1e9 and float(value).is_integer()
+
+
+def interrupted(shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None) -> None:
+    """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
+    shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])

@@ -7,6 +7,7 @@ import inspect
 import re
 
 import nbformat
+from nbformat.v4 import new_markdown_cell as markdown
 
 from course.needs import gpus_of
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
@@ -14,6 +15,7 @@ from course.portable import without_scripts
 from course.recording import recorded_lesson
 from course.values import MIME
 from docs.findable import description, topics
+from docs.views import lay_views
 from helpers import charts
 
 
@@ -24,6 +26,7 @@ def page(path):
     if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
         recording = recorded_lesson(name)
         lay_outputs(notebook, recording)
+        lay_views(notebook, recording)
         notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook))
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
@@ -144,7 +147,3 @@ def index_first(notebook):
     heading, index = notebook.cells.pop(at), notebook.cells.pop(at)
     index.metadata["tags"] = ["remove-input"]
     notebook.cells[2:2] = [heading, index]
-
-
-def markdown(source):
-    return nbformat.v4.new_markdown_cell(source)

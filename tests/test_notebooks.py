@@ -63,6 +63,7 @@ def test_it_keeps_the_form_of_a_lesson(path):
     lines = "\n".join(cell.source for cell in cells).splitlines()
     assert sum(line.strip().startswith("#") for line in lines) < 0.08 * len(lines)
     assert re.search(rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1])
+    assert re.search(r"lesson\b.*  # not found\? !git clone the course, %cd into it", cells[0].source)
     text = prose(path)
     for part in ("After this lesson", "| you need | takes | runs |", "## Recap", "## Exercises", "## In practice"):
         assert part in text

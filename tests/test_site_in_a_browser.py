@@ -3,10 +3,13 @@
 import hashlib
 import re
 
+import nbformat
+import pandas as pd
 import pytest
 from test_site import LESSONS
 from touching import touch
 
+from course.notebooks import NOTEBOOKS
 from course.recording import recorded_lesson
 from helpers.trace import read_trace
 
@@ -21,6 +24,10 @@ PERFETTO = """<output></output><script>addEventListener("message", async ({data,
   const hex = Array.from(digest, byte => byte.toString(16).padStart(2, "0")).join("");
   document.querySelector("output").textContent = hex;
 })</script>"""
+
+
+def code_cells(lesson):
+    return [cell for cell in nbformat.read(NOTEBOOKS / f"{lesson}.ipynb", 4).cells if cell.cell_type == "code"]
 
 
 @pytest.fixture
@@ -100,6 +107,66 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     with page.expect_download() as download:
         page.get_by_role("link", name="eager.json.gz").click()
     assert download.value.path().read_bytes() == trace.read_bytes()
+
+
+def test_the_capture_plays_and_stops(page):
+    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    moment, slider = page.locator(".touch output"), page.locator(".touch input[type=range]")
+    whole, said = moment.text_content(), page.locator(".touch .said").all_text_contents()
+    assert "GPU busy for" in said[0] and "become nodes" in said[1] and "at most" in said[2]
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("parseInt(document.querySelector('.touch output').textContent) > 50")
+    assert "waiting: " in page.locator(".touch .said").first.text_content()
+    page.get_by_role("button", name="Stop").click()
+    stopped = moment.text_content()
+    assert stopped != whole and page.get_by_role("button", name="Play").is_visible()
+    slider.press("Home")
+    assert moment.text_content() == "0 us"
+    slider.press("ArrowRight")
+    assert moment.text_content() == "10 us"
+    slider.press("End")
+    assert page.locator(".touch .said").all_text_contents() == said
+
+
+def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    assert page.locator(".touch svg").is_visible() and page.locator(".touch button").is_hidden()
+    assert "GPU busy for" in page.locator(".touch .said").first.text_content()
+    page.locator(".touch input").press("Home")
+    assert page.locator(".touch output").text_content() == "0 us"
+
+
+def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
+    page.goto(f"{page.address}/notebooks/09_find_where_graphs_pay.html")
+    answer, diamond = page.locator(".touch .answer"), page.locator(".touch svg path")
+    points = recorded_lesson("find_where_graphs_pay").value("points").set_index(["depth", "width", "batch"])
+    measured = points.loc[(4, 1024, 1024)]
+    assert f"Measured: eager {measured.eager:.0f} us, graph {measured.graph:.0f} us" in answer.text_content()
+    page.get_by_label("launch cost").press("Home")
+    assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
+    kernels = int(re.search(r"eager (\d+) us", answer.text_content())[1])
+    namespace = {}
+    exec(
+        next(cell.source for cell in code_cells("09_find_where_graphs_pay") if "def ideal_us" in cell.source), namespace
+    )
+    ideal = namespace["ideal_us"](pd.DataFrame({"depth": [4], "width": [1024], "batch": [1024]}))[0]
+    assert 1 < kernels / ideal < 3, "the stretch"
+    at = diamond.get_attribute("d")
+    page.get_by_label("depth").press("ArrowRight")
+    assert page.get_by_label("depth").get_attribute("aria-valuetext") == "5 layers"
+    assert "Measured" not in answer.text_content() and diamond.get_attribute("d") != at
+    page.get_by_label("batch").press("End")
+    assert "Beyond what was measured: batch." in answer.text_content()
+
+
+def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
+    page = chromium.new_context(java_script_enabled=False).new_page()
+    for lesson in ("03_capture_training_step", "09_find_where_graphs_pay"):
+        page.goto(f"{served}/notebooks/{lesson}.html")
+        box = page.locator(".touch img").bounding_box()
+        assert box["width"] > 500 and box["height"] > 250
+    page.context.close()
 
 
 def test_a_step_is_touched_and_without_scripts_read(page, chromium):
