@@ -1,7 +1,7 @@
 """What of the project a lesson's %%gpu cells reach by name, and a hash of each: what makes a recording stale.
 
-A function, class or constant counts by itself and not by its module. Docstrings, comments and blank lines
-do not count. course.lesson is left out: it says where traces lie, and makes no numbers.
+A function, class or constant counts by itself and not by its module, and a text file beside it that it names.
+Docstrings, comments and blank lines do not count. course.lesson is left out: it only says where traces lie.
 """
 
 import ast
@@ -20,12 +20,11 @@ Bindings = dict[str, list[ast.AST]]
 
 
 def hashes(cells: list[CodeCell], root: Path = ROOT) -> dict[str, str]:
-    """A short hash of every definition that the %%gpu cells reach, by its full name, sorted."""
+    """A short hash of all that the %%gpu cells reach: definitions by their full names, text files by their paths."""
     notebook = bindings(cells)
-    queue = [name for cell in cells if cell.kind == "gpu" for name in _names(ast.parse(python(cell.source)))]
+    places = [("", name) for cell in cells if cell.kind == "gpu" for name in _names(ast.parse(python(cell.source)))]
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
-    places = [("", name) for name in queue]
     while places:
         module, name = places.pop()
         if (module, name) in seen or module in LEFT_OUT:
@@ -39,7 +38,13 @@ def hashes(cells: list[CodeCell], root: Path = ROOT) -> dict[str, str]:
             places += [(module, used) for used in _names(node)]
             if module:
                 found[f"{module}.{name.partition('.')[0]}"] = _hash(node, source)
+                found |= {file: text_hash(root / file) for file in _files(node, module)}
     return dict(sorted(found.items()))
+
+
+def text_hash(file: Path) -> str:
+    """A short hash of a text file, however its lines end; "" if there is none."""
+    return hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()[:12] if file.is_file() else ""
 
 
 def bindings(cells: list[CodeCell]) -> Bindings:
@@ -92,6 +97,12 @@ def _names(node: ast.AST) -> set[str]:
             if all(part.isidentifier() for part in chain.split(".")):
                 found.add(chain)
     return found
+
+
+def _files(node: ast.AST, module: str) -> set[str]:
+    """The text files beside a module that a definition names, by their paths in the project."""
+    names = [str(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
+    return {f"{module.rpartition('.')[0].replace('.', '/')}/{name}" for name in names if name.endswith(".txt")}
 
 
 def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[tuple[str, str]]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import nbformat
 
-from course.definitions import hashes
-from course.notebooks import REFERENCE_GPU, TRACES, CodeCell, LessonError, code_cells, short, that_count
+from course.definitions import hashes, text_hash
+from course.notebooks import REFERENCE_GPU, ROOT, TRACES, CodeCell, LessonError, code_cells, short, that_count
 from course.values import MIME, decode
 
 FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
@@ -51,6 +51,9 @@ class Recording:
             raise RecordingError(f"{short(path)} is no recording, or a damaged one: {FIX}.") from None
         if not intact or not typed:
             raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
+        for file, known in about["definitions"].items():
+            if "/" in file and text_hash(ROOT / file) != known:
+                raise RecordingError(f"{file} is not the text that {short(path)} was made with: restore it with git.")
         return recording
 
     def value(self, name: str) -> Any:

@@ -12,6 +12,8 @@ from collections import defaultdict
 
 import torch
 
+from cpu_graph.order import HOST
+
 LARGE = 10 * 2**20  # bytes: from here on PyTorch's blocks are segments of their own
 
 
@@ -67,10 +69,11 @@ class Memory:
         return torch.empty(0, dtype=dtype).set_(storage, 0, shape, stride)
 
     def give_back(self, block):
-        (self.deferred if block.used_elsewhere else self.free[block.home]).append(block)
+        copied = block.kind == "pinned" and any(stream != HOST for stream, *_ in block.accesses)
+        (self.deferred if block.used_elsewhere or copied else self.free[block.home]).append(block)
 
     def finished(self):
-        """The device is idle: what record_stream held back is free."""
+        """The device is idle: what record_stream or a copy from pinned memory held back is free."""
         for block in self.deferred:
             block.used_elsewhere = False
             self.free[block.home].append(block)

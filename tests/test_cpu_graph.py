@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import needs_gpu
 from torch import nn
+from torch.utils.data import DataLoader
 
 from conformance import PROGRAMS, outcome, outcomes
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
@@ -251,6 +252,14 @@ def test_record_stream_keeps_memory_from_the_next_tensor(gpu):
         return torch.ones(1000, device="cuda").data_ptr() == address
 
     assert second_is_first(record=False) and not second_is_first(record=True)
+
+
+def test_a_pinned_batch_stays_until_its_copy_is_done(gpu):
+    loader = DataLoader(range(5), None, collate_fn=lambda number: torch.full((3,), number), pin_memory=True)
+    batches = [batch.to("cuda", non_blocking=True) for batch in loader]
+    assert [batch[0].item() for batch in batches] == [0, 1, 2, 3, 4]
+    address = torch.empty(3, pin_memory=True).data_ptr()
+    assert torch.empty(3, pin_memory=True).data_ptr() == address  # nothing is copied from it
 
 
 def test_an_eager_answer_is_told_from_a_graph(gpu):

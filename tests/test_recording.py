@@ -558,6 +558,51 @@ def test_what_a_gpu_cell_reaches_makes_its_recording_stale(copied, old, new, cha
     assert copied.stale() == changed
 
 
+READER = """from pathlib import Path
+
+WORDS = Path(__file__).with_name("words.txt")
+
+
+def words():
+    return WORDS.read_text()
+"""
+
+
+@pytest.fixture
+def words(tmp_path):
+    """A text beside a module that reads it."""
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "reader.py").write_text(READER)
+    (tmp_path / "examples" / "words.txt").write_text("to be\n")
+    return tmp_path / "examples" / "words.txt"
+
+
+def test_a_text_that_a_gpu_cell_reaches_counts(words):
+    source = "%%gpu\nfrom examples.reader import words\n\nwords()"
+    cells = code_cells(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]))
+    before = definitions.hashes(cells, words.parent.parent)
+    assert list(before) == ["examples.reader.WORDS", "examples.reader.words", "examples/words.txt"]
+    words.write_bytes(b"to be\r\n")
+    assert definitions.hashes(cells, words.parent.parent) == before
+    words.write_text("or not\n")
+    after = definitions.hashes(cells, words.parent.parent)
+    assert [name for name in before if before[name] != after[name]] == ["examples/words.txt"]
+
+
+def test_nothing_plays_that_was_made_with_another_text(words, path, monkeypatch):
+    monkeypatch.setattr(recording, "ROOT", words.parent.parent)
+    notebook = nbformat.read(path, as_version=4)
+    about = notebook.metadata["recording"]
+    about["definitions"]["examples/words.txt"] = definitions.text_hash(words)
+    about["digest"] = digest(notebook)
+    nbformat.write(notebook, path)
+    assert Recording.read(path)
+    for change in (lambda: words.write_text("or not\n"), words.unlink):
+        change()
+        with pytest.raises(RecordingError, match="examples/words.txt is not the text .* restore it with git"):
+            Recording.read(path)
+
+
 @pytest.mark.parametrize(
     "number, source, changed",
     [

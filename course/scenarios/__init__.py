@@ -10,6 +10,7 @@ compiled: compiled code in a graph
 several_gpus: a step under DDP
 scales: layers that keep scales between calls
 iterations: several microbatches, validation
+language_model: a training of a language model
 decoding: the next tokens of a language model
 buckets: a server of a language model
 inside: branches of a graph
@@ -22,7 +23,7 @@ from importlib import import_module
 MODULES = (
     *("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving"),
     *("compiled", "several_gpus", "scales", "iterations"),
-    *("decoding", "buckets", "inside", "loops"),
+    *("language_model", "decoding", "buckets", "inside", "loops"),
 )
 
 
