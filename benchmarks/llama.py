@@ -5,12 +5,14 @@ project: pip install -e .[lm]
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from examples.decoder import Config, Decoder
+from helpers.capture import capture_step, unchanged
 
 
 def weights_of(model: Decoder, config: Config) -> dict[str, Tensor]:
@@ -30,7 +32,7 @@ def weights_of(model: Decoder, config: Config) -> dict[str, Tensor]:
 
 
 def llama_of(model: Decoder, config: Config) -> Any:
-    """A LlamaForCausalLM that computes what the decoder computes, on the same weight tensors."""
+    """A LlamaForCausalLM that computes what the decoder computes, on its weight tensors; none takes a gradient."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     weight = model.embedding.weight
@@ -52,7 +54,7 @@ def llama_of(model: Decoder, config: Config) -> Any:
     llama.load_state_dict(weights_of(model, config), assign=True)
     with weight.device:
         llama.model.rotary_emb = type(llama.model.rotary_emb)(sizes)
-    return llama.eval()
+    return llama.eval().requires_grad_(False)
 
 
 def llama_step(llama: Any, prompt: Tensor, context: int, **compiled: Any) -> Callable[[], Tensor]:
@@ -77,3 +79,23 @@ def llama_step(llama: Any, prompt: Tensor, context: int, **compiled: Any) -> Cal
 
     step.moving = [tokens, positions, *(layer.cumulative_length for layer in cache.layers)]
     return step
+
+
+def llama_steps(
+    model: Decoder, config: Config, prompt: Tensor, count: int = 32
+) -> tuple[dict[str, Callable[[], Tensor]], dict[str, int]]:
+    """Steps of Llama after a prompt of one row, eager, in a graph by hand, and compiled with reduce-overhead.
+
+    And by what was put back after a graph's warm-up: how many of count tokens are eager's.
+    """
+    made, alike = partial(llama_step, llama_of(model, config), prompt, config.context), {}
+    steps = {"transformers, eager": made()}
+    expected = [steps["transformers, eager"]().item() for _ in range(count)]
+    for name, some in {"token and position": 2, "the cache's counts too": None}.items():
+        step = made()
+        with unchanged(*step.moving[:some]):
+            replay = steps["transformers, graph"] = capture_step(step)
+        replay.moving = step.moving
+        alike[name] = sum(replay().item() == token for token in expected)
+    steps["transformers, reduce-overhead"] = made(mode="reduce-overhead")
+    return steps, alike

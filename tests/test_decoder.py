@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,8 @@ import nbformat
 import pytest
 import torch
 
-from benchmarks.llama import llama_of, llama_step
+from benchmarks.llama import llama_of, llama_step, llama_steps
+from benchmarks.repeats import busy_host, differing, first_to_differ, waited
 from course.notebooks import NOTEBOOKS, ROOT
 from cpu_graph import cpu_graphs
 from examples.decoder import Config, Decoder, new_cache, sample
@@ -133,6 +135,17 @@ def test_llama_computes_the_same_on_the_same_weights():
     assert {int(count) for count in beside.moving[2:]} == {prompt.shape[1] + 20}
 
 
+@torch.no_grad()
+def test_a_graph_of_llama_needs_the_counts_of_its_cache():
+    pytest.importorskip("transformers")
+    with cpu_graphs():
+        model = Decoder(TINY, "cuda")
+        steps, alike = llama_steps(model, TINY, torch.arange(20, device="cuda")[None], count=24)
+    assert alike["the cache's counts too"] == 24 > alike["token and position"]
+    assert [name.partition(", ")[2] for name in steps] == ["eager", "graph", "reduce-overhead"]
+    assert all(len(step.moving) == 2 + TINY.layers for step in steps.values())
+
+
 ONE_ROW = """
 import torch
 from benchmarks.one_row import one_row
@@ -167,4 +180,30 @@ def test_the_lesson_shows_the_decoder_that_the_examples_hold():
         if not source.startswith("%%"):
             shown |= definitions(source)
     held = definitions((ROOT / "examples" / "decoder.py").read_text())
-    assert {name: shown.get(name) for name in held} == held
+    (imported,) = re.findall(r"^from examples.decoder import (.+)$", "\n".join(cells), re.MULTILINE)
+    assert {name: shown.get(name) for name in held if name not in imported.split(", ")} == {
+        name: held[name] for name in shown.keys() & held.keys()
+    }
+    assert {"Attention", "Block", "Decoder", "sample"} <= shown.keys()
+
+
+def test_the_operator_that_does_not_repeat_its_bits_is_named():
+    with cpu_graphs():
+        x, odd = torch.arange(4.0, device="cuda"), torch.ones(4, device="cuda")
+
+        def step():
+            return (x * 2).cos() + odd
+
+        assert differing(step, 3) == 0 and first_to_differ(step, 3) == {}
+
+        def unsteady():
+            odd.mul_(2)
+            return step()
+
+        assert differing(unsteady, 3) == 3
+        assert first_to_differ(unsteady, 3) == {"aten.add.Tensor": 3}
+
+
+def test_processes_on_a_busy_host_end_with_it():
+    with busy_host(1):
+        assert len(waited(lambda: None, 4)) == 4

@@ -58,8 +58,8 @@ def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator
 
 
 def graph_decode(answer: Callable) -> None:
-    """The most likely tokens of one row, then tokens that a generator draws for three."""
-    for rows, temperature, calls in ((1, 0.0, 5), (3, 0.9, 5)):
+    """The most likely tokens of one row, then tokens that a generator draws for two."""
+    for rows, temperature, calls in ((1, 0.0, 4), (2, 0.9, 4)):
         (model, state), seed = prompted(rows), few(1, 1000)
 
         def draw(late=0, rows=rows, temperature=temperature, seed=seed):
@@ -80,10 +80,10 @@ def graph_decode(answer: Callable) -> None:
 
 
 def generate(answer: Callable) -> None:
-    """One row that comes to its end within a replay, with the last of one, or not before the limit."""
+    """One row that comes to its end within a replay, or not before the limit."""
     model, state = prompted(1)
-    tokens = [one.item() for one in decoded(model, state, 24)]
-    for at, every, limit in ((5, 4, 16), (7, 4, 16), (2, 3, 12), (None, 4, 8)):
+    tokens = [one.item() for one in decoded(model, state, 14)]
+    for at, every, limit in ((4, 3, 9), (None, 2, 4)):
         end = SIZES.vocabulary if at is None else tokens[at]
         count = tokens.index(end) + 1 if end in tokens[:limit] else limit
         own = copied(state)
