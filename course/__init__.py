@@ -3,10 +3,12 @@
 In notebooks   lesson: %%gpu cells; exercise, comparison, solutions: checks and guesses;
                capture_exercises, symptoms, scenarios: checks of captures;
                repaired, scripts, script_inputs, script_symptoms: checks of the ten broken scripts;
-               exhibits: the gallery's failures; memory: giving GPU memory back;
-               perfetto: traces in Perfetto; progress: what is solved; torchrun: tasks on several GPUs
+               exhibits: the gallery's failures; node_chart: graphs drawn; memory: giving GPU memory back;
+               timeline: a step to touch; touch: pictures that one can touch; perfetto: traces in Perfetto;
+               looks: how values are shown; progress: what is solved; torchrun: tasks on several GPUs
 Recordings     record, execute: making them; recording: reading them, and whether they are still true;
-               history: what ran here; definitions: what a cell reaches; notebooks: the lessons as files;
+               beside: those of all GPUs; history: what ran here; definitions: what a cell reaches;
+               notebooks: the lessons as files;
                values: what rides in them; portable: no paths of the recording machine; files: whole or not at all
 Commands       set_up, lab, progress, record, works_on, doctor: the Makefile calls them
 """

@@ -29,9 +29,9 @@ class History:
 
     def __init__(self, shell: InteractiveShell, recording: Recording) -> None:
         self.shell, self.cells = shell, that_count(recording.cells)
-        self.bound = bindings(self.cells)
+        self.bound = bindings([cell for cell in recording.cells if cell.kind in ("gpu", "plain", "view")])
         self.uses = {cell.source: used(cell, self.bound) for cell in self.cells if cell.kind == "gpu"}
-        self.watched = set().union(*self.uses.values())
+        self.watched = set().union(*self.uses.values()) - {"_"}  # which is IPython's: what a cell has shown
         self.sources = {cell.source for cell in self.cells}
         self.last_run: dict[str, str] = {}  # a cell's place in the notebook -> what ran there
         self.changed: dict[str, str] = {}  # a name -> the cell that changed it

@@ -135,7 +135,9 @@ def main(options: list[str]) -> None:
         sys.exit(found)
     ours = {"JUPYTER_CONFIG_PATH": ROOT / "jupyter", "JUPYTER_PATH": ROOT / "jupyter/data"}  # settings, and the kernel
     first = {name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)])) for name, path in ours.items()}
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}", *options]
+    looks = {"static_custom_path": [str(ROOT / "jupyter/custom")]}  # where custom.css is
+    settings = [f"--ServerApp.root_dir={ROOT}", f"--ServerApp.tornado_settings={looks}"]
+    command = [sys.executable, "-m", "jupyterlab", *settings, *options]
     os.execve(sys.executable, command, os.environ | first)
 
 

@@ -16,6 +16,7 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 from course.history import History
+from course.looks import interrupted, round_numbers
 from course.needs import NeedsMore, gpu_name, missing, played
 from course.notebooks import REFERENCE_GPU, TRACES, LessonError, handed_on
 from course.portable import without_scripts
@@ -29,21 +30,24 @@ SHOWN = ("image/png", "text/html", "text/plain")  # of a recorded output, the fi
 _open = None
 
 
-def lesson(name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[str] = ()) -> Markdown:
+def lesson(
+    name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[str] = (), recorded_on: str = ""
+) -> Markdown:
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here on.
 
     They run live where there are that many CUDA GPUs and the packages in needs (import names), else they play the
-    recording; live=False plays it even there. Raises RecordingError if it is needed and missing or damaged.
+    recording; live=False plays it even there. recorded_on: the folder of traces/ whose recording it plays, by
+    default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if it is needed and missing or damaged.
     """
     global _open
-    gpu, recording = None if live is False else gpu_name(), RECORD_TO in os.environ
-    lacking = missing(gpus, needs)
+    gpu, recording, lacking = None if live is False else gpu_name(), RECORD_TO in os.environ, missing(gpus, needs)
     if recording and lacking:
         raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
-    opened = Lesson(name, live=not lacking and (gpu is not None or recording) if live is None else live)
+    live = not lacking and (gpu is not None or recording) if live is None else live
+    opened = Lesson(name, live, recorded_on or os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU))
     shell = get_ipython()
     load_ipython_extension(shell)
-    shell.set_custom_exc((KeyboardInterrupt,), _interrupted)
+    shell.set_custom_exc((KeyboardInterrupt,), interrupted)
     if _open and "history" in vars(_open):
         _open.history.close()
     _open = opened
@@ -54,14 +58,10 @@ def lesson(name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[s
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Let the shell know %%gpu cells; the kernels of `make lab` do so as they start."""
+    """Let the shell know %%gpu cells and round numbers; the kernels of `make lab` do so as they start."""
+    round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
-
-
-def _interrupted(shell, kind, error, traceback, tb_offset=None):
-    """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
-    shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])
 
 
 def recorded(value: str) -> Any:
@@ -88,10 +88,11 @@ def current() -> "Lesson":
 
 @dataclass
 class Lesson:
-    """A lesson's name, whether it runs live, where its traces are, and without a GPU its recording."""
+    """A lesson's name, whether it runs live, where its traces are, and its recording on the GPU of that name."""
 
     name: str
     live: bool
+    recorded_on: str = REFERENCE_GPU
 
     @cached_property
     def folder(self) -> Path:
@@ -100,7 +101,7 @@ class Lesson:
 
     @cached_property
     def recording(self) -> Recording:
-        return recorded_lesson(self.name, os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU), TRACES)
+        return recorded_lesson(self.name, self.recorded_on, TRACES)
 
     @cached_property
     def history(self) -> History:

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 from course.notebooks import LessonError
 
-EXTRAS = {"transformer_engine": "te", "megatron": "megatron"}  # import name: extra of the project
+EXTRAS = {"megatron": "megatron", "transformer_engine": "te", "transformers": "lm"}  # import name: extra of the project
 
 
 class NeedsMore(LessonError):

@@ -24,7 +24,8 @@ class CodeCell(NamedTuple):
     """A code cell: its number among the code cells (from 1), its kind, its source without blank lines and
     white space at line ends, and its outputs.
 
-    kind: "gpu" (%%gpu), "guess" (assigns guess... alone), "exercise" (below ## Exercises), or "plain".
+    kind: "gpu" (%%gpu), "exercise" (below ## Exercises), "guess" (assigns guess... alone), "view" (only shows
+    something, by a function of course/), or "plain".
     """
 
     number: int
@@ -55,22 +56,37 @@ def _kind(source: str, section: str) -> str:
         return "gpu"
     if section.startswith("Exercises"):
         return "exercise"
-    return "guess" if _is_guess(source) else "plain"
+    body = _body(source)
+    return "guess" if _is_guess(body) else "view" if _is_view(body) else "plain"
 
 
-def _is_guess(source: str) -> bool:
-    """Whether a cell does nothing but assign to names that begin with guess."""
+def _body(source: str) -> list[ast.stmt]:
     try:
-        body = ast.parse(source).body
+        return ast.parse(source).body
     except SyntaxError:
-        return False
+        return []
+
+
+def _is_guess(body: list[ast.stmt]) -> bool:
+    """Whether a cell does nothing but assign to names that begin with guess."""
     targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
     names = [target.id for target in targets if isinstance(target, ast.Name) and target.id.startswith("guess")]
     return bool(body) and len(names) == len(targets) == len(body)
 
 
+def _is_view(body: list[ast.stmt]) -> bool:
+    """Whether a cell does nothing but import from course/ and call one of the imported on names and constants."""
+    imports, last = [node for node in body[:-1] if isinstance(node, ast.ImportFrom)], body[-1:]
+    if len(imports) + 1 != len(body) or not all((node.module or "").startswith("course.") for node in imports):
+        return False
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    calls = [node for node in ast.walk(last[0]) if isinstance(node, ast.Call | ast.NamedExpr | ast.Await)]
+    of = last[0].value if isinstance(last[0], ast.Expr) else None
+    return calls == [of] and isinstance(of, ast.Call) and getattr(of.func, "id", "") in imported
+
+
 def that_count(cells: list[CodeCell]) -> list[CodeCell]:
-    """The cells that a recording depends on: all but guesses and exercises."""
+    """The cells that a recording depends on: all but guesses, exercises and views."""
     return [cell for cell in cells if cell.kind in ("gpu", "plain")]
 
 

@@ -36,7 +36,8 @@ def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.Notebo
 
 
 def without_scripts(html: str) -> str:
-    """HTML with its tables and text, without scripts, styles and whatever else could run in the page."""
+    """HTML with its tables, text and timelines' data; without scripts, styles and whatever else could run in a page."""
     import nh3  # here, because recording needs none of it
 
-    return nh3.clean(html, attributes={"*": {"class", "colspan", "rowspan"}, "table": {"border"}})
+    kept = {"*": {"class", "colspan", "rowspan"}, "table": {"border"}, "figure": {"data-timeline"}}
+    return nh3.clean(html, attributes=kept)

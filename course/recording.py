@@ -76,10 +76,21 @@ class Recording:
 
 
 def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
-    """The recording of a lesson on a GPU, both by their names in traces/. Raises RecordingError."""
-    if not gpu or Path(gpu).name != gpu or gpu.startswith("."):
-        raise RecordingError(f"{gpu!r} is no folder of traces/: give the name of one, such as {REFERENCE_GPU}.")
-    return Recording.read(traces / gpu / f"{name}.ipynb")
+    """The recording of a lesson on a GPU, both by their names in traces/; the reference GPU's, if that one has none.
+
+    Raises RecordingError.
+    """
+    if not gpu or Path(gpu).name != gpu or gpu.startswith(".") or not (traces / gpu).is_dir():
+        known = ", ".join(sorted(path.name for path in traces.glob("*/") if path.name != "local"))
+        raise RecordingError(f"{gpu!r} is no folder of traces/: give the name of one ({known}).")
+    there = traces / gpu / f"{name}.ipynb"
+    return Recording.read(there if there.exists() else traces / REFERENCE_GPU / there.name)
+
+
+def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
+    """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is damaged."""
+    paths = sorted(traces.glob(f"*/{name}.ipynb"), key=lambda path: (path.parent.name != REFERENCE_GPU, path))
+    return [Recording.read(path) for path in paths if path.parent.name != "local"]
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:
@@ -102,8 +113,8 @@ def values_in(cell: CodeCell) -> dict[str, Any]:
 def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
     """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
 
-    Compares the code cells up to the last %%gpu cell, guesses and exercises apart, in order, and what the
-    %%gpu cells reach by name. Of the cells only the first that differs is named.
+    Compares the code cells up to the last %%gpu cell, guesses, exercises and views apart, in order, and what
+    the %%gpu cells reach by name. Of the cells only the first that differs is named.
     """
     cells = code_cells(notebook)
     now, then = that_count(cells), that_count(recording.cells)

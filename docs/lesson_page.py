@@ -1,19 +1,21 @@
 """A lesson as a page of the site: the notebook as it is now, with the outputs of its recording laid on its cells.
 
-Beside them the page has what a reader without JupyterLab misses: the traces to download, the solutions folded at
-their exercises, and the words by which the search finds it.
+Beside them: the traces to download, the solutions folded at their exercises, the words by which the search finds it.
 """
 
 import inspect
 import re
 
 import nbformat
+from nbformat.v4 import new_markdown_cell as markdown
 
 from course.needs import gpus_of
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
+from course.portable import without_scripts
 from course.recording import recorded_lesson
 from course.values import MIME
 from docs.findable import description, topics
+from docs.views import lay_views
 from helpers import charts
 
 
@@ -24,6 +26,7 @@ def page(path):
     if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
         recording = recorded_lesson(name)
         lay_outputs(notebook, recording)
+        lay_views(notebook, recording)
         notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook))
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
@@ -43,7 +46,7 @@ def lay_outputs(notebook, recording):
         if cell.cell_type == "markdown":
             heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
         elif normalise(cell.source) in outputs_of:
-            cell.outputs = [output for output in outputs_of[normalise(cell.source)] if shown(output)]
+            cell.outputs = [harmless(output) for output in outputs_of[normalise(cell.source)] if shown(output)]
             cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
 
 
@@ -52,6 +55,13 @@ def shown(output):
     data = output.get("data", {})
     live = "".join(data.get("text/markdown", "")).startswith("**Live**")
     return MIME not in data and not live and "drag the file" not in "".join(data.get("text/html", ""))
+
+
+def harmless(output):
+    """The output without what could run in the page: the site's own script draws the timelines."""
+    if "text/html" in output.get("data", {}):
+        output.data["text/html"] = without_scripts("".join(output.data["text/html"]))
+    return output
 
 
 def gpus(notebook):
@@ -72,7 +82,7 @@ def provenance(about, gpus=1):
 def alternative(source, heading):
     """What to read in place of the chart that a cell draws: the lanes or axes that it shows, and where."""
     where = f'Chart in the section "{heading}"'
-    call = re.search(rf"\b({'|'.join(CHARTS)})\(.*\)", source, re.DOTALL)
+    call = re.search(rf"\b({'|'.join(CHARTS)})\((.|\n(?=[ )]))*\)", source)
     if call:
         return f"{where}: {CHARTS[call[1]]} Drawn by {re.sub(r'(?<=[(]) | (?=[)])', '', ' '.join(call[0].split()))}"
     axes = re.findall(r'(?:xlabel|ylabel)=f?"([^"]*)"', source)
@@ -110,8 +120,7 @@ def distance(trace, source):
     """How surely a cell is about a trace: it names it (0), makes its name up (1 or 2), or has no trace at all (3)."""
     named = re.findall(r"""trace_file\(f?(["'])(.*?)\1\)""", source)
     shapes = [re.sub(r"\\{.*?\\}", "(.+)", re.escape(name)) for _, name in named]
-    found = [shape for shape in shapes if re.fullmatch(shape, trace)]
-    if found:
+    if found := [shape for shape in shapes if re.fullmatch(shape, trace)]:
         return int(all("(.+)" in shape for shape in found))
     return 2 if re.search(r"trace_file\([a-z]", source) else 3
 
@@ -135,11 +144,6 @@ def fold_solutions(notebook, path):
 def index_first(notebook):
     """Move the gallery's index to where one looks it up: on top, without the code that makes it."""
     at = next(number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## Index"))
-    heading, index = notebook.cells[at : at + 2]
-    del notebook.cells[at : at + 2]
+    heading, index = notebook.cells.pop(at), notebook.cells.pop(at)
     index.metadata["tags"] = ["remove-input"]
     notebook.cells[2:2] = [heading, index]
-
-
-def markdown(source):
-    return nbformat.v4.new_markdown_cell(source)

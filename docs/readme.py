@@ -7,26 +7,58 @@ import matplotlib
 import nbformat
 from matplotlib import pyplot as plt
 
-from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
-from course.recording import recorded_lesson
+from course.notebooks import NOTEBOOKS, ROOT, lesson_name
+from course.recording import recorded_lesson, recordings
 from course.works_on import table as works_on
 from helpers.charts import cpu_gpu_chart
-from helpers.timing import quartiles
+from helpers.timing import compare, quartiles, ratios
 from helpers.trace import read_trace
 
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs/static/cpu_gpu.png"
 
 
+def headline():
+    """What one graph brought on the reference GPU, in a sentence; and a row for every GPU with the first lesson."""
+    every = recordings("start_here")
+    losses = every[0].value("losses")
+    equal = int((losses["eager"] == losses["whole-step graph"]).sum())
+    host, step = (ratios(every[0].value("timings"), column)["median"].iloc[1] for column in ("host_us", "step_us"))
+    lines = [
+        f"On an {every[0].about['gpu']} one CUDA graph makes this training step **{step:.2g} times faster** and asks "
+        f"**{host:.2g} times less** of the CPU; **{equal} of {len(losses)} losses** are equal to the last bit.",
+        "",
+        "| median [quartiles] | host time, us: eager | one graph | step time, us: eager | one graph | a step gets |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in every:
+        host, step, _, faster = compare(one.value("timings")).T.to_numpy()
+        lines.append(f"| {one.about['gpu']}, torch {one.about['torch']} | {' | '.join([*host, *step, faster[1]])} |")
+    return "\n".join(lines)
+
+
 def lesson_table():
-    """The lessons as a Markdown table, from what each one's first screen and its recording say."""
-    lines = ["| lesson | minutes | after it you can | GPU memory | recorded on |", "|---|---|---|---|---|"]
+    """How long the lessons take, and a table of them, from what each one's first screen and its recordings say."""
+    lines = ["| | lesson | minutes | after it you can | GPU memory | recorded on |", "|---|---|---|---|---|---|"]
+    reading = exercising = 0
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         first = nbformat.read(path, as_version=4).cells[0].source
         title = _said(path, first, "# ", r"^# (.*)")
         promise = _said(path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\.")
-        lines.append(f"| [{title}](notebooks/{path.name}) | {minutes(path, first)} | {promise} | {recorded_on(path)} |")
-    return "\n".join(lines)
+        cells = [
+            int(path.stem[:2]),
+            f"[{title}](notebooks/{path.name})",
+            minutes(path, first),
+            promise,
+            recorded_on(path),
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+        if lesson_name(path) != "failure_gallery":
+            reading += int(minutes(path, first))
+            exercising += int(_said(path, first, "minutes of exercises", r"\+ (\d+) minutes of exercises"))
+    number = f"{len(lines) - 3} lessons and a gallery"
+    total = f"{number}: about {reading / 60:.0f} hours, and {exercising / 60:.0f} for all the exercises."
+    return "\n".join([total, "", *lines])
 
 
 def minutes(path, first):
@@ -42,12 +74,12 @@ def _said(path, first, what, pattern):
 
 
 def recorded_on(path):
-    """A lesson's peak GPU memory and where it was recorded: two cells of the table."""
-    name = lesson_name(path)
-    if not (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
+    """A lesson's peak GPU memory, and where and when it was recorded: two cells of the table."""
+    abouts = [one.about for one in recordings(lesson_name(path))]
+    if not abouts:
         return "not recorded yet | "
-    about = recorded_lesson(name).about
-    return f"{about['peak_gpu_mib'] / 1024:.1f} GiB | {about['gpu']}, {about['date']}"
+    where = "; ".join(f"{one['gpu']}, {one['date']}" for one in abouts)
+    return f"{abouts[0]['peak_gpu_mib'] / 1024:.1f} GiB | {where}"
 
 
 def first_chart():
@@ -75,7 +107,7 @@ def draw(path=PICTURE):
 
 def with_tables(text):
     """The README's text with the tables between its markers as they are now."""
-    for name, lines in {"lessons": lesson_table(), "works on": works_on()}.items():
+    for name, lines in {"headline": headline(), "lessons": lesson_table(), "works on": works_on()}.items():
         pattern = rf"(<!-- {name}[^>]*-->\n).*?(<!-- end of {name} -->)"
         text, found = re.subn(
             pattern, lambda match, lines=lines: f"{match[1]}{lines}\n{match[2]}", text, flags=re.DOTALL

@@ -63,7 +63,7 @@ def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
             busy, computes, communicates = (busy_time(part) / steps for part in parts)
             launches = (trace.launches.step >= 0).sum() / steps
             rows[name, f"rank {rank}"] = (launches, busy, computes, communicates, busy - computes)
-    columns = ["launches", "busy, us", "computes", "communicates", "exposed"]
+    columns = ["launches", *(f"{name}, us" for name in ("busy", "computes", "communicates", "exposed"))]
     return pd.DataFrame(rows, index=columns).T
 
 

@@ -1,21 +1,26 @@
 import atexit
+import functools
 import gc
 import gzip
 import http.server
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
 import nbformat
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_lab import PATIENCE
 from traitlets.config import Config
 
+from course.notebooks import ROOT
 from course.recording import recorded_lesson
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -64,6 +69,37 @@ def serving(handler):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_port}"
         server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, worker_id):
+    """The site as `make site` builds it, warnings are errors; the workers share one, which the first to ask builds."""
+    pages = pytest.importorskip("docs.pages", reason="the site needs what `make test` installs")
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder if worker_id == "master" else folder.parent
+    html = folder / "html"
+    with FileLock(folder / "site.lock"):
+        if not html.exists():
+            source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("html")
+            options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", "docs", source, built]
+            pages.write_pages(source)
+            run = [sys.executable, "-m", "sphinx", *options]
+            made = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
+            assert made.returncode == 0, made.stderr[-3000:]
+            built.rename(html)
+    return html
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def served(site):
+    """The site's address on this machine."""
+    with serving(functools.partial(Quiet, directory=site)) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

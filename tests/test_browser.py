@@ -6,13 +6,17 @@ import json
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 from conftest import serving, write_notebook
 from jupyter_lab import Lab, wait_for
 from lab_page import Notebook, expect
+from touching import touch
 
-from course.notebooks import REFERENCE_GPU, ROOT
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT
 from course.recording import recorded_lesson
+from course.timeline import NO_SCRIPT
+from helpers.trace import read_trace
 
 pytestmark = pytest.mark.browser
 
@@ -67,9 +71,20 @@ SIZES = """images => images.map(image => {
 CHARTS = ".jp-Notebook .jp-RenderedImage img"
 
 
+CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part.textContent)"
+BREAKS, SIDES = (f"parts => parts.map(part => getComputedStyle(part).{name})" for name in ("wordBreak", "textAlign"))
+
+
 def test_start_here_from_top_to_bottom(lab, open_page):
     start = Notebook(lab, open_page(lab.address()), "my_lessons/00_start_here.ipynb")
+    files = start.page.locator(".jp-DirListing-itemText")
+    expect(files).to_have_count(1 + len(list(NOTEBOOKS.glob("*.ipynb"))))
+    assert files.evaluate_all(CUT) == [], "the lessons' names are shown whole"
     start.run_all()
+    assert set(start.page.locator(".jp-OutputArea-output pre").evaluate_all(BREAKS)) == {"normal"}
+    assert set(start.page.locator(".jp-OutputArea-output :is(th, td)").evaluate_all(SIDES)) == {"left"}
+    start.page.get_by_role("tab", name="Table of Contents").click()
+    expect(start.page.locator(".jp-TableOfContents").get_by_text("1. Idle share")).to_be_visible()
     saved = [cell for cell in start.save().cells if cell.cell_type == "code"]
     outputs = [output for cell in saved for output in cell.outputs]
     charts = [output for output in outputs if "image/png" in output.get("data", {})]
@@ -107,6 +122,7 @@ def test_charts_and_timelines_are_readable(lab, open_notebook, theme):
         wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
         sizes = shown.evaluate_all(SIZES)
         assert len(sizes) >= 3
+        expect(page.locator("figure", has_text=NO_SCRIPT)).to_be_visible()  # this notebook is not trusted
         for size in sizes:
             # charts are 6.5 inches wide, so that 9-point text, the smallest, is 12 pixels high at full size
             assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
@@ -156,27 +172,71 @@ def stand_in():
         yield f"{address}/"
 
 
-def test_a_trace_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
+def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
     trace = recorded_lesson("start_here").trace("eager")
     opening = "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, trace_file\n"
     call = f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
-    write_notebook(lab.folder / "my_lessons" / "perfetto.ipynb", opening + call)
-    notebook = open_notebook("my_lessons/perfetto.ipynb")
+    reading = "from course.timeline import explore\nfrom helpers.trace import read_trace\n"
+    files = "{name: read_trace(trace_file(name)) for name in ('eager', 'whole_step_graph')}"
+    write_notebook(
+        lab.folder / "my_lessons" / "traces.ipynb", opening + call, f"{reading}explore({files}, step=3)", "'below'"
+    )
+    notebook = open_notebook("my_lessons/traces.ipynb")
     notebook.run_all()
+    names = ("eager", "whole_step_graph")
+    traces = {name: read_trace(recorded_lesson("start_here").trace(name)) for name in names}
+    notebook.cell("explore(").locator(".cm-content").click()
+    touch(notebook.page.locator("figure.timeline"), traces, 3)
+    expect(notebook.code.nth(1)).to_have_class(re.compile("jp-mod-active"))  # the keys were the timeline's alone
     with notebook.page.expect_popup() as popup:
         notebook.page.get_by_role("button", name="Open in Perfetto").click()
     expected = f"{trace.stat().st_size} {trace.name} {trace.name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
     expect(popup.value.locator("output")).to_have_text(expected)
-    expect(notebook.page.locator(".jp-OutputArea output")).to_have_text("opened")
+    expect(notebook.page.locator(".jp-OutputArea div > output")).to_have_text("opened")
 
     with notebook.page.expect_download() as download:
         notebook.page.get_by_role("link", name="download").click()
     assert download.value.path().read_bytes() == trace.read_bytes()
     notebook.save()
-    assert (lab.folder / notebook.path).stat().st_size < 10_000, "no trace bytes in the notebook"
+    assert (lab.folder / notebook.path).stat().st_size < 70_000, "a timeline, and no trace, in the notebook"
 
     copy = lab.folder / trace.relative_to(ROOT)
     copy.rename(lab.folder / "moved")
     notebook.page.get_by_role("button", name="Open in Perfetto").click()
-    expect(notebook.page.locator(".jp-OutputArea output")).to_contain_text("cannot fetch the trace: download the file")
+    expect(notebook.page.locator(".jp-OutputArea div > output")).to_contain_text(
+        "cannot fetch the trace: download the file"
+    )
     (lab.folder / "moved").rename(copy)
+
+
+TRACES = """from course.lesson import lesson, trace_file
+from course.touch.capture import animate_capture
+from helpers.trace import read_trace
+
+lesson("capture_training_step", live=False)
+animate_capture({name: read_trace(trace_file(name)) for name in ("eager", "whole_step")})"""
+
+
+def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, open_notebook):
+    """The keys reach the slider and no cell; an output that nobody trusts shows the picture alone."""
+    write_notebook(lab.folder / "my_lessons" / "touch.ipynb", TRACES)
+    notebook = open_notebook("my_lessons/touch.ipynb")
+    notebook.run_all()
+    box = notebook.page.locator(".jp-OutputArea .touch")
+    slider, moment = box.get_by_role("slider"), box.locator("output")
+    slider.press("Home")
+    slider.press("ArrowRight")
+    expect(moment).to_have_text("10 us")
+    box.get_by_role("button", name="Play").press("Enter")
+    expect(box.get_by_role("button", name="Stop")).to_be_visible()
+    notebook.code.first.locator(".cm-content").click()
+    saved = notebook.save()
+    assert (lab.folder / notebook.path).stat().st_size < 100_000
+
+    saved.cells[0].outputs[0].data["text/html"] += "<!-- another hand -->"
+    nbformat.write(saved, lab.folder / "my_lessons" / "touch_by_others.ipynb")
+    others = open_notebook("my_lessons/touch_by_others.ipynb")
+    picture = others.page.locator(".jp-OutputArea .touch img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") > 400
+    expect(others.page.locator(".jp-OutputArea").get_by_role("slider")).to_have_count(0)

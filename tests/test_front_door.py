@@ -1,5 +1,6 @@
 """What a person meets before the first lesson: README, licences, container, conda, workflows."""
 
+import dataclasses
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from PIL import Image
 from test_notebooks import ruff
 from test_setup import PACKAGES, PINS, PROJECT
 
-from course import works_on
+from course import lab, works_on
 from course.notebooks import NOTEBOOKS, ROOT
 from docs import readme
 
@@ -47,8 +48,21 @@ def test_the_readme_has_the_tables_of_now():
 
 
 def test_a_readme_without_its_markers_is_refused():
-    with pytest.raises(LookupError, match="markers for 'lessons', and has 0"):
+    with pytest.raises(LookupError, match="markers for 'headline', and has 0"):
         readme.with_tables("no markers")
+
+
+def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
+    (recording,) = [one for one in readme.recordings("start_here") if one.about["gpu"] == "NVIDIA H200"]
+    other = dataclasses.replace(recording, about=recording.about | {"gpu": "Other GPU", "date": "2027-01-01"})
+    monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
+    said, _, _, _, *rows = readme.headline().splitlines()
+    assert re.search(
+        r"\*\*[\d.]+ times faster\*\* .* \*\*\d+ times less\*\* .* \*\*10 of 10 losses\*\* are equal", said
+    )
+    assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| Other GPU"]
+    assert {row.count("|") for row in rows} == {7}
+    assert "; Other GPU, 2027-01-01 |" in readme.lesson_table()
 
 
 def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):
@@ -141,6 +155,18 @@ def test_the_container_runs_as_a_user_and_keeps_the_servers_token():
     port = re.search(r"--port=(\d+)", started)[1]
     published = re.findall(r"docker run .*? -p (\S+)", (ROOT / "README.md").read_text())
     assert len(published) == 2 and set(published) == {f"127.0.0.1:{port}:{port}"}
+
+
+def test_the_dev_container_is_the_container_with_the_editors_folder_in_place():
+    folder = ROOT / ".devcontainer"
+    settings = json.loads((folder / "devcontainer.json").read_text())
+    assert (folder / settings["build"]["dockerfile"]).resolve() == ROOT / "Dockerfile"
+    assert (folder / settings["build"]["context"]).resolve() == ROOT
+    assert settings["containerEnv"] == {"PYTHONPATH": "${containerWorkspaceFolder}"}, "before the image's own copy"
+    program, option, code = shlex.split(settings["postCreateCommand"])
+    assert (program, option) == ("python", "-c") and compile(code, "postCreate", "exec")
+    assert "from course.lab import update; update()" in code and callable(lab.update)
+    assert settings["hostRequirements"] == {"gpu": "optional"}
 
 
 def test_what_the_container_needs_is_in_its_context():

@@ -63,10 +63,14 @@ def test_it_keeps_the_form_of_a_lesson(path):
     lines = "\n".join(cell.source for cell in cells).splitlines()
     assert sum(line.strip().startswith("#") for line in lines) < 0.08 * len(lines)
     assert re.search(rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1])
+    assert re.search(r"lesson\b.*  # not found\? !git clone the course, %cd into it", cells[0].source)
     text = prose(path)
     for part in ("After this lesson", "| you need | takes | runs |", "## Recap", "## Exercises", "## In practice"):
         assert part in text
     assert text.count("<details><summary>Hint") >= 3
+    exercises = re.search(r"^## Exercises.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]
+    numbers = [int(number) for number in re.findall(r"^### (\d+)\. \S", exercises, re.MULTILINE)]
+    assert len(numbers) >= 3 and numbers == list(range(1, len(numbers) + 1)), "a heading each, as ### 1. Idle share"
 
 
 def before_exercises(path):

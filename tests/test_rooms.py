@@ -13,10 +13,10 @@ from course.notebooks import ROOT
 MAY_IMPORT = {
     "helpers": {"helpers"},
     "cpu_graph": {"cpu_graph", "torch"},
-    "examples": {"examples", "torch"},
+    "examples": {"cuda", "examples", "torch"},  # cuda.bindings comes with torch's CUDA builds
     "capturable": {"capturable", "torch"},
     "course": {"capturable", "course", "cpu_graph", "examples", "helpers"},
-    "benchmarks": {"benchmarks", "course", "helpers"},
+    "benchmarks": {"benchmarks", "course", "examples", "helpers"},
 }
 ONLY = ("capturable", "cpu_graph", "examples")  # these need nothing else
 ROOMS = [room for room in MAY_IMPORT if (ROOT / room).is_dir()]

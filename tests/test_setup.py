@@ -29,7 +29,7 @@ def test_the_tested_versions_are_what_the_course_asks_for():
     extras = dict(PROJECT["optional-dependencies"])
     for unpinned in ("te", "megatron"):  # built against one torch, which is not the pinned one
         assert len(extras.pop(unpinned)) == 1
-    assert extras.keys() == {"test", "site", "bench"} and len(extras["bench"]) == 1
+    assert extras.keys() == {"test", "site", "lm", "bench"} and len(extras["bench"]) == 1
     wanted = [Requirement(text) for text in sum(extras.values(), PROJECT["dependencies"])]
     pins = {canonicalize_name(name): version for name, version in PINS.items()}
     for requirement in wanted:

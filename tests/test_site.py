@@ -1,17 +1,13 @@
 """The course's site: built without a warning, whole, self-contained, and readable in a real browser."""
 
-import functools
-import http.server
 import re
 import subprocess
-import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
-from conftest import serving
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from course.recording import recorded_lesson
@@ -45,19 +41,6 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The site as `make site` builds it: warnings are errors."""
-    source, html = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("html")
-    pages.write_pages(source)
-    options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", ROOT / "docs"]
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", *options, source, html], capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return html
-
-
-@pytest.fixture(scope="module")
 def parsed(site):
     return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
 
@@ -76,7 +59,7 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
             about = recorded_lesson(recording.stem).about
             assert all(part in text for part in (about["gpu"], about["driver"], about["torch"], about["date"]))
             charts = recording.read_text().count('"image/png"')
-            drawings = path.read_text().count("![")
+            drawings = path.read_text().count("![") + path.read_text().count("from course.touch")
             assert text.count("<img alt=") == charts + drawings
         assert MIME not in text and "handed on:" not in text
 
@@ -136,6 +119,13 @@ def test_a_changed_cell_keeps_no_output():
     assert cell.outputs == []
 
 
+def test_recorded_html_runs_no_script_on_a_page():
+    html = "<b onclick='go()'>bold</b><script>go()</script><figure data-timeline='{}'>a step</figure>"
+    output = nbformat.v4.new_output("display_data", {"text/html": html})
+    kept = '<b>bold</b><figure data-timeline="{}">a step</figure>'
+    assert lesson_page.harmless(output).data["text/html"] == kept
+
+
 def test_no_page_says_that_it_runs_live(site):
     assert not any("Live</strong>" in path.read_text() for path in site.glob("notebooks/*.html"))
 
@@ -185,18 +175,6 @@ def test_the_cheat_sheet_prints_on_one_sheet(served, chromium):
     assert page.locator(".bd-sidebar-primary").is_hidden()
     cut = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part.textContent)"
     assert page.locator("article :is(pre, table)").evaluate_all(cut) == []
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def served(site):
-    """The site's address on this machine."""
-    with serving(functools.partial(Quiet, directory=site)) as address:
-        yield address
 
 
 @pytest.mark.browser

@@ -3,13 +3,20 @@
 import hashlib
 import re
 
+import nbformat
+import pandas as pd
 import pytest
-from test_site import LESSONS, Quiet, served, site  # noqa: F401
+from test_site import LESSONS
+from touching import touch
 
+from course.notebooks import NOTEBOOKS
 from course.recording import recorded_lesson
+from helpers.trace import read_trace
 
 pytestmark = pytest.mark.browser
 CODE_CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
+SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
+  .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
 WIDER = "document.documentElement.scrollWidth - innerWidth"
 PERFETTO = """<output></output><script>addEventListener("message", async ({data, source}) => {
   if (data === "PING") return source.postMessage("PONG", "*");
@@ -19,8 +26,12 @@ PERFETTO = """<output></output><script>addEventListener("message", async ({data,
 })</script>"""
 
 
+def code_cells(lesson):
+    return [cell for cell in nbformat.read(NOTEBOOKS / f"{lesson}.ipynb", 4).cells if cell.cell_type == "code"]
+
+
 @pytest.fixture
-def page(served, chromium):  # noqa: F811
+def page(served, chromium):
     """A page of which no request may leave this machine; Perfetto's address is answered here."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -57,7 +68,8 @@ def test_the_search_puts_a_topics_own_lesson_first(page, words, first):
 def test_the_gallery_opens_with_its_index_and_a_filter(page):
     page.goto(f"{page.address}/notebooks/24_failure_gallery.html")
     assert page.locator("article h2").first.text_content().startswith("Index")
-    rows, exhibits = page.locator("#index tbody tr:visible"), page.locator("article h3:visible")
+    rows = page.locator("#index tbody tr:visible")
+    exhibits = page.locator("section:not(#exercises) > section > h3:visible")
     everything = rows.count()
     box = page.get_by_label("Filter the exhibits")
     box.fill("default stream 906")
@@ -97,21 +109,89 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     assert download.value.path().read_bytes() == trace.read_bytes()
 
 
-@pytest.mark.parametrize("width", [1280, 800, 390])
-def test_pages_fit_the_screen(page, width):
-    page.set_viewport_size({"width": width, "height": 900})
+def test_the_capture_plays_and_stops(page):
+    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    moment, slider = page.locator(".touch output"), page.locator(".touch input[type=range]")
+    whole, said = moment.text_content(), page.locator(".touch .said").all_text_contents()
+    assert "GPU busy for" in said[0] and "become nodes" in said[1] and "at most" in said[2]
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("parseInt(document.querySelector('.touch output').textContent) > 50")
+    assert "waiting: " in page.locator(".touch .said").first.text_content()
+    page.get_by_role("button", name="Stop").click()
+    stopped = moment.text_content()
+    assert stopped != whole and page.get_by_role("button", name="Play").is_visible()
+    slider.press("Home")
+    assert moment.text_content() == "0 us"
+    slider.press("ArrowRight")
+    assert moment.text_content() == "10 us"
+    slider.press("End")
+    assert page.locator(".touch .said").all_text_contents() == said
+
+
+def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    assert page.locator(".touch svg").is_visible() and page.locator(".touch button").is_hidden()
+    assert "GPU busy for" in page.locator(".touch .said").first.text_content()
+    page.locator(".touch input").press("Home")
+    assert page.locator(".touch output").text_content() == "0 us"
+
+
+def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
+    page.goto(f"{page.address}/notebooks/09_find_where_graphs_pay.html")
+    answer, diamond = page.locator(".touch .answer"), page.locator(".touch svg path")
+    points = recorded_lesson("find_where_graphs_pay").value("points").set_index(["depth", "width", "batch"])
+    measured = points.loc[(4, 1024, 1024)]
+    assert f"Measured: eager {measured.eager:.0f} us, graph {measured.graph:.0f} us" in answer.text_content()
+    page.get_by_label("launch cost").press("Home")
+    assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
+    kernels = int(re.search(r"eager (\d+) us", answer.text_content())[1])
+    namespace = {}
+    exec(
+        next(cell.source for cell in code_cells("09_find_where_graphs_pay") if "def ideal_us" in cell.source), namespace
+    )
+    ideal = namespace["ideal_us"](pd.DataFrame({"depth": [4], "width": [1024], "batch": [1024]}))[0]
+    assert 1 < kernels / ideal < 3, "the stretch"
+    at = diamond.get_attribute("d")
+    page.get_by_label("depth").press("ArrowRight")
+    assert page.get_by_label("depth").get_attribute("aria-valuetext") == "5 layers"
+    assert "Measured" not in answer.text_content() and diamond.get_attribute("d") != at
+    page.get_by_label("batch").press("End")
+    assert "Beyond what was measured: batch." in answer.text_content()
+
+
+def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
+    page = chromium.new_context(java_script_enabled=False).new_page()
+    for lesson in ("03_capture_training_step", "09_find_where_graphs_pay"):
+        page.goto(f"{served}/notebooks/{lesson}.html")
+        box = page.locator(".touch img").bounding_box()
+        assert box["width"] > 500 and box["height"] > 250
+    page.context.close()
+
+
+def test_a_step_is_touched_and_without_scripts_read(page, chromium):
+    recording = recorded_lesson("capture_training_step")
+    files = {"eager": "eager", "whole-step graph": "whole_step"}
+    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
+    address = f"{page.address}/notebooks/03_capture_training_step.html"
+    page.goto(address)
+    touch(page.locator("figure.timeline"), traces, 3)
+    context = chromium.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(address)
+    assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
+    assert plain.locator("img[alt*='timelines(traces']").is_visible()
+    context.close()
+
+
+def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
+    sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
     for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + ["index", "docs/glossary", "docs/cheat_sheet"]:
         page.goto(f"{page.address}/{path}.html")
-        assert page.evaluate(WIDER) <= 0, path
-        if width == 1280:
-            assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
-            sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
-            assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
-
-
-def test_a_lessons_page_is_below_3_mb(page):
-    size = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
-      .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
-    for lesson in LESSONS:
-        page.goto(f"{page.address}/notebooks/{lesson.stem}.html", wait_until="networkidle")
-        assert 1e5 < page.evaluate(size) < 3e6, lesson.stem
+        if path.startswith("notebooks/"):
+            assert 1e5 < page.evaluate(SIZE) < 3e6, path
+        for width in (390, 800, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(WIDER) <= 0, (path, width)
+        assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
+        assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path

@@ -10,7 +10,11 @@ compiled: compiled code in a graph
 several_gpus: a step under DDP
 scales: layers that keep scales between calls
 iterations: several microbatches, validation
-language_model: a step of several parts, checkpoints
+language_model: a training of a language model
+decoding: the next tokens of a language model
+buckets: a server of a language model
+inside: branches of a graph
+loops: turns that know their end, steps that may be skipped
 """
 
 from collections.abc import Callable
@@ -18,7 +22,8 @@ from importlib import import_module
 
 MODULES = (
     *("first_graphs", "random_numbers", "training", "many_steps", "partial_graphs", "serving"),
-    *("compiled", "several_gpus", "scales", "iterations", "language_model"),
+    *("compiled", "several_gpus", "scales", "iterations"),
+    *("language_model", "decoding", "buckets", "inside", "loops"),
 )
 
 

@@ -54,4 +54,5 @@ document.addEventListener("DOMContentLoaded", () => {
   addPerfettoButtons();
   searchNumbers();
   addFilter();
+  document.querySelectorAll("figure[data-timeline]").forEach(touchTimeline); // timeline.js
 });

@@ -1,0 +1,136 @@
+"""Eager, capture and replay on one time axis: what the CPU does, what waits in the queue, what the GPU does."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML
+
+from course.touch import touchable
+from course.touch.svg import area, drawing, rectangle, text
+from helpers.charts import COLOURS
+from helpers.trace import Trace
+
+WIDTH, LEFT, RIGHT, PANEL, LANE = 580, 74, 572, 122, 26
+LANES = {"CPU": 26, "queue": 58, "GPU": 90}  # where they begin below a panel's top
+TITLE = "Eager launches piece by piece, a capture records the launches, a replay launches them all at once."
+
+
+@dataclass
+class Phase:
+    """What happens in a phase. Times are microseconds from its start; none lies outside of the window.
+
+    cpu: (start, end, name) of each named range; launches: when each began; queue: (time, how many wait from then on),
+    or how many are recorded; gpu: (start, end) of each activity; done: when each step's last activity ended.
+    """
+
+    name: str
+    cpu: list[tuple[float, float, str]]
+    launches: list[float]
+    queue: list[tuple[float, int]]
+    gpu: list[tuple[float, float]]
+    done: list[float]
+
+
+def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
+    """One step of the first trace (eager), its capture, and the replays of the second in the same time.
+
+    The capture has no trace of its own: it runs the eager step's Python, and records a node for each of its launches.
+    Raises IndexError without such a step.
+    """
+    eager, graph = traces.values()
+    if step not in eager.steps.index:
+        raise IndexError(f"the trace has steps 0 to {len(eager.steps) - 1}, not {step}")
+    window = eager.steps.dur_us[step]
+    stepwise = phase("eager", eager, eager.steps.start_us[step], window)
+    nodes = [(at, number) for number, at in enumerate(sorted(stepwise.launches), 1)]
+    captured = Phase("capture", stepwise.cpu, stepwise.launches, [(0, 0), *nodes], [], [])
+    phases = [stepwise, captured, phase("replay", graph, graph.steps.start_us.min(), window)]
+    said = [sentence(one, window) for one in phases]
+    told = [f"{one.name.capitalize()}: {words}." for one, words in zip(phases, said, strict=True)]
+    top, tall = LANES["CPU"], LANES["GPU"] + LANE - LANES["CPU"]
+    data = {
+        "end": round(window, 1),
+        "left": LEFT,
+        "right": RIGHT,
+        "panel": [PANEL, top, tall],
+        "phases": [vars(one) for one in phases],
+    }
+    return touchable("capture", picture(phases, said, window), " ".join([TITLE, *told]), data)
+
+
+def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
+    """What a trace shows from start on, for so many microseconds."""
+
+    def times(table: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
+        own = table[(table.end_us > start) & (table.start_us < start + window)].sort_values("start_us")
+        shown = own[["start_us", "end_us"]].sub(start).clip(0, window).round(1).join(own[["name"]])
+        return list(shown[columns].itertuples(index=False, name=None))
+
+    ranges = trace.annotations[~trace.annotations.name.str.startswith("ProfilerStep#")].sort_values("start_us")
+    ranges = ranges[ranges.start_us >= ranges.end_us.cummax().shift(fill_value=0)]  # the outermost
+    cpu = [(begin, end, label.strip("# ")) for begin, end, label in times(ranges, ["start_us", "end_us", "name"])]
+    cpu += [(begin, end, "waits") for begin, end in times(trace.waits, ["start_us", "end_us"])]
+    launches = [begin for (begin,) in times(trace.launches, ["start_us"])]
+    ends = trace.gpu[trace.gpu.step >= 0].groupby("step").end_us.max().sub(start).round(1)
+    done = [end for end in ends if 0 < end <= window]
+    return Phase(name, cpu, launches, waiting(trace.gpu, start, window), times(trace.gpu, ["start_us", "end_us"]), done)
+
+
+def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float, int]]:
+    """(time, count): how many activities are launched and not begun, from each time on at which that changes."""
+    changes = pd.concat([pd.Series(1, gpu.launch_us), pd.Series(-1, gpu.start_us)])
+    changes.index = (changes.index - start).to_series().clip(lower=0).round(1)
+    counts = changes.groupby(level=0).sum().cumsum()
+    return [(0.0, 0), *((at, int(count)) for at, count in counts[counts.index <= window].items())]
+
+
+def sentence(one: Phase, window: float) -> str:
+    """What a phase shows, in numbers."""
+    if one.name == "capture":
+        return f"the same Python; {one.queue[-1][1]} launches become nodes, the GPU idles"
+    busy, most = sum(end - begin for begin, end in one.gpu) / window, max(count for _, count in one.queue)
+    steps = f"{len(one.done)} step{'s' * (len(one.done) != 1)} done"
+    return f"{steps}, at most {most} waiting, the GPU busy for {busy:.0%} of the time"
+
+
+def picture(phases: list[Phase], said: list[str], window: float) -> str:
+    """All phases below each other as SVG; what time uncovers is in groups of the class time."""
+    panels = [panel(one, words, PANEL * row, window) for row, (one, words) in enumerate(zip(phases, said, strict=True))]
+    bottom = PANEL * len(phases)
+    ticks = range(0, int(window), 500)
+    places = [(LEFT + (RIGHT - LEFT) * at / window, at) for at in ticks]
+    middle = 'text-anchor="middle"'
+    axis = [text(min(x, RIGHT - 14), bottom + 14, str(at), 12, "#555555", middle) for x, at in places]
+    axis.append(text(RIGHT, bottom + 28, "time in the trace, us", 12, "#555555", 'text-anchor="end"'))
+    return drawing(WIDTH, bottom + 34, TITLE, *panels, *axis)
+
+
+def panel(one: Phase, words: str, top: float, window: float) -> str:
+    """One phase: its lanes from the given height on."""
+
+    def x(at: float) -> float:
+        return LEFT + (RIGHT - LEFT) * at / window
+
+    cpu, queue, gpu = (top + lane for lane in LANES.values())
+    most = max(count for _, count in one.queue) or 1
+    stairs = [(x(at), queue + LANE * (1 - count / most)) for at, count in one.queue]
+    drawn = [rectangle(x(a), cpu, x(b) - x(a), LANE, COLOURS[lane_colour(name)]) for a, b, name in one.cpu]
+    fitting = [(a, name) for a, b, name in one.cpu if x(b) - x(a) > 8.2 * len(name)]
+    drawn += [text(x(a) + 3, cpu + 18, name, 13, "#222222" if name == "waits" else "#FFFFFF") for a, name in fitting]
+    drawn += [rectangle(x(at), cpu + LANE - 5, 1.2, 5, COLOURS["launch"]) for at in one.launches]
+    kind = "graph" if one.name == "capture" else "launch"
+    drawn.append(area([*stairs, (x(window), stairs[-1][1])], queue + LANE, COLOURS[kind]))
+    drawn += [rectangle(x(a), gpu, x(b) - x(a), LANE, COLOURS["GPU busy time"]) for a, b in one.gpu]
+    labels = {"CPU": cpu, "graph" if kind == "graph" else "queue": queue, "GPU": gpu}
+    rules = [rectangle(LEFT, y + LANE, RIGHT - LEFT, 0.8, "#CCCCCC") for y in labels.values()]
+    names = [text(4, y + 18, label, 14, "#555555") for label, y in labels.items()]
+    head = text(4, top + 18, one.name, 14, more='font-weight="bold"') + text(
+        LEFT, top + 18, words, 14, more='class="said"'
+    )
+    return f'{head}{"".join(names + rules)}<g class="time">{"".join(drawn)}</g>'
+
+
+def lane_colour(name: str) -> str:
+    """The colour of a range on the CPU's lane."""
+    return "waiting" if name == "waits" else "host time"

@@ -1,0 +1,63 @@
+// Sliders for a model of one's own: where it lies among the measured ones, and what the fitted model says of it.
+function pays(svg, data, controls) {
+  const [left, right, top, bottom] = data.box, powers = (from, to) => Array.from({ length: to - from + 1 }, (_, one) => 2 ** (from + one));
+  const widths = [256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192];
+  const asked = [
+    { name: "depth", values: Array.from({ length: 15 }, (_, one) => one + 2), unit: "layers", start: 4 },
+    { name: "width", values: widths, unit: "wide", start: 1024 },
+    { name: "batch", values: powers(5, 14), unit: "rows", start: 1024 },
+    { name: "launch cost", values: Array.from({ length: 200 }, (_, one) => (one + 1) / 2), unit: "us", start: Math.round(2 * data.launch_us) / 2 },
+  ];
+  const sliders = asked.map(({ name, values, unit, start }) => {
+    const [label, slider, called, shown] = ["label", "input", "span", "output"].map((tag) => document.createElement(tag));
+    called.textContent = name;
+    Object.assign(slider, { type: "range", min: 0, max: values.length - 1, value: values.indexOf(start) });
+    label.append(called, slider, shown);
+    controls.append(label);
+    slider.oninput = show;
+    return { slider, shown, unit, get value() { return values[slider.valueAsNumber]; } };
+  });
+  const answer = document.createElement("output");
+  answer.className = "answer";
+  controls.after(answer);
+
+  const line = svg.querySelector(".model"), dashes = svg.querySelector(".crossover");
+  const mine = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  mine.setAttribute("fill", data.colour);
+  mine.setAttribute("stroke", "#FFFFFF");
+  svg.append(mine);
+  const place = (value, [low, high], from, to) => from + ((to - from) * Math.log(Math.min(Math.max(value, low), high) / low)) / Math.log(high / low);
+  const across = (us) => place(us, data.x, left, right), up = (times) => place(times, data.y, bottom, top);
+
+  /** Arithmetic and memory traffic of a training step at the data sheet's speed, us: the lesson's ideal_us. */
+  function idealUs(depth, width, batch) {
+    const weights = depth * width ** 2, operations = batch * (6 * weights - 2 * width ** 2);
+    return operations / 495e6 + (24 * weights + 40 * batch * width * depth) / 4.8e6;
+  }
+
+  function show() {
+    const [depth, width, batch, launchUs] = sliders.map((one) => one.value);
+    for (const { slider, shown, unit, value } of sliders) {
+      shown.textContent = `${value} ${unit}`;
+      slider.setAttribute("aria-valuetext", shown.textContent);
+    }
+    const [slope, start] = data.launches, launches = Math.round(slope * depth + start), ideal = idealUs(depth, width, batch);
+    const kernels = data.stretch * ideal, eager = Math.max(launchUs * launches, kernels), gain = eager / kernels;
+    const crossover = launchUs / data.stretch, corner = Math.max(data.x[0], crossover / data.y[1]);
+    line.setAttribute("points", `${across(corner)},${up(crossover / corner)} ${across(crossover)},${up(1)} ${right},${up(1)}`);
+    dashes.setAttribute("points", `${across(crossover)},${top} ${across(crossover)},${bottom}`);
+    mine.setAttribute("d", `M${across(ideal / launches)} ${up(gain) - 9}l9 9l-9 9l-9 -9z`);
+    const told = gain > 1
+      ? `limited by its ${launches} launches. Its kernels take ${us(kernels)}, so a graph is at most ${gain.toFixed(1)} times faster.`
+      : "limited by its kernels: a graph saves next to nothing.";
+    const same = data.points.find((one) => one.depth === depth && one.width === width && one.batch === batch);
+    const measured = same ? ` Measured: eager ${us(same.eager)}, graph ${us(same.graph)}, ${same.gain.toFixed(1)} times faster.` : "";
+    const beyond = ["depth", "width", "batch"].filter((name, one) => {
+      const seen = data.points.map((point) => point[name]), value = [depth, width, batch][one];
+      return value < Math.min(...seen) || value > Math.max(...seen);
+    });
+    answer.textContent = `Calculated: eager ${us(eager)}, ${told}` + measured + (beyond.length ? ` Beyond what was measured: ${beyond.join(", ")}.` : "");
+  }
+  const us = (time) => `${time < 99.5 ? time.toPrecision(2) : Math.round(time)} us`;
+  show();
+}

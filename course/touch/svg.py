@@ -1,0 +1,42 @@
+"""The few shapes that the pictures are made of, as SVG text without styles of its own: it may lie in any page."""
+
+from html import escape
+
+FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"
+
+
+def rectangle(x: float, y: float, width: float, height: float, colour: str) -> str:
+    """A filled rectangle, at least a third of a pixel wide, so that it is seen."""
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.35):.2f}" height="{height:.1f}" fill="{colour}"/>'
+
+
+def text(x: float, y: float, words: str, size: int = 14, colour: str = "#222222", more: str = "") -> str:
+    """A line of text that begins at (x, y)."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" {more}>{escape(words)}</text>'
+
+
+def area(points: list[tuple[float, float]], bottom: float, colour: str) -> str:
+    """The steps from point to point, filled down to bottom."""
+    path = f"M{points[0][0]:.1f} {bottom:.1f}"
+    path += "".join(f"V{y:.1f}H{x:.1f}" for (_, y), (x, _) in zip(points, points[1:], strict=False))
+    return f'<path d="{path}V{bottom:.1f}Z" fill="{colour}"/>'
+
+
+def line(points: list[tuple[float, float]], colour: str, name: str, more: str = "") -> str:
+    """A line from point to point, of the class name."""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline class="{name}" points="{path}" fill="none" stroke="{colour}" stroke-width="1.6" {more}/>'
+
+
+def ring(x: float, y: float, colour: str, words: str) -> str:
+    """A point with words that show where one stays on it."""
+    circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}" stroke="#FFFFFF">'
+    return f"{circle}<title>{escape(words)}</title></circle>"
+
+
+def drawing(width: int, height: int, title: str, *parts: str) -> str:
+    """The whole picture, on white."""
+    ground = rectangle(0, 0, width, height, "#FFFFFF")
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">'
+    return f"{opening}<title>{escape(title)}</title>{ground}{''.join(parts)}</svg>"

@@ -1,0 +1,209 @@
+"""The decoder to copy: its lesson shows it, it runs on a CPU and in a graph, and it computes what Llama computes."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import nbformat
+import pytest
+import torch
+
+from benchmarks.llama import llama_of, llama_step, llama_steps
+from benchmarks.repeats import busy_host, differing, first_to_differ, waited
+from course.notebooks import NOTEBOOKS, ROOT
+from cpu_graph import cpu_graphs
+from examples.decoder import Config, Decoder, new_cache, sample
+from helpers.capture import capture_step, unchanged
+
+TINY = Config(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=256, context=96)
+
+
+def start(model, config, rows, device="cpu", length=6, seed=0):
+    """Tokens and positions (rows, 1) after a prompt, the cache, and the prompt."""
+    torch.manual_seed(seed)
+    cache = new_cache(config, rows, device, torch.float32)
+    prompt = torch.randint(config.vocabulary, (rows, length), device=device)
+    tokens = sample(model(prompt, torch.arange(length, device=device).expand(rows, length), cache))
+    return tokens, torch.full_like(tokens, length), cache, prompt
+
+
+def step(model, tokens, positions, cache, temperature=0.0):
+    tokens.copy_(sample(model(tokens, positions, cache), temperature))
+    positions.add_(1)
+    return tokens
+
+
+def definitions(source):
+    """Functions and classes of a source by name, without docstrings and the types of arguments."""
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(inner) is not None:
+                    inner.body = inner.body[1:] or [ast.Pass()]
+                if isinstance(inner, ast.FunctionDef):
+                    inner.returns = None
+                if isinstance(inner, ast.arg):
+                    inner.annotation = None
+            found[node.name] = ast.unparse(node)
+    return found
+
+
+@torch.no_grad()
+def test_greedy_tokens_do_not_repeat_themselves():
+    model = Decoder(TINY)
+    tokens, positions, cache, _ = start(model, TINY, 3)
+    made = torch.cat([step(model, tokens, positions, cache).clone() for _ in range(64)], dim=1)
+    assert all(len(set(row)) >= 20 for row in made.tolist())
+
+
+@torch.no_grad()
+def test_rows_stand_at_places_of_their_own():
+    """Two prompts of different lengths, decoded side by side and one by one, also in the first rows of a cache."""
+    model = Decoder(TINY)
+    alone = [start(model, TINY, 1, length=length, seed=length) for length in (3, 7)]
+    tokens, positions = (torch.cat([one[place] for one in alone]) for place in (0, 1))
+    big = new_cache(TINY, 4, "cpu", torch.float32)
+    cache = big[:, :, :2]
+    cache.copy_(torch.cat([one[2] for one in alone], dim=2))
+    together = torch.cat([step(model, tokens, positions, cache).clone() for _ in range(12)], dim=1)
+    for row, (token, position, own, _) in enumerate(alone):
+        one = torch.cat([step(model, token, position, own).clone() for _ in range(12)], dim=1)
+        assert torch.equal(together[row : row + 1], one)
+    assert big[:, :, 2:].count_nonzero() == 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("garbage", [7.0, torch.nan, torch.inf])
+def test_a_prompt_at_once_or_token_by_token(garbage):
+    """What lies behind the position does not count, unless it is no number."""
+    model = Decoder(TINY)
+    tokens, _, cache, prompt = start(model, TINY, 2)
+    own = torch.full_like(cache, garbage)
+    for place in range(prompt.shape[1]):
+        logits = model(prompt[:, place : place + 1], torch.full((2, 1), place), own)
+    assert torch.equal(sample(logits), tokens) == (garbage == 7.0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_graph_decodes_what_eager_decodes(temperature):
+    config = replace(TINY, context=32)
+    with cpu_graphs():
+        model = Decoder(config, "cuda")
+        tokens, positions, cache, _ = start(model, config, 2, "cuda")
+        with unchanged(tokens, positions):
+            torch.manual_seed(1)
+            eager = [step(model, tokens, positions, cache, temperature).tolist() for _ in range(8)]
+        with unchanged(tokens, positions):
+            replay = capture_step(lambda: step(model, tokens, positions, cache, temperature))
+        torch.manual_seed(1)
+        assert [replay().tolist() for _ in range(8)] == eager
+
+
+def test_sampling_follows_the_logits():
+    torch.manual_seed(0)
+    chances = torch.tensor([0.1, 0.6, 0.0, 0.3])
+    drawn = sample(chances.log().expand(20000, 4), 1.0)
+    assert drawn.shape == (20000, 1)
+    assert torch.allclose(torch.bincount(drawn[:, 0], minlength=4) / 20000, chances, atol=0.02)
+    generator = torch.Generator().manual_seed(3)
+    first = sample(chances.log().expand(50, 4), 1.0, generator)
+    assert torch.equal(first, sample(chances.log().expand(50, 4), 1.0, generator.manual_seed(3)))
+    assert sample(chances[None]).item() == 1
+
+
+@torch.no_grad()
+def test_llama_computes_the_same_on_the_same_weights():
+    pytest.importorskip("transformers")
+    model = Decoder(TINY)
+    for norm in (one for one in model.parameters() if one.dim() == 1):
+        norm.normal_(1, 0.1)
+    tokens, positions, cache, prompt = start(model, TINY, 2)
+    llama = llama_of(model, TINY)
+    shared = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    assert {weight.untyped_storage().data_ptr() for weight in llama.parameters()} == shared
+    places = torch.arange(prompt.shape[1]).expand_as(prompt)
+    ours = model(prompt, places, new_cache(TINY, 2, "cpu", torch.float32))
+    assert torch.allclose(ours, llama(prompt).logits[:, -1], atol=1e-4)
+    beside = llama_step(llama, prompt, TINY.context)
+    for _ in range(20):
+        assert torch.equal(step(model, tokens, positions, cache), beside())
+    assert {int(count) for count in beside.moving[2:]} == {prompt.shape[1] + 20}
+
+
+@torch.no_grad()
+def test_a_graph_of_llama_needs_the_counts_of_its_cache():
+    pytest.importorskip("transformers")
+    with cpu_graphs():
+        model = Decoder(TINY, "cuda")
+        steps, alike = llama_steps(model, TINY, torch.arange(20, device="cuda")[None], count=24)
+    assert alike["the cache's counts too"] == 24 > alike["token and position"]
+    assert [name.partition(", ")[2] for name in steps] == ["eager", "graph", "reduce-overhead"]
+    assert all(len(step.moving) == 2 + TINY.layers for step in steps.values())
+
+
+ONE_ROW = """
+import torch
+from benchmarks.one_row import one_row
+from examples.decoder import Config, Decoder, new_cache, sample
+
+config = Config(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=256, context=32)
+model = Decoder(config).requires_grad_(False)
+forward, tokens = one_row(model, config), torch.tensor([[5]])
+caches = [new_cache(config, 1, "cpu", torch.float32) for _ in range(2)]
+for place in range(3):
+    place = torch.tensor([[place]])
+    one, other = model(tokens, place, caches[0]), forward(tokens, place, caches[1])
+    assert torch.allclose(one, other, atol=1e-4) and torch.allclose(*caches, atol=1e-4)
+    tokens = sample(one)
+"""
+
+
+def test_the_triton_kernels_compute_the_same():
+    """In Triton's interpreter, which an environment variable chooses before the import."""
+    pytest.importorskip("triton")
+    run = [sys.executable, "-c", ONE_ROW]
+    done = subprocess.run(run, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-800:]
+
+
+@pytest.mark.skipif(not list(NOTEBOOKS.glob("*_decode_language_model.ipynb")), reason="the lesson is not there")
+def test_the_lesson_shows_the_decoder_that_the_examples_hold():
+    (path,) = NOTEBOOKS.glob("*_decode_language_model.ipynb")
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    shown = {}
+    for source in cells:
+        if not source.startswith("%%"):
+            shown |= definitions(source)
+    held = definitions((ROOT / "examples" / "decoder.py").read_text())
+    (imported,) = re.findall(r"^from examples.decoder import (.+)$", "\n".join(cells), re.MULTILINE)
+    assert {name: shown.get(name) for name in held if name not in imported.split(", ")} == {
+        name: held[name] for name in shown.keys() & held.keys()
+    }
+    assert {"Attention", "Block", "Decoder", "sample"} <= shown.keys()
+
+
+def test_the_operator_that_does_not_repeat_its_bits_is_named():
+    with cpu_graphs():
+        x, odd = torch.arange(4.0, device="cuda"), torch.ones(4, device="cuda")
+
+        def step():
+            return (x * 2).cos() + odd
+
+        assert differing(step, 3) == 0 and first_to_differ(step, 3) == {}
+
+        def unsteady():
+            odd.mul_(2)
+            return step()
+
+        assert differing(unsteady, 3) == 3
+        assert first_to_differ(unsteady, 3) == {"aten.add.Tensor": 3}
+
+
+def test_processes_on_a_busy_host_end_with_it():
+    with busy_host(1):
+        assert len(waited(lambda: None, 4)) == 4

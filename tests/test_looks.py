@@ -1,0 +1,34 @@
+"""How lessons show numbers."""
+
+import pandas as pd
+import pytest
+
+from course.looks import five_digits, round_numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.36373634599999605, "0.36374"),
+        (1.004767060279846, "1.0048"),
+        (3908.1999, "3908.2"),
+        (345183.7, "345184"),
+        (345184.0, "345184"),
+        (8.288460406902232e-08, "8.2885e-08"),
+        (-776957268393677.5, "-7.7696e+14"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_five_digits(value, text):
+    assert five_digits(value) == text
+
+
+def test_values_and_tables_show_five_digits_and_keep_theirs(shell):
+    with pd.option_context("display.float_format", None):
+        round_numbers(shell)
+        shown = shell.display_formatter.format({"a": [1 / 3, 2.0, float("nan")], "b": 19.969843000000022})[0]
+        assert shown["text/plain"] == "{'a': [0.33333, 2.0, nan], 'b': 19.97}"
+        table = pd.DataFrame({"us": [1543.21987, 347.0]})
+        html = shell.display_formatter.format(table)[0]["text/html"]
+        assert "<td>1543.2</td>" in html and "<td>347</td>" in html and table.us[0] == 1543.21987
