@@ -46,11 +46,12 @@ def run(shell, source):
 
 
 def exercises(path):
-    """The solution of each exercise by name, with the source of its cell and of its wrong answers' cell."""
+    """The solution of each exercise by name: the notebook's imports and its cell; and its wrong answers' cell."""
     cells, found = code(NOTEBOOKS / "solutions" / path.name), {}
+    imports = "\n".join(re.findall(r"^(?:import|from) .*", "\n".join(cells[1:]), re.MULTILINE))
     for solved, after in zip(cells, [*cells[1:], ""], strict=True):
         for name in re.findall(r"^def (\w+)\(", solved, re.MULTILINE):
-            found.setdefault(name, (solved, after))
+            found.setdefault(name, (f"{imports}\n\n{solved}", after))
     return found
 
 
