@@ -26,6 +26,9 @@ def draw_nodes(
     for source, target in edges:
         ends = {"patchA": boxes[source], "patchB": boxes[target], "shrinkA": 0, "shrinkB": 0}
         look = {"arrowstyle": "->", "color": COLOURS["step time"]} | ends
+        (here, level), (there, other) = places[source], places[target]
+        if level == other and abs(there - here) > 1:
+            look["connectionstyle"] = "arc3,rad=-0.4"  # round the nodes between them
         axes.annotate("", places[target], places[source], arrowprops=look)
     axes.set(xlim=(-0.6, wide - 0.4), ylim=(lowest - 0.5, 0.5))
     axes.axis("off")

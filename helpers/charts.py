@@ -1,7 +1,6 @@
 """The charts of the course: CPU against GPU time, and the timeline of a step. One colour per lane everywhere.
 
-The colours are Okabe and Ito's and Paul Tol's, which colour-blind readers can tell apart (jfly.uni-koeln.de/color,
-sronpersonalpages.nl/~pault). The ground stays white, also in dark themes.
+Colours for colour-blind readers: jfly.uni-koeln.de/color, sronpersonalpages.nl/~pault; on white, in dark themes too.
 """
 
 import textwrap
@@ -27,7 +26,8 @@ GUESSES = "DPX*"  # a marker for each guess of a chart
 WIDTH = 6.5  # inches: whole beside JupyterLab's file browser
 IDLES = "Where the step time is longer than GPU busy time, the GPU idles."
 TIES = "A thin line ties each launch to the GPU work that it started."
-plt.rcParams.update({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white"})
+TICKS = {"axes.formatter.min_exponent": 3}  # 20 on a logarithmic axis, not 2 x 10^1
+plt.rcParams.update({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white"} | TICKS)
 
 
 def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
