@@ -1,13 +1,12 @@
 """Every exercise in captures: its solution, its wrong answers and its other right ones; no lesson is played."""
 
-import ast
 import re
 import sys
 import time
 
-import nbformat
 import pytest
 import torch
+from answers import RIGHT, answers, code
 
 from course import capture_exercises, scenarios, solutions, symptoms
 from course.capture_exercises import check_capture
@@ -16,12 +15,6 @@ from course.notebooks import NOTEBOOKS, lesson_name
 from cpu_graph.graphs import CUDAGraph
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-RIGHT = "__right_"
-IMPORTS = ast.Import | ast.ImportFrom
-
-
-def code(path):
-    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def found():
@@ -43,18 +36,6 @@ def settings():
     torch.set_num_threads(threads)
 
 
-def answers(path, name):
-    """The functions of the exercise by name, from the solutions notebook's two cells."""
-    cells = code(NOTEBOOKS / "solutions" / path.name)
-    at = next(i for i, source in enumerate(cells) if re.search(rf"^def {name}\(", source, re.MULTILINE))
-    imports = [node for source in cells for node in ast.parse(source).body if isinstance(node, IMPORTS)]
-    namespace = {}
-    exec("\n".join(map(ast.unparse, imports)), namespace)
-    exec(cells[at], namespace)
-    exec(cells[at + 1], namespace)
-    return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}
-
-
 def verdict(monkeypatch, path, name, answer, gpu=False):
     lesson = Lesson(lesson_name(path), live=False)
     for module in (capture_exercises, solutions):
@@ -66,7 +47,7 @@ def verdict(monkeypatch, path, name, answer, gpu=False):
 
 
 def held(monkeypatch, path, name, gpu):
-    said, asked = {}, answers(path, name)
+    said, asked = {}, answers(path, name, {})
     for kind, answer in asked.items():
         outcome = verdict(monkeypatch, path, name, answer, gpu)
         right = kind == name or RIGHT in kind
@@ -93,7 +74,7 @@ def test_it_says_the_same_on_a_gpu(monkeypatch, path, name):
 
 @each
 def test_a_right_answer_is_checked_quickly(monkeypatch, path, name):
-    answer = answers(path, name)[name]
+    answer = answers(path, name, {})[name]
     started = time.process_time()
     assert verdict(monkeypatch, path, name, answer)
     seconds = time.process_time() - started

@@ -7,9 +7,9 @@ captures and broken scripts, which run for long, are in tests/test_capture_exerc
 import re
 
 import matplotlib.pyplot as plt
-import nbformat
 import pytest
 import torch
+from answers import RIGHT, answers, code
 
 from course.exercise import Outcome
 from course.notebooks import NOTEBOOKS
@@ -17,7 +17,6 @@ from course.solutions import empty
 
 LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 STILL_TO_DO, WRONG = "○", "✗"
-RIGHT = "__right_"  # in the name of another answer that is right
 
 
 @pytest.fixture(autouse=True)
@@ -34,34 +33,11 @@ def played(monkeypatch):
     plt.close("all")
 
 
-def code(path):
-    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-
-
 def run(shell, source):
     """Run a cell; give its last value. Raises what it raised."""
     answer = shell.run_cell(source)
     answer.raise_error()
     return answer.result
-
-
-def exercises(path):
-    """The solution of each exercise by name: the notebook's imports and its cell; and its wrong answers' cell."""
-    cells, found = code(NOTEBOOKS / "solutions" / path.name), {}
-    imports = "\n".join(re.findall(r"^(?:import|from) .*", "\n".join(cells[1:]), re.MULTILINE))
-    for solved, after in zip(cells, [*cells[1:], ""], strict=True):
-        for name in re.findall(r"^def (\w+)\(", solved, re.MULTILINE):
-            found.setdefault(name, (f"{imports}\n\n{solved}", after))
-    return found
-
-
-def answers(shell, name, solved, after):
-    """The solution of that name, and the other answers by theirs, with the lesson's variables."""
-    namespace = dict(shell.user_ns)
-    exec(solved, namespace)
-    exec(after if f"def {name}__" in after else "", namespace)
-    others = {key: value for key, value in namespace.items() if key.startswith(f"{name}__")}
-    return namespace[name], others
 
 
 def outcome_of(shell, source, name, answer):
@@ -75,14 +51,14 @@ def outcome_of(shell, source, name, answer):
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_each_check_tells_right_from_wrong(path, shell, capsys):
-    solved = exercises(path)
     for source in code(path):
         asked = re.search(r"^(check|check_capture|repaired)\(\s*(\w+)", source, re.MULTILINE)
         if not asked:
             run(shell, source)
             continue
         kind, name = asked.groups()
-        solution, others = answers(shell, name, *solved[name])
+        others = answers(path, name, shell.user_ns)
+        solution = others.pop(name)
         given = shell.user_ns[name]
         stub = outcome_of(shell, source, name, given)
         assert not stub and repr(stub).startswith(STILL_TO_DO if empty(given) else WRONG), stub
