@@ -16,6 +16,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from helpers.charts import COLOURS
+from helpers.kineto import outermost
 from helpers.trace import Trace
 
 SCRIPT, STYLE = (Path(__file__).with_suffix(suffix) for suffix in (".js", ".css"))
@@ -57,9 +58,7 @@ def _rows(trace, step):
     """The step's outermost host ranges, launches, waits and GPU activities in one table, each with its lane."""
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
-    ranges = trace.annotations[trace.annotations.step == step].sort_values("start_us").assign(correlation=np.nan)
-    ranges = ranges[~ranges.name.str.startswith("ProfilerStep#")]
-    ranges = ranges[ranges.start_us >= ranges.end_us.cummax().shift(fill_value=0)]
+    ranges = outermost(trace.annotations[trace.annotations.step == step]).assign(correlation=np.nan)
     device = trace.gpu.device.map("GPU {:.0f}, ".format if trace.gpu.device.nunique() > 1 else "GPU ".format)
     gpu = trace.gpu.assign(lane=device + trace.gpu.stream.map("stream {:.0f}".format))
     host = zip(HOST, (ranges, trace.launches, trace.waits.assign(correlation=np.nan)), strict=True)

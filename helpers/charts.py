@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
+from helpers.kineto import outermost
 from helpers.timing import quartiles
 from helpers.trace import Trace
 
@@ -26,8 +27,7 @@ GUESSES = "DPX*"  # a marker for each guess of a chart
 WIDTH = 6.5  # inches: whole beside JupyterLab's file browser
 IDLES = "Where the step time is longer than GPU busy time, the GPU idles."
 TIES = "A thin line ties each launch to the GPU work that it started."
-TICKS = {"axes.formatter.min_exponent": 3}  # 20 on a logarithmic axis, not 2 x 10^1
-plt.rcParams.update({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white"} | TICKS)
+plt.style.use({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white", "axes.formatter.min_exponent": 3})
 
 
 def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
@@ -107,17 +107,17 @@ def timelines(traces: dict[str, Trace], step: int = 0, end_us: float | None = No
 
 
 def _of_step(trace, step):
-    """The step's host ranges, launches, waits and GPU activities, timed from its start on the host."""
+    """The step's outermost host ranges, launches, waits and GPU activities, timed from its start on the host."""
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
-    ranges = trace.annotations[~trace.annotations.name.str.startswith("ProfilerStep#")]
+    ranges = outermost(trace.annotations[trace.annotations.step == step])
     tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
     own = {name: table[table.step == step].sort_values("start_us") for name, table in tables.items()}
     return {name: rows.assign(at_us=rows.start_us - trace.steps.start_us[step]) for name, rows in own.items()}
 
 
 def _draw(axes, ranges, launches, waits, gpu, end):
-    _ranges(axes, ranges[ranges.start_us >= ranges.end_us.cummax().shift(fill_value=0)], end)  # the outermost
+    _ranges(axes, ranges, end)
     _lane(axes, 1, launches, "launch")
     _lane(axes, 1, waits, "waiting")
     labels, ties = ["host ranges", "launches, waits" if len(waits) else "launches"], []

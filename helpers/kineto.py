@@ -36,6 +36,12 @@ def read_tables(path: Path | str, limit_mib: int | None = None) -> dict[str, pd.
     raise TraceError(f"{repr(str(path))[1:-1][-200:]} cannot be read as a profiler trace: {cause}.") from None
 
 
+def outermost(annotations: pd.DataFrame) -> pd.DataFrame:
+    """The named host ranges that lie in no other one, by their starts; the profiler's own steps are none."""
+    named = annotations[~annotations.name.str.startswith("ProfilerStep#")].sort_values("start_us")
+    return named[named.start_us >= named.end_us.cummax().shift(fill_value=0)]
+
+
 def _tables(events):
     host, gpu = events[events.category.isin(HOST)], events[events.category.isin(GPU)]
     if gpu.empty:

@@ -17,6 +17,7 @@ NOT_FED = "Every call decodes the same input token: write the new one into token
 REBOUND = (
     "Every call decodes the same token at the same position: a new tensor under the old name is not what it reads."
 )
+WARMED = "The first token is number {}: a warm-up decoded. Undo it."
 DREW = "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -53,7 +54,7 @@ def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator
         tokens, positions = token, positions + 1
         for first in (state[0], tokens):
             yield FROZEN, decoded(model, (first, positions, cache), count, draw(), moves=False)
-        yield f"The first token is number {late + 1}: a warm-up decoded. Undo it.", later[late : late + count]
+        yield WARMED.format(late + 1), later[late : late + count]
         yield DREW, decoded(model, state, count, draw(late))
 
 
@@ -108,7 +109,7 @@ def _generated(given, tokens, count, every, made):
             raise Wrong(f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit.")
         for late in LATE:
             if given == tokens[late : late + len(given)]:
-                raise Wrong(f"The first token is number {late + 1}: a warm-up decoded. Undo it.")
+                raise Wrong(WARMED.format(late + 1))
         raise Wrong(f"The tokens are not eager's: yours {given[:6]}, expected {tokens[:6]}.")
     if made != asked:
         raise Wrong(f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each replay.")

@@ -10,7 +10,7 @@ from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
 
 from course.scenarios.first_graphs import few
-from course.scenarios.training import TRAINED, perceptron
+from course.scenarios.training import FILLED, TRAINED, perceptron
 from course.symptoms import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 from helpers.capture import capture_step, unchanged
 
@@ -71,7 +71,7 @@ def accumulating_step(answer: Callable) -> None:
     if not close(net.state_dict(), before):
         raise Wrong(TRAINED)
     if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
-        raise Wrong("The warm-up filled the optimizer's momentum: put it back to zero in place.")
+        raise Wrong(FILLED)
     requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
     used = use(step, requests)
     used.gives(expected, {} if close(used.kept, expected) else mistakes(start, batches, rates))

@@ -13,6 +13,7 @@ from cpu_graph.judge import launches
 
 TRAINED = "The warm-up trained the model: put its weights back in place, before the first replay."
 DREW = "The warm-up drew random numbers: put the random state back, before the first replay."
+FILLED = "The warm-up filled the optimizer's momentum: put it back to zero in place."
 ANEW = "Each replay makes the optimizer's state anew: a step of warm-up must make it before the capture."
 
 
@@ -63,7 +64,7 @@ def capture_training(answer: Callable) -> None:
     if not close(net.state_dict(), before):
         raise Wrong(TRAINED)
     if warmed and any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
-        raise Wrong("The warm-up filled the optimizer's momentum: put it back to zero in place.")
+        raise Wrong(FILLED)
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
     used = use(train, batches)

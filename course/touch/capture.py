@@ -9,6 +9,7 @@ from IPython.display import HTML
 from course.touch import touchable
 from course.touch.svg import area, drawing, rectangle, text
 from helpers.charts import COLOURS
+from helpers.kineto import outermost
 from helpers.trace import Trace
 
 WIDTH, LEFT, RIGHT, PANEL, LANE = 580, 74, 572, 122, 26
@@ -67,9 +68,8 @@ def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
         shown = own[["start_us", "end_us"]].sub(start).clip(0, window).round(1).join(own[["name"]])
         return list(shown[columns].itertuples(index=False, name=None))
 
-    ranges = trace.annotations[~trace.annotations.name.str.startswith("ProfilerStep#")].sort_values("start_us")
-    ranges = ranges[ranges.start_us >= ranges.end_us.cummax().shift(fill_value=0)]  # the outermost
-    cpu = [(begin, end, label.strip("# ")) for begin, end, label in times(ranges, ["start_us", "end_us", "name"])]
+    ranges = times(outermost(trace.annotations), ["start_us", "end_us", "name"])
+    cpu = [(begin, end, label.strip("# ")) for begin, end, label in ranges]
     cpu += [(begin, end, "waits") for begin, end in times(trace.waits, ["start_us", "end_us"])]
     launches = [begin for (begin,) in times(trace.launches, ["start_us"])]
     ends = trace.gpu[trace.gpu.step >= 0].groupby("step").end_us.max().sub(start).round(1)
