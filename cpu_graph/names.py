@@ -46,6 +46,7 @@ def replacements(device):
     yield torch._C, "_host_emptyCache", lambda: None
     yield torch._C, "_group_tensors_by_device_and_dtype", grouped(torch._C._group_tensors_by_device_and_dtype, device)
     yield torch, "Generator", Generator
+    yield torch, "compile", if_disabled(torch.compile)
     yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
     for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
@@ -97,6 +98,12 @@ def not_modelled(what):
         raise NotModelled(f"{what} is not modelled.")
 
     return refuse
+
+
+def if_disabled(compiler):
+    """torch.compile, which is not modelled, but for disable=True: then it compiles nothing."""
+    refuse = not_modelled("torch.compile")
+    return lambda *given, **options: (compiler if options.get("disable") else refuse)(*given, **options)
 
 
 def grouped(real, device):

@@ -6,10 +6,12 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import patch
 
 import nbformat
 import pytest
 import torch
+from clean_steps import models_of
 
 from benchmarks.llama import llama_of, llama_step, llama_steps
 from benchmarks.repeats import busy_host, differing, first_to_differ, waited
@@ -118,7 +120,7 @@ def test_sampling_follows_the_logits():
 
 @torch.no_grad()
 def test_llama_computes_the_same_on_the_same_weights():
-    pytest.importorskip("transformers")
+    models_of("transformers")
     model = Decoder(TINY)
     for norm in (one for one in model.parameters() if one.dim() == 1):
         norm.normal_(1, 0.1)
@@ -137,8 +139,8 @@ def test_llama_computes_the_same_on_the_same_weights():
 
 @torch.no_grad()
 def test_a_graph_of_llama_needs_the_counts_of_its_cache():
-    pytest.importorskip("transformers")
-    with cpu_graphs():
+    models_of("transformers")
+    with cpu_graphs(), patch.object(torch, "compile", lambda function, **_: function):
         model = Decoder(TINY, "cuda")
         steps, alike = llama_steps(model, TINY, torch.arange(20, device="cuda")[None], count=24)
     assert alike["the cache's counts too"] == 24 > alike["token and position"]
