@@ -61,16 +61,23 @@ class Device:
 
     def node(self, operator, args, kwargs, outputs=None, draws=None):
         """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
-        written = written_by(operator, args, kwargs)
-        spans = {span: False for t in tensors_in((args, kwargs)) if (span := self.memory.span(t))}
-        spans |= {span: True for t in [*written, *tensors_in(outputs)] if (span := self.memory.span(t))}
-        kept = {id(tensor) for tensor in [*written, *tensors_in(outputs)]}
+        kept = [*written_by(operator, args, kwargs), *tensors_in(outputs)]
+        spans = self.spans(tensors_in(args, kwargs), False) | self.spans(kept, True)
+        return Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
+
+    def spans(self, tensors, writes):
+        """The bytes of tensors in the device's memory, and whether they are written."""
+        return {span: writes for tensor in tensors if (span := self.memory.span(tensor))}
+
+    def addresses(self, tree, kept):
+        """Arguments or results by where they lie. Of ordinary CPU memory: the kept tensors, and copies of others."""
+        kept = {id(tensor) for tensor in kept}
 
         def address(tensor):
             block = self.memory.find(tensor)
             return block.view(tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
 
-        return Node(operator, *mapped(address, (args, kwargs, outputs)), spans, draws)
+        return mapped(address, tree)
 
     def execute(self, operator, args, kwargs, kind, stream, generator=None):
         """Launch one operator on a stream, or by the host; new results are of a kind."""
@@ -82,14 +89,14 @@ class Device:
             node.result = operator(*args, **kwargs)
         if generator:
             generator.set_raw_state(ended["state"])
-        given = {id(tensor) for tensor in tensors_in((args, kwargs))}
+        given = {id(tensor) for tensor in tensors_in(args, kwargs)}
         outputs = mapped(lambda t: t if id(t) in given else self.move(t, kind), node.result)
-        new = self.node(operator, (), {}, outputs)
-        node.outputs, node.spans = new.outputs, node.spans | new.spans
+        made = tensors_in(outputs)
+        node.outputs, node.spans = self.addresses(outputs, made), node.spans | self.spans(made, True)
         self.order.settle(self.order.enter(node))
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
-        return outputs if tensors_in(outputs) else node.result
+        return outputs if made else node.result
 
     def move(self, tensor, kind):
         moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)

@@ -9,6 +9,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from cpu_graph import core
 from cpu_graph.errors import cuda_error
 
+SEQUENCES = tuple, list  # written as a union, it would be made anew at every call
+
 
 class Node:
     """An operator, what it works on, and when: its stream, and the clock of what comes before it.
@@ -66,12 +68,17 @@ def drawing(state):
         default.set_state(before)
 
 
-def tensors_in(tree):
+def tensors_in(*trees):
     """The tensors in an operator's arguments or results; pytree, which takes trees of any kind, needs far longer."""
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, tuple | list) else ()
-    return [tensor for part in parts for tensor in tensors_in(part)]
+    found = []
+    for tree in trees:
+        if isinstance(tree, torch.Tensor):
+            found.append(tree)
+        elif isinstance(tree, SEQUENCES):
+            found += tensors_in(*tree)
+        elif isinstance(tree, dict):
+            found += tensors_in(*tree.values())
+    return found
 
 
 def mapped(change, tree):
@@ -80,7 +87,7 @@ def mapped(change, tree):
         return change(tree)
     if isinstance(tree, dict):
         return {name: mapped(change, part) for name, part in tree.items()}
-    if isinstance(tree, tuple | list):
+    if isinstance(tree, SEQUENCES):
         parts = [mapped(change, part) for part in tree]
         return parts if isinstance(tree, list) else tuple(parts)
     return tree
@@ -88,14 +95,15 @@ def mapped(change, tree):
 
 def written_by(operator, args, kwargs):
     """The tensors among an operator's arguments that it writes to."""
-    found = [args[number] if number < len(args) else kwargs.get(name) for number, name in marked(operator)]
-    if "native_batch_norm" in operator.name() and "backward" not in operator.name():
-        found += args[3:5]  # the running statistics, which the schema does not mark
-    return tensors_in(found)
+    return tensors_in(*(args[number] if number < len(args) else kwargs.get(name) for number, name in marked(operator)))
 
 
 @cache
 def marked(operator):
-    """Place and name of each argument that an operator's schema marks as written."""
-    arguments = enumerate(operator._schema.arguments)
-    return [(number, one.name) for number, one in arguments if one.alias_info and one.alias_info.is_write]
+    """Place and name of each argument that an operator writes: its schema marks them, but for running statistics."""
+    forward = "native_batch_norm" in operator.name() and "backward" not in operator.name()
+    return [
+        (number, one.name)
+        for number, one in enumerate(operator._schema.arguments)
+        if (one.alias_info and one.alias_info.is_write) or (forward and one.name in ("running_mean", "running_var"))
+    ]

@@ -41,24 +41,25 @@ class Operators(TorchDispatchMode):
 
 
 def dispatch(device, operator, args, kwargs):
-    kinds = {id(tensor): device.kind(tensor) for tensor in tensors_in((args, kwargs))}
-    on_gpu = "cuda" in kinds.values()
+    placed = [(tensor, device.kind(tensor)) for tensor in tensors_in(args, kwargs)]
+    kinds = {kind for _, kind in placed}
+    on_gpu = "cuda" in kinds
     kind = "cuda" if on_gpu else "cpu"
     if device.want and makes(operator) and (operator is not aten.clone.default or device.crossing):
         kind = device.want
     if not on_gpu and kind != "cuda":
-        if "pinned" in kinds.values() or kind == "pinned":
+        if "pinned" in kinds or kind == "pinned":
             return device.execute(operator, args, kwargs, kind, HOST)
         return operator(*args, **kwargs)
     if operator in MOVED:
         raise NotModelled(f"{operator.name()} on a CUDA tensor is not modelled.")
     operator, args = without_mask(operator, args)
-    return launch(device, operator, args, kwargs, kinds, kind)
+    return launch(device, operator, args, kwargs, placed, kind)
 
 
-def launch(device, operator, args, kwargs, kinds, kind):
+def launch(device, operator, args, kwargs, placed, kind):
     """Launch an operator of the GPU's, or record it."""
-    blocking = waits(device, operator, args, kwargs, kinds, kind)
+    blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
         device.counts["operators"] += 1
@@ -88,15 +89,15 @@ def record(device, operator, args, kwargs, kind, draws):
     return outputs
 
 
-def waits(device, operator, args, kwargs, kinds, kind):
+def waits(device, operator, args, kwargs, placed, kind):
     """Whether the host waits for this operator; raises what a capture refuses."""
     if reads_values(operator, args, kwargs):
         if device.capture:
             device.refuse(900)
         return True
-    ordinary = [tensor for tensor in tensors_in((args, kwargs)) if kinds[id(tensor)] == "cpu"]
-    copies = operator in COPIES and (operator is aten.copy_.default or {*kinds.values()} != {kind})
-    if not copies and "cuda" not in kinds.values():
+    ordinary, kinds = [tensor for tensor, here in placed if here == "cpu"], {here for _, here in placed}
+    copies = operator in COPIES and (operator is aten.copy_.default or kinds != {kind})
+    if not copies and "cuda" not in kinds:
         return False  # only shapes are taken from the others
     if not copies:
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
@@ -109,7 +110,7 @@ def waits(device, operator, args, kwargs, kinds, kind):
     non_blocking = (
         device.non_blocking or kwargs.get("non_blocking") or (operator is aten.copy_.default and any(args[2:]))
     )
-    return copies and len({*kinds.values(), kind}) > 1 and not non_blocking
+    return copies and len(kinds | {kind}) > 1 and not non_blocking
 
 
 def reads_values(operator, args, kwargs):
@@ -118,6 +119,11 @@ def reads_values(operator, args, kwargs):
         return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
     if operator is aten.repeat_interleave.Tensor:
         return kwargs.get("output_size") is None
+    return shaped_by_values(operator)
+
+
+@cache
+def shaped_by_values(operator):
     return bool({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operator.tags))
 
 
