@@ -38,6 +38,11 @@ def pytest_xdist_auto_num_workers():
     return 1 if torch.cuda.is_available() else None
 
 
+def pytest_collection_modifyitems(items):
+    """The site is built first: the files that look at it come late, and no worker waits for another's half a minute."""
+    items.sort(key=lambda item: item.path.stem != "test_site")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     """Let fixtures see at their end whether the test has failed: a screenshot helps then."""
