@@ -39,7 +39,7 @@ def headline():
 
 def lesson_table():
     """How long the lessons take, and a table of them, from what each one's first screen and its recordings say."""
-    lines = ["| | lesson | minutes | after it you can | GPU memory | recorded on |", "|---|---|---|---|---|---|"]
+    lines = ["| | lesson | needs | minutes | after it you can | GPU memory | recorded on |", "|---" * 7 + "|"]
     reading = exercising = 0
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         first = nbformat.read(path, as_version=4).cells[0].source
@@ -48,6 +48,7 @@ def lesson_table():
         cells = [
             int(path.stem[:2]),
             f"[{title}](notebooks/{path.name})",
+            needs(path, first),
             minutes(path, first),
             promise,
             recorded_on(path),
@@ -59,6 +60,13 @@ def lesson_table():
     number = f"{len(lines) - 3} lessons and a gallery"
     total = f"{number}: about {reading / 60:.0f} hours, and {exercising / 60:.0f} for all the exercises."
     return "\n".join([total, "", *lines])
+
+
+def needs(path, first):
+    """The numbers of the lessons that a lesson builds on, as its first cell says."""
+    said = _said(path, first, "you need", r"\| you need .*\n.*\n\| (.*?) \|")
+    numbers = sorted(map(int, re.findall(r"\((\d+)_", said)))
+    return (" to " if said.startswith("all lessons from") else ", ").join(map(str, numbers))
 
 
 def minutes(path, first):
