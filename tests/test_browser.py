@@ -162,7 +162,7 @@ def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebo
     expect(notebook.code.nth(1)).to_have_class(re.compile("jp-mod-active"))  # the keys were the timeline's alone
     with notebook.page.expect_popup() as popup:
         notebook.page.get_by_role("button", name="Open in Perfetto").click()
-    expect(popup.value.locator("output")).to_have_text(handed(trace))
+    expect(popup.value.locator("output")).to_have_text(handed(trace, trace.name))
     expect(notebook.page.locator(".jp-OutputArea div > output")).to_have_text("opened")
 
     with notebook.page.expect_download() as download:

@@ -117,7 +117,7 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     trace = recorded_lesson("start_here").trace("eager")
     with page.expect_popup() as popup:
         page.get_by_role("button", name="Open in Perfetto").first.click()
-    popup.value.get_by_text(handed(trace)).wait_for()
+    popup.value.get_by_text(handed(trace, "eager.json.gz")).wait_for()
     with page.expect_download() as download:
         page.get_by_role("link", name="eager.json.gz").click()
     assert download.value.path().read_bytes() == trace.read_bytes()

@@ -25,9 +25,9 @@ PERFETTO = """<!doctype html><title>stand-in</title><output></output><script>
 </script>"""
 
 
-def handed(trace):
-    """What that page says of a trace's file."""
-    return f"{trace.stat().st_size} {trace.name} {trace.name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
+def handed(trace, name):
+    """What that page says of a trace's file that it was handed under a name."""
+    return f"{trace.stat().st_size} {name} {name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
 
 
 def touch(figure, lesson, names, step=3):
