@@ -24,9 +24,9 @@ release = about["version"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinxext.opengraph"]
 html_theme = "sphinx_book_theme"
 html_title = project
-html_static_path = [str(ROOT / path) for path in ("docs/static", "course/timeline.js", "course/timeline.css")]
-html_css_files = ["timeline.css", "course.css"]
-html_js_files = ["timeline.js", "course.js"]
+html_static_path = ["static"]
+html_css_files = ["course.css"]
+html_js_files = ["course.js"]
 html_baseurl = ogp_site_url = os.environ.get("SITE_ADDRESS", "")  # the workflow that publishes the site knows it
 ogp_image = "_static/cpu_gpu.png"
 ogp_image_alt = "Bar chart: host time, GPU busy time and step time of an eager step and of one CUDA graph"

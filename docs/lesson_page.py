@@ -13,6 +13,7 @@ from course.needs import gpus_of
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
 from course.portable import without_scripts
 from course.recording import recorded_lesson
+from course.touch import framed
 from course.values import MIME
 from docs.findable import description, topics
 from docs.views import lay_views
@@ -58,9 +59,10 @@ def shown(output):
 
 
 def harmless(output):
-    """The output without what could run in the page: the site's own script draws the timelines."""
+    """The output without what could run in the page; a timeline gets today's script in place of the recorded one."""
     if "text/html" in output.get("data", {}):
-        output.data["text/html"] = without_scripts("".join(output.data["text/html"]))
+        html = without_scripts("".join(output.data["text/html"]))
+        output.data["text/html"] = framed("timeline", html) if "data-timeline" in html else html
     return output
 
 

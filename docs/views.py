@@ -12,7 +12,7 @@ from course.notebooks import code_cells, handed_on
 from course.recording import values_in
 from course.values import decode
 
-SHOWN = re.compile(r"^from course\.(touch|timeline|beside)\b", re.MULTILINE)
+SHOWN = re.compile(r"^from course\.(touch|beside)\b", re.MULTILINE)
 
 
 def lay_views(notebook, recording):

@@ -1,22 +1,20 @@
 """Lessons as a learner meets them: `make lab`, in a real browser."""
 
-import hashlib
-import http.server
+import functools
 import json
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import serving, write_notebook
+from conftest import Quiet, serving, write_notebook
 from jupyter_lab import Lab, wait_for
 from lab_page import Notebook, expect
-from touching import touch
+from touching import BREAKS, CUT, PERFETTO, SIDES, handed, touch
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT
 from course.recording import recorded_lesson
-from course.timeline import NO_SCRIPT
-from helpers.trace import read_trace
+from course.touch.timeline import NO_SCRIPT
 
 pytestmark = pytest.mark.browser
 
@@ -69,10 +67,6 @@ SIZES = """images => images.map(image => {
   return {natural: image.naturalWidth, scale: box.width / image.naturalWidth, cut: box.right - around.right, corner};
 })"""
 CHARTS = ".jp-Notebook .jp-RenderedImage img"
-
-
-CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part.textContent)"
-BREAKS, SIDES = (f"parts => parts.map(part => getComputedStyle(part).{name})" for name in ("wordBreak", "textAlign"))
 
 
 def test_start_here_from_top_to_bottom(lab, open_page):
@@ -146,29 +140,9 @@ def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
 
 
 @pytest.fixture
-def stand_in():
-    """A page that answers as Perfetto's does: PONG for PING, and then it says what it was handed."""
-    page = b"""<!doctype html><title>stand-in</title><output></output><script>
-      addEventListener("message", async ({data, source, origin}) => {
-        if (data === "PING") return source.postMessage("PONG", origin);
-        const {buffer, title, fileName} = data.perfetto;
-        const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", buffer));
-        const hex = Array.from(digest, byte => byte.toString(16).padStart(2, "0")).join("");
-        document.querySelector("output").textContent = [buffer.byteLength, title, fileName, hex].join(" ");
-      });
-    </script>"""
-
-    class Page(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *_):
-            """Say nothing."""
-
-    with serving(Page) as address:
+def stand_in(tmp_path):
+    (tmp_path / "index.html").write_text(PERFETTO)
+    with serving(functools.partial(Quiet, directory=tmp_path)) as address:
         yield f"{address}/"
 
 
@@ -176,22 +150,19 @@ def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebo
     trace = recorded_lesson("start_here").trace("eager")
     opening = "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, trace_file\n"
     call = f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
-    reading = "from course.timeline import explore\nfrom helpers.trace import read_trace\n"
+    reading = "from course.touch.timeline import explore\nfrom helpers.trace import read_trace\n"
     files = "{name: read_trace(trace_file(name)) for name in ('eager', 'whole_step_graph')}"
     write_notebook(
         lab.folder / "my_lessons" / "traces.ipynb", opening + call, f"{reading}explore({files}, step=3)", "'below'"
     )
     notebook = open_notebook("my_lessons/traces.ipynb")
     notebook.run_all()
-    names = ("eager", "whole_step_graph")
-    traces = {name: read_trace(recorded_lesson("start_here").trace(name)) for name in names}
     notebook.cell("explore(").locator(".cm-content").click()
-    touch(notebook.page.locator("figure.timeline"), traces, 3)
+    touch(notebook.page.locator("figure.timeline"), "start_here", ("eager", "whole_step_graph"))
     expect(notebook.code.nth(1)).to_have_class(re.compile("jp-mod-active"))  # the keys were the timeline's alone
     with notebook.page.expect_popup() as popup:
         notebook.page.get_by_role("button", name="Open in Perfetto").click()
-    expected = f"{trace.stat().st_size} {trace.name} {trace.name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
-    expect(popup.value.locator("output")).to_have_text(expected)
+    expect(popup.value.locator("output")).to_have_text(handed(trace, trace.name))
     expect(notebook.page.locator(".jp-OutputArea div > output")).to_have_text("opened")
 
     with notebook.page.expect_download() as download:

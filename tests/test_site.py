@@ -1,4 +1,4 @@
-"""The course's site: built without a warning, whole, self-contained, and readable in a real browser."""
+"""The course's site: built without a warning, whole and self-contained; tests/test_site_in_a_browser.py reads it."""
 
 import re
 import subprocess
@@ -11,6 +11,7 @@ import pytest
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from course.recording import recorded_lesson
+from course.touch import framed
 from course.values import MIME
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
@@ -120,10 +121,11 @@ def test_a_changed_cell_keeps_no_output():
 
 
 def test_recorded_html_runs_no_script_on_a_page():
-    html = "<b onclick='go()'>bold</b><script>go()</script><figure data-timeline='{}'>a step</figure>"
-    output = nbformat.v4.new_output("display_data", {"text/html": html})
-    kept = '<b>bold</b><figure data-timeline="{}">a step</figure>'
-    assert lesson_page.harmless(output).data["text/html"] == kept
+    bold, step = "<b onclick='go()'>bold</b><script>go()</script>", "<figure data-timeline='{}'>a step</figure>"
+    kept = '<figure data-timeline="{}">a step</figure>'
+    for html, clean in ((bold, "<b>bold</b>"), (bold + step, framed("timeline", f"<b>bold</b>{kept}"))):
+        output = nbformat.v4.new_output("display_data", {"text/html": html})
+        assert lesson_page.harmless(output).data["text/html"] == clean
 
 
 def test_no_page_says_that_it_runs_live(site):
@@ -163,34 +165,3 @@ def test_docstrings_are_plain_text_whatever_they_hold():
     conf.plain_text(None, "function", "f", None, None, lines)
     rows = ["Rows:", "", "- one: 1 and more", "", "- two"]
     assert lines == ["f(\\*args) of a \\| b.", "", *rows, "", "|     as it stands", ""]
-
-
-@pytest.mark.browser
-def test_the_cheat_sheet_prints_on_one_sheet(served, chromium):
-    page = chromium.new_page(viewport={"width": 726, "height": 1055})  # A4 within the margins
-    page.goto(f"{served}/docs/cheat_sheet.html", wait_until="networkidle")
-    printed = page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
-    page.emulate_media(media="print")
-    assert page.locator(".bd-sidebar-primary").is_hidden()
-    cut = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part.textContent)"
-    assert page.locator("article :is(pre, table)").evaluate_all(cut) == []
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_three_pages_in_a_browser(served, chromium, theme):
-    """Charts show, the side bar leads on, the theme follows the reader's, and nothing is fetched from elsewhere."""
-    page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme=theme)
-    requests, errors = [], []
-    page.on("request", lambda request: requests.append(request.url))
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    for name, charts in (("index", 1), ("notebooks/00_start_here", 3), ("notebooks/08_reach_floor", 1)):
-        page.goto(f"{served}/{name}.html", wait_until="networkidle")
-        widths = page.eval_on_selector_all("main img", "images => images.map(image => image.naturalWidth)")
-        assert len(widths) == charts and min(widths) > 400, name
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (ground == "rgb(255, 255, 255)") == (theme == "light")
-    page.get_by_role("link", name="Share memory pools").first.click()
-    page.get_by_role("heading", level=1, name="Share memory pools").wait_for()
-    assert [url for url in requests if not url.startswith((served, "data:"))] == [] and errors == []

@@ -1,29 +1,20 @@
 """The site as a reader uses it: search, filter, solutions, traces, copying; at three widths."""
 
-import hashlib
 import re
 
 import nbformat
 import pandas as pd
 import pytest
 from test_site import LESSONS
-from touching import touch
+from touching import CUT, PERFETTO, SIDES, handed, touch
 
 from course.notebooks import NOTEBOOKS
 from course.recording import recorded_lesson
-from helpers.trace import read_trace
 
 pytestmark = pytest.mark.browser
-CODE_CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
 SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
   .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
 WIDER = "document.documentElement.scrollWidth - innerWidth"
-PERFETTO = """<output></output><script>addEventListener("message", async ({data, source}) => {
-  if (data === "PING") return source.postMessage("PONG", "*");
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data.perfetto.buffer));
-  const hex = Array.from(digest, byte => byte.toString(16).padStart(2, "0")).join("");
-  document.querySelector("output").textContent = hex;
-})</script>"""
 
 
 def code_cells(lesson):
@@ -32,16 +23,40 @@ def code_cells(lesson):
 
 @pytest.fixture
 def page(served, chromium):
-    """A page of which no request may leave this machine; Perfetto's address is answered here."""
+    """A page of which no request may leave this machine and no script fail; Perfetto's address is answered here."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    asked = []
+    asked, errors = [], []
     context.on("request", lambda request: asked.append(request.url))
+    context.on("weberror", lambda error: errors.append(str(error.error)))
     context.route("https://**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html"))
     page = context.new_page()
     page.address, page.asked = served, asked
     yield page
-    assert all(url.startswith((served, "data:", "https://ui.perfetto.dev/")) for url in asked)
+    assert all(url.startswith((served, "data:", "https://ui.perfetto.dev/")) for url in asked) and errors == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, theme):
+    page.emulate_media(color_scheme=theme)
+    for name, charts in (("index", 1), ("notebooks/00_start_here", 3), ("notebooks/08_reach_floor", 1)):
+        page.goto(f"{page.address}/{name}.html", wait_until="networkidle")
+        widths = page.eval_on_selector_all("main img", "images => images.map(image => image.naturalWidth)")
+        assert len(widths) == charts and min(widths) > 400, name
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (theme == "light")
+    page.get_by_role("link", name="Share memory pools").first.click()
+    page.get_by_role("heading", level=1, name="Share memory pools").wait_for()
+
+
+def test_the_cheat_sheet_prints_on_one_sheet(page):
+    page.set_viewport_size({"width": 726, "height": 1055})  # A4 within the margins
+    page.goto(f"{page.address}/docs/cheat_sheet.html", wait_until="networkidle")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+    page.emulate_media(media="print")
+    assert page.locator(".bd-sidebar-primary").is_hidden()
+    assert page.locator("article :is(pre, table)").evaluate_all(CUT) == []
 
 
 @pytest.mark.parametrize(
@@ -102,8 +117,7 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     trace = recorded_lesson("start_here").trace("eager")
     with page.expect_popup() as popup:
         page.get_by_role("button", name="Open in Perfetto").first.click()
-    seen = hashlib.sha256(trace.read_bytes()).hexdigest()
-    popup.value.get_by_text(seen).wait_for()
+    popup.value.get_by_text(handed(trace, "eager.json.gz")).wait_for()
     with page.expect_download() as download:
         page.get_by_role("link", name="eager.json.gz").click()
     assert download.value.path().read_bytes() == trace.read_bytes()
@@ -111,12 +125,12 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
 
 def test_the_capture_plays_and_stops(page):
     page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
-    moment, slider = page.locator(".touch output"), page.locator(".touch input[type=range]")
-    whole, said = moment.text_content(), page.locator(".touch .said").all_text_contents()
+    moment, slider = page.locator(".capture output"), page.get_by_role("slider")
+    whole, said = moment.text_content(), page.locator(".said").all_text_contents()
     assert "GPU busy for" in said[0] and "become nodes" in said[1] and "at most" in said[2]
     page.get_by_role("button", name="Play").click()
-    page.wait_for_function("parseInt(document.querySelector('.touch output').textContent) > 50")
-    assert "waiting: " in page.locator(".touch .said").first.text_content()
+    page.wait_for_function("parseInt(document.querySelector('.capture output').textContent) > 50")
+    assert "waiting: " in page.locator(".said").first.text_content()
     page.get_by_role("button", name="Stop").click()
     stopped = moment.text_content()
     assert stopped != whole and page.get_by_role("button", name="Play").is_visible()
@@ -125,21 +139,21 @@ def test_the_capture_plays_and_stops(page):
     slider.press("ArrowRight")
     assert moment.text_content() == "10 us"
     slider.press("End")
-    assert page.locator(".touch .said").all_text_contents() == said
+    assert page.locator(".said").all_text_contents() == said
 
 
 def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
     page.emulate_media(reduced_motion="reduce")
     page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
-    assert page.locator(".touch svg").is_visible() and page.locator(".touch button").is_hidden()
-    assert "GPU busy for" in page.locator(".touch .said").first.text_content()
-    page.locator(".touch input").press("Home")
-    assert page.locator(".touch output").text_content() == "0 us"
+    assert page.locator(".capture svg").is_visible() and page.locator(".capture button").is_hidden()
+    assert "GPU busy for" in page.locator(".said").first.text_content()
+    page.get_by_role("slider").press("Home")
+    assert page.locator(".capture output").text_content() == "0 us"
 
 
 def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
     page.goto(f"{page.address}/notebooks/09_find_where_graphs_pay.html")
-    answer, diamond = page.locator(".touch .answer"), page.locator(".touch svg path")
+    answer, diamond = page.locator(".pays > output"), page.locator(".pays path")
     points = recorded_lesson("find_where_graphs_pay").value("points").set_index(["depth", "width", "batch"])
     measured = points.loc[(4, 1024, 1024)]
     assert f"Measured: eager {measured.eager:.0f} us, graph {measured.graph:.0f} us" in answer.text_content()
@@ -170,12 +184,9 @@ def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
 
 
 def test_a_step_is_touched_and_without_scripts_read(page, chromium):
-    recording = recorded_lesson("capture_training_step")
-    files = {"eager": "eager", "whole-step graph": "whole_step"}
-    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
     address = f"{page.address}/notebooks/03_capture_training_step.html"
     page.goto(address)
-    touch(page.locator("figure.timeline"), traces, 3)
+    touch(page.locator("figure.timeline"), "capture_training_step", ("eager", "whole_step"))
     context = chromium.new_context(java_script_enabled=False)
     plain = context.new_page()
     plain.goto(address)
@@ -185,7 +196,6 @@ def test_a_step_is_touched_and_without_scripts_read(page, chromium):
 
 
 def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
-    sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
     for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + ["index", "docs/glossary", "docs/cheat_sheet"]:
         page.goto(f"{page.address}/{path}.html")
         if path.startswith("notebooks/"):
@@ -193,5 +203,5 @@ def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
         for width in (390, 800, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate(WIDER) <= 0, (path, width)
-        assert page.locator("article .cell_input pre").evaluate_all(CODE_CUT) == [], path
-        assert set(page.locator("article :is(th, td)").evaluate_all(sides)) <= {"left"}, path
+        assert page.locator("article .cell_input pre").evaluate_all(CUT) == [], path
+        assert set(page.locator("article :is(th, td)").evaluate_all(SIDES)) <= {"left"}, path

@@ -1,20 +1,13 @@
 """What a timeline to touch says of each bar; tests/touching.py tries it in browsers."""
 
-import json
-import re
-from html import unescape
-
 import pytest
 from conftest import event, kernel, launch, step
+from test_touch import data_of
 
 from course.portable import without_scripts
 from course.recording import recorded_lesson
-from course.timeline import explore, timeline_data
+from course.touch.timeline import explore, timeline_data
 from helpers.trace import read_trace
-
-
-def data_of(html):
-    return json.loads(unescape(re.search(r"""data-timeline=(["'])(.*?)\1""", html)[2]))
 
 
 @pytest.fixture
@@ -62,14 +55,6 @@ def test_traces_share_the_lanes_and_the_scale(trace, write_trace):
 def test_a_step_that_is_not_there_is_named(trace):
     with pytest.raises(IndexError, match="steps 0 to 1, not 2"):
         explore({"a": trace}, 2)
-
-
-def test_a_name_cannot_leave_the_data(write_trace):
-    name = "k'\"</figure><script>alert(1)</script>&amp;"
-    work = kernel(10, 4, 1) | {"name": name}
-    html = explore({"<b>": read_trace(write_trace(step(0, 0, 50), launch(5, 1), work))}).data
-    ((variant, bars),) = data_of(html)["variants"]
-    assert variant == "<b>" and bars[-1][3] == name and html.count("<script>") == 1
 
 
 def test_it_is_small_and_its_data_outlive_the_sanitiser():

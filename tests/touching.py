@@ -1,17 +1,38 @@
-"""A timeline to touch, tried by mouse and by keys: the same in JupyterLab and on the site."""
+"""What browsers try in JupyterLab and on the site alike: a timeline by mouse and keys, Perfetto's button, the looks."""
 
+import hashlib
 import re
 
 from lab_page import expect
 
-from course.timeline import timeline_data
+from course.recording import recorded_lesson
+from course.touch.timeline import timeline_data
 from helpers.charts import COLOURS
+from helpers.trace import read_trace
 
 LANE, START, LONG, NAME, SAID, PARTNERS = range(6)
+CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
+BREAKS, SIDES = (f"parts => parts.map(part => getComputedStyle(part).{name})" for name in ("wordBreak", "textAlign"))
+# a page that answers as Perfetto's does, PONG for PING, and then says what it was handed
+PERFETTO = """<!doctype html><title>stand-in</title><output></output><script>
+  addEventListener("message", async ({data, source, origin}) => {
+    if (data === "PING") return source.postMessage("PONG", origin);
+    const {buffer, title, fileName} = data.perfetto;
+    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", buffer));
+    const hex = Array.from(digest, byte => byte.toString(16).padStart(2, "0")).join("");
+    document.querySelector("output").textContent = [buffer.byteLength, title, fileName, hex].join(" ");
+  });
+</script>"""
 
 
-def touch(figure, traces, step):
-    """Hover, zoom, switch and walk on a figure that explore(traces, step) has drawn."""
+def handed(trace, name):
+    """What that page says of a trace's file that it was handed under a name."""
+    return f"{trace.stat().st_size} {name} {name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
+
+
+def touch(figure, lesson, names, step=3):
+    """Hover, zoom, switch and walk on a figure that explore has drawn of two of a lesson's recorded traces."""
+    traces = {name: read_trace(recorded_lesson(lesson).trace(name)) for name in names}
     page, plot, said, scale = figure.page, figure.locator("svg"), figure.locator("output"), figure.locator("svg text")
     data = timeline_data(traces, step)
     (_, bars), (_, others) = data["variants"]

@@ -1,11 +1,13 @@
-"""Pictures that one can touch: static, and where scripts may run, moving and answering.
+"""Pictures that one can touch: this is their frame, svg.py has their shapes, and each has a module and a script.
 
-A saved notebook holds the picture, its data and a few kB of script, and asks no other machine for anything. Where its
-scripts do not run, as in a notebook that is not trusted, the picture is what one sees.
+timeline: a step, hovered over and zoomed into; capture: eager, capture and replay as time passes; pays: sliders.
+
+A saved notebook holds what stands still, the data and some kB of style and script, and asks no other machine for
+anything. Where scripts do not run, as on GitHub or in a notebook that is not trusted, one sees what stands still.
 """
 
-import base64
 import json
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ from IPython.display import HTML
 HERE = Path(__file__).parent
 
 
-def touchable(kind: str, picture: str, text: str, data: Any) -> HTML:
-    """A picture (SVG) with its text for those who do not see it, and the data that kind.js works on."""
-    svg = base64.b64encode(picture.encode()).decode()
-    style, *scripts = ((HERE / name).read_text(encoding="utf-8") for name in ("touch.css", "touch.js", f"{kind}.js"))
-    known = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    call = f"touchPicture(document.currentScript.previousElementSibling, {known}, {kind})"
-    image = f'<img alt="{escape(text)}" src="data:image/svg+xml;base64,{svg}">'
-    code = "\n".join(["(() => {", *scripts, call, "})();"])
-    return HTML(f'<style>{style}</style><div class="touch">{image}</div><script>{code}</script>')
+def touchable(kind: str, still: str, data: Any) -> HTML:
+    """A picture: still (HTML) stands where no script runs; elsewhere kind.js draws the data in its place."""
+    known = escape(json.dumps(data, separators=(",", ":")), quote=False).replace("'", "&#39;")
+    return HTML(framed(kind, f"<figure class='{kind}' data-{kind}='{known}'>{still}</figure>"))
+
+
+def framed(kind: str, figure: str) -> str:
+    """A figure (HTML) with the style and the scripts that let one touch it, without their indents: pages stay small."""
+    texts = [(HERE / name).read_text(encoding="utf-8") for name in ("touch.css", "touch.js", f"{kind}.js")]
+    style, *scripts = (re.sub(r"\n\s+", "\n", text) for text in texts)
+    code = "\n".join(["(() => {", *scripts, f"touch(document.currentScript, {kind});", "})();"])
+    return f"<div class='touch'><style>{style}</style>{figure}<script>{code}</script></div>"

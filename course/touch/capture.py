@@ -7,7 +7,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from course.touch import touchable
-from course.touch.svg import area, drawing, rectangle, text
+from course.touch.svg import area, drawing, image, rectangle, text
 from helpers.charts import COLOURS
 from helpers.kineto import outermost
 from helpers.trace import Trace
@@ -57,7 +57,7 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
         "panel": [PANEL, top, tall],
         "phases": [vars(one) for one in phases],
     }
-    return touchable("capture", picture(phases, said, window), " ".join([TITLE, *told]), data)
+    return touchable("capture", image(picture(phases, said, window), " ".join([TITLE, *told])), data)
 
 
 def phase(name: str, trace: Trace, start: float, window: float) -> Phase:

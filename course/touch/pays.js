@@ -1,5 +1,5 @@
 // Sliders for a model of one's own: where it lies among the measured ones, and what the fitted model says of it.
-function pays(svg, data, controls) {
+function pays(data, svg) {
   const [left, right, top, bottom] = data.box, powers = (from, to) => Array.from({ length: to - from + 1 }, (_, one) => 2 ** (from + one));
   const widths = [256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192];
   const asked = [
@@ -9,22 +9,14 @@ function pays(svg, data, controls) {
     { name: "launch cost", values: Array.from({ length: 200 }, (_, one) => (one + 1) / 2), unit: "us", start: Math.round(2 * data.launch_us) / 2 },
   ];
   const sliders = asked.map(({ name, values, unit, start }) => {
-    const [label, slider, called, shown] = ["label", "input", "span", "output"].map((tag) => document.createElement(tag));
-    called.textContent = name;
-    Object.assign(slider, { type: "range", min: 0, max: values.length - 1, value: values.indexOf(start) });
-    label.append(called, slider, shown);
-    controls.append(label);
-    slider.oninput = show;
-    return { slider, shown, unit, get value() { return values[slider.valueAsNumber]; } };
+    const slider = make("input", { type: "range", max: values.length - 1, value: values.indexOf(start), oninput: show });
+    return { name, slider, unit, shown: make("output"), get value() { return values[slider.valueAsNumber]; } };
   });
-  const answer = document.createElement("output");
-  answer.className = "answer";
-  controls.after(answer);
+  const labels = sliders.map(({ name, slider, shown }) => make("label", {}, make("span", {}, name), slider, shown));
+  const answer = make("output");
 
   const line = svg.querySelector(".model"), dashes = svg.querySelector(".crossover");
-  const mine = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  mine.setAttribute("fill", data.colour);
-  mine.setAttribute("stroke", "#FFFFFF");
+  const mine = make("path", { fill: data.colour, stroke: "#FFFFFF" });
   svg.append(mine);
   const place = (value, [low, high], from, to) => from + ((to - from) * Math.log(Math.min(Math.max(value, low), high) / low)) / Math.log(high / low);
   const across = (us) => place(us, data.x, left, right), up = (times) => place(times, data.y, bottom, top);
@@ -60,4 +52,5 @@ function pays(svg, data, controls) {
   }
   const us = (time) => `${time < 99.5 ? time.toPrecision(2) : Math.round(time)} us`;
   show();
+  return [svg, make("div", {}, ...labels), answer];
 }

@@ -5,7 +5,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from course.touch import touchable
-from course.touch.svg import drawing, line, rectangle, ring, text
+from course.touch.svg import drawing, image, line, rectangle, ring, text
 from helpers.charts import COLOURS
 
 WIDTH, HEIGHT = 580, 330
@@ -38,7 +38,7 @@ def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:
         f"{known.gain.max():.1f} times, over the ideal kernel time per launch; the fitted model has its crossover at "
         f"{crossover:.1f} us. {TITLE}"
     )
-    return touchable("pays", picture(known, crossover), said, data)
+    return touchable("pays", image(picture(known, crossover), said), data)
 
 
 def across(us: float) -> float:

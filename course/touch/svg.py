@@ -1,6 +1,7 @@
 """The few shapes that the pictures are made of, as SVG text without styles of its own: it may lie in any page."""
 
 from html import escape
+from urllib.parse import quote
 
 FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"
 
@@ -40,3 +41,9 @@ def drawing(width: int, height: int, title: str, *parts: str) -> str:
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">'
     return f"{opening}<title>{escape(title)}</title>{ground}{''.join(parts)}</svg>"
+
+
+def image(picture: str, said: str) -> str:
+    """A picture as an image, which no page refuses, with its text for those who do not see it."""
+    source = quote(picture.replace('"', "'"), safe=" =:/;()<>'")  # texts have no quotes: they are escaped
+    return f'<img alt="{escape(said)}" src="data:image/svg+xml,{source}">'

@@ -1,14 +1,32 @@
-// Put the picture of a box into the page as SVG, and hand it on: touch(box, svg, data, controls).
-function touchPicture(box, data, touch) {
-  const image = box.querySelector("img"), text = new TextDecoder();
-  const bytes = Uint8Array.from(atob(image.src.split(",")[1]), (one) => one.charCodeAt(0));
-  const svg = new DOMParser().parseFromString(text.decode(bytes), "image/svg+xml").documentElement;
-  const shown = document.importNode(svg, true), controls = document.createElement("div");
-  shown.setAttribute("aria-label", image.alt);
-  controls.className = "controls";
-  image.replaceWith(shown);
-  box.append(controls);
-  touch(shown, data, controls);
-  // or JupyterLab takes the keys; it asks the element that has the focus, not those around it
-  for (const one of box.querySelectorAll("input, button")) one.dataset.lmSuppressShortcuts = "true";
+// The frame of a picture: touch(script, draw) puts what draw(data, svg) gives into the figure beside the script.
+
+function touch(script, draw) {
+  const figure = script.parentElement.querySelector("figure"), image = figure.querySelector("img");
+  figure.replaceChildren(...draw(JSON.parse(figure.dataset[figure.className]), image && opened(image)));
+  window.addEventListener("keydown", (event) => { // first of all, or JupyterLab takes the keys for its cells
+    const held = event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "+");
+    if (held || !figure.contains(event.target)) return;
+    event.stopPropagation();
+    event.target.onkeydown?.(event);
+  }, true);
+}
+
+/** The SVG that an image shows. */
+function opened(image) {
+  const text = decodeURIComponent(image.src.split(",")[1]);
+  const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  svg.setAttribute("aria-label", image.alt);
+  return document.importNode(svg, true);
+}
+
+/** An element with its attributes, what it does (onclick: ...) among them, and what lies inside. */
+function make(tag, set = {}, ...inside) {
+  const shape = ["svg", "rect", "line", "text", "path", "clipPath"].includes(tag);
+  const node = shape ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(set)) {
+    if (["function", "boolean"].includes(typeof value)) node[name] = value;
+    else node.setAttribute(name, value);
+  }
+  node.append(...inside);
+  return node;
 }

@@ -54,5 +54,4 @@ document.addEventListener("DOMContentLoaded", () => {
   addPerfettoButtons();
   searchNumbers();
   addFilter();
-  document.querySelectorAll("figure[data-timeline]").forEach(touchTimeline); // timeline.js
 });

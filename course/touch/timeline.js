@@ -1,22 +1,10 @@
-// Draws a figure's timeline and lets one touch it; the data come from course/timeline.py. No library, no request.
-
-function touchTimeline(figure) {
-  const { lanes, end, variants } = JSON.parse(figure.dataset.timeline);
+// Draws the bars of timeline.py and lets one hover over them, zoom in, and walk from one to the next.
+function timeline({ lanes, end, variants }) {
   const LANE = 46, BAR = 24, AXIS = 26, NEAR = 6; // pixels
   const everyBar = variants.map(([, bars]) => bars.map(([lane, start, long, name, said, partners]) => (
     { lane, start, end: start + long, name, said, partners })));
   let bars = everyBar[0], chosen = null, from = 0, span = end; // the part of the step that is shown
 
-  const make = (tag, set = {}, ...inside) => {
-    const space = ["svg", "rect", "line", "text"].includes(tag) ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml";
-    const node = document.createElementNS(space, tag);
-    Object.entries(set).forEach(([name, value]) => node.setAttribute(name, value));
-    node.append(...inside);
-    return node;
-  };
-  const plot = make("svg", { tabindex: 0, role: "application", height: lanes.length * LANE + AXIS,
-    "aria-label": "Timeline of one step: arrow keys go from bar to bar" });
-  const said = make("output", { "aria-live": "polite" });
   const hint = "Point at a bar, or come here by Tab: ← and → go along a lane, ↑ and ↓ from a kernel to its launch and back. "
     + "Enter or a double click zooms in, − out, Escape shows the whole step; drag to move.";
 
@@ -32,7 +20,7 @@ function touchTimeline(figure) {
     }
     for (const bar of bars.filter((one) => lanes[one.lane][0] === "launches")) {
       for (const work of bar.partners.map((one) => bars[one])) {
-        const look = family.has(bar) && family.has(work) ? "tie chosen" : "tie";
+        const look = family.has(bar) && family.has(work) ? "chosen" : "";
         nodes.push(make("line", { class: look, x1: x(bar.start), x2: x(work.start), y1: y(bar.lane) + BAR, y2: y(work.lane) }));
       }
     }
@@ -81,15 +69,12 @@ function touchTimeline(figure) {
     ArrowRight: () => along(1), ArrowLeft: () => along(-1), ArrowDown: () => across(1), ArrowUp: () => across(-1),
     Enter: () => zoom(4), " ": () => zoom(4), "+": () => zoom(2), "-": () => zoom(0.5), Escape: () => look(0, end),
   };
-  window.addEventListener("keydown", (event) => { // first of all, or JupyterLab takes the keys for its cells
-    const held = event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "+");
-    if (held || !keys[event.key] || !figure.contains(event.target)) return;
-    event.stopPropagation();
-    if (event.target !== plot) return; // a button's or a switch's own
+  function press(event) {
+    if (!keys[event.key]) return;
     event.preventDefault();
     if (chosen || !event.key.startsWith("Arrow")) keys[event.key]();
     else choose(bars.find((bar) => bar.end >= from));
-  }, true);
+  }
   const time = (event) => from + (event.offsetX / plot.clientWidth) * span; // bars let the pointer through
   let grasped = 0;
   function point(event) {
@@ -97,31 +82,28 @@ function touchTimeline(figure) {
     const near = event.pointerType === "touch" ? 3 * NEAR : NEAR;
     if (bar && (far(bar, time(event)) / span) * plot.clientWidth < near) choose(bar);
   }
-  plot.addEventListener("pointerdown", (event) => { grasped = time(event); point(event); });
-  plot.addEventListener("pointermove", (event) => {
+  function move(event) {
     if (event.buttons && span < end) look(from + grasped - time(event), span);
     else point(event);
-  });
-  plot.addEventListener("dblclick", (event) => zoom(4, time(event)));
-  plot.addEventListener("wheel", (event) => {
+  }
+  function wheel(event) {
     if (!event.ctrlKey) return; // so that the page scrolls; a pinch comes with it
     event.preventDefault();
     zoom(event.deltaY < 0 ? 1.25 : 0.8, time(event));
-  });
+  }
 
+  const said = make("output", { "aria-live": "polite" });
+  const plot = make("svg", { tabindex: 0, role: "application", height: lanes.length * LANE + AXIS,
+    "aria-label": "Timeline of one step: arrow keys go from bar to bar", onkeydown: press, onwheel: wheel,
+    onpointerdown: (event) => { grasped = time(event); point(event); }, onpointermove: move,
+    ondblclick: (event) => zoom(4, time(event)) });
   const group = `timeline-${Math.random()}`;
   const switches = variants.length < 2 ? [] : variants.map(([name], number) => {
-    const radio = make("input", { type: "radio", name: group });
-    radio.checked = number === 0;
-    radio.addEventListener("change", () => { bars = everyBar[number]; chosen = null; draw(); });
-    return make("label", {}, radio, name);
+    const onchange = () => { bars = everyBar[number]; chosen = null; draw(); };
+    return make("label", {}, make("input", { type: "radio", name: group, checked: number === 0, onchange }), name);
   });
   const buttons = [["+", "zoom in", () => zoom(2)], ["−", "zoom out", () => zoom(0.5)], ["all", "whole step", () => look(0, end)]]
-    .map(([text, label, act]) => {
-      const button = make("button", { type: "button", title: label, "aria-label": label }, text);
-      button.addEventListener("click", act);
-      return button;
-    });
-  figure.replaceChildren(make("div", {}, ...switches, ...buttons), plot, said);
+    .map(([text, label, onclick]) => make("button", { type: "button", title: label, "aria-label": label, onclick }, text));
   new ResizeObserver(draw).observe(plot);
+  return [make("div", {}, ...switches, ...buttons), plot, said];
 }
