@@ -4,6 +4,7 @@ It shares the decoder's weight tensors, so it needs next to no memory of its own
 project: pip install -e .[lm]
 """
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -88,10 +89,11 @@ def llama_steps(
 
     And by what was put back after a graph's warm-up: how many of count tokens are eager's.
     """
-    made, alike = partial(llama_step, llama_of(model, config), prompt, config.context), {}
-    compiled = made(mode="reduce-overhead")
-    for _ in range(4):  # it empties cuBLAS's workspaces as it records, which graphs captured before would still use
-        compiled()
+    with warnings.catch_warnings(action="ignore"):  # of tqdm without widgets, and of inductor, which misses TF32
+        made, alike = partial(llama_step, llama_of(model, config), prompt, config.context), {}
+        compiled = made(mode="reduce-overhead")
+        for _ in range(4):  # as it records, it empties cuBLAS's workspaces, which older graphs would still use
+            compiled()
     steps = {"transformers, eager": made()}
     expected = [steps["transformers, eager"]().item() for _ in range(count)]
     for name, some in {"token and position": 2, "the cache's counts too": None}.items():
