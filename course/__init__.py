@@ -4,7 +4,7 @@ In notebooks   lesson: %%gpu cells; exercise, comparison, solutions: checks and 
                capture_exercises, symptoms, scenarios: checks of captures;
                repaired, scripts, script_inputs, script_symptoms: checks of the ten broken scripts;
                exhibits: the gallery's failures; node_chart: graphs drawn; memory: giving GPU memory back;
-               touch, timeline: pictures that one can touch; perfetto: traces in Perfetto;
+               touch: pictures that one can touch; perfetto: traces in Perfetto;
                looks: how values are shown; progress: what is solved; torchrun: tasks on several GPUs
 Recordings     record, execute: making them; recording: reading them, and whether they are still true;
                beside: those of all GPUs; history: what ran here; definitions: what a cell reaches;
