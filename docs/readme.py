@@ -51,7 +51,7 @@ def lesson_table():
             needs(path, first),
             minutes(path, first),
             promise,
-            recorded_on(path),
+            recorded_on(path, first),
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
         if lesson_name(path) != "failure_gallery":
@@ -81,13 +81,13 @@ def _said(path, first, what, pattern):
     return found[1]
 
 
-def recorded_on(path):
-    """A lesson's peak GPU memory, and where and when it was recorded: two cells of the table."""
+def recorded_on(path, first):
+    """The GPU memory that a lesson's first cell states, and where and when it was recorded: two cells of the table."""
     abouts = [one.about for one in recordings(lesson_name(path))]
     if not abouts:
         return "not recorded yet | "
     where = "; ".join(f"{one['gpu']}, {one['date']}" for one in abouts)
-    return f"{abouts[0]['peak_gpu_mib'] / 1024:.1f} GiB | {where}"
+    return f"{_said(path, first, 'GPU memory', r'about ([0-9.]+) GiB of its memory')} GiB | {where}"
 
 
 def first_chart():
