@@ -29,14 +29,6 @@ EXERCISES = list(found())
 each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, name in EXERCISES])
 
 
-@pytest.fixture(autouse=True)
-def settings():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def verdict(monkeypatch, path, name, answer, gpu=False):
     lesson = Lesson(lesson_name(path), live=False)
     for module in (capture_exercises, solutions):

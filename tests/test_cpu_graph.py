@@ -23,15 +23,6 @@ WIDTHS = (64, 48, 32, 16, 8)
 RECORD = TRACES / REFERENCE_GPU / "conformance.json"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small tensors: more threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def gpu():
     with cpu_graphs() as device:
