@@ -69,16 +69,16 @@ def cpu_gpu_chart(
         axes.bar_label(one, fmt=lambda us: f"{us:.3g}" if us < 100 else f"{us:.0f}", padding=4, fontsize=10)
     _mark_bars(axes, bars, medians, [guess] if guess and isinstance(guess[0], str) else guess or [])
     axes.invert_yaxis()
-    room = 0.13 + 0.005 * medians.index.str.len().max()  # for the numbers: long names leave little
-    axes.set(xlabel="time per step, us (median, quartiles)", ylabel="", xmargin=room)
+    longest = medians.index.str.len().max()  # a long name leaves the numbers less width
+    axes.set(xlabel="time per step, us (median, quartiles)", ylabel="", xmargin=0.13 + 0.005 * longest)
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes
 
 
 def _mark_bars(axes, bars, medians, guesses):
-    """A marker on the bar of each guess; at the edge, and said so, for one that lies far off."""
-    edge = 1.3 * medians.max(axis=None)
-    for number, (variant, lane, us) in enumerate(one for one in guesses if one[2] is not None):
+    """A marker on the bar of each guess but None; at the edge, and said so, for one that lies far off."""
+    guesses, edge = [one for one in guesses if one[2] is not None], 1.3 * medians.max(axis=None)
+    for number, (variant, lane, us) in enumerate(guesses):
         bar = bars[lane][medians.index.get_loc(variant)]
         label = ("your guess" if len(guesses) == 1 else f"guess, {lane}") + (", off the chart" if us > edge else "")
         mark_guess(axes, min(max(us, 0), edge), bar.get_y() + bar.get_height() / 2, number, label)
@@ -124,8 +124,8 @@ def _draw(axes, ranges, launches, waits, gpu, end):
     for row, ((device, stream), own) in enumerate(gpu.groupby(["device", "stream"]), 2):
         labels.append(f"GPU{f' {device:.0f},' if gpu.device.nunique() > 1 else ''} stream {stream:.0f}")
         _lane(axes, row, own, "GPU busy time")
-        launched = zip(own.at_us + own.launch_us - own.start_us, own.at_us, strict=True)
-        ties += [((x, 1.35), (at, row - 0.35)) for x, at in launched]
+        launched = own.at_us + own.launch_us - own.start_us
+        ties += [((x, 1.35), (at, row - 0.35)) for x, at in zip(launched, own.at_us, strict=True)]
     axes.add_collection(LineCollection(ties, colors=COLOURS["launch"], linewidths=0.5, alpha=0.6))
     axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
 

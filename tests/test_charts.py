@@ -84,6 +84,8 @@ def marks(axes):
 
 def test_an_empty_guess_is_not_drawn(rounds):
     assert not marks(cpu_gpu_chart(rounds, guess=("graph", "step time", None)))
+    one = cpu_gpu_chart(rounds, guess=[("graph", "step time", 500), ("eager", "step time", None)])
+    assert list(marks(one)) == ["your guess"]
     axes = sheet("Nothing.")
     mark_guess(axes, None, 1)
     assert not axes.lines
