@@ -81,7 +81,7 @@ def provenance() -> dict:
     for package in EXTRAS:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
-    return machine() | {"date": str(datetime.date.today()), "versions": versions}
+    return machine() | {"gpus": torch.cuda.device_count(), "date": str(datetime.date.today()), "versions": versions}
 
 
 def gpu_slug() -> str:

@@ -40,7 +40,7 @@ def played(about: dict, gpus: int, lacking: list[str]) -> str:
 
 def gpus_of(about: dict, gpus: int) -> str:
     """The GPUs that a recording was made on, in words."""
-    return f"at least {gpus} GPUs of the type {about['gpu']}" if gpus > 1 else f"an {about['gpu']}"
+    return f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}" if gpus > 1 else f"an {about['gpu']}"
 
 
 def found(package: str) -> bool:
