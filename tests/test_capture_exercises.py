@@ -15,6 +15,7 @@ from course.notebooks import NOTEBOOKS, lesson_name
 from cpu_graph.device import Device
 from cpu_graph.graphs import CUDAGraph
 
+ONLY_HERE = {"capture_in_lanes__joined_after_each"}  # what waits for what: a GPU's graph does not tell it
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
@@ -43,7 +44,7 @@ def held(monkeypatch, path, name, gpu):
     said, asked = {}, answers(path, name, {})
     for kind, answer in asked.items():
         outcome = verdict(monkeypatch, path, name, answer, gpu)
-        right = kind == name or RIGHT in kind
+        right = kind == name or RIGHT in kind or (gpu and kind in ONLY_HERE)
         assert bool(outcome) == right, f"{kind}: {outcome}"
         assert right or repr(outcome).startswith("✗"), outcome
         if not right:
