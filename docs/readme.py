@@ -86,7 +86,7 @@ def recorded_on(path, first):
     abouts = [one.about for one in recordings(lesson_name(path))]
     if not abouts:
         return "not recorded yet | "
-    where = "; ".join(f"{one['gpu']}, {one['date']}" for one in abouts)
+    where = "; ".join(f"{one['gpu'].removeprefix('NVIDIA ')}, {one['date']}" for one in abouts)
     return f"{_said(path, first, 'GPU memory', r'about ([0-9.]+) GiB of its memory')} GiB | {where}"
 
 
