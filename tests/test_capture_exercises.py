@@ -15,7 +15,6 @@ from course.notebooks import NOTEBOOKS, lesson_name
 from cpu_graph.device import Device
 from cpu_graph.graphs import CUDAGraph
 
-ONLY_HERE = {"capture_in_lanes__joined_after_each"}  # what waits for what: a GPU's graph does not tell it
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
@@ -44,7 +43,7 @@ def held(monkeypatch, path, name, gpu):
     said, asked = {}, answers(path, name, {})
     for kind, answer in asked.items():
         outcome = verdict(monkeypatch, path, name, answer, gpu)
-        right = kind == name or RIGHT in kind or (gpu and kind in ONLY_HERE)
+        right = kind == name or RIGHT in kind
         assert bool(outcome) == right, f"{kind}: {outcome}"
         assert right or repr(outcome).startswith("✗"), outcome
         if not right:
@@ -67,8 +66,9 @@ def test_it_tells_right_from_wrong(monkeypatch, path, name):
 
 @needs_gpu
 @each
-def test_it_says_the_same_on_a_gpu(monkeypatch, path, name):
-    held(monkeypatch, path, name, gpu=True)
+def test_it_says_the_same_where_there_is_a_gpu(monkeypatch, path, name):
+    """Where answers are tried on both: what waits for what, and what a stale row holds, the GPU alone may not show."""
+    held(monkeypatch, path, name, gpu=None)
 
 
 @each
