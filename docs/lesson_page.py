@@ -12,7 +12,7 @@ from nbformat.v4 import new_markdown_cell as markdown
 from course.needs import gpus_of
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
 from course.portable import without_scripts
-from course.recording import recorded_lesson
+from course.recording import recordings
 from course.touch import framed
 from course.values import MIME
 from docs.findable import description, topics
@@ -24,11 +24,11 @@ def page(path):
     """A notebook as its page: with its recording's outputs and a sentence on where they come from, if it has one."""
     notebook = nbformat.read(path, as_version=4)
     name = lesson_name(path)
-    if (TRACES / REFERENCE_GPU / f"{name}.ipynb").exists():
-        recording = recorded_lesson(name)
+    recording, *others = recordings(name) or [None]
+    if recording:
         lay_outputs(notebook, recording)
         lay_views(notebook, recording)
-        notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook))
+        notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook), others)
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
@@ -71,13 +71,14 @@ def gpus(notebook):
     return int((re.findall(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE) or [1])[0])
 
 
-def provenance(about, gpus=1):
-    """A sentence that says where a recording comes from."""
+def provenance(about, gpus=1, others=()):
+    """Where a recording comes from, in words, and which others there are of the lesson."""
+    too = "".join(f" It was [recorded](../traces/README.md) on {gpus_of(one.about, gpus)} too." for one in others)
     return (
         f"> **Recorded**: what the cells of this page show ran on {gpus_of(about, gpus)} (driver {about['driver']}, "
         f"CUDA {about['cuda']}, torch {about['torch']}, Python {about['python']}) on {about['date']}, "
         f"in {about['seconds']} seconds and at most {about['peak_gpu_mib']} MiB of GPU memory. Nothing runs here. "
-        "In JupyterLab the lesson runs, with or without a GPU."
+        f"In JupyterLab the lesson runs, with or without a GPU.{too}"
     )
 
 

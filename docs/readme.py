@@ -83,11 +83,18 @@ def _said(path, first, what, pattern):
 
 def recorded_on(path, first):
     """The GPU memory that a lesson's first cell states, and where and when it was recorded: two cells of the table."""
-    abouts = [one.about for one in recordings(lesson_name(path))]
-    if not abouts:
+    gpus = {}
+    for one in recordings(lesson_name(path)):
+        gpus.setdefault(one.about["date"], []).append(in_short(one.about["gpu"]))
+    if not gpus:
         return "not recorded yet | "
-    where = "; ".join(f"{one['gpu'].removeprefix('NVIDIA ')}, {one['date']}" for one in abouts)
+    where = "; ".join(f"{' and '.join(names)}, {date}" for date, names in gpus.items())
     return f"{_said(path, first, 'GPU memory', r'about ([0-9.]+) GiB of its memory')} GiB | {where}"
+
+
+def in_short(gpu):
+    """A GPU's name for a narrow column: NVIDIA H100 80GB HBM3 -> H100."""
+    return re.sub(r" \d+GB.*", "", gpu.removeprefix("NVIDIA "))
 
 
 def first_chart():

@@ -63,6 +63,8 @@ def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
     assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| Other GPU"]
     assert {row.count("|") for row in rows} == {7}
     assert "; Other GPU, 2027-01-01 |" in readme.lesson_table()
+    other.about |= {"gpu": "NVIDIA H100 80GB HBM3", "date": recording.about["date"]}
+    assert f"| H200 and H100, {recording.about['date']} |" in readme.lesson_table()
 
 
 def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):

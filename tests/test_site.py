@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
-from course.recording import recorded_lesson
+from course.recording import recorded_lesson, recordings
 from course.touch import framed
 from course.values import MIME
 
@@ -59,6 +59,7 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
         if recording.exists():
             about = recorded_lesson(recording.stem).about
             assert all(part in text for part in (about["gpu"], about["driver"], about["torch"], about["date"]))
+            assert all(one.about["gpu"] in text for one in recordings(recording.stem)), "every GPU is named"
             charts = recording.read_text().count('"image/png"')
             drawings = len(re.findall(r"!\[|from course.touch.(?:capture|pays)", path.read_text()))
             assert text.count("<img alt=") == charts + drawings
