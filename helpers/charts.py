@@ -56,7 +56,7 @@ def cpu_gpu_chart(
     (variant, lane, us), such as ("eager", "step time", 900), or a list of them; None for us is not drawn.
     """
     spreads = {"host time": quartiles(rounds, "host_us"), "step time": quartiles(rounds, "step_us")}
-    medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()})
+    medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()}).rename_axis(None)
     reach = [[spread["median"] - spread.q1, spread.q3 - spread["median"]] for spread in spreads.values()]
     if busy_us:
         medians.insert(1, "GPU busy time", pd.Series(busy_us, dtype=float))
@@ -69,8 +69,8 @@ def cpu_gpu_chart(
         axes.bar_label(one, fmt=lambda us: f"{us:.3g}" if us < 100 else f"{us:.0f}", padding=4, fontsize=10)
     _mark_bars(axes, bars, medians, [guess] if guess and isinstance(guess[0], str) else guess or [])
     axes.invert_yaxis()
-    longest = medians.index.str.len().max()  # a long name leaves the numbers less width
-    axes.set(xlabel="time per step, us (median, quartiles)", ylabel="", xmargin=0.13 + 0.005 * longest)
+    axes.set(xlabel="time per step, us (median, quartiles)", xmargin=0.13 + max(map(len, medians.index)) / 200)
+    axes.locator_params("x", nbins=5)  # a long name leaves the numbers less width
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes
 
