@@ -32,7 +32,7 @@ class History:
         self.bound = bindings([cell for cell in recording.cells if cell.kind in ("gpu", "plain", "view")])
         self.uses = {cell.source: used(cell, self.bound) for cell in self.cells if cell.kind == "gpu"}
         self.watched = set().union(*self.uses.values()) - {"_"}  # which is IPython's: what a cell has shown
-        self.sources = {cell.source for cell in self.cells}
+        self.binds = {cell.source: binds(cell.source) for cell in self.cells}
         self.last_run: dict[str, str] = {}  # a cell's place in the notebook -> what ran there
         self.changed: dict[str, str] = {}  # a name -> the cell that changed it
         self.values = self._values()
@@ -47,9 +47,9 @@ class History:
         source, values = normalise(result.info.raw_cell or ""), self._values()
         place = getattr(result.info, "cell_id", None) or source
         self.last_run.pop(place, None)
-        if source in self.sources and result.success:
+        if source in self.binds and result.success:
             self.last_run[place] = source
-            for name in binds(source):
+            for name in self.binds[source]:
                 self.changed.pop(name, None)
         else:
             first = source.partition("\n")[0]
@@ -89,7 +89,7 @@ class History:
     def _values(self) -> dict[str, tuple[Any, str]]:
         """What each watched name holds: the object, and its content where it is plain data."""
         held = {name: self.shell.user_ns.get(name, MISSING) for name in self.watched}
-        return {name: (value, _content(value)) for name, value in held.items()}
+        return {name: (value, "" if value is MISSING else _content(value)) for name, value in held.items()}
 
 
 def _content(value: Any) -> str:

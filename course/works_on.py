@@ -54,8 +54,8 @@ def through_nbmake(paths: list[Path], *options: str, env: dict | None = None) ->
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "results.xml"
         own = ["--nbmake", f"--junitxml={report}", "--override-ini=addopts="]
-        plugins = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "randomly", "benchmark")]
-        command = [sys.executable, "-m", "pytest", *own, *plugins, *options, *map(str, paths)]
+        plugins = ["--disable-plugin-autoload", "-pnbmake", "-pno:cacheprovider"]  # others take a second to load
+        command = [sys.executable, "-m", "pytest", *plugins, *own, *options, *map(str, paths)]
         run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
         cases = ElementTree.parse(report).iter("testcase") if report.exists() else ()
         return run, [(float(case.get("time")), len(case) == 0) for case in cases]

@@ -8,6 +8,8 @@ import pytest
 from course import exhibits
 from course.exhibits import alone, fails, fixed, shown, silent
 
+pytestmark = pytest.mark.usefixtures("young_process")  # fails() collects garbage
+
 
 @pytest.fixture(autouse=True)
 def empty_gallery(monkeypatch):
@@ -142,7 +144,7 @@ def end_well():
 
 
 @pytest.mark.usefixtures("no_spares")
-def test_a_process_of_its_own_dies_alone(capsys):
+def test_a_process_of_its_own_dies_alone_and_the_one_that_waits_ends_with_the_notebook(capsys):
     alone("dies", 700, raise_an_error)
     alone("aborts", "Cannot register", abort)
     assert capsys.readouterr().out.splitlines() == [
@@ -153,11 +155,6 @@ def test_a_process_of_its_own_dies_alone(capsys):
     ]
     with pytest.raises(AssertionError, match="expected .'anything'. and a failure"):
         alone("lives", ("anything",), end_well)
-
-
-def test_a_waiting_process_ends_when_its_pipe_closes(no_spares):
-    """As it does when the notebook's process ends: none is left behind."""
-    exhibits.start_spare()
-    process = exhibits._spare.pop()
-    process.communicate("")
-    assert process.returncode == 0
+    (waiting,) = exhibits._spare
+    waiting.communicate("")
+    assert waiting.returncode == 0, "its pipe closes as the notebook's process ends: none is left behind"

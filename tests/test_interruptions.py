@@ -37,45 +37,52 @@ sys.exit(record.main([]))
 
 @pytest.fixture
 def recorder(tmp_path):
-    """Start recording a lesson that hangs and one that does not; return the process and the hanging kernel's pid."""
+    """Start recording: a lesson that hangs, one that does not, one that hangs. Returns the process and a function
+    that waits until a lesson hangs and gives its kernel's pid."""
     opening = "from course.lesson import lesson\nlesson('{}', live=True)"
     pipe = tmp_path / "pid"
     os.mkfifo(pipe)
     hang = f"%%gpu x\nx = 1\nimport os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(10**6)"
     write_notebook(tmp_path / "00_hangs.ipynb", opening.format("hangs"), hang)
     write_notebook(tmp_path / "01_works.ipynb", opening.format("works"), "%%gpu x\nx = 1")
+    write_notebook(tmp_path / "02_again.ipynb", opening.format("again"), hang)
     folder = tmp_path / "traces" / "nvidia-h200"
     (folder / ".saving-killed" / "traces").mkdir(parents=True)
-    (folder / "hangs.ipynb").write_text("earlier")
+    for name in ("hangs", "again"):
+        (folder / f"{name}.ipynb").write_text("earlier")
     process = subprocess.Popen(
         [sys.executable, "-c", RECORDER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
-    yield process, int(pipe.read_text())
+    yield process, lambda: int(pipe.read_text())
     process.kill()
 
 
-def left(folder):
-    return sorted(path.name for path in (folder / "traces" / "nvidia-h200").iterdir())
-
-
-def test_a_killed_kernel_costs_one_lesson(recorder, tmp_path):
-    process, kernel = recorder
-    os.kill(kernel, signal.SIGKILL)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1 and out.startswith("01_works: recorded in ")
-    assert "00_hangs: failed, so its earlier recording stays.\n  Its kernel died: " in err and "Traceback" not in err
-    assert left(tmp_path) == ["hangs.ipynb", "works.ipynb"]
-    assert (tmp_path / "traces/nvidia-h200/hangs.ipynb").read_text() == "earlier"
-
-
-def test_an_interrupted_recorder_keeps_what_there_was(recorder, tmp_path):
-    process, kernel = recorder
+def test_a_killed_kernel_costs_one_lesson_and_an_interruption_the_rest(recorder, tmp_path):
+    process, hanging = recorder
+    os.kill(hanging(), signal.SIGKILL)
+    kernel = hanging()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130 and out == "" and "Traceback" not in err
-    assert "00_hangs: interrupted, so its earlier recording stays." in err
-    assert left(tmp_path) == ["hangs.ipynb"]
+    assert process.returncode == 130 and "Traceback" not in err
+    assert out.startswith("01_works: recorded in ") and out.count("\n") == 1
+    assert "00_hangs: failed, so its earlier recording stays.\n  Its kernel died: " in err
+    assert "02_again: interrupted, so its earlier recording stays." in err
+    folder = tmp_path / "traces/nvidia-h200"
+    assert sorted(path.name for path in folder.iterdir()) == ["again.ipynb", "hangs.ipynb", "works.ipynb"]
+    assert (folder / "hangs.ipynb").read_text() == (folder / "again.ipynb").read_text() == "earlier"
     wait_for(lambda: not psutil.pid_exists(kernel))
+
+
+@pytest.mark.parametrize("done, status", [([True, False, True], 1), ([True, True, True], 0)])
+def test_the_recorder_goes_on_and_fails_if_a_lesson_has_failed(monkeypatch, tmp_path, done, status):
+    tried = iter(done)
+    monkeypatch.setattr(record, "lessons", lambda: [ROOT / "00_a.ipynb"] * len(done))
+    monkeypatch.setattr(record, "lesson_name", lambda path: path.stem)
+    monkeypatch.setattr(record, "TRACES", tmp_path)
+    monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
+    monkeypatch.setattr(record.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(record, "attempt", lambda path: (next(tried), ""))
+    assert record.main([]) == status and not list(tried)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +101,7 @@ def test_what_else_stops_a_recording_is_one_sentence(monkeypatch, error, sentenc
     assert not done and said.endswith(sentence)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kernel():
     manager, client = start_new_kernel(cwd=ROOT)
     yield manager, client
