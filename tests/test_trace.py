@@ -471,7 +471,7 @@ def many_steps(count):
         yield step(n, n * 100, 100)
         for i in range(5):
             at, number = n * 100 + i * 15, n * 5 + i
-            yield from (launch(at + 2, number), kernel(at + 20, 8, number))
+            yield from (event("cpu_op", "aten::mm", at, 9), launch(at + 2, number), kernel(at + 20, 8, number))
 
 
 def test_20_000_steps_take_as_many_calls_as_200(write_trace):
