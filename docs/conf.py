@@ -1,5 +1,7 @@
 """Sphinx settings of the course's site; `make site` writes its sources (docs/pages.py) and builds it."""
 
+import functools
+import gc
 import os
 import re
 import sys
@@ -34,6 +36,7 @@ ogp_social_cards = {"enable": False}  # they would be drawn anew for every page
 html_domain_indices = False
 html_theme_options = {
     "show_navbar_depth": 1,
+    "collapse_navbar": True,  # the 25 solutions are listed in the side bar of their own pages alone
     "show_toc_level": 2,
     "use_download_button": True,
     "use_fullscreen_button": False,
@@ -53,6 +56,7 @@ html_math_renderer = "mathml"
 
 
 def setup(app):
+    gc.set_threshold(50_000)  # pages are many objects and little garbage; the usual 700 cost a sixth of the build
     app.add_html_math_renderer("mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None))
     app.add_search_language(English)
     app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
@@ -62,6 +66,8 @@ def setup(app):
 
 class English(SearchEnglish):
     """The search's English, which also knows numbers of three digits: CUDA's errors."""
+
+    stem = functools.cache(SearchEnglish.stem)  # Sphinx itself forgets the words of a page
 
     def word_filter(self, word):
         return (word.isdigit() and len(word) == 3) or super().word_filter(word)
