@@ -85,7 +85,7 @@ def record(device, operator, args, kwargs, kind, draws):
         outputs = not_computed(operator, args, kwargs, allocate) if operator._schema.returns else None
     except NotImplementedError as error:
         raise NotModelled(f"{operator.name()} in a capture is not modelled: it has no shape function.") from error
-    device.capture.add(device.node(operator, args, kwargs, outputs, draws))
+    device.capture.add(device.node(operator, args, kwargs, outputs, draws).viewed())
     return outputs
 
 
