@@ -64,7 +64,6 @@ def check(answer: Callable, *cases: Any) -> Outcome:
 
 def _problem(answer, expected_of, arguments, name, notebook):
     """What is wrong with the answer in one case, or ""."""
-    call = f"{name}({', '.join(map(brief, arguments))})"
     try:
         expected = expected_of(*copies(arguments))
     except Exception as error:
@@ -74,15 +73,19 @@ def _problem(answer, expected_of, arguments, name, notebook):
         if yours is ... or (yours is None and empty(answer)):
             return f"○ {name} gives nothing yet: yours to write."
         if yours is None and expected is not None:
-            return f"✗ {call} gives None: is a `return` missing?"
+            return f"✗ {_call(name, arguments)} gives None: is a `return` missing?"
         parts = differences(yours, expected)
-        return parts and f"✗ {call}: {parts}"
+        return parts and f"✗ {_call(name, arguments)}: {parts}"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too
         if isinstance(error, NotImplementedError) and not error.args:
             return f"○ {name} is not implemented yet: yours to write."
-        return f"✗ {call} raised {words(error)}{place(error, notebook)}"
+        return f"✗ {_call(name, arguments)} raised {words(error)}{place(error, notebook)}"
+
+
+def _call(name, arguments):
+    return f"{name}({', '.join(map(brief, arguments))})"
 
 
 def _lost(error):

@@ -22,7 +22,7 @@ def solutions() -> dict[str, str]:
     """The source of the cell that defines it, for each function of the open lesson's solutions notebook."""
     found = {}
     for path in NOTEBOOKS.glob(f"solutions/[0-9]*_{current().name}.ipynb"):
-        for cell in nbformat.read(path, as_version=4).cells:
+        for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
             if cell.cell_type == "code":
                 found |= dict.fromkeys(re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source)
     return found

@@ -82,10 +82,10 @@ class Used:
         if outside > operators:
             raise Wrong(f"{outside} operators ran outside of the graph, where {operators} would do: capture them too.")
 
-    def gives(self, expected: list, symptoms: dict[str, list]) -> None:
+    def gives(self, expected: list, symptoms: dict[str, list | Callable[[], list]]) -> None:
         """Raises Wrong unless the results are the expected ones.
 
-        symptoms: what is wrong -> the results that it leads to.
+        symptoms: what is wrong -> the results that it leads to, or a function that computes them.
         """
         if close(self.kept, expected):
             return
@@ -98,7 +98,7 @@ class Used:
                 else "A result was right when it was returned, and a later replay wrote over it: clone it."
             )
         for message, results in symptoms.items():
-            if close(self.given, results):
+            if close(self.given, results() if callable(results) else results):
                 raise Wrong(message)
         raise Wrong(parting(self.given, expected))
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
+PLAIN = {bool, int, str, type(None)}  # what is its own JSON
 MIME = "application/vnd.cuda-graphs-course.values+json"
 
 
@@ -21,7 +22,7 @@ def encode(name: str, value: object) -> object:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, list):
-        return [encode(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        return [item if type(item) in PLAIN else encode(f"{name}[{i}]", item) for i, item in enumerate(value)]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         # as pairs, for notebooks are saved with sorted keys
         return {"$dict": [[key, encode(f"{name}[{key!r}]", item)] for key, item in value.items()]}

@@ -2,7 +2,7 @@
 
 What a graph is   core, nodes, graphs: operators with the memory they work on, captured and replayed; autograd
 The device        device, memory, places, streams, order, generators: one launch at a time, in an order
-Under torch       patches, with the names; functions, methods, operators: what torch's calls do there
+Under torch       patches, with the names; functions, methods, operators, shapes: what torch's calls do there
 Refused           errors: what, and with which words
 For exercises     judge: what an answer launches
 """

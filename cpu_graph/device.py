@@ -5,7 +5,7 @@ from collections import Counter
 import torch
 
 from cpu_graph.errors import cuda_error
-from cpu_graph.memory import Memory, rounded
+from cpu_graph.memory import Memory, Place, rounded
 from cpu_graph.nodes import Node, drawing, mapped, tensors_in, written_by
 from cpu_graph.order import Order
 
@@ -75,7 +75,7 @@ class Device:
 
         def address(tensor):
             block = self.memory.find(tensor)
-            return block.view(tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
+            return Place(block, tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
 
         return mapped(address, tree)
 

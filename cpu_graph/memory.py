@@ -9,6 +9,7 @@ blocks, what they held is overwritten with NaN, so that nobody is right by luck.
 import ctypes
 import weakref
 from collections import defaultdict
+from functools import lru_cache
 
 import torch
 
@@ -29,10 +30,19 @@ class Block:
         self.writer = None  # the stream that last wrote to it
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
 
-    def view(self, tensor):
-        """The tensor's memory, without keeping the tensor's storage alive."""
-        view = torch.empty(0, dtype=tensor.dtype)
-        return view.set_(self.bytes.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+class Place:
+    """Where a tensor lies; keeps the block, but not the tensor's storage."""
+
+    __slots__ = "block", "dtype", "where"
+
+    def __init__(self, block, tensor):
+        self.block, self.dtype = block, tensor.dtype
+        self.where = tensor.storage_offset(), tensor.shape, tensor.stride()
+
+    def view(self):
+        """The tensor's memory."""
+        return torch.empty(0, dtype=self.dtype).set_(self.block.bytes.untyped_storage(), *self.where)
 
 
 class Memory:
@@ -101,6 +111,7 @@ def rounded(shape, stride, dtype):
     return max(1, -(-needed // unit)) * unit
 
 
+@lru_cache(4096)
 def extent(shape, stride, dtype):
     """Bytes from a tensor's first element to the end of its last."""
     if 0 in shape:

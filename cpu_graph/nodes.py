@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from cpu_graph import core
 from cpu_graph.errors import cuda_error
+from cpu_graph.memory import Place
 
 SEQUENCES = tuple, list  # written as a union, it would be made anew at every call
 
@@ -17,6 +18,7 @@ class Node:
 
     spans: every (block, first byte, end) that it touches, and whether it writes there. draws: a generator and, in a
     graph, the numbers of the random states that it begins and ends with; state is the first.
+    Its tensors may be given as places: most launches are never run again, and views take time.
     """
 
     def __init__(self, operator, args, kwargs, outputs, spans, draws=None):
@@ -24,6 +26,12 @@ class Node:
         self.spans, self.draws = spans, draws
         self.stream = self.clock = self.state = self.result = None
         self.cycles = 0  # how long it sleeps; all other work takes no time
+
+    def viewed(self):
+        """Itself, with views of the memory in place of the places."""
+        given = self.args, self.kwargs, self.outputs
+        self.args, self.kwargs, self.outputs = mapped(Place.view, given, Place)
+        return self
 
     def run(self):
         """Run it, from its random state if it draws; returns the state it ends with."""
@@ -81,14 +89,14 @@ def tensors_in(*trees):
     return found
 
 
-def mapped(change, tree):
-    """The same arguments or results with change(tensor) in place of each tensor."""
-    if isinstance(tree, torch.Tensor):
+def mapped(change, tree, kind=torch.Tensor):
+    """The same arguments or results with change(tensor) in place of each tensor, or of each object of a kind."""
+    if isinstance(tree, kind):
         return change(tree)
     if isinstance(tree, dict):
-        return {name: mapped(change, part) for name, part in tree.items()}
+        return {name: mapped(change, part, kind) for name, part in tree.items()}
     if isinstance(tree, SEQUENCES):
-        parts = [mapped(change, part) for part in tree]
+        parts = [mapped(change, part, kind) for part in tree]
         return parts if isinstance(tree, list) else tuple(parts)
     return tree
 

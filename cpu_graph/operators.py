@@ -5,10 +5,10 @@ from functools import cache
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cpu_graph import core
 from cpu_graph.errors import INVALIDATED, PAGEABLE, PER_CAPTURE, TWO_DEVICES, NotModelled
 from cpu_graph.nodes import tensors_in
 from cpu_graph.order import HOST
+from cpu_graph.shapes import not_computed
 
 aten = torch.ops.aten
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
@@ -82,10 +82,10 @@ def record(device, operator, args, kwargs, kind, draws):
         return device.allocate(shape, stride, dtype, kind)
 
     try:
-        outputs = core.not_computed(operator, args, kwargs, allocate) if operator._schema.returns else None
+        outputs = not_computed(operator, args, kwargs, allocate) if operator._schema.returns else None
     except NotImplementedError as error:
         raise NotModelled(f"{operator.name()} in a capture is not modelled: it has no shape function.") from error
-    device.capture.add(device.node(operator, args, kwargs, outputs, draws))
+    device.capture.add(device.node(operator, args, kwargs, outputs, draws).viewed())
     return outputs
 
 

@@ -86,7 +86,7 @@ class Order:
             for block, content in self.before.items():
                 block.bytes.copy_(content)
             for node in self.log:
-                node.run()
+                node.viewed().run()
         if len(self.log) > QUEUE:
             self.synchronize()
 

@@ -83,8 +83,6 @@ def capture_iteration(answer: Callable) -> None:
     used, sums = iterations(net, partial(iterate_eagerly, net), groups, own)
     expected = used.given
     generator.set_state(start)
-    lasts = iterations(net, partial(iterate_eagerly, net, zero_between=True), groups, own)[1]
-    generator.set_state(start)
     iterate = answer(net, generator, list(copied(groups[0])))
     if not torch.equal(generator.get_state(), start):
         raise Wrong(DREW)
@@ -94,6 +92,8 @@ def capture_iteration(answer: Callable) -> None:
     whole = [count * losses for losses in expected]
     used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 5, "Divide each loss by the number of them.": whole})
     if not close(found, sums):
+        generator.set_state(start)
+        lasts = iterations(net, partial(iterate_eagerly, net, zero_between=True), groups, own)[1]
         raise Wrong(LAST if close(found, lasts) else "The gradients are not eager's. " + parting(found, sums))
     used.replays(graphs=5, operators=5 * (3 * count + 4))
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -51,8 +52,8 @@ def train_with_schedule(answer: Callable) -> None:
     rates = [0.1 / 2**number for number in range(few(4, 6))]
     count, fixed, own = len(rates), [rates[0]] * len(rates), copy.deepcopy(net)
     adam = torch.optim.Adam
-    expected, frozen = (losses_of(net, adam, [batch] * count, lr) for lr in (rates, fixed))
-    anew = losses_of(net, adam, [batch] * count, rates, anew=True)
+    losses = partial(losses_of, net, adam, [batch] * count)
+    expected = losses(rates)
     used = use(lambda *given: list(answer(*given)), [(own, *batch, rates)], what="It")
     found = used.given[0]
     if len(found) != count:
@@ -61,7 +62,8 @@ def train_with_schedule(answer: Callable) -> None:
         raise Wrong("Your first loss is the last one's memory: clone it.")
     if not close(found[0], expected[0]):
         raise Wrong("The first loss is not eager's. " + TRAINED)
-    symptoms = {"The learning rate stays that of the capture: keep it in a tensor, and write the tensor.": frozen}
-    Used(found, found, used.counts, used.seen).gives(expected, symptoms | {ANEW: anew})
+    stays = "The learning rate stays that of the capture: keep it in a tensor, and write the tensor."
+    symptoms = {stays: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
+    Used(found, found, used.counts, used.seen).gives(expected, symptoms)
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -106,7 +107,7 @@ def graph_without_optimizer(answer: Callable) -> None:
     """A network with dropout; before each of five steps the loop sets the optimizer's rate, a Python number."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-    expected, symptoms = _trained(net, batches, random)
+    expected, symptoms = _trained(copy.deepcopy(net), batches, random)
     torch.cuda.set_rng_state(random)
     optimizer, stepped = momentum(net.parameters()), []
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
@@ -128,16 +129,20 @@ def graph_without_optimizer(answer: Callable) -> None:
 
 
 def _trained(net, batches, random):
-    """The losses of an eager training, and those that each mistake leads to."""
+    """The losses of an eager training, and functions that give those that each mistake leads to."""
 
     def losses(rates, batches=batches):
         torch.cuda.set_rng_state(random)
         return losses_of(net, momentum, batches, rates)
 
     return losses(RATES), {
-        "The rate stays that of the capture: leave optimizer.step() outside of the graph.": losses(RATES[:1] * 5),
-        "The weights never move: after the replay .grad must be there for optimizer.step().": losses([0.0] * 5),
-        "Every step trains on the first batch: copy the new one into the static inputs.": losses(
-            RATES, batches[:1] * 5
+        "The rate stays that of the capture: leave optimizer.step() outside of the graph.": partial(
+            losses, RATES[:1] * 5
+        ),
+        "The weights never move: after the replay .grad must be there for optimizer.step().": partial(
+            losses, [0.0] * 5
+        ),
+        "Every step trains on the first batch: copy the new one into the static inputs.": partial(
+            losses, RATES, batches[:1] * 5
         ),
     }

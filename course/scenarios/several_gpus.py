@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from unittest.mock import patch
 
 import torch
@@ -91,10 +92,10 @@ def capture_ddp(answer: Callable) -> None:
     others = [torch.zeros_like(parameter) for parameter in net.parameters()]
     gradients = [[torch.randn_like(other) for other in others] for _ in batches]
     before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
-    alone = losses_of_rank(net, batches, None)
+    losses = partial(partial, losses_of_rank, copy.deepcopy(net))
     symptoms = {
-        UNMOVED: losses_of_rank(net, batches, gradients, rate=0.0),
-        EVERY_TIME_THE_FIRST: losses_of_rank(net, batches[:1] * 5, gradients),
+        UNMOVED: losses(batches, gradients, rate=0.0),
+        EVERY_TIME_THE_FIRST: losses(batches[:1] * 5, gradients),
     }
     with two_ranks(others) as built:
         train = answer(net, *copied(batches[0]))
@@ -109,5 +110,6 @@ def capture_ddp(answer: Callable) -> None:
             return train(*batch)
 
         used = use(step, batches)
-    used.gives(expected, {NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE: alone} | symptoms)
+    unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
+    used.gives(expected, {unsynced: losses(batches, None)} | symptoms)
     used.replays(graphs=5, operators=15 + 5 * len(others))
