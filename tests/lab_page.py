@@ -19,9 +19,11 @@ class Notebook:
         self.code = page.locator(".jp-Notebook .jp-CodeCell")
         lab.kernel(path)
 
-    def menu(self, menu, item):
+    def menu(self, menu, *items):
+        """Choose an item of a menu, or of the menus that open from one another."""
         self.page.locator("#jp-MainMenu").get_by_text(menu, exact=True).click()
-        self.page.get_by_role("menuitem", name=re.compile(item)).click()
+        for item in items:
+            self.page.locator(".lm-Menu-item").filter(has_text=re.compile(item)).click()
 
     def run_all(self):
         """Run > Run All Cells; wait until every cell has run, or one has failed."""

@@ -1,8 +1,8 @@
 """Lessons as a learner meets them: `make lab`, in a real browser."""
 
 import functools
-import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import nbformat
@@ -26,15 +26,26 @@ def lab(tmp_path_factory):
     lab.stop()
 
 
+@pytest.fixture(scope="module")
+def profile(chromium):
+    """One profile of Chromium, which keeps JupyterLab's scripts from one page to the next."""
+    with closing(chromium.new_context(viewport={"width": 1280, "height": 900})) as profile:
+        yield profile
+
+
 @pytest.fixture
-def open_page(lab, chromium, request):
+def open_page(profile, request):
     """Open an address in a new window; in the end, nothing may have asked another machine for anything."""
     asked, pages = [], []
 
+    def ask(request):
+        asked.append(request.url)
+
+    profile.on("request", ask)
+
     def open_page(address):
-        page = chromium.new_context(viewport={"width": 1280, "height": 900}).new_page()
-        page.context.on("request", lambda request: asked.append(request.url))
-        page.on("websocket", lambda socket: asked.append(socket.url))
+        page = profile.new_page()
+        page.on("websocket", ask)
         page.goto(address)
         pages.append(page)
         return page
@@ -43,8 +54,9 @@ def open_page(lab, chromium, request):
     if request.node.stash.get("failed", False):
         for number, page in enumerate(pages):
             page.screenshot(path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png")
-    for page in pages:
-        page.context.close()
+    for page in profile.pages:
+        page.close()
+    profile.remove_listener("request", ask)
     elsewhere = [url for url in asked if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))]
     assert asked and elsewhere == []
 
@@ -100,19 +112,17 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     expect(opening).to_contain_text("start here: 1 of 3 (idle_share ✓, steps_until_paid ○")
 
 
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_charts_and_timelines_are_readable(lab, open_notebook, theme):
-    """On a wide and on a narrow screen, with the file browser closed on the narrow one."""
-    settings = json.dumps({"theme": f"JupyterLab {theme}"})
-    lab.request("lab/api/settings/@jupyterlab/apputils-extension:themes", "PUT", raw=settings)
+def test_charts_and_timelines_are_readable(open_notebook):
+    """Light and dark, on a wide screen beside the file browser and on a narrow one without it."""
     lesson = open_notebook(f"traces/{REFERENCE_GPU}/profile_eager_training.ipynb")
-    page, shown = lesson.page, lesson.page.locator(CHARTS)
-    expect(page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
-    for width, least in ((1280, 0.9), (800, 0.65)):
+    page, shown, files = lesson.page, lesson.page.locator(CHARTS), lesson.page.locator("#jp-left-stack")
+    for theme, width, least in (("Light", 1280, 0.9), ("Light", 800, 0.65), ("Dark", 800, 0.65), ("Dark", 1280, 0.9)):
+        lesson.menu("Settings", "^Theme", f"^JupyterLab {theme}$")
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
         page.set_viewport_size({"width": width, "height": 900})
-        if width < 1000:
+        if files.is_visible() == (width < 1000):
             page.keyboard.press("Control+b")
-            expect(page.locator("#jp-left-stack")).to_be_hidden()
+        expect(files).to_be_visible(visible=width > 1000)
         wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
         sizes = shown.evaluate_all(SIZES)
         assert len(sizes) >= 3
