@@ -11,6 +11,7 @@ import pytest
 import torch
 from answers import RIGHT, answers, code
 
+from course import capture_exercises
 from course.exercise import Outcome
 from course.notebooks import NOTEBOOKS
 from course.solutions import empty
@@ -21,7 +22,11 @@ STILL_TO_DO, WRONG = "○", "✗"
 
 @pytest.fixture(autouse=True)
 def played(monkeypatch):
-    """Recordings are played even beside a GPU, and a lesson's settings end with it."""
+    """Recordings are played even beside a GPU, and a lesson's settings end with it.
+
+    Captures are tried with one seed: tests/test_capture_exercises.py tries the same solutions with all.
+    """
+    monkeypatch.setattr(capture_exercises, "SEEDS", capture_exercises.SEEDS[:1])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(NOTEBOOKS)
