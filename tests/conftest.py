@@ -41,9 +41,13 @@ def pytest_xdist_auto_num_workers():
     return 1 if torch.cuda.is_available() else None
 
 
+LONGEST = "site", "browser", "solutions", "site_in_a_browser", "capture_exercises", "trace"
+
+
 def pytest_collection_modifyitems(items):
-    """The site is built first: the files that look at it come late, and no worker waits for another's half a minute."""
-    items.sort(key=lambda item: item.path.stem != "test_site")
+    """The longest files first, so that no worker waits at the end; the site is built before others look at it."""
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.hookimpl(wrapper=True)
