@@ -36,7 +36,7 @@ def profile(chromium):
 @pytest.fixture
 def open_page(profile, request):
     """Open an address in a new window; in the end, nothing may have asked another machine for anything."""
-    asked, pages = [], []
+    asked = []
 
     def ask(request):
         asked.append(request.url)
@@ -47,14 +47,12 @@ def open_page(profile, request):
         page = profile.new_page()
         page.on("websocket", ask)
         page.goto(address)
-        pages.append(page)
         return page
 
     yield open_page
-    if request.node.stash.get("failed", False):
-        for number, page in enumerate(pages):
+    for number, page in enumerate(profile.pages):
+        if request.node.stash.get("failed", False):
             page.screenshot(path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png")
-    for page in profile.pages:
         page.close()
     profile.remove_listener("request", ask)
     elsewhere = [url for url in asked if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))]

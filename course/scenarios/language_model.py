@@ -80,15 +80,15 @@ def accumulating_step(answer: Callable) -> None:
 
 def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[], list]]:
     """What is wrong with a training step -> a function that gives the losses that it leads to."""
-    run = partial(partial, train, net, batches)
+    run = partial(train, net, batches)
     return {
-        EVERY_TIME_THE_FIRST: partial(train, net, batches[:1] * 5, rates),
-        FROZEN: run(rates[:1] * 5),
-        LAST: run(rates, zero="part"),
-        SUMMED: run(rates, zero="never"),
-        UNCLIPPED: run(rates, clip="never"),
-        ONCE: run(rates, clip="part"),
-        UNDIVIDED: run(rates, divide=False),
+        EVERY_TIME_THE_FIRST: lambda: train(net, batches[:1] * 5, rates),
+        FROZEN: lambda: run(rates[:1] * 5),
+        LAST: lambda: run(rates, zero="part"),
+        SUMMED: lambda: run(rates, zero="never"),
+        UNCLIPPED: lambda: run(rates, clip="never"),
+        ONCE: lambda: run(rates, clip="part"),
+        UNDIVIDED: lambda: run(rates, divide=False),
     }
 
 

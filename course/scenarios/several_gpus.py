@@ -92,10 +92,10 @@ def capture_ddp(answer: Callable) -> None:
     others = [torch.zeros_like(parameter) for parameter in net.parameters()]
     gradients = [[torch.randn_like(other) for other in others] for _ in batches]
     before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
-    losses = partial(partial, losses_of_rank, copy.deepcopy(net))
+    losses = partial(losses_of_rank, copy.deepcopy(net))
     symptoms = {
-        UNMOVED: losses(batches, gradients, rate=0.0),
-        EVERY_TIME_THE_FIRST: losses(batches[:1] * 5, gradients),
+        UNMOVED: lambda: losses(batches, gradients, rate=0.0),
+        EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
     }
     with two_ranks(others) as built:
         train = answer(net, *copied(batches[0]))
@@ -111,5 +111,5 @@ def capture_ddp(answer: Callable) -> None:
 
         used = use(step, batches)
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
-    used.gives(expected, {unsynced: losses(batches, None)} | symptoms)
+    used.gives(expected, {unsynced: lambda: losses(batches, None)} | symptoms)
     used.replays(graphs=5, operators=15 + 5 * len(others))
