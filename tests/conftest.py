@@ -66,9 +66,12 @@ def chromium():
     if program is None:
         pytest.skip("finds no Chromium (apt-get install chromium)")
     quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+    # of each window: two pages of its address bar, which nobody sees; a process in reserve; what lies far below, drawn
+    spare = "WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,SpareRendererForSitePerProcess"
     with sync_playwright() as playwright:
         # Chromium's own sandbox does not start for root, as in containers
         arguments = ["--no-sandbox", "--disable-sync", *quiet.split()]
+        arguments += ["--force-gpu-mem-available-mb=16", f"--disable-features={spare}"]
         browser = playwright.chromium.launch(executable_path=program, args=arguments, timeout=PATIENCE * 1000)
         yield browser
         browser.close()
