@@ -42,6 +42,7 @@ def pytest_xdist_auto_num_workers():
 
 
 LONGEST = "site", "browser", "solutions", "site_in_a_browser", "capture_exercises", "trace"
+LONGEST += "torchrun", "lessons", "recording", "interruptions"
 
 
 def pytest_collection_modifyitems(items):
@@ -117,13 +118,11 @@ def served(site):
         yield address
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def young_process():
     """Only what these tests make is looked at where code asks what is alive: a test run has 300,000 objects more."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from capturable import watch
 from capturable.__main__ import main
 from capturable.findings import Finding, Findings
 
-pytestmark = pytest.mark.usefixtures("young_process")
 PACKAGE = Path(capturable.__file__).parent
 SCRIPT = """
 import torch

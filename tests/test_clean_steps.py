@@ -11,7 +11,6 @@ from conftest import needs_gpu
 from capturable import preflight
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
-pytestmark = pytest.mark.usefixtures("young_process")
 VERIFIED = ["lstm", "Adam", "convolutions", "diffusion", "gpt_block", "llama_block", "two_players", "static_cache"]
 
 

@@ -8,8 +8,6 @@ import pytest
 from course import exhibits
 from course.exhibits import alone, fails, fixed, shown, silent
 
-pytestmark = pytest.mark.usefixtures("young_process")  # fails() collects garbage
-
 
 @pytest.fixture(autouse=True)
 def empty_gallery(monkeypatch):

@@ -32,7 +32,6 @@ from helpers.model import make_batches, make_model, make_optimizer, training_ste
 WIDTHS = (16, 12, 8, 6, 4)
 LESSON = nbformat.read(NOTEBOOKS / "10_make_code_capturable.ipynb", as_version=4)
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
-pytestmark = pytest.mark.usefixtures("young_process")
 
 
 def batches_on(device):

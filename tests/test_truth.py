@@ -15,7 +15,6 @@ from capturable.captures import Attempt, Until
 from capturable.findings import Finding, Findings
 from capturable.lines import Line
 
-pytestmark = pytest.mark.usefixtures("young_process")
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 

@@ -16,7 +16,6 @@ from capturable.memory import checksums
 from capturable.undo import NotRestored, Undo
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
-pytestmark = pytest.mark.usefixtures("young_process")
 counted = 0
 
 
