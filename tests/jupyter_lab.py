@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 from course.notebooks import ROOT
 
@@ -57,7 +58,11 @@ class Lab:
             return None
 
     def stop(self):
+        """End the server: by force where a page's last request was still under way, whose thread then never ends."""
         self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(60)
+        self.process.kill()  # no process, if it has ended
         self.process.wait(PATIENCE)
 
     def address(self, path=""):
