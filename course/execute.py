@@ -19,6 +19,7 @@ from course.doctor import machine
 from course.lesson import RECORD_TO
 from course.notebooks import code_cells, handed_on, lesson_name
 from course.portable import without_paths
+from course.recording import FORMAT
 from course.values import MIME, encode
 
 CELL_SECONDS = 600
@@ -45,7 +46,7 @@ def run(path: Path, staged: Path) -> nbformat.NotebookNode:
             if cell.cell_type == "code" and handed_on(cell.source):
                 cell.outputs += _hidden(client, f"publish({handed_on(cell.source)!r})")
         memory = _hidden(client, "peak_memory()")[0].data["text/plain"]
-    about = provenance() | {"definitions": hashes(code_cells(notebook))}
+    about = {"format": FORMAT} | provenance() | {"definitions": hashes(code_cells(notebook))}
     about |= {"seconds": round(time.perf_counter() - start, 1), "peak_gpu_mib": int(memory)}
     notebook.metadata = {"kernelspec": notebook.metadata.kernelspec, "recording": about}
     return without_paths(notebook, lesson_name(path))

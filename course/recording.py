@@ -19,6 +19,7 @@ from course.notebooks import REFERENCE_GPU, ROOT, TRACES, CodeCell, LessonError,
 from course.values import MIME, decode
 
 FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
+FORMAT = 1  # of what a recording says about itself; those made before formats were numbered have none, and are as 1
 ABOUT = {"gpu": str, "torch": str, "date": str, "digest": str, "definitions": dict, "traces": dict}
 
 
@@ -51,6 +52,10 @@ class Recording:
             raise RecordingError(f"{short(path)} is no recording, or a damaged one: {FIX}.") from None
         if not intact or not typed:
             raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
+        if about.get("format", FORMAT) != FORMAT:
+            raise RecordingError(
+                f"{short(path)} has format {about['format']}, and this course reads {FORMAT}: update the course."
+            )
         for file, known in about["definitions"].items():
             if "/" in file and text_hash(ROOT / file) != known:
                 raise RecordingError(f"{file} is not the text that {short(path)} was made with: restore it with git.")
@@ -132,6 +137,12 @@ def _changed(now: list[CodeCell], then: list[CodeCell]) -> Iterator[str]:
 
 
 def _redefined(now: dict[str, str], then: dict[str, str]) -> Iterator[str]:
-    for name in sorted({**then, **now}):
-        if now.get(name) != then.get(name):
-            yield f"{name} has changed"
+    """A name with another text than before has changed; one that only moved, text and all, has not.
+
+    The names of one statement (A, B = 1, 2) share its text, so they only ever change together.
+    """
+    both = now.keys() & then.keys()
+    changed = {name for name in both if now[name] != then[name]}
+    gone = {name for name in then.keys() - both if then[name] not in now.values()}
+    new = {name for name in now.keys() - both if now[name] not in then.values()}
+    yield from (f"{name} has changed" for name in sorted(changed | gone | new))

@@ -436,8 +436,8 @@ def test_a_view_only_shows(start, end):
 def test_a_recording_says_where_it_comes_from_and_holds_no_paths(made):
     text = (made / "traces" / "nvidia-h200" / "speed.ipynb").read_text()
     about = Recording.read(made / "traces" / "nvidia-h200" / "speed.ipynb").about
-    needed = {"gpu", "driver", "cuda", "torch", "date", "seconds", "peak_gpu_mib", "versions", "definitions", "traces"}
-    assert needed <= about.keys()
+    needed = {"format", "gpu", "driver", "cuda", "torch", "date", "seconds", "peak_gpu_mib", "versions", "definitions"}
+    assert needed | {"traces"} <= about.keys() and about["format"] == 1
     assert "UserWarning: old" in text
     assert "ipykernel_" not in text and str(notebooks.ROOT) not in text
 

@@ -1,0 +1,123 @@
+"""Recordings compare definitions by their text: a move makes none stale, a changed line exactly those that reach it."""
+
+import re
+import shutil
+
+import nbformat
+import pytest
+
+from course import definitions, recording
+from course.notebooks import NOTEBOOKS, ROOT, TRACES, code_cells, lesson_name
+from course.recording import Recording, RecordingError, digest, recorded_lesson, stale
+
+LESSONS = {lesson_name(path): nbformat.read(path, as_version=4) for path in NOTEBOOKS.glob("*.ipynb")}
+RECORDINGS = [Recording.read(path) for path in sorted(TRACES.glob("*/*.ipynb")) if path.parent.name != "local"]
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A copy of the rooms that lessons reach, to change at will, which recordings are compared with."""
+    for room in definitions.ROOMS:
+        for file in (ROOT / room).rglob("*"):
+            if file.suffix in (".py", ".txt"):
+                copied = tmp_path / file.relative_to(ROOT)
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, copied)
+    hashes = definitions.hashes
+    monkeypatch.setattr(recording, "hashes", lambda cells: hashes(cells, tmp_path))
+    return tmp_path
+
+
+def changes():
+    """What has changed for each recording that is not fresh: (GPU, lesson) -> sentences."""
+    found = {(one.path.parent.name, one.path.stem): stale(LESSONS[one.path.stem], one) for one in RECORDINGS}
+    return {where: sentences for where, sentences in found.items() if sentences}
+
+
+def reaching(*names):
+    """The recordings that reach one of these definitions, by what they say about themselves."""
+    places = {(one.path.parent.name, one.path.stem): one.about["definitions"] for one in RECORDINGS}
+    return {where for where, definitions in places.items() if any(name in definitions for name in names)}
+
+
+def replace_everywhere(tree, pattern, new):
+    count = 0
+    for file in tree.rglob("*.py"):
+        text, found = re.subn(pattern, new, file.read_text())
+        file.write_text(text)
+        count += found
+    assert count
+
+
+def imported_by_cells(module):
+    cells = [cell.source for notebook in LESSONS.values() for cell in code_cells(notebook)]
+    return any(re.search(rf"\b{module}\b", source) for source in cells)
+
+
+def test_a_renamed_module_makes_no_recording_stale(tree):
+    assert reaching("helpers.json_events.read_events") and not imported_by_cells("json_events")
+    (tree / "helpers" / "json_events.py").rename(tree / "helpers" / "json_stream.py")
+    replace_everywhere(tree, r"helpers\.json_events", "helpers.json_stream")
+    assert changes() == {}
+
+
+def moved(tree, function, old, new):
+    """Move a function that uses no global to a new module, which the old one imports it from."""
+    file = tree / f"{old}.py"
+    text = file.read_text()
+    body = re.search(rf"^def {function}\(.*?(?=^\S)", text, re.MULTILINE | re.DOTALL)[0]
+    (tree / f"{new}.py").write_text(body)
+    imported = f"from {new.replace('/', '.')} import {function}\nimport pandas"
+    file.write_text(text.replace(body, "").replace("import pandas", imported))
+
+
+def test_a_function_moved_to_another_module_makes_no_recording_stale(tree):
+    assert reaching("helpers.timing._time")
+    moved(tree, "_time", "helpers/timing", "helpers/stopwatch")
+    assert changes() == {}
+
+
+@pytest.mark.parametrize("first_moved", [False, True], ids=["where it was", "moved"])
+def test_a_changed_line_makes_those_stale_that_reach_it(tree, first_moved):
+    where = "helpers/stopwatch" if first_moved else "helpers/timing"
+    if first_moved:
+        moved(tree, "_time", "helpers/timing", where)
+    file = tree / f"{where}.py"
+    file.write_text(file.read_text().replace("issued = clock()", "issued = clock() + 1"))
+    found = changes()
+    assert found.keys() == reaching("helpers.timing._time")
+    assert 0 < len(found) < len(RECORDINGS)
+    assert all(any("_time has changed" in one for one in sentences) for sentences in found.values())
+
+
+def redefined(now, then):
+    return list(recording._redefined(now, then))
+
+
+def test_definitions_of_one_text():
+    """Two names of one statement, and two functions of one text in two modules."""
+    assert redefined({"m.A": "1", "m.B": "1"}, {"n.A": "1", "n.B": "1"}) == []
+    assert redefined({"m.A": "2", "m.B": "2"}, {"m.A": "1", "m.B": "1"}) == ["m.A has changed", "m.B has changed"]
+    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "1"}) == ["m.f has changed"]
+    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "2"}) == ["m.f has changed", "n.f has changed"]
+    assert redefined({"n.f": "2"}, {"m.f": "1"}) == ["m.f has changed", "n.f has changed"]
+    assert redefined({}, {"m.f": "1"}) == ["m.f has changed"]
+
+
+@pytest.mark.parametrize("number", [None, 1, 2])
+def test_a_recording_of_an_unknown_format_is_one_sentence(tmp_path, number):
+    path = recorded_lesson("start_here").path
+    notebook = nbformat.read(path, as_version=4)
+    about = notebook.metadata["recording"]
+    about.pop("format", None)
+    if number:
+        about["format"] = number
+    about["digest"] = digest(notebook)
+    folder = tmp_path / "nvidia-h200"
+    folder.mkdir()
+    nbformat.write(notebook, folder / path.name)
+    if number == 2:
+        with pytest.raises(RecordingError, match="has format 2, and this course reads 1: update the course"):
+            Recording.read(folder / path.name)
+    else:
+        assert Recording.read(folder / path.name).about["definitions"]
