@@ -22,7 +22,7 @@ class Entry:
 
     messages: texts it is known by. place: a regular expression for the code or log near them;
     needs_place: without it, it is no answer. tell: how to tell it from other causes of the message.
-    words: how people speak of it, for likeness. lesson: the course's file about it.
+    words: how people speak of it, for likeness. lesson: the name of the course's lesson about it.
     exhibit: shown in the course's failure gallery.
     """
 

@@ -30,7 +30,7 @@ def describe(entry: Entry) -> str:
     """Title, cause, fix and where to read, as plain text."""
     lines = [entry.title, f"  cause: {entry.cause}", f"  fix:   {entry.fix}"]
     lines += [f'  see:   the lesson "Failure gallery", under "{entry.title}"'] if entry.exhibit else []
-    return "\n".join(lines + ([f"  read:  notebooks/{entry.lesson}"] if entry.lesson else []))
+    return "\n".join(lines + ([f"  read:  notebooks/*_{entry.lesson}.ipynb"] if entry.lesson else []))
 
 
 def answer(text: str, hits: list[Hit]) -> str:

@@ -15,6 +15,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from capturable.explain import entries
+from course.lessons import lesson_file
 
 CUDA_ERRORS = {  # as cudaGetErrorString words them; torch gives the text, not the number
     700: "an illegal memory access was encountered",
@@ -115,7 +116,8 @@ def index(exhibits: pd.DataFrame) -> Markdown:
     rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
     for one in exhibits.itertuples():
         sight = one.message.splitlines()[0].replace("|", " ") if one.kind == "loud" else one.says
-        link = f"[{(file := lessons[one.exhibit])[3:-6].replace('_', ' ')}]({file})" if lessons[one.exhibit] else ""
+        name = lessons[one.exhibit]
+        link = f"[{name.replace('_', ' ')}]({lesson_file(name).name})" if name else ""
         rows.append(f"| {sight} | [{one.exhibit}](#{one.exhibit.replace(' ', '-')}) | {link} |")
     return Markdown("\n".join(rows))
 

@@ -1,0 +1,22 @@
+"""The lessons by their names: numbers stand in file names alone, so whoever needs a file asks for it here."""
+
+import re
+from pathlib import Path
+
+from course.notebooks import NOTEBOOKS
+
+
+def lesson_file(name: str, folder: Path = NOTEBOOKS) -> Path:
+    """The notebook of a lesson: capture_and_replay -> notebooks/02_capture_and_replay.ipynb.
+
+    folder: notebooks, or its solutions. Raises LookupError if it has no such lesson.
+    """
+    for path in folder.glob(f"[0-9]*_{name}.ipynb"):
+        if unnumbered(path.name) == f"{name}.ipynb":
+            return path
+    raise LookupError(f"There is no lesson {name} in {folder}: notebooks are called NN_{name}.ipynb.")
+
+
+def unnumbered(file: str) -> str:
+    """A file name without its number, which may change: 02_capture.ipynb -> capture.ipynb."""
+    return re.sub(r"^\d+_", "", file)
