@@ -1,20 +1,34 @@
 """Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone.
 
-To be called       steps: preflight, before a capture; loops: watch, for somebody else's loop; __main__: the commands
-What runs          operators, listening, streams, bookkeeping log it; lines and alive say where, and what it is called
+To be called       preflight, before a capture; watch, for somebody else's loop; __main__: the commands
+What runs          operators, host_calls, streams and python_state log it; user_lines and live_objects say where it is
 What is found      check calls the rules, with their fixes, and the differences between two runs; findings shows them
-Putting back       undo, of all that is in reach, and of the memory
-A real capture     truth asks one; captures tries it and finds the line
-Messages           explain says what one means, from the causes, or by its likeness to one; it needs not even torch
+Putting back       restore: all that is in reach, and the memory of tensors
+A real capture     real_capture asks one; capture_attempt tries it and finds the line
+Messages           explain says what one means, from the causes, or by similar_causes; it needs not even torch
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 
-LAZY = {"preflight": "steps", "watch": "loops", "Finding": "findings", "Findings": "findings"}
+PUBLIC = {"preflight": "preflight", "watch": "watch", "Finding": "findings", "Findings": "findings"}
 
 
-def __getattr__(name: str):
-    """Import torch only when something is asked for that needs it."""
-    if name in LAZY:
-        return getattr(import_module(f"capturable.{LAZY[name]}"), name)
-    raise AttributeError(f"module 'capturable' has no attribute {name!r}")
+class _Package(ModuleType):
+    """The package, in which preflight and watch are the functions, not the modules that hold them."""
+
+    def __getattr__(self, name: str):
+        """Import torch only when something is asked for that needs it."""
+        if name not in PUBLIC:
+            raise AttributeError(f"module 'capturable' has no attribute {name!r}")
+        return getattr(import_module(f"capturable.{PUBLIC[name]}"), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Python binds a submodule to its package when it is imported."""
+        if name in PUBLIC and isinstance(value, ModuleType):
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

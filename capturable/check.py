@@ -8,16 +8,16 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from capturable import rules
-from capturable.bookkeeping import Bookkeeping, values_at, watched
+from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.differences import differences
 from capturable.findings import Finding, Findings
 from capturable.fixes import FIXES, NOTES
-from capturable.lines import Line, here
-from capturable.listening import as_if_capturing, listening
+from capturable.user_lines import Line, here
+from capturable.host_calls import as_if_capturing, listening
 from capturable.operators import CpuOnly, Op, OpLog, address
-from capturable.reach import Place
+from capturable.restore.reachable import Place
 from capturable.streams import joins
-from capturable.undo import Undo
+from capturable.restore import Restore
 
 
 class Check:
@@ -74,12 +74,12 @@ class Check:
             self.found("output", book.returned, "a Python number is returned")
         return log.ops
 
-    def start(self, stack: ExitStack, judged: bool = True) -> tuple[OpLog, Bookkeeping]:
-        """Log and judge what runs until the stack is closed; return the OpLog and the Bookkeeping."""
+    def start(self, stack: ExitStack, judged: bool = True) -> tuple[OpLog, PythonStateWatch]:
+        """Log and judge what runs until the stack is closed; return the OpLog and the PythonStateWatch."""
         self.cpu, self.joins = CpuOnly(), None
         stack.enter_context(as_if_capturing())
         changing = range(len(self.places)) if self.changing is None else sorted(self.changing)
-        book = Bookkeeping([self.places[number] for number in changing], self.changed)
+        book = PythonStateWatch([self.places[number] for number in changing], self.changed)
         log = OpLog(self.before if judged else lambda *_: None, self.written)
         if judged:
             stack.enter_context(listening(self.gpu, self.note))
@@ -102,11 +102,11 @@ class Check:
             special_rule, fix = rules.special(op.library) if rule == "frozen number" else (None, None)
             self.found(special_rule or rule, op.line, what, fix)
 
-    def look_back(self, undo: Undo, ops: list[Op]) -> None:
+    def look_back(self, restore: Restore, ops: list[Op]) -> None:
         """Note the autograd graphs that were there before, and reach what the operators used."""
         used = {where for op in ops for where in op.outside}
-        leaves = {id(leaf) for leaf, _, data in undo.leaves if address(data) in used}
-        for name in rules.kept_graphs((result() for result in undo.results), leaves):
+        leaves = {id(leaf) for leaf, _, data in restore.leaves if address(data) in used}
+        for name in rules.kept_graphs((result() for result in restore.results), leaves):
             self.found("kept graph", name, "holds the autograd graph of an earlier pass")
 
     def note(self, rule: str, what: str, only_if_new: bool = False) -> None:

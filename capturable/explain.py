@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 
 from capturable.causes import Entry, Hit, entries, find
-from capturable.likeness import nearest
+from capturable.similar_causes import nearest
 
 NAMES_NO_CAUSE = ("several", "reasons")
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from capturable.lines import Line, here
+from capturable.user_lines import Line, here
 
 MASKS = (torch.bool, torch.uint8)
 

@@ -6,7 +6,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
-from capturable.alive import name_of
+from capturable.live_objects import name_of
 from capturable.fixes import FIXES
 from capturable.operators import MASKS, address
 

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import torch
 
-from capturable.lines import Line
+from capturable.user_lines import Line
 
 
 class Joins:

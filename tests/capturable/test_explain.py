@@ -6,13 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
 
 from capturable.causes import entries, find
 from capturable.explain import describe, explain, main
-from capturable.likeness import nearest
+from capturable.similar_causes import nearest
 from course.exhibits import CUDA_ERRORS, index
 from course.lessons import lesson_file, unnumbered
 from course.notebooks import NOTEBOOKS, ROOT
@@ -23,7 +24,7 @@ LOUD = SHOWN[SHOWN.kind == "loud"]
 CELLS = nbformat.read(next(NOTEBOOKS.glob("*_failure_gallery.ipynb")), as_version=4).cells
 SECTION = re.compile(r"^### (.+?)\n\n(.+?)\n\n\*\*Fix\.\*\* (.+?)(?:\n\n|\Z)", re.M | re.S)
 SECTIONS = SECTION.findall("\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown"))
-REPORTS = json.loads((ROOT / "tests" / "public_reports.json").read_text(encoding="utf-8"))
+REPORTS = json.loads((Path(__file__).with_name("public_reports.json")).read_text(encoding="utf-8"))
 TITLES = [entry.title for entry in entries()]
 BY_TITLE = dict(zip(TITLES, entries(), strict=True))
 MODULE = [sys.executable, "-m", "capturable.explain"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from capturable.lines import is_users
+from capturable.user_lines import is_users
 
 TRAINING = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 CONTAINERS = (dict, list, set, deque, bytearray)

@@ -10,10 +10,11 @@ import torch
 from conftest import needs_gpu
 
 import cpu_graph
-from capturable import captures, lines, memory, preflight, truth
-from capturable.captures import Attempt, Until
+from capturable import capture_attempt, preflight, real_capture, user_lines
+from capturable.restore import tensor_memory
+from capturable.capture_attempt import Attempt, Until
 from capturable.findings import Finding, Findings
-from capturable.lines import Line
+from capturable.user_lines import Line
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -26,8 +27,8 @@ class Replay:
 
 
 def judged(monkeypatch, step, attempt, findings=(), inputs=(X,), others=(X,)):
-    monkeypatch.setattr(truth, "captured", lambda *_: attempt)
-    return truth.verified(step, tuple(x.clone() for x in inputs), others, (), Findings(findings))
+    monkeypatch.setattr(real_capture, "captured", lambda *_: attempt)
+    return real_capture.verified(step, tuple(x.clone() for x in inputs), others, (), Findings(findings))
 
 
 def test_a_refusal_that_no_rule_knows_becomes_a_finding(monkeypatch):
@@ -44,8 +45,8 @@ def test_what_the_capture_bore_becomes_a_note(monkeypatch):
     findings = [Finding(rule, "step:1", "seen", "a fix") for rule in ("sync", "frozen number", "CPU work")]
     static = X.clone()
     good = Attempt(Replay(lambda: out.copy_(static * 2)), out)
-    monkeypatch.setattr(truth, "captured", lambda *_: good)
-    judged = truth.verified(lambda x: x * 2, (static,), (X + 1,), (), Findings(findings))
+    monkeypatch.setattr(real_capture, "captured", lambda *_: good)
+    judged = real_capture.verified(lambda x: x * 2, (static,), (X + 1,), (), Findings(findings))
     assert [finding.level for finding in judged] == ["note", "note", "fault"]
     assert "the real capture passed" in judged[0].found and "where eager ends" in judged[1].found
 
@@ -80,9 +81,9 @@ def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
         step(*inputs)
         return Attempt(None, None, RuntimeError("lost") if broken else None)
 
-    monkeypatch.setattr(truth, "captured", attempt)
-    monkeypatch.setattr(captures, "captured", attempt)
-    (finding,) = truth.verified(step, (X.clone(),), (X,), (), Findings())
+    monkeypatch.setattr(real_capture, "captured", attempt)
+    monkeypatch.setattr(capture_attempt, "captured", attempt)
+    (finding,) = real_capture.verified(step, (X.clone(),), (X,), (), Findings())
     assert finding.line.endswith("broken.append(x)  # this one") and "lost" in finding.found
 
 
@@ -91,9 +92,11 @@ def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
     out, static, random_state = torch.zeros(3, 4), X.clone(), random.getstate()
     numbers = [random.random() for _ in range(3)]  # of what makes the state, and of two runs
     random.setstate(random_state)
-    monkeypatch.setattr(truth, "captured", lambda *_: Attempt(Replay(lambda: out.copy_(static * numbers[2])), out))
+    monkeypatch.setattr(
+        real_capture, "captured", lambda *_: Attempt(Replay(lambda: out.copy_(static * numbers[2])), out)
+    )
     findings = Findings([Finding("frozen number", "step:1", "seen", "a fix")])
-    judged = truth.verified(lambda x: x * random.random(), (static,), (X,), (), findings)
+    judged = real_capture.verified(lambda x: x * random.random(), (static,), (X,), (), findings)
     assert [finding.level for finding in judged] == ["fault"]
 
 
@@ -124,13 +127,13 @@ def stand_in(monkeypatch):
     """Captures on the CPU, whose own code is no user's; checksums need memory that it does not model."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU for it")
-    monkeypatch.setattr(lines, "LIBRARIES", (*lines.LIBRARIES, str(Path(cpu_graph.__file__).parent)))
-    lines.is_users.cache_clear()
-    monkeypatch.setattr(memory, "checksums", lambda tensors: [(0, 0)] * len(tensors))
+    monkeypatch.setattr(user_lines, "LIBRARIES", (*user_lines.LIBRARIES, str(Path(cpu_graph.__file__).parent)))
+    user_lines.is_users.cache_clear()
+    monkeypatch.setattr(tensor_memory, "checksums", lambda tensors: [(0, 0)] * len(tensors))
     with cpu_graph.cpu_graphs():
         yield
     monkeypatch.undo()
-    lines.is_users.cache_clear()
+    user_lines.is_users.cache_clear()
 
 
 def left_alone(x):
@@ -157,9 +160,9 @@ def reads(x):
 @pytest.mark.parametrize("step", [left_alone, swallows, reads])
 def test_the_line_that_breaks_a_capture_is_found(stand_in, step):
     x = torch.ones(3, 4, device="cuda")
-    (finding,) = truth.verified(step, (x,), (x + 1,), (), Findings())
+    (finding,) = real_capture.verified(step, (x,), (x + 1,), (), Findings())
     assert finding.rule == "capture" and finding.line.endswith("# this one")
-    assert truth.verified(lambda x: x * 2, (x,), (x + 1,), (), Findings()) == []  # the process is well again
+    assert real_capture.verified(lambda x: x * 2, (x,), (x + 1,), (), Findings()) == []  # the process is well again
     assert sys.exc_info() == (None, None, None)
     with pytest.raises(ValueError) as raised:
         raise ValueError("mine")
@@ -169,7 +172,7 @@ def test_the_line_that_breaks_a_capture_is_found(stand_in, step):
 def test_replays_take_back_a_number_that_makes_no_difference(stand_in):
     x, frozen = torch.ones(3, 4, device="cuda"), Findings([Finding("frozen number", "step:1", "seen", "a fix")])
     levels = [
-        truth.verified(step, (x.clone(),), (x + 1,), (), frozen)[0].level
+        real_capture.verified(step, (x.clone(),), (x + 1,), (), frozen)[0].level
         for step in (lambda x: x + 1e-30 * random.random(), lambda x: x * random.random())
     ]
     assert levels == ["note", "fault"]

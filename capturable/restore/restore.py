@@ -1,4 +1,4 @@
-"""Undo: run a step and put everything back that it changed, weights, optimizer state and random state."""
+"""Restore: run a step and put everything back that it changed, weights, optimizer state and random state."""
 
 import copy
 import random
@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from capturable.alive import live, name_of
-from capturable.memory import Memory
-from capturable.reach import CONTAINERS, TRAINING, reach
+from capturable.live_objects import live, name_of
+from capturable.restore.tensor_memory import Memory
+from capturable.restore.reachable import CONTAINERS, TRAINING, reach
 
 
 class NotRestored(RuntimeError):
     """Something that a step changed and that could not be put back; the message names it."""
 
 
-class Undo:
+class Restore:
     """A context that puts back, on leaving, what has happened inside to all that roots can get at.
 
     Tensors (memory, shape, place, requires_grad, .grad), containers, numpy arrays, attributes, class
@@ -36,7 +36,7 @@ class Undo:
         self.roots, self.everything = roots, everything
 
     @torch.no_grad()
-    def __enter__(self) -> "Undo":
+    def __enter__(self) -> "Restore":
         alive = live(torch.Tensor, *TRAINING)
         tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
         training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]

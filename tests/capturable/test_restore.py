@@ -12,8 +12,8 @@ from conftest import needs_gpu
 from torch import nn
 
 from capturable import preflight
-from capturable.memory import checksums
-from capturable.undo import NotRestored, Undo
+from capturable.restore.tensor_memory import checksums
+from capturable.restore import NotRestored, Restore
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 counted = 0
@@ -120,10 +120,10 @@ def test_everything_in_reach_is_put_back(change, raises):
             raise ZeroDivisionError
 
     if raises:
-        with pytest.raises(ZeroDivisionError), Undo(step):
+        with pytest.raises(ZeroDivisionError), Restore(step):
             step(None)
     else:
-        with Undo(step):
+        with Restore(step):
             step(None)
             assert state(kept) != before
     assert state(kept) == before
@@ -162,7 +162,7 @@ def test_what_functions_and_methods_hold_is_put_back():
         many[7] = 0
         torch.set_grad_enabled(False)
 
-    with Undo(torch.no_grad()(step)), torch.enable_grad():
+    with Restore(torch.no_grad()(step)), torch.enable_grad():
         step(None)
     assert (count.__defaults__, count.__kwdefaults__, count.calls) == (([],), {"more": {"n": 0}}, 0)
     assert counted == 0 and not hasattr(Tally, "fresh") and weight.main_grad.tolist() == [0, 0]
@@ -210,7 +210,7 @@ def test_memory_that_only_a_library_knows_is_put_back_or_named():
         found = next(secret)
         found[0] = 1
 
-    with pytest.raises(NotRestored, match="could not put back what the step changed: the tensor hidden"), Undo(step):
+    with pytest.raises(NotRestored, match="could not put back what the step changed: the tensor hidden"), Restore(step):
         step(None)
 
 
@@ -231,7 +231,7 @@ def test_if_one_thing_cannot_be_put_back_the_rest_is_and_it_is_named():
         kept.second.append(2)
         kept.weight += 1
 
-    with pytest.raises(NotRestored, match="PermissionError: locked"), Undo(step):
+    with pytest.raises(NotRestored, match="PermissionError: locked"), Restore(step):
         step(None)
     assert kept.second == [1] and kept.weight.tolist() == [0, 0]
 
@@ -279,6 +279,6 @@ def test_a_tensor_that_is_negated_or_conjugated_on_reading_stays_so(lazy):
     def step():
         tensor.data = torch.zeros(2, dtype=torch.complex64)
 
-    with Undo(step):
+    with Restore(step):
         step()
     assert torch.equal(tensor, before)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from capturable.alive import live
-from capturable.lines import Line, runs_users
-from capturable.undo import Undo
+from capturable.live_objects import live
+from capturable.user_lines import Line, runs_users
+from capturable.restore import Restore
 
 
 class Attempt(NamedTuple):
@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
 
 def captured(step: Callable, inputs: tuple, generators: Iterable) -> Attempt:
     """Capture the step after a warm-up on the same side stream; put everything back."""
-    with Undo(step, inputs, everything=True):
+    with Restore(step, inputs, everything=True):
         stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
@@ -137,7 +137,7 @@ def _handling(steps: list[dis.Instruction]) -> set[int]:
 def bisect(step: Callable, inputs: tuple, generators: Iterable) -> Line | None:
     """The first line after which the step no longer captures: what runs before it does."""
     whole = Until(step)
-    with Undo(step, inputs, everything=True):
+    with Restore(step, inputs, everything=True):
         whole(*inputs)
     passes, fails = 0, len(whole.lines)
     while fails - passes > 1:

@@ -1,4 +1,4 @@
-"""Bookkeeping: which of the user's lines change which Python values?"""
+"""PythonStateWatch: which of the user's lines change which Python values?"""
 
 import random
 import sys
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from capturable.lines import Line, runs_users
-from capturable.reach import CONTAINERS, MISSING, Place
+from capturable.user_lines import Line, runs_users
+from capturable.restore.reachable import CONTAINERS, MISSING, Place
 
 
-class Bookkeeping:
+class PythonStateWatch:
     """A context that notices at which of the user's lines the values at places change.
 
     changed(name, line) is called for each change. returned is the last line from which a function

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from capturable.captures import Attempt, bisect, captured
+from capturable.capture_attempt import Attempt, bisect, captured
 from capturable.explain import explain
 from capturable.findings import Finding, Findings
 from capturable.fixes import FIXES
-from capturable.lines import Line
-from capturable.reach import MISSING
-from capturable.undo import Undo
+from capturable.user_lines import Line
+from capturable.restore.reachable import MISSING
+from capturable.restore import Restore
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
 LATER = "previous error during capture"  # what is said at a line after the one that broke the capture
@@ -25,7 +25,7 @@ def verified(step: Callable, inputs: tuple, others: tuple, generators: Iterable,
     A refusal at a line without a finding becomes one; where the capture passes, what it should have refused
     becomes a note, and so do frozen values when two replays, on inputs and others, end where eager ends.
     """
-    with Undo(step, inputs, everything=True):
+    with Restore(step, inputs, everything=True):
         step(*inputs)  # what a first step makes, such as optimizer state, is there when graphs replay
         attempt = captured(step, inputs, generators)
         if attempt.error is not None:
@@ -79,7 +79,7 @@ def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> I
 
 def _after_two(step: Callable, run: Callable, inputs: tuple, others: tuple) -> dict[tuple, tuple]:
     """Each tensor in the step's reach, by number and name, before and after two runs, and what both returned."""
-    with Undo(step, inputs, everything=True) as undo:
+    with Restore(step, inputs, everything=True) as undo:
         places = [(place, value.detach().clone()) for place, value in undo.places if _is_dense(value)]
         results = [_kept(run(*inputs))]
         for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):

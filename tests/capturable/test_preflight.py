@@ -153,8 +153,8 @@ def test_the_lines_of_libraries_are_named_as_well(tmp_path, monkeypatch):
     """Where the user's line is a call of a library, the finding says where in the library."""
     (tmp_path / "reads.py").write_text("def value(x):\n    return x.sum().item()\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("capturable.lines.LIBRARIES", (str(tmp_path),))
-    monkeypatch.setattr("capturable.lines.INSTALLED", (str(tmp_path),))
+    monkeypatch.setattr("capturable.user_lines.LIBRARIES", (str(tmp_path),))
+    monkeypatch.setattr("capturable.user_lines.INSTALLED", (str(tmp_path),))
     import reads
 
     (finding,) = preflight(lambda x: [reads.value(x), x][1], X.clone(), device="cpu")

@@ -4,7 +4,7 @@ import gc
 import sys
 from typing import Any
 
-from capturable.lines import runs_users
+from capturable.user_lines import runs_users
 
 
 def live(*kinds: type) -> list[Any]:

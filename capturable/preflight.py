@@ -2,7 +2,7 @@
 
     findings = preflight(step, inputs, targets, other_inputs=(inputs_2, targets_2))
 
-operators, bookkeeping, streams and listening see what runs; rules judges it; undo puts everything back;
+operators, bookkeeping, streams and listening see what runs; rules judges it; restore puts everything back;
 truth asks a real capture.
 """
 
@@ -14,8 +14,8 @@ import torch
 
 from capturable.check import Check
 from capturable.findings import Findings
-from capturable.truth import verified
-from capturable.undo import Undo
+from capturable.real_capture import verified
+from capturable.restore import Restore
 
 
 def preflight(
@@ -41,15 +41,15 @@ def preflight(
     if verify and check.gpu != "cuda":
         raise ValueError("verify=True needs a CUDA GPU")
     others = inputs if other_inputs is None else tuple(other_inputs)
-    with Undo(step, inputs) as undo:
-        check.written = undo.written
-        check.watch([place for place, _ in undo.places])
+    with Restore(step, inputs) as restore:
+        check.written = restore.written
+        check.watch([place for place, _ in restore.places])
         check.run(partial(step, *inputs), judged=False)  # optimizers make their state in their first step
         first = check.run(partial(step, *inputs))
         same = check.put(inputs, others)
         check.compare(first, check.run(partial(step, *inputs)))
         if check.gpu == "cuda":
             check.run_plainly(partial(step, *inputs))
-    check.look_back(undo, first)
+    check.look_back(restore, first)
     findings = check.findings()
     return verified(step, inputs, others if same else inputs, generators, findings) if verify else findings

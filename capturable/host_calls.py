@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from capturable.lines import TORCH, here
+from capturable.user_lines import TORCH, here
 from capturable.rules import judge_module, judge_optimizer
 
 HOST_CALLS = [
