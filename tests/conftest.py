@@ -2,26 +2,23 @@ import atexit
 import functools
 import gc
 import gzip
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 
-import nbformat
 import pytest
 import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
-from jupyter_lab import PATIENCE
 from traitlets.config import Config
 
 from course.notebooks import ROOT
 from course.recording import recorded_lesson
+from tests.support.machine import PATIENCE
+from tests.support.server import Quiet, serving
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")
@@ -33,16 +30,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # torch.compile empties the processor's cache to time its guards, for 40 ms each time: nobody reads that here
 torch._C._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-
 
 def pytest_xdist_auto_num_workers():
     """As many workers as cores, but one where lessons run live: two would time each other's work."""
     return 1 if torch.cuda.is_available() else None
 
 
-LONGEST = "site", "browser", "solutions", "site_in_a_browser", "capture_exercises", "trace"
-LONGEST += "torchrun", "lessons", "recording", "interruptions"
+LONGEST = "site", "lab_in_a_browser", "solutions", "site_in_a_browser", "capture_exercises", "trace"
+LONGEST += "torchrun", "in_kernels", "recording", "interruptions"
 
 
 def pytest_collection_modifyitems(items):
@@ -78,15 +73,6 @@ def chromium():
         browser.close()
 
 
-@contextmanager
-def serving(handler):
-    """Serve pages on a port of this machine, by a handler of http.server; gives the address."""
-    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://localhost:{server.server_port}"
-        server.shutdown()
-
-
 @pytest.fixture(scope="session")
 def site(tmp_path_factory, worker_id):
     """The site as `make site` builds it, warnings are errors; the workers share one, which the first to ask builds."""
@@ -104,11 +90,6 @@ def site(tmp_path_factory, worker_id):
             assert made.returncode == 0, made.stderr[-3000:]
             built.rename(html)
     return html
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture
@@ -143,7 +124,7 @@ def recorded_trace(request):
 
 @pytest.fixture
 def write_trace(tmp_path):
-    """Write events, made by the functions below, as a Kineto trace; return its path."""
+    """Write events, made by those of tests/support/traces.py, as a Kineto trace; return its path."""
 
     def write(*events, name="trace.json"):
         content = json.dumps({"schemaVersion": 1, "traceEvents": list(events)}).encode()
@@ -152,36 +133,3 @@ def write_trace(tmp_path):
         return path
 
     return write
-
-
-def write_notebook(path, *sources):
-    """Write a notebook with a code cell per source, ready to run; return its path."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(notebook, path)
-    return path
-
-
-def event(category, name, start, duration, **arguments):
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "ts": start,
-        "dur": duration,
-        "tid": 1,
-        "pid": 1,
-        "args": arguments,
-    }
-
-
-def step(number, start, duration):
-    return event("user_annotation", f"ProfilerStep#{number}", start, duration)
-
-
-def launch(start, correlation, name="cudaLaunchKernel", category="cuda_runtime"):
-    return event(category, name, start, 1, correlation=correlation)
-
-
-def kernel(start, duration, correlation, stream=7, device=0, category="kernel"):
-    return event(category, "k", start, duration, correlation=correlation, stream=stream, device=device)

@@ -7,7 +7,6 @@ import re
 import nbformat
 import pytest
 import torch
-from conftest import needs_gpu
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -18,6 +17,7 @@ from cpu_graph.core import Graph
 from cpu_graph.judge import launches, trials
 from helpers.capture import capture_step, unchanged
 from helpers.model import make_batches, make_model, training_step
+from tests.support.machine import needs_gpu
 
 WIDTHS = (64, 48, 32, 16, 8)
 RECORD = TRACES / REFERENCE_GPU / "conformance.json"

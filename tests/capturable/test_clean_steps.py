@@ -6,9 +6,9 @@ import random
 import pytest
 import torch
 from clean_steps import STEPS, by_token, models_of
-from conftest import needs_gpu
 
 from capturable import preflight
+from tests.support.machine import needs_gpu
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 VERIFIED = ["lstm", "Adam", "convolutions", "diffusion", "gpt_block", "llama_block", "two_players", "static_cache"]

@@ -16,7 +16,6 @@ import nbformat
 import pandas as pd
 import pytest
 import torch
-from conftest import needs_gpu
 from torch.nn.functional import dropout, mse_loss
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
@@ -28,6 +27,7 @@ from capturable.operators import address, host_numbers
 from capturable.streams import Joins
 from course.notebooks import NOTEBOOKS, ROOT
 from helpers.model import make_batches, make_model, make_optimizer, training_step
+from tests.support.machine import needs_gpu
 
 WIDTHS = (16, 12, 8, 6, 4)
 LESSON = nbformat.read(NOTEBOOKS / "10_make_code_capturable.ipynb", as_version=4)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import needs_gpu
 
 import cpu_graph
 from capturable import capture_attempt, preflight, real_capture, user_lines
@@ -15,6 +14,7 @@ from capturable.restore import tensor_memory
 from capturable.capture_attempt import Attempt, Until
 from capturable.findings import Finding, Findings
 from capturable.user_lines import Line
+from tests.support.machine import needs_gpu
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

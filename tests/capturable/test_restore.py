@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import needs_gpu
 from torch import nn
 
 from capturable import preflight
 from capturable.restore.tensor_memory import checksums
 from capturable.restore import NotRestored, Restore
+from tests.support.machine import needs_gpu
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 counted = 0

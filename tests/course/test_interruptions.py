@@ -1,0 +1,221 @@
+"""What stops a recording or a measurement in the middle, and what the course says and keeps then."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+import torch
+from jupyter_client.manager import start_new_kernel
+from nbclient.exceptions import CellTimeoutError
+
+from course import record
+from course.files import SavingError, replacing
+from course.notebooks import ROOT
+from tests.support.machine import PATIENCE, needs_gpu, wait_for
+from tests.support.notebooks import write_notebook
+
+# record every lesson of a folder, as on a machine with a GPU
+RECORDER = """
+import signal, sys
+from pathlib import Path
+from course import execute, notebooks, record
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
+
+folder = notebooks.NOTEBOOKS = Path(sys.argv[1])
+record.TRACES = folder / "traces"
+record.record.__defaults__ = (record.TRACES,)
+record.gpu_slug = lambda: "nvidia-h200"
+execute.machine = lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0"}
+record.torch.cuda.is_available = lambda: True
+sys.exit(record.main([]))
+"""
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    """Start recording: a lesson that hangs, one that does not, one that hangs. Returns the process and a function
+    that waits until a lesson hangs and gives its kernel's pid."""
+    opening = "from course.lesson import lesson\nlesson('{}', live=True)"
+    pipe = tmp_path / "pid"
+    os.mkfifo(pipe)
+    hang = f"%%gpu x\nx = 1\nimport os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(10**6)"
+    write_notebook(tmp_path / "00_hangs.ipynb", opening.format("hangs"), hang)
+    write_notebook(tmp_path / "01_works.ipynb", opening.format("works"), "%%gpu x\nx = 1")
+    write_notebook(tmp_path / "02_again.ipynb", opening.format("again"), hang)
+    folder = tmp_path / "traces" / "nvidia-h200"
+    (folder / ".saving-killed" / "traces").mkdir(parents=True)
+    for name in ("hangs", "again"):
+        (folder / f"{name}.ipynb").write_text("earlier")
+    process = subprocess.Popen(
+        [sys.executable, "-c", RECORDER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    yield process, lambda: int(pipe.read_text())
+    process.kill()
+
+
+def test_a_killed_kernel_costs_one_lesson_and_an_interruption_the_rest(recorder, tmp_path):
+    process, hanging = recorder
+    os.kill(hanging(), signal.SIGKILL)
+    kernel = hanging()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert out.startswith("01_works: recorded in ") and out.count("\n") == 1
+    assert "00_hangs: failed, so its earlier recording stays.\n  Its kernel died: " in err
+    assert "02_again: interrupted, so its earlier recording stays." in err
+    folder = tmp_path / "traces/nvidia-h200"
+    assert sorted(path.name for path in folder.iterdir()) == ["again.ipynb", "hangs.ipynb", "works.ipynb"]
+    assert (folder / "hangs.ipynb").read_text() == (folder / "again.ipynb").read_text() == "earlier"
+    wait_for(lambda: not psutil.pid_exists(kernel))
+
+
+@pytest.mark.parametrize("done, status", [([True, False, True], 1), ([True, True, True], 0)])
+def test_the_recorder_goes_on_and_fails_if_a_lesson_has_failed(monkeypatch, tmp_path, done, status):
+    tried = iter(done)
+    monkeypatch.setattr(record, "lessons", lambda: [ROOT / "00_a.ipynb"] * len(done))
+    monkeypatch.setattr(record, "lesson_name", lambda path: path.stem)
+    monkeypatch.setattr(record, "TRACES", tmp_path)
+    monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
+    monkeypatch.setattr(record.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(record, "attempt", lambda path: (next(tried), ""))
+    assert record.main([]) == status and not list(tried)
+
+
+@pytest.mark.parametrize(
+    "error, sentence",
+    [
+        (CellTimeoutError("..."), "A cell took longer than 600 s."),
+        (SavingError("start_here.ipynb could not be written (No space left on device)"), "left on device)"),
+    ],
+)
+def test_what_else_stops_a_recording_is_one_sentence(monkeypatch, error, sentence):
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr(record, "record", fail)
+    done, said = record.attempt(ROOT / "00_a.ipynb")
+    assert not done and said.endswith(sentence)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    manager, client = start_new_kernel(cwd=ROOT)
+    yield manager, client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_gpu_cell_before_the_lesson_is_open_is_one_sentence(monkeypatch):
+    """In the kernel of `make lab`, where %%gpu is known before the first cell was run."""
+    monkeypatch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
+    manager, client = start_new_kernel(cwd=ROOT)
+    assert run(client, "%%gpu x\nx = 1").startswith("LessonError: No lesson is open: run the cell lesson(")
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def run(client, code):
+    """Execute code and return what the cell shows as an error, or ""."""
+    errors = []
+    client.execute_interactive(
+        code,
+        timeout=PATIENCE,
+        output_hook=lambda message: errors.append(message["content"]) if message["msg_type"] == "error" else None,
+    )
+    return "\n".join("\n".join(error["traceback"]) for error in errors)
+
+
+MEASURE = """
+from course.lesson import lesson
+from helpers.timing import measure
+
+lesson("start_here", live=True)
+
+
+def step():
+    step.count += 1
+    if step.count == 100:
+        print("under way", flush=True)
+
+
+step.count = 0
+"""
+
+
+def test_an_interrupted_measurement_is_one_sentence_and_the_kernel_goes_on(kernel):
+    manager, client = kernel
+    assert run(client, MEASURE) == ""
+    errors = []
+
+    def interrupt(message):
+        if message["msg_type"] == "stream" and "under way" in message["content"]["text"]:
+            manager.interrupt_kernel()
+        if message["msg_type"] == "error":
+            errors.append("\n".join(message["content"]["traceback"]))
+
+    cell = "%%gpu rounds\nrounds = measure({'endless': step}, rounds=10**9)"
+    client.execute_interactive(cell, timeout=PATIENCE, output_hook=interrupt)
+    assert errors == ["Interrupted: what this cell makes is missing or old, so run it again."]
+    assert run(client, "%%gpu rounds\nrounds = measure({'short': step}, rounds=3)") == ""
+    assert run(client, "assert len(rounds) == 3") == ""
+    assert "ZeroDivisionError" in run(client, "1 / 0"), "other errors keep their traceback"
+
+
+@needs_gpu
+def test_after_an_interrupted_capture_one_can_capture():
+    from helpers.capture import capture_step
+
+    one = torch.ones(1, device="cuda")
+
+    def interrupted():
+        one.add_(1)
+        if torch.cuda.is_current_stream_capturing():
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        capture_step(interrupted)
+    one.zero_()
+    replay = capture_step(lambda: one.add_(1))
+    one.zero_()
+    replay()
+    assert one.item() == 1
+
+
+def test_on_a_full_disk_the_earlier_trace_stays(tmp_path):
+    trace = tmp_path / "local" / "eager.json.gz"
+    with replacing(trace) as file:
+        file.write_bytes(b"earlier")
+    with pytest.raises(SavingError) as caught, replacing(trace) as file:
+        file.symlink_to("/dev/full")
+        file.write_bytes(b"new")
+    assert str(caught.value).startswith(f"{trace} could not be written (No space left on device; ")
+    assert trace.read_bytes() == b"earlier" and list(trace.parent.iterdir()) == [trace]
+
+
+def test_a_profiler_that_stops_short_in_silence_is_told(tmp_path):
+    from helpers.profiling import SavingError, save_trace
+
+    class Silent:
+        def export_chrome_trace(self, path):
+            """Write nothing, as the profiler does on a full disk."""
+
+    with pytest.raises(SavingError, match="its writer stopped short"):
+        save_trace(Silent(), tmp_path / "eager.json.gz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_a_lesson_a_full_disk_is_one_sentence(kernel):
+    _, client = kernel
+    code = """
+from pathlib import Path
+from course.files import replacing
+with replacing(Path("traces/local/full")) as file:
+    file.symlink_to("/dev/full")
+    file.write_bytes(b"new")
+"""
+    shown = run(client, code)
+    assert shown.startswith("SavingError: traces/local/full could not be written") and "\n" not in shown

@@ -1,0 +1,263 @@
+"""The learner's own copy of the lessons, and the progress in it."""
+
+import errno
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course import lab, progress
+from course import lesson as recording
+from course.files import SavingError
+from course.notebooks import NOTEBOOKS, ROOT, lesson_name
+from tests.support.lab import Lab
+from tests.support.machine import wait_for
+from tests.support.notebooks import write_notebook
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A course of two lessons and a solution, and its copy: update(course, copy) brings it up to date."""
+    (tmp_path / "course" / "solutions").mkdir(parents=True)
+    for name in ("00_one.ipynb", "01_two.ipynb", "solutions/00_one.ipynb"):
+        write_notebook(tmp_path / "course" / name, "1")
+    assert lab.update(tmp_path / "course", tmp_path / "copy") == []
+    return tmp_path / "course", tmp_path / "copy"
+
+
+def source(path):
+    return nbformat.read(path, as_version=4).cells[0].source
+
+
+def files(copy):
+    return sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
+
+
+def test_the_first_time_every_lesson_is_copied(course):
+    folder, copy = course
+    assert files(copy) == [".origins.json", "00_one.ipynb", "01_two.ipynb", "solutions/00_one.ipynb"]
+    assert (copy / "00_one.ipynb").read_bytes() == (folder / "00_one.ipynb").read_bytes()
+
+
+def test_an_untouched_lesson_follows_the_course(course):
+    folder, copy = course
+    notebook = nbformat.read(copy / "00_one.ipynb", as_version=4)
+    notebook.metadata["language_info"] = {"name": "python"}  # JupyterLab does so when it opens a notebook
+    nbformat.write(notebook, copy / "00_one.ipynb")
+    write_notebook(folder / "00_one.ipynb", "2")
+    assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "2"
+
+
+@pytest.mark.parametrize("touch", ["edited", "run", "tagged", "described", "pasted", "damaged"])
+def test_a_touched_lesson_stays_and_is_told(course, touch):
+    folder, copy = course
+    mine = copy / "00_one.ipynb"
+    notebook = nbformat.read(mine, as_version=4)
+    if touch == "edited":
+        notebook.cells[0].source = "mine"
+    elif touch == "run":
+        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="mine")]
+    elif touch == "tagged":
+        notebook.cells[0].metadata["tags"] = ["mine"]
+    elif touch == "described":
+        notebook.metadata["authors"] = [{"name": "mine"}]
+    elif touch == "pasted":
+        image = {"mine.png": {"image/png": "bWluZQ=="}}
+        notebook.cells.append(nbformat.v4.new_markdown_cell("", attachments=image))
+    nbformat.write(notebook, mine)
+    if touch == "damaged":
+        mine.write_text("mine")
+    kept = mine.read_bytes()
+    assert lab.update(folder, copy) == [], "nothing to tell while the course's has not changed"
+    write_notebook(folder / "00_one.ipynb", "2")
+    for _ in range(2):
+        assert lab.update(folder, copy) == [
+            f"There is a new {folder / '00_one.ipynb'}, but {mine} is yours: rename it to get both."
+        ]
+        assert mine.read_bytes() == kept
+    mine.rename(copy / "mine.ipynb")
+    assert lab.update(folder, copy) == []
+    assert source(mine) == "2" and (copy / "mine.ipynb").read_bytes() == kept
+
+
+@pytest.mark.parametrize("damage", ["", "[1", "[3]", "null"])
+def test_without_its_origins_no_lesson_is_replaced(course, damage):
+    folder, copy = course
+    (copy / ".origins.json").write_text(damage)
+    write_notebook(folder / "00_one.ipynb", "2")
+    assert len(lab.update(folder, copy)) == 1 and source(copy / "00_one.ipynb") == "1"
+    write_notebook(folder / "01_two.ipynb", "2")
+    assert len(lab.update(folder, copy)) == 1 and source(copy / "01_two.ipynb") == "2"
+
+
+def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
+    folder, copy = course
+    (copy / "01_two.ipynb").unlink()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(SavingError, match=r"01_two\.ipynb could not be written \(No space left on device"):
+        lab.update(folder, copy)
+
+
+def test_what_is_no_file_stays_and_is_told(course):
+    folder, copy = course
+    (copy / "00_one.ipynb").unlink()
+    (copy / "00_one.ipynb").mkdir()
+    assert lab.update(folder, copy) == [f"{copy / '00_one.ipynb'} is no file: rename it to get the lesson."]
+    (copy / "00_one.ipynb").rename(copy / "elsewhere")
+    assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "1"
+
+
+def test_a_file_in_the_copys_place_is_one_sentence(tmp_path):
+    write_notebook(tmp_path / "00_one.ipynb", "1")
+    (tmp_path / "copy").write_text("mine")
+    with pytest.raises(SavingError, match="in the way and run this again"):
+        lab.update(tmp_path, tmp_path / "copy")
+    assert (tmp_path / "copy").read_text() == "mine"
+
+
+FOLLOWED = "Lessons have new numbers: your copies and your solved exercises followed."
+
+
+def renumber(folder, **names):
+    for old, new in names.items():
+        (folder / f"{old.strip('_')}.ipynb").rename(folder / f"{new}.ipynb")
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_copies_follow_a_lesson_that_is_renumbered(course, changed):
+    folder, copy = course
+    write_notebook(copy / "01_two.ipynb", "mine")
+    renumber(folder, _01_two="02_two", _00_one="01_one")
+    (folder / "solutions/00_one.ipynb").rename(folder / "solutions/01_one.ipynb")
+    write_notebook(folder / "00_new.ipynb", "new")
+    if changed:
+        write_notebook(folder / "02_two.ipynb", "2")
+    said = lab.update(folder, copy)
+    assert files(copy) == [".origins.json", *files(folder)]
+    assert source(copy / "02_two.ipynb") == "mine" and source(copy / "00_new.ipynb") == "new"
+    there = f"There is a new {folder / '02_two.ipynb'}, but {copy / '02_two.ipynb'} is yours: rename it to get both."
+    mine = f"{copy / '01_two.ipynb'} is yours: it is now {copy / '02_two.ipynb'}. {there}"
+    assert said == [FOLLOWED, *[mine] * changed]
+    assert lab.update(folder, copy) == [there] * changed
+
+
+def test_a_lesson_that_the_course_has_no_more_goes_unless_it_is_the_learners(course):
+    folder, copy = course
+    write_notebook(copy / "01_two.ipynb", "mine")
+    (folder / "01_two.ipynb").unlink()
+    (folder / "00_one.ipynb").unlink()
+    assert lab.update(folder, copy) == [
+        f"The course has no 01_two.ipynb any more: {copy / '01_two.ipynb'} is yours and stays."
+    ]
+    assert files(copy) == [".origins.json", "01_two.ipynb", "solutions/00_one.ipynb"]
+    assert lab.update(folder, copy) == []
+
+
+def test_a_notebook_of_the_learners_own_with_a_lessons_name_is_left_alone(course):
+    folder, copy = course
+    write_notebook(copy / "99_one.ipynb", "mine")
+    assert lab.update(folder, copy) == [] and source(copy / "99_one.ipynb") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("user", "home", "options", "said"),
+    [
+        (0, "", [], "JupyterLab does not start as root: use another account, or `make lab ARGS=--allow-root`."),
+        (0, "", ["--allow-root"], ""),
+        (1000, "", [], ""),
+        (1000, "file", [], r"JupyterLab cannot write to .*file/.* \(Not a directory\): set HOME to .* yours\."),
+    ],
+)
+def test_what_keeps_jupyterlab_from_starting_is_one_sentence(tmp_path, monkeypatch, user, home, options, said):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert re.fullmatch(said, lab.obstacle(options))
+
+
+@pytest.fixture
+def copy_open(tmp_path, monkeypatch):
+    """The working directory is the learner's copy, as for a notebook opened there."""
+    monkeypatch.setattr(progress, "MY_LESSONS", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_progress_is_noted_and_shown(copy_open):
+    assert "start here: 0 of 3 (`idle_share` ○, " in progress.note("start_here")
+    assert progress.mark("start_here", "idle_share") == progress.mark("start_here", "idle_share") == ""
+    assert "start here: 1 of 3 (`idle_share` ✓, `steps_until_paid` ○" in progress.note("start_here")
+    assert "start here" not in progress.note("reach_floor")
+    assert dict(progress.progress())["start_here"]["idle_share"] is True
+
+
+def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
+    assert progress.mark("an_earlier_lesson", "idle_share") == progress.mark("reach_floor", "steps_until_paid") == ""
+    solved = dict(progress.progress())["start_here"]
+    assert solved["idle_share"] and solved["steps_until_paid"] and not all(solved.values())
+
+
+def test_start_here_shows_every_lesson(copy_open):
+    progress.mark("start_here", "idle_share")
+    shown = progress.note("start_here")
+    count = sum(len(asked) for _, asked in progress.progress())
+    assert shown.strip().startswith(f"<details><summary>Solved exercises: 1 of {count}</summary>\n\n")
+    assert shown.endswith("\n\n</details>"), "one line, until it is unfolded"
+    assert all(lesson_name(path).replace("_", " ") in shown for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
+    (copy_open / "solutions").mkdir()
+    monkeypatch.chdir(copy_open / "solutions")
+    assert progress.mark("start_here", "idle_share") == progress.note("start_here") == ""
+    assert list(copy_open.iterdir()) == [copy_open / "solutions"]
+
+
+def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", full)
+    said = progress.mark("start_here", "idle_share")
+    assert said == " It could not be noted in your progress: No space left on device."
+
+
+def test_the_command_lists_every_lesson():
+    answer = subprocess.run([sys.executable, "-m", "course.progress"], capture_output=True, text=True, check=True)
+    assert len(answer.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))
+    assert answer.stdout.startswith("start here: ")
+
+
+def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch):
+    monkeypatch.setattr(recording, "get_ipython", lambda: shell)
+    assert "Solved exercises:" in recording.lesson("start_here", live=False).data
+    monkeypatch.chdir(ROOT)
+    assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
+
+
+def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = Lab(tmp_path, port)
+        try:
+            assert server.about["port"] != port
+            assert f"The port {port} is already in use, trying another port." in server.log.read_text()
+            assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
+            kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
+            assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"
+            pages = server.request("api/contents/my_lessons")["content"]
+            assert "00_start_here.ipynb" in {page["name"] for page in pages}
+        finally:
+            server.stop()

@@ -1,0 +1,223 @@
+"""Lessons as a learner meets them: `make lab`, in a real browser."""
+
+import functools
+import re
+from contextlib import closing
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT
+from course.recording import recorded_lesson
+from course.touch.timeline import NO_SCRIPT
+from tests.support.lab import Lab
+from tests.support.lab_page import Notebook, expect
+from tests.support.machine import wait_for
+from tests.support.notebooks import write_notebook
+from tests.support.server import Quiet, serving
+from tests.support.timeline_figure import BREAKS, CUT, PERFETTO, SIDES, handed, touch
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    lab = Lab(tmp_path_factory.mktemp("course"))
+    yield lab
+    lab.stop()
+
+
+@pytest.fixture(scope="module")
+def profile(chromium):
+    """One profile of Chromium, which keeps JupyterLab's scripts from one page to the next."""
+    with closing(chromium.new_context(viewport={"width": 1280, "height": 900})) as profile:
+        yield profile
+
+
+@pytest.fixture
+def open_page(profile, request):
+    """Open an address in a new window; in the end, nothing may have asked another machine for anything."""
+    asked = []
+
+    def ask(request):
+        asked.append(request.url)
+
+    profile.on("request", ask)
+
+    def open_page(address):
+        page = profile.new_page()
+        page.on("websocket", ask)
+        page.goto(address)
+        return page
+
+    yield open_page
+    for number, page in enumerate(profile.pages):
+        if request.node.stash.get("failed", False):
+            page.screenshot(path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png")
+        page.close()
+    profile.remove_listener("request", ask)
+    elsewhere = [url for url in asked if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))]
+    assert asked and elsewhere == []
+
+
+@pytest.fixture
+def open_notebook(lab, open_page):
+    """Open a notebook alone in JupyterLab, in a workspace of its own."""
+
+    def open_notebook(path):
+        return Notebook(lab, open_page(lab.address(f"lab/workspaces/{Path(path).stem}/tree/{path}")), path)
+
+    return open_notebook
+
+
+SIZES = """images => images.map(image => {
+  const box = image.getBoundingClientRect(), around = image.closest(".jp-OutputArea-output").getBoundingClientRect();
+  const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight), draw = canvas.getContext("2d");
+  draw.drawImage(image, 0, 0);
+  const corner = [...draw.getImageData(1, 1, 1, 1).data].join();
+  return {natural: image.naturalWidth, scale: box.width / image.naturalWidth, cut: box.right - around.right, corner};
+})"""
+CHARTS = ".jp-Notebook .jp-RenderedImage img"
+
+
+def test_start_here_from_top_to_bottom(lab, open_page):
+    start = Notebook(lab, open_page(lab.address()), "my_lessons/00_start_here.ipynb")
+    files = start.page.locator(".jp-DirListing-itemText")
+    expect(files).to_have_count(1 + len(list(NOTEBOOKS.glob("*.ipynb"))))
+    assert files.evaluate_all(CUT) == [], "the lessons' names are shown whole"
+    start.run_all()
+    assert set(start.page.locator(".jp-OutputArea-output pre").evaluate_all(BREAKS)) == {"normal"}
+    assert set(start.page.locator(".jp-OutputArea-output :is(th, td)").evaluate_all(SIDES)) == {"left"}
+    start.page.get_by_role("tab", name="Table of Contents").click()
+    expect(start.page.locator(".jp-TableOfContents").get_by_text("1. Idle share")).to_be_visible()
+    saved = [cell for cell in start.save().cells if cell.cell_type == "code"]
+    outputs = [output for cell in saved for output in cell.outputs]
+    charts = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert all(cell.execution_count for cell in saved) and "error" not in {output.output_type for output in outputs}
+    shown = start.page.locator(CHARTS)
+    expect(shown).to_have_count(len(charts))
+    assert len(charts) == 3 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
+
+    answer, check = start.cell("def idle_share("), start.cell("check(idle_share")
+    expect(check).to_contain_text("○ idle_share gives nothing yet: yours to write.")
+    for body, message in (("busy_us", r"✗ idle_share\(.*\): yours \S+, expected \S+"), ("1 - busy_us", "✓ idle_share")):
+        start.write(answer, f"def idle_share(busy_us, step_us):\n    return {body} / step_us\n\n")
+        start.page.keyboard.insert_text("cases = [(busy_us[name], step_us[name]) for name in busy_us]")
+        start.run(answer)
+        start.run(check)
+        expect(check).to_contain_text(re.compile(message))
+    opening = start.cell('lesson("start_here")')
+    start.run(opening)
+    expect(opening).to_contain_text("start here: 1 of 3 (idle_share ✓, steps_until_paid ○")
+
+
+def test_charts_and_timelines_are_readable(open_notebook):
+    """Light and dark, on a wide screen beside the file browser and on a narrow one without it."""
+    lesson = open_notebook(f"traces/{REFERENCE_GPU}/profile_eager_training.ipynb")
+    page, shown, files = lesson.page, lesson.page.locator(CHARTS), lesson.page.locator("#jp-left-stack")
+    for theme, width, least in (("Light", 1280, 0.9), ("Light", 800, 0.65), ("Dark", 800, 0.65), ("Dark", 1280, 0.9)):
+        lesson.menu("Settings", "^Theme", f"^JupyterLab {theme}$")
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+        page.set_viewport_size({"width": width, "height": 900})
+        if files.is_visible() == (width < 1000):
+            page.keyboard.press("Control+b")
+        expect(files).to_be_visible(visible=width > 1000)
+        wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
+        sizes = shown.evaluate_all(SIZES)
+        assert len(sizes) >= 3
+        expect(page.locator("figure", has_text=NO_SCRIPT)).to_be_visible()  # this notebook is not trusted
+        for size in sizes:
+            # charts are 6.5 inches wide, so that 9-point text, the smallest, is 12 pixels high at full size
+            assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
+
+
+def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
+    lesson = open_notebook("my_lessons/01_profile_eager_training.ipynb")
+    cell = lesson.code.nth(1)
+    source = cell.locator(".cm-content").inner_text()
+    lesson.write(cell, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    lesson.page.keyboard.press("Control+Enter")
+    dialog = lesson.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("appears to have died. It will restart automatically.")
+    dialog.get_by_role("button", name="Ok").click()
+    lesson.write(cell, source)
+    # the kernel's own restart does not always reach the page, which then shows it as unknown; this one does
+    lesson.menu("Kernel", "^Restart Kernel and Run All Cells")
+    dialog.get_by_role("button", name="Confirm Kernel Restart").click()
+    lesson.finished()
+    assert all(output.output_type != "error" for cell in lesson.save().cells for output in cell.get("outputs", []))
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    (tmp_path / "index.html").write_text(PERFETTO)
+    with serving(functools.partial(Quiet, directory=tmp_path)) as address:
+        yield f"{address}/"
+
+
+def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
+    trace = recorded_lesson("start_here").trace("eager")
+    opening = "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, trace_file\n"
+    call = f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
+    reading = "from course.touch.timeline import explore\nfrom helpers.trace import read_trace\n"
+    files = "{name: read_trace(trace_file(name)) for name in ('eager', 'whole_step_graph')}"
+    write_notebook(
+        lab.folder / "my_lessons" / "traces.ipynb", opening + call, f"{reading}explore({files}, step=3)", "'below'"
+    )
+    notebook = open_notebook("my_lessons/traces.ipynb")
+    notebook.run_all()
+    notebook.cell("explore(").locator(".cm-content").click()
+    touch(notebook.page.locator("figure.timeline"), "start_here", ("eager", "whole_step_graph"))
+    expect(notebook.code.nth(1)).to_have_class(re.compile("jp-mod-active"))  # the keys were the timeline's alone
+    with notebook.page.expect_popup() as popup:
+        notebook.page.get_by_role("button", name="Open in Perfetto").click()
+    expect(popup.value.locator("output")).to_have_text(handed(trace, trace.name))
+    expect(notebook.page.locator(".jp-OutputArea div > output")).to_have_text("opened")
+
+    with notebook.page.expect_download() as download:
+        notebook.page.get_by_role("link", name="download").click()
+    assert download.value.path().read_bytes() == trace.read_bytes()
+    notebook.save()
+    assert (lab.folder / notebook.path).stat().st_size < 70_000, "a timeline, and no trace, in the notebook"
+
+    copy = lab.folder / trace.relative_to(ROOT)
+    copy.rename(lab.folder / "moved")
+    notebook.page.get_by_role("button", name="Open in Perfetto").click()
+    expect(notebook.page.locator(".jp-OutputArea div > output")).to_contain_text(
+        "cannot fetch the trace: download the file"
+    )
+    (lab.folder / "moved").rename(copy)
+
+
+TRACES = """from course.lesson import lesson, trace_file
+from course.touch.capture import animate_capture
+from helpers.trace import read_trace
+
+lesson("capture_training_step", live=False)
+animate_capture({name: read_trace(trace_file(name)) for name in ("eager", "whole_step")})"""
+
+
+def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, open_notebook):
+    """The keys reach the slider and no cell; an output that nobody trusts shows the picture alone."""
+    write_notebook(lab.folder / "my_lessons" / "touch.ipynb", TRACES)
+    notebook = open_notebook("my_lessons/touch.ipynb")
+    notebook.run_all()
+    box = notebook.page.locator(".jp-OutputArea .touch")
+    slider, moment = box.get_by_role("slider"), box.locator("output")
+    slider.press("Home")
+    slider.press("ArrowRight")
+    expect(moment).to_have_text("10 us")
+    box.get_by_role("button", name="Play").press("Enter")
+    expect(box.get_by_role("button", name="Stop")).to_be_visible()
+    notebook.code.first.locator(".cm-content").click()
+    saved = notebook.save()
+    assert (lab.folder / notebook.path).stat().st_size < 100_000
+
+    saved.cells[0].outputs[0].data["text/html"] += "<!-- another hand -->"
+    nbformat.write(saved, lab.folder / "my_lessons" / "touch_by_others.ipynb")
+    others = open_notebook("my_lessons/touch_by_others.ipynb")
+    picture = others.page.locator(".jp-OutputArea .touch img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") > 400
+    expect(others.page.locator(".jp-OutputArea").get_by_role("slider")).to_have_count(0)

@@ -1,0 +1,67 @@
+"""What a timeline to touch says of each bar; tests/support/timeline_figure.py tries it in browsers."""
+
+import pytest
+
+from course.portable import without_scripts
+from course.recording import recorded_lesson
+from course.touch.timeline import explore, timeline_data
+from helpers.trace import read_trace
+from tests.support.pictures import data_of
+from tests.support.traces import event, kernel, launch, step
+
+
+@pytest.fixture
+def trace(write_trace):
+    inside = event("user_annotation", "inside", 2, 5)
+    ranges = [event("user_annotation", "## forward ##", 1, 20), inside, step(0, 0, 50), step(1, 60, 40)]
+    calls = [launch(5, 1), launch(8, 2, "cudaGraphLaunch"), event("cuda_runtime", "cudaDeviceSynchronize", 30, 9)]
+    work = [kernel(10, 4, 1), kernel(15, 3, 2), kernel(19, 1.5, 2), launch(61, 3), kernel(63, 2, 3)]
+    return read_trace(write_trace(*ranges, *calls, *work))
+
+
+def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
+    data = timeline_data({"a": trace}, 0)
+    assert [lane for lane, _ in data["lanes"]] == ["host ranges", "launches", "waits", "GPU stream 7"]
+    ((name, bars),) = data["variants"]
+    assert name == "a" and data["end"] == 39
+    assert [bar[3] for bar in bars] == [
+        "forward",
+        "cudaLaunchKernel",
+        "cudaGraphLaunch",
+        "cudaDeviceSynchronize",
+        *"kkk",
+    ]
+    assert [bar[4] for bar in bars] == [
+        "20.0 us on the host, from 1.00 us to 21.0 us.",
+        "1.00 us on the host, from 5.00 us to 6.00 us; starts k (4.00 us), 5.00 us after it was called.",
+        "1.00 us on the host, from 8.00 us to 9.00 us; "
+        "starts 2 kernels and copies, the first 7.00 us after it was called.",
+        "9.00 us on the host, from 30.0 us to 39.0 us.",
+        "4.00 us on GPU stream 7, from 10.0 us to 14.0 us; launched 5.00 us before, by cudaLaunchKernel.",
+        "3.00 us on GPU stream 7, from 15.0 us to 18.0 us; "
+        "launched 7.00 us before, by cudaGraphLaunch, which started 1 more.",
+        "1.50 us on GPU stream 7, from 19.0 us to 20.5 us; "
+        "launched 11.0 us before, by cudaGraphLaunch, which started 1 more.",
+    ]
+    assert [bar[5] for bar in bars] == [[], [4], [5, 6], [], [1], [2], [2]]
+
+
+def test_traces_share_the_lanes_and_the_scale(trace, write_trace):
+    other = read_trace(write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=9), name="other.json"))
+    data = timeline_data({"a": trace, "b": other}, 0)
+    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 9"] and data["end"] == 85
+
+
+def test_a_step_that_is_not_there_is_named(trace):
+    with pytest.raises(IndexError, match="steps 0 to 1, not 2"):
+        explore({"a": trace}, 2)
+
+
+def test_it_is_small_and_its_data_outlive_the_sanitiser():
+    recording = recorded_lesson("start_here")
+    files = {"eager": "eager", "graph": "whole_step_graph"}
+    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
+    html = explore(traces, 3).data
+    assert len(html) < 60_000 and "http" not in html.replace("http://www.w3.org/", "")
+    clean = without_scripts(html)
+    assert data_of(clean) == timeline_data(traces, 3) and "<script" not in clean and "Where scripts run" in clean

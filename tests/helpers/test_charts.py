@@ -1,0 +1,182 @@
+import itertools
+import re
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from course.notebooks import ROOT
+from helpers.charts import COLOURS, MARKERS, WIDTH, cpu_gpu_chart, mark_guess, sheet, timeline, timelines
+from helpers.trace import read_trace
+from tests.support.traces import event, kernel, launch, step
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def rounds():
+    rows = [
+        (i, name, host + i, wall + i)
+        for i in range(4)
+        for name, host, wall in (("eager", 900, 1000), ("graph", 20, 300))
+    ]
+    return pd.DataFrame(rows, columns=["round", "variant", "host_us", "step_us"])
+
+
+def test_the_bars_are_the_medians(rounds):
+    axes = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0})
+    widths = {
+        bars.get_label(): [bar.get_width() for bar in bars] for bars in axes.containers if hasattr(bars, "patches")
+    }
+    assert widths == {"host time": [901.5, 21.5], "GPU busy time": [290, 295], "step time": [1001.5, 301.5]}
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["eager", "graph"]
+    assert "us" in axes.get_xlabel()
+
+
+def test_every_lane_has_a_colour_of_its_own():
+    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert set(MARKERS) < set(COLOURS)
+
+
+def shown_whole(axes):
+    """Whether all that is drawn lies in the figure, which fits beside JupyterLab's file browser, in type of 10 pt."""
+    figure = axes.figure
+    figure.canvas.draw()
+    box = figure.get_tightbbox()
+    texts = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text() and text.get_visible()]
+    assert figure.get_figwidth() == WIDTH <= 7 and min(text.get_fontsize() for text in texts) >= 10
+    return box.x0 > -0.1 and box.x1 < WIDTH + 0.1
+
+
+@pytest.mark.parametrize("us", [1200, 10**9])
+def test_the_chart_is_no_wider_than_the_page(rounds, us):
+    guesses = [("graph", "step time", us), ("eager", "host time", 10)]
+    assert shown_whole(cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}, guesses, title="A sentence. " * 9))
+
+
+def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
+    assert sheet("One thing.").figure.get_suptitle() == "One thing."
+    assert cpu_gpu_chart(rounds).figure.get_suptitle().endswith("idles.")
+    path = write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
+    assert timeline(read_trace(path), title="Look here.").figure.get_suptitle() == "Look here."
+
+
+def test_the_guess_lies_on_its_bar(rounds):
+    axes = cpu_gpu_chart(rounds, guess=("graph", "step time", 500))
+    (mark,) = [line for line in axes.lines if line.get_label() == "your guess"]
+    bars = [bars for bars in axes.containers if hasattr(bars, "patches") and bars.get_label() == "step time"][0]
+    assert mark.get_xdata()[0] == 500
+    assert bars[1].get_y() < mark.get_ydata()[0] < bars[1].get_y() + bars[1].get_height()
+
+
+def marks(axes):
+    return {line.get_label(): line for line in axes.lines if "guess" in line.get_label()}
+
+
+def test_an_empty_guess_is_not_drawn(rounds):
+    assert not marks(cpu_gpu_chart(rounds, guess=("graph", "step time", None)))
+    one = cpu_gpu_chart(rounds, guess=[("graph", "step time", 500), ("eager", "step time", None)])
+    assert list(marks(one)) == ["your guess"]
+    axes = sheet("Nothing.")
+    mark_guess(axes, None, 1)
+    assert not axes.lines
+
+
+def test_two_guesses_have_two_markers(rounds):
+    guesses = [("graph", "step time", 500), ("eager", "step time", None), ("eager", "host time", 800)]
+    found = marks(cpu_gpu_chart(rounds, guess=guesses))
+    assert list(found) == ["guess, step time", "guess, host time"]
+    assert len({line.get_marker() for line in found.values()}) == 2
+
+
+def test_a_guess_far_off_leaves_the_bars_readable(rounds):
+    axes = cpu_gpu_chart(rounds, guess=("graph", "step time", 10**9))
+    assert list(marks(axes)) == ["your guess, off the chart"]
+    assert axes.get_xlim()[1] < 2000
+
+
+def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
+    path = write_trace(
+        step(0, 0, 50),
+        launch(5, 1),
+        kernel(10, 5, 1),
+        launch(8, 2),
+        kernel(12, 9, 2, stream=20),
+        step(1, 50, 50),
+        launch(60, 3),
+        kernel(65, 5, 3),
+    )
+    axes = timeline(read_trace(path))
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "host ranges",
+        "launches",
+        "GPU stream 7",
+        "GPU stream 20",
+    ]
+    ties = axes.collections[-1].get_segments()
+    assert [(tie[0][0], tie[1][0]) for tie in ties] == [(5, 10), (8, 12)]
+
+
+def test_two_timelines_share_an_axis(write_trace):
+    longer = timeline(read_trace(write_trace(step(0, 0, 500), launch(5, 1), kernel(400, 5, 1)))).get_xlim()
+    shorter = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
+    assert timeline(shorter).get_xlim() < longer == timeline(shorter, end_us=405).get_xlim()
+
+
+def test_names_of_narrow_ranges_do_not_overlap(write_trace):
+    ranges = [event("user_annotation", f"## forward_{i} ##", i * 5, 4) for i in range(3)]
+    path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
+    axes = timeline(read_trace(path))
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 3
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def test_names_without_room_are_left_out(write_trace):
+    ranges = [event("user_annotation", f"a_rather_long_name_{i}", i * 5, 4) for i in range(9)]
+    path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
+    assert len(timeline(read_trace(path)).texts) == 2
+    assert shown_whole(timeline(read_trace(path), end_us=12))
+
+
+def test_before_and_after_share_their_time_axis(write_trace):
+    slow = read_trace(write_trace(step(0, 0, 900), launch(5, 1), kernel(800, 100, 1), name="slow.json"))
+    fast = read_trace(write_trace(step(0, 7, 50), launch(12, 1), kernel(17, 5, 1, stream=9), name="fast.json"))
+    before, after = timelines({"eager": slow, "graph": fast})
+    assert before.get_xlim() == after.get_xlim() == (0, 909)
+    assert [axes.get_title(loc="left") for axes in (before, after)] == ["eager", "graph"]
+    assert timeline(fast, end_us=900).get_xlim() == (0, 909)
+    assert shown_whole(before)
+
+
+def test_streams_of_two_gpus_have_lanes_of_their_own(write_trace):
+    path = write_trace(step(0, 0, 50), launch(5, 1), launch(6, 2), kernel(10, 5, 1), kernel(10, 5, 2, device=1))
+    labels = [label.get_text() for label in timeline(read_trace(path)).get_yticklabels()]
+    assert labels[2:] == ["GPU 0, stream 7", "GPU 1, stream 7"]
+
+
+@pytest.mark.parametrize("name", ["static_input", "capture_and_replay"])
+def test_a_drawing_keeps_to_the_colours_and_has_a_title(name):
+    text = (ROOT / "docs/static" / f"{name}.svg").read_text()
+    drawing = ElementTree.fromstring(text)
+    kinds = [element.tag.rpartition("}")[2] for element in drawing]
+    assert kinds[0] == "title" and drawing[0].text and "rect" in kinds[:4]
+    inks = {"#FFFFFF", "#222222", "#666666"}
+    assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= inks | set(COLOURS.values())
+    assert min(map(int, re.findall(r"font-size: ?(\d+)", text))) >= 14 and drawing.get("viewBox").startswith("0 0 700 ")
+
+
+def test_a_missing_step_is_named(write_trace):
+    trace = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
+    with pytest.raises(IndexError, match="steps 0 to 0, not 3"):
+        timeline(trace, 3)

@@ -1,0 +1,532 @@
+import collections
+import copy
+import functools
+import gzip
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course.recording import recorded_lesson
+from helpers.json_events import MIB, read_events
+from helpers.kineto import TraceError
+from helpers.trace import busy_time, busy_until, main, read_trace
+from tests.support.machine import needs_gpu
+from tests.support.traces import event, kernel, launch, step
+
+
+def test_a_kernel_belongs_to_the_launch_with_its_correlation_id_not_to_one_it_overlaps(write_trace):
+    trace = read_trace(
+        write_trace(step(0, 0, 100), launch(10, 1), launch(20, 2), kernel(30, 5, 2), kernel(36, 5, 1), launch(35, 3))
+    )
+    assert dict(zip(trace.gpu.correlation, trace.gpu.launch_us, strict=True)) == {2: 20, 1: 10}
+
+
+def test_driver_launches_count_like_runtime_launches(write_trace):
+    trace = read_trace(
+        write_trace(
+            step(0, 0, 100),
+            launch(10, 1),
+            launch(20, 2, "cuLaunchKernelEx", "cuda_driver"),
+            kernel(30, 5, 1),
+            kernel(40, 5, 2),
+        )
+    )
+    assert trace.summary().launches == 2
+    assert trace.summary().kernels == 2
+    assert trace.summary().orphans == 0
+
+
+def test_all_kernels_of_a_replay_share_its_launch(write_trace):
+    replay = launch(10, 9, "cudaGraphLaunch")
+    trace = read_trace(write_trace(step(0, 0, 20), replay, kernel(30, 5, 9), kernel(40, 5, 9), kernel(50, 5, 9)))
+    summary = trace.summary()
+    assert (summary.launches, summary.graph_launches, summary.kernels, summary.gpu_busy_us) == (1, 1, 3, 15)
+    assert trace.gpu.graph.all()
+
+
+def test_activities_launched_before_the_trace_are_orphans_and_in_no_step(write_trace):
+    trace = read_trace(write_trace(step(0, 0, 100), kernel(1, 50, 77), launch(60, 1), kernel(70, 10, 1)))
+    assert trace.summary().orphans == 1
+    assert trace.summary().gpu_busy_us == 10
+
+
+def test_a_step_owns_what_it_launched_even_if_it_runs_later(write_trace):
+    trace = read_trace(
+        write_trace(
+            step(0, 0, 10),
+            step(1, 10, 10),
+            launch(5, 1),
+            launch(15, 2),
+            kernel(30, 7, 1),
+            kernel(40, 9, 2),
+            launch(25, 3),
+        )
+    )
+    assert list(trace.per_step().gpu_busy_us) == [7, 9]
+    assert list(trace.launches.step) == [0, 1, -1]
+
+
+def test_waiting_is_not_issuing(write_trace):
+    wait = event("cuda_runtime", "cudaDeviceSynchronize", 40, 50)
+    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1), kernel(20, 60, 1), wait))
+    assert trace.summary()[["host_issue_us", "wait_us"]].tolist() == [50, 50]
+
+
+def test_annotations_on_the_gpu_are_no_busy_time(write_trace):
+    gap = event("gpu_user_annotation", "forward", 20, 70, stream=7, device=0)
+    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1), kernel(20, 5, 1), gap))
+    assert trace.summary().gpu_busy_us == 5
+
+
+def test_without_step_marks_the_trace_is_one_step(write_trace):
+    trace = read_trace(write_trace(event("cpu_op", "aten::add", 0, 50), launch(10, 1), kernel(20, 20, 1)))
+    assert trace.summary().steps == 1
+    assert trace.summary().step_us == 50
+
+
+def test_a_synchronising_copy_and_a_host_callback_are_told_from_launches(write_trace):
+    callback = launch(30, 5, "cudaLaunchHostFunc")
+    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1), callback, kernel(20, 5, 1)))
+    assert list(trace.launches.name) == ["cudaLaunchKernel"]
+
+
+@pytest.mark.parametrize("idle, bound", [(5, "GPU-bound"), (60, "CPU-bound")])
+def test_the_verdict_says_what_limits_and_what_a_graph_could_save(write_trace, idle, bound):
+    trace = read_trace(write_trace(step(0, 0, 100), launch(0, 1), kernel(idle, 100 - idle, 1)))
+    assert trace.verdict().startswith(bound)
+    assert f"at most {idle} us" in trace.verdict()
+
+
+def loading(wait_us, compute_us, host=()):
+    """Three steps, in each of which the GPU has nothing to do until the data are there."""
+    events, whole = list(host), wait_us + compute_us
+    for n in range(3):
+        start = n * whole + wait_us
+        operator = event("cpu_op", "aten::mm", start, 20)
+        events += [step(n, n * whole, whole), operator, launch(start + 5, n), kernel(start + 100, compute_us - 200, n)]
+    return events
+
+
+def test_a_wait_for_data_is_not_promised_to_a_graph(write_trace):
+    collate = event("cpu_op", "aten::stack", 4000, 20)  # a loader in the main thread has operators too
+    trace = read_trace(write_trace(*loading(9000, 1000, host=[collate])))
+    assert list(trace.per_step().loader_us) == [9005, 8905 + 100, 9005]
+    summary = trace.summary()
+    assert summary.loader_us == 9005 and summary.loader_share == pytest.approx(9005 / 9200)
+    assert "98% of that before its first launch" in trace.verdict() and "at most 195 us (1.0x)" in trace.verdict()
+
+
+def test_the_gpu_at_work_on_the_step_before_is_not_idle_while_data_are_loaded(write_trace):
+    events = [step(0, 0, 100), launch(1, 1), kernel(5, 150, 1), step(1, 100, 100), launch(180, 2), kernel(185, 10, 2)]
+    assert list(read_trace(write_trace(*events)).per_step().loader_us) == [1, 180 - 155]
+
+
+def test_a_step_without_a_launch_is_all_before_its_first(write_trace):
+    trace = read_trace(write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 100, 1), step(1, 100, 50)))
+    assert list(trace.per_step().loader_us) == [0, 50]
+
+
+def test_time_on_earlier_launches_is_not_idle(write_trace):
+    """As in the originals' trace: replays of the warm-up still run when the first step begins."""
+    replay = launch(10, 1, "cudaGraphLaunch")
+    trace = read_trace(write_trace(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1)))
+    summary = trace.summary()
+    assert (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share) == (1, 40, 60, 0)
+    assert "at work for 60% on what was launched outside the steps" in trace.verdict()
+
+
+def test_a_step_that_is_a_graph_is_not_told_to_use_one(write_trace):
+    replay = launch(10, 1, "cudaGraphLaunch")
+    trace = read_trace(write_trace(step(0, 0, 100), replay, kernel(30, 5, 1), kernel(40, 5, 1)))
+    assert trace.verdict().endswith("kernels come from graphs already, 1 launched per step.")
+    assert "could save" not in trace.verdict()
+
+
+def test_the_published_graph_is_limited_by_the_gpu():
+    trace = read_trace(recorded_lesson("profile_eager_training").trace("published_graph"))
+    assert trace.verdict().startswith("GPU-bound") and "graphs already" in trace.verdict()
+
+
+def test_what_runs_in_two_steps_at_once_counts_once(write_trace):
+    steps = [step(0, 0, 100), step(1, 100, 100)]
+    trace = read_trace(write_trace(*steps, launch(10, 1), launch(110, 2), kernel(50, 100, 1), kernel(120, 60, 2)))
+    summary = trace.summary()
+    assert list(trace.per_step().gpu_busy_us) == [100, 60]
+    assert summary.gpu_busy_us == 65 == summary.step_us * (1 - summary.idle_share)
+
+
+def test_two_gpus_are_averaged(write_trace):
+    trace = read_trace(write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 80, 1), kernel(0, 40, 1, device=1)))
+    assert list(trace.gpu.device) == [0, 1]
+    assert trace.per_step().gpu_busy_us[0] == trace.summary().gpu_busy_us == 60
+
+
+def test_without_gpu_work_in_a_step_there_is_a_summary_and_nothing_to_judge(write_trace):
+    trace = read_trace(write_trace(step(0, 0, 10), launch(50, 1), kernel(60, 5, 1)))
+    assert trace.summary().gpu_busy_us == 0 and np.isfinite(trace.summary()).all()
+    assert trace.verdict().endswith("nothing to judge.")
+
+
+intervals = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), min_size=1)
+
+
+@settings(deadline=None)
+@given(intervals, st.integers(0, 240))
+def test_busy_time_is_the_union_of_the_intervals(spans, until):
+    rows = pd.DataFrame(
+        [(float(start), float(start + length), 0) for start, length in spans], columns=["start_us", "end_us", "device"]
+    )
+    covered = {tick for start, length in spans for tick in range(start, start + length)}
+    assert busy_time(rows) == len(covered)
+    assert busy_until(rows, until) == len(covered & set(range(until)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30), st.randoms())
+def test_every_activity_is_joined_to_its_launch_whatever_the_order(tmp_path_factory, plan, random):
+    """plan: per launch how many kernels it started, and whether through the driver API."""
+    events, expected = [step(0, 0, 10**6)], {}
+    for number, (kernels, driver) in enumerate(plan):
+        events.append(
+            launch(
+                number * 10,
+                number,
+                "cuLaunchKernel" if driver else "cudaGraphLaunch",
+                "cuda_driver" if driver else "cuda_runtime",
+            )
+        )
+        events += [kernel(number * 3 + i, 1, number) for i in range(kernels)]
+        expected[number] = kernels
+    events.append(kernel(0, 1, -5))
+    random.shuffle(events)
+    path = tmp_path_factory.mktemp("joined") / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    trace = read_trace(path)
+    own = trace.gpu[~trace.gpu.orphan]
+    assert own.groupby("correlation").size().to_dict() == {n: k for n, k in expected.items() if k}
+    assert (own.launch_us == own.correlation * 10).all()
+    assert trace.gpu.orphan.sum() == 1
+
+
+def test_the_recorded_traces_are_read_whole(recorded_trace):
+    trace, content = read_trace(recorded_trace), json.loads(gzip.decompress(recorded_trace.read_bytes()))
+    kernels = [e for e in content["traceEvents"] if e.get("cat") == "kernel"]
+    summary = trace.summary()
+    assert summary.steps == 7
+    assert (trace.gpu.kind == "kernel").sum() == len(kernels)
+    assert summary.orphans == 0
+    assert summary.gpu_busy_us * 7 == pytest.approx(
+        sum(e["dur"] for e in content["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")),
+        rel=1e-3,
+    )
+    assert summary.graph_launches == ("graph" in recorded_trace.name)
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_gzip_is_told_by_content_not_by_name(write_trace, suffix):
+    path = write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1), name=f"trace.{suffix}")
+    renamed = path.rename(path.with_name("renamed"))
+    assert read_trace(renamed).summary().gpu_busy_us == 3
+
+
+def broken(kind, tmp_path, recorded):
+    path = tmp_path / f"{kind}.json.gz"
+    cpu_only = {"traceEvents": [event("cpu_op", "aten::add", 0, 5)]}
+    content = {
+        "truncated": recorded.read_bytes()[:5000],
+        "text": b"this is no trace\n",
+        "half": gzip.decompress(recorded.read_bytes())[:5000],
+        "binary": bytes(range(256)),
+        "no events": b'{"loss": 1.0}',
+        "empty": b'{"traceEvents": []}',
+        "odd": b'{"traceEvents": [{"ph": "X", "cat": "kernel"}]}',
+        "cpu only": json.dumps(cpu_only).encode(),
+        "scalar": b"5",
+        "cut gzip": b"\x1f\x8b",
+        "nothing": b"",
+        "damaged": recorded.read_bytes()[:-6] + b"xx" + recorded.read_bytes()[-4:],
+        "deep": b'{"traceEvents": ' + b"[" * 10**5,
+        "digits": b'{"traceEvents": [{"ph": "X", "ts": ' + b"1" * 10**4 + b"}]}",
+        "long name": json.dumps([event("kernel", ["x" * 10**4], 0, 1)]).encode(),
+    }
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind != "missing":
+        path.write_bytes(content[kind])
+    return path
+
+
+KINDS = "truncated,text,half,binary,no events,empty,odd,cpu only,directory,missing,pipe,scalar,cut gzip,nothing,damaged"
+
+
+@pytest.mark.parametrize("kind", [*KINDS.split(","), "deep", "digits", "long name"])
+def test_what_is_no_trace_gets_one_sentence_naming_the_file(kind, tmp_path, recorded_trace, capsys):
+    path = broken(kind, tmp_path, recorded_trace)
+    with pytest.raises(TraceError):
+        read_trace(path)
+    assert main([str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and str(path) in err and err.endswith(".\n") and len(err) < len(str(path)) + 300
+
+
+@pytest.mark.parametrize("path", [None, 5, "", "\0", "a\nb", "/dev/zero", "x" * 5000])
+def test_what_is_no_path_to_a_file_gets_one_sentence(path):
+    with pytest.raises(TraceError, match=r"^.{0,200} cannot be read as a profiler trace: .{5,220}\.$"):
+        read_trace(path)
+
+
+BAD = [("ts", 10**400), ("dur", math.inf), ("dur", -1), ("dur", 1e300), ("ts", math.nan), ("name", 5), ("tid", [1])]
+BAD += [("args", {"correlation": [1]}), ("args", {"correlation": 1, "stream": "seven"}), ("cat", ["kernel"])]
+
+
+@pytest.mark.parametrize("key, value", BAD)
+def test_a_value_that_cannot_be_is_one_sentence(write_trace, key, value):
+    path = write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1) | {key: value})
+    with pytest.raises(TraceError, match=r"cannot be read as a profiler trace: (event 2|correlation, stream)"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize("args", [[1], "text", None, {"a": {"b": [1]}}, {"ph": "X", "name": {}}])
+def test_arguments_of_any_form_are_read(write_trace, args):
+    trace = read_trace(write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1), kernel(20, 3, 9) | {"args": args}))
+    assert trace.summary().gpu_busy_us == 10 and trace.summary().orphans == 1
+
+
+@pytest.mark.parametrize("duration", [0, 1e-300])
+def test_activities_of_no_length_are_nothing_to_judge(write_trace, duration):
+    trace = read_trace(write_trace(step(0, 0, 1e15), launch(1, 1), kernel(5, duration, 1)))
+    assert np.isfinite(trace.summary()).all() and trace.verdict().endswith("nothing to judge.")
+
+
+def test_events_that_cross_the_pieces_of_a_file_are_whole(write_trace, monkeypatch):
+    """Read in pieces of every small size, a trace gives the same events."""
+    events = [step(0, 0, 100), launch(1, 1), kernel(5, 1.5, 1), {"ph": "M", "name": "\u00fc"}]
+    path = write_trace(*events)
+    for size in range(1, 40):
+        monkeypatch.setattr("helpers.json_events.PIECE", size)
+        assert list(read_events(path)) == events
+
+
+SMALL = [
+    *(step(0, 0, 100), step(1, 100, 100), event("user_annotation", "## forward ##", 5, 40)),
+    *(event("cpu_op", "aten::mm", 5, 20), launch(10, 1), launch(20, 2, "cuLaunchKernelEx", "cuda_driver")),
+    *(launch(110, 3, "cudaGraphLaunch"), event("cuda_runtime", "cudaDeviceSynchronize", 150, 40)),
+    *(kernel(30, 5, 1), kernel(40, 5, 2), kernel(120, 9, 3), kernel(130, 9, 3, stream=8, device=1), kernel(1, 3, 77)),
+    *(kernel(125, 3, 3, category="gpu_memcpy"), {"ph": "M", "name": "process_name", "pid": 1, "args": {}}),
+]
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    5,
+    1e308,
+    10**400,
+    -(10**30),
+    1e16,
+    1e-300,
+    math.nan,
+    math.inf,
+    "",
+    "7",
+    "\ud800",
+    "a\nb" * 99,
+]
+ODD += [[], {}, [1, 2], [[]], {"ph": "X"}, {"a": {"ph": 1}}, [{"ph": "X", "cat": []}], "ProfilerStep#x", "kernel"]
+KEYS = ["ph", "cat", "dur", "ts", "tid", "args", "name", "correlation", "stream", "zz"]
+
+
+def mutated(seed):
+    """A small trace with a few faults: odd values, missing and repeated events, damaged text or gzip."""
+    rng = random.Random(seed)
+    content = {"schemaVersion": 1, "traceEvents": copy.deepcopy(SMALL)}
+    for _ in range(rng.choice((1, 1, 2, 3, 8))):
+        node, key = content, "traceEvents"
+        while isinstance(node[key], list | dict) and node[key] and rng.random() < 0.8:
+            node = node[key]
+            key = rng.choice(list(node)) if isinstance(node, dict) else rng.randrange(len(node))
+        if isinstance(node, list) and rng.random() < 0.3:
+            rng.shuffle(node)
+        elif isinstance(node, dict) and rng.random() < 0.4:
+            node[rng.choice(KEYS)] = copy.deepcopy(rng.choice(ODD))
+        else:
+            node[key] = copy.deepcopy(rng.choice([*ODD, *SMALL]))
+    data = json.dumps(content, indent=rng.choice((None, 1))).encode()
+    data = gzip.compress(data) if rng.random() < 0.3 else data
+    if rng.random() < 0.2:
+        at, junk = rng.randrange(len(data)), [b"", b"[" * 3000, b'{"a":' * 2000, b"\x00", b"1" * 5000]
+        data = data[:at] + rng.choice(junk) + data[at + rng.choice((0, 1, 500)) :]
+    return data
+
+
+def test_a_thousand_mutated_traces_end_in_numbers_or_one_sentence(tmp_path):
+    path, ends = tmp_path / "trace.json", collections.Counter()
+    for seed in range(1000):
+        path.write_bytes(mutated(seed))
+        try:
+            trace = read_trace(path)
+        except TraceError as error:
+            sentence = str(error).removeprefix(str(path))
+            assert sentence.endswith(".") and sentence.isprintable() and len(sentence) < 300, seed
+            ends["one sentence"] += 1
+        else:
+            trace.summary = functools.cache(trace.summary)
+            assert np.isfinite(trace.summary()).all(), seed
+            assert not {"nan", "inf", "nan%", "inf%", "(infx).", "(nanx)."} & set(trace.verdict().split()), seed
+            ends["read"] += 1
+    print(dict(ends))
+    assert sum(ends.values()) == 1000 and min(ends.values()) > 200
+
+
+def test_the_command_prints_a_summary_and_a_verdict(recorded_trace):
+    command = [sys.executable, "-m", "helpers.trace", recorded_trace]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "gpu_busy_us" in answer.stdout
+    assert answer.stdout.strip().splitlines()[-1].startswith(("CPU-bound", "GPU-bound"))
+
+
+@pytest.mark.parametrize("arguments, status", [(["--help"], 0), ([], 2), (["a", "b", "c"], 2), (["a", "many"], 2)])
+def test_the_command_says_how_it_is_used(arguments, status, capsys):
+    assert main(arguments) == status
+    said = capsys.readouterr()
+    assert "FILE [MIB]" in (said.err or said.out) or "'many'" in said.err
+
+
+@pytest.mark.parametrize("output", ["| head -c 1", "| true", "> /dev/full", ">&-", "--help > /dev/full"])
+def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
+    path = "" if "--help" in output else write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
+    command = f"set -o pipefail; {sys.executable} -m helpers.trace {path} {output}"
+    run = subprocess.run(["bash", "-c", command], capture_output=True)
+    assert run.stderr == b"" and run.returncode in (0, 1)
+
+
+OPENING = b'{"traceEvents": ['
+BOMBS = {"nothing": b"{},", "lists": b"[],", "kernels": json.dumps(SMALL[8]).encode() + b","}
+BOMBS |= {"space": b"    ", "open": b"[", "digits": b"11"}
+
+
+def write_bomb(path, unit, megabytes, said=None):
+    """A gzip of megabytes of the unit, made by repeating one packed megabyte; said: its size by its own word."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    blocks = [
+        packer.compress(text) + packer.flush(zlib.Z_FULL_FLUSH) for text in (OPENING, unit * (10**6 // len(unit)))
+    ]
+    size = megabytes * 10**6 if said is None else said
+    end = b"\3\0" + bytes(4) + size.to_bytes(4, "little")  # the checksum is wrong: nobody should get there
+    path.write_bytes(gzip.compress(b"")[:10] + blocks[0] + blocks[1] * megabytes + end)
+    return path
+
+
+def limited(paths):
+    """Run the command's main on each path, in one process of 1.5 GB of memory that prints what main returns."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1500 * 10**6,) * 2)"
+    script = f"import sys; {limit}; from helpers.trace import main; print([main([path]) for path in sys.argv[1:]])"
+    command = [sys.executable, "-c", script, *paths]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread's stack counts as memory
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_a_gzip_bomb_is_one_sentence(tmp_path):
+    paths = [write_bomb(tmp_path / f"{size}.json.gz", BOMBS["nothing"], size) for size in (300, 2000)]
+    run = limited(paths)
+    print(f"{paths[-1].stat().st_size / 1e3:.0f} kB that unpack to 2000 MB")
+    assert (
+        run.stdout == "[2, 2]\n"
+        and ["it unpacks to more than" in line for line in run.stderr.splitlines()] == [True] * 2
+    )
+
+
+def test_a_gzip_bomb_that_lies_about_its_size_is_one_sentence(tmp_path):
+    run = limited([write_bomb(tmp_path / f"{kind}.json.gz", unit, 100, said=1) for kind, unit in BOMBS.items()])
+    assert run.stdout == f"{[2] * len(BOMBS)}\n", run.stderr
+    for kind, sentence in zip(BOMBS, run.stderr.splitlines(), strict=True):
+        assert f"{kind}.json.gz cannot be read" in sentence
+
+
+def test_the_limit_can_be_raised(write_trace, capsys):
+    path = write_trace(step(0, 0, 9), launch(1, 1), *[kernel(2, 3, 1)] * 20_000, name="alike.json.gz")
+    size = len(gzip.decompress(path.read_bytes())) // MIB
+    with pytest.raises(TraceError, match="unpacks to more than 1 MiB"):
+        read_trace(path, limit_mib=1)
+    assert main([str(path), str(size)]) == 2 and main([str(path), str(size + 1)]) == 0
+    assert read_trace(path, size + 1).summary().kernels == 20_000
+
+
+def many_steps(count):
+    for n in range(count):
+        yield step(n, n * 100, 100)
+        for i in range(5):
+            at, number = n * 100 + i * 15, n * 5 + i
+            yield from (event("cpu_op", "aten::mm", at, 9), launch(at + 2, number), kernel(at + 20, 8, number))
+
+
+def test_20_000_steps_take_as_many_calls_as_200(write_trace):
+    """Time is linear in the events: what is done per step is done in arrays, not in Python."""
+    calls = {}
+    for count in (200, 20_000):
+        trace = read_trace(write_trace(*many_steps(count)))
+        start = time.perf_counter()
+        calls[count] = 0
+        sys.setprofile(lambda frame, kind, argument, count=count: calls.update({count: calls[count] + 1}))
+        summary = trace.summary()
+        sys.setprofile(None)
+        print(f"{count} steps: summed up in {calls[count]} calls, {time.perf_counter() - start:.2f} s")
+        assert (summary.steps, summary.gpu_busy_us) == (count, 40)
+    assert calls[20_000] < 1.2 * calls[200]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+def test_a_200_mb_trace_is_read_in_less_than_1200_mb(tmp_path):
+    recorded = recorded_lesson("start_here").trace("eager")
+    events = json.loads(gzip.decompress(recorded.read_bytes()))["traceEvents"]
+    text = ",".join(json.dumps(e) for e in events if e.get("cat") != "user_annotation")
+    copies = int(200e6 / len(text)) + 1
+    path = tmp_path / "big.json"
+    path.write_text('{"traceEvents": [' + ",".join([text] * copies) + "]}")
+    # not getrusage: its peak is inherited from the process that forked
+    peak = "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+    script = f"from helpers.trace import main; assert main(['{path}']) == 0; {peak}"
+    start = time.perf_counter()
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    *summary, peak_kib = answer.stdout.splitlines()
+    print(f"{path.stat().st_size / 1e6:.0f} MB in {time.perf_counter() - start:.1f} s, {int(peak_kib) / 1e3:.0f} MB")
+    kernels = sum(e.get("cat") == "kernel" for e in events) * copies
+    assert f"kernels {kernels:.2f}" in [" ".join(line.split()) for line in summary]
+    assert int(peak_kib) * 1024 < 1.2e9
+
+
+@needs_gpu
+def test_busy_time_agrees_with_torchs_own_total(tmp_path):
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    from helpers.model import make_batches, make_model, make_optimizer, training_step
+    from helpers.profiling import save_trace
+    from helpers.timing import synchronize
+
+    model = make_model()
+    optimizer, batch = make_optimizer(model), make_batches(1)[0]
+    training_step(model, optimizer, *batch)
+    synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
+        for _ in range(5):
+            training_step(model, optimizer, *batch)
+        synchronize()
+    trace = read_trace(save_trace(profiler, tmp_path / "trace.json.gz"))
+    events = [e for e in profiler.key_averages() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
+    assert trace.summary().gpu_busy_us == pytest.approx(sum(e.self_device_time_total for e in events), rel=1e-3)

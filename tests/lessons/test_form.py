@@ -1,0 +1,154 @@
+"""Every notebook as a file: its form, its links, its code, and whether its recording is still true."""
+
+import itertools
+import json
+import math
+import re
+import statistics
+
+import nbformat
+import pytest
+
+from course.notebooks import NOTEBOOKS, ROOT, TRACES, handed_on, lesson_name, normalise
+from course.recording import recorded_lesson
+from tests.support.notebooks import ALL, LESSONS, code_cells, prose, ruff
+
+
+def named(paths):
+    return pytest.mark.parametrize(
+        "path",
+        paths,
+        ids=[path.stem if path.parent == NOTEBOOKS else f"{path.parent.name}-{path.stem}" for path in paths],
+    )
+
+
+def anchors(path):
+    headings = re.findall(r"^#+ (.*)$", prose(path) if path.suffix == ".ipynb" else path.read_text(), re.MULTILINE)
+    return {heading.strip().replace(" ", "-") for heading in headings}
+
+
+def test_there_are_lessons():
+    assert [path.name for path in LESSONS[:2]] == ["00_start_here.ipynb", "01_profile_eager_training.ipynb"]
+
+
+@named(ALL)
+def test_it_is_a_valid_stripped_notebook(path):
+    content = json.loads(path.read_text())
+    assert (content["nbformat"], content["nbformat_minor"]) == (4, 5)
+    nbformat.validate(content)
+    assert content["metadata"]["kernelspec"]["name"] == "python3"
+    assert len({cell["id"] for cell in content["cells"]}) == len(content["cells"])
+    for cell in code_cells(path):
+        assert cell.outputs == [] and cell.execution_count is None
+        assert cell.metadata == {}, "no tags: expected errors are caught and asserted in the cell"
+
+
+@named(LESSONS)
+def test_it_keeps_the_form_of_a_lesson(path):
+    cells = code_cells(path)
+    lengths = [len(cell.source.splitlines()) for cell in cells]
+    assert max(lengths) <= 25 and statistics.median(lengths) <= 5
+    lines = "\n".join(cell.source for cell in cells).splitlines()
+    assert sum(line.strip().startswith("#") for line in lines) < 0.08 * len(lines)
+    assert re.search(rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1])
+    assert re.search(r"lesson\b.*  # not found\? !git clone the course, %cd into it", cells[0].source)
+    text = prose(path)
+    for part in ("After this lesson", "| you need | takes | runs |", "## Recap", "## Exercises", "## In practice"):
+        assert part in text
+    assert text.count("<details><summary>Hint") >= 3
+    exercises = re.search(r"^## Exercises.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]
+    numbers = [int(number) for number in re.findall(r"^### (\d+)\. \S", exercises, re.MULTILINE)]
+    assert len(numbers) >= 3 and numbers == list(range(1, len(numbers) + 1)), "a heading each, as ### 1. Idle share"
+
+
+def before_exercises(path):
+    """Code cells and minutes up to the exercises, at 220 words and 12 lines of code a minute."""
+    cells = nbformat.read(path, as_version=4).cells
+    end = next(i for i, cell in enumerate(cells) if re.search("^## Exercises", cell.source, re.MULTILINE))
+    words = [cell.source for cell in cells[:end] if cell.cell_type == "markdown"]
+    words.append(cells[end].source.partition("## Exercises")[0])
+    code = [cell.source for cell in cells[:end] if cell.cell_type == "code"]
+    lines = sum(len(source.splitlines()) for source in code)
+    return len(code), len(" ".join(words).split()) / 220 + lines / 12
+
+
+@named(LESSONS)
+def test_it_takes_the_minutes_that_it_states(path):
+    """The gallery is a reference: it is looked things up in, and may be as long as it likes."""
+    if lesson_name(path) == "failure_gallery":
+        return
+    cells, minutes = before_exercises(path)
+    stated = int(re.search(r"\| (\d+) minutes \+ \d+ minutes of exercises \|", prose(path))[1])
+    assert cells <= 30 and minutes <= 25, f"{cells} cells, {minutes:.1f} minutes"
+    assert stated == math.ceil(minutes)
+
+
+@named(LESSONS)
+def test_it_has_solutions_for_its_exercises(path):
+    solutions = NOTEBOOKS / "solutions" / path.name
+    asked = {
+        call
+        for cell in code_cells(path)
+        for call in re.findall(r"\b(?:check(?:_capture)?|repaired)\(\s*(\w+)", cell.source)
+    }
+    solved = {name for cell in code_cells(solutions) for name in re.findall(r"^def (\w+)", cell.source, re.MULTILINE)}
+    assert len(asked) >= 3 and asked <= solved
+
+
+def linked(path, text):
+    """Targets of the Markdown links and images of a text, outside of code."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    return [
+        (path.parent / target.partition("#")[0], target.partition("#")[2])
+        for target in re.findall(r"\]\(([^)\s]+)\)", text)
+        if "://" not in target
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*ALL, ROOT / "README.md", ROOT / "CONTRIBUTING.md", TRACES / "README.md", *(ROOT / "docs").glob("*.md")],
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_its_links_resolve_and_its_images_have_alt_text(path):
+    text = prose(path) if path.suffix == ".ipynb" else path.read_text()
+    for target, anchor in linked(path, text):
+        target = path if target == path.parent else target
+        assert target.exists(), f"{path.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(target), f"{path.name} links to #{anchor}"
+    assert re.findall(r"!\[\s*\]", text) == [] and re.findall(r"<img(?![^>]*\balt=\"[^\"]+)", text) == []
+
+
+def test_the_notebooks_code_is_clean(tmp_path):
+    """ruff skips cells that start with a magic it does not know, so it gets %%gpu as a comment."""
+    (tmp_path / "solutions").mkdir()
+    for path in ALL:
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            cell.source = re.sub(r"\A%%gpu", "# %%gpu", cell.source)
+        nbformat.write(notebook, tmp_path / path.relative_to(NOTEBOOKS))
+    # 100 characters are what fits beside JupyterLab's file browser
+    ruff("--config", ROOT / "pyproject.toml", "--config", "line-length = 100", "--no-cache", tmp_path)
+
+
+def test_the_helpers_and_tests_are_clean():
+    ruff("capturable", "course", "cpu_graph", "helpers", "tests", "benchmarks")
+
+
+@named(ALL)
+def test_no_two_gpu_cells_are_alike(path):
+    sources = [normalise(cell.source) for cell in code_cells(path) if handed_on(cell.source) is not None]
+    assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
+
+
+@named(LESSONS)
+def test_it_states_the_memory_that_its_recording_held(path):
+    held = recorded_lesson(lesson_name(path)).about["peak_gpu_mib"] / 1024
+    stated = float(re.search(r"about ([\d.]+) GiB of its memory", prose(path))[1])
+    assert held <= stated < 1.2 * held
+
+
+def test_lessons_number_on_without_gaps():
+    numbers = [int(path.name[:2]) for path in LESSONS]
+    assert all(b - a == 1 for a, b in itertools.pairwise(numbers)) and numbers[0] == 0

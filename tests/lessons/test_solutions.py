@@ -1,0 +1,87 @@
+"""Every lesson played in this process, and at each check its solution, its wrong answers and its empty stub.
+
+All lessons share one process, each in an IPython of its own: a kernel takes seconds to start. The wrong answers to
+captures and broken scripts, which run for long, are in test_capture_exercises.py and test_ten_scripts.py.
+"""
+
+import re
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from course import capture_exercises
+from course.exercise import Outcome
+from course.notebooks import NOTEBOOKS
+from course.solutions import empty
+from tests.support.answers import RIGHT, answers
+from tests.support.notebooks import code
+
+LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+STILL_TO_DO, WRONG = "○", "✗"
+
+
+@pytest.fixture(autouse=True)
+def played(monkeypatch):
+    """Recordings are played even beside a GPU, and a lesson's settings end with it.
+
+    Captures are tried with one seed: test_capture_exercises.py tries the same solutions with all.
+    """
+    monkeypatch.setattr(capture_exercises, "SEEDS", capture_exercises.SEEDS[:1])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(NOTEBOOKS)
+    precision = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(precision)
+    torch.set_default_device(None)
+    torch.manual_seed(0)
+    plt.close("all")
+
+
+def run(shell, source):
+    """Run a cell; give its last value. Raises what it raised."""
+    answer = shell.run_cell(source)
+    answer.raise_error()
+    return answer.result
+
+
+def outcome_of(shell, source, name, answer):
+    """What the lesson's check cell says of an answer."""
+    shell.user_ns[name] = answer
+    outcome = run(shell, source)
+    assert isinstance(outcome, Outcome), f"{source!r} does not end with a check"
+    assert "\n" not in repr(outcome), "one sentence, no traceback"
+    return outcome
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_each_check_tells_right_from_wrong(path, shell, capsys):
+    for source in code(path):
+        asked = re.search(r"^(check|check_capture|repaired)\(\s*(\w+)", source, re.MULTILINE)
+        if not asked:
+            run(shell, source)
+            continue
+        kind, name = asked.groups()
+        others = answers(path, name, shell.user_ns)
+        solution = others.pop(name)
+        given = shell.user_ns[name]
+        stub = outcome_of(shell, source, name, given)
+        assert not stub and repr(stub).startswith(STILL_TO_DO if empty(given) else WRONG), stub
+        assert outcome_of(shell, source, name, solution), shell.user_ns[name]
+        broken = not empty(given)  # the lesson's own script is a wrong answer too
+        assert sum(RIGHT not in other for other in others) + broken >= 3, (
+            f"{name} needs three wrong answers, named {name}__what_is_wrong"
+        )
+        if kind == "check":
+            for other, answer in others.items():
+                outcome = outcome_of(shell, source, name, answer)
+                assert bool(outcome) == (RIGHT in other), f"{other}: {outcome}"
+                assert outcome or repr(outcome).startswith(WRONG), f"{other}: {outcome}"
+            assert outcome_of(shell, source, name, solution), "an answer has changed what the cases share"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_the_solutions_run_from_top_to_bottom(path, shell):
+    for source in code(NOTEBOOKS / "solutions" / path.name):
+        run(shell, source)

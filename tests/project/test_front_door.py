@@ -1,0 +1,386 @@
+"""What a person meets before the first lesson: README, licences, container, conda, workflows."""
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import nbformat
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from PIL import Image
+
+from course import lab, works_on
+from course.notebooks import NOTEBOOKS, ROOT
+from docs import readme
+from tests.support.machine import needs_gpu
+from tests.support.notebooks import ruff, write_notebook
+from tests.support.project import PACKAGES, PINS, PROJECT
+
+yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+WORKFLOWS = {path.name: path for path in (ROOT / ".github/workflows").glob("*.yml")}
+JOBS = {name: yaml.safe_load(path.read_text())["jobs"] for name, path in WORKFLOWS.items()}
+
+
+def run(*command, **options):
+    """Run a program, one of this environment's if it has one of that name."""
+    program = Path(sys.executable).parent / command[0]
+    command = [program if program.exists() else command[0], *command[1:]]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **options)
+
+
+# README, licences, citation
+
+
+def test_the_readme_has_the_tables_of_now():
+    text = readme.README.read_text()
+    assert readme.with_tables(text) == text, "run `make readme`"
+    assert all(f"(notebooks/{path.name})" in text for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+def test_a_readme_without_its_markers_is_refused():
+    with pytest.raises(LookupError, match="markers for 'headline', and has 0"):
+        readme.with_tables("no markers")
+
+
+def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
+    (recording,) = [one for one in readme.recordings("start_here") if one.about["gpu"] == "NVIDIA H200"]
+    other = dataclasses.replace(recording, about=recording.about | {"gpu": "Other GPU", "date": "2027-01-01"})
+    monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
+    said, _, _, _, *rows = readme.headline().splitlines()
+    assert re.search(
+        r"\*\*[\d.]+ times faster\*\* .* \*\*\d+ times less\*\* .* \*\*10 of 10 losses\*\* are equal", said
+    )
+    assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| Other GPU"]
+    assert {row.count("|") for row in rows} == {7}
+    assert "; Other GPU, 2027-01-01 |" in readme.lesson_table()
+    other.about |= {"gpu": "NVIDIA H100 80GB HBM3", "date": recording.about["date"]}
+    assert f"| H200 and H100, {recording.about['date']} |" in readme.lesson_table()
+
+
+def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):
+    now = readme.shown(*readme.first_chart())
+    assert Image.open(readme.PICTURE).text["Description"] == now, "run `make readme`"
+    assert json.loads(now)["host_us"].keys() == {"eager", "whole-step graph"}
+    readme.draw(tmp_path / "again.png")
+    again, committed = Image.open(tmp_path / "again.png"), Image.open(readme.PICTURE)
+    assert again.text["Description"] == now and abs(again.width - committed.width) < 0.1 * committed.width
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_an_images_text_says_what_it_shows(name):
+    assert re.findall(r"!\[.{0,20}\]", (ROOT / name).read_text()) == []
+
+
+def test_the_commands_that_the_front_door_names_exist():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text()
+        assert set(re.findall(r"(?:^    |`)make ([\w-]+)", text, re.MULTILINE)) <= targets
+        modules = re.findall(r"python -m (\w+\.\w+)", text)
+        assert all((ROOT / f"{module.replace('.', '/')}.py").exists() for module in modules)
+
+
+def test_licences_and_citation_agree_with_the_project():
+    assert PROJECT["license"] == "MIT AND CC-BY-4.0" and PROJECT["license-files"] == ["LICENSE", "LICENSE-TEXT"]
+    assert (
+        (ROOT / "LICENSE").read_text().startswith(f"MIT License\n\nCopyright (c) 2026 {PROJECT['authors'][0]['name']}")
+    )
+    assert "Creative Commons Attribution 4.0 International Public License" in (ROOT / "LICENSE-TEXT").read_text()
+    checked = run("check-jsonschema", "--builtin-schema", "vendor.citation-file-format", "CITATION.cff")
+    assert checked.returncode == 0, checked.stdout
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"] and citation["authors"] == PROJECT["authors"]
+    assert " AND ".join(citation["license"]) == PROJECT["license"]
+
+
+def test_what_writes_the_front_door_is_clean():
+    ruff("docs", ".github")
+
+
+# versions, container, conda
+
+
+def test_every_door_brings_a_python_and_a_torch_that_the_project_supports():
+    from rattler import MatchSpec
+
+    supported = SpecifierSet(PROJECT["requires-python"])
+    conda = [MatchSpec(spec, strict=True) for spec in CONDA["dependencies"] if isinstance(spec, str)]
+    assert [spec.name.normalized for spec in conda] == ["python", "pip"]
+    pythons = [Version(f"3.{minor}") for minor in range(8, 20)]
+    of_conda = list(SpecifierSet(str(conda[0].version)).filter(pythons))
+    of_workflow = [Version(python) for python in JOBS["test.yml"]["recorded"]["strategy"]["matrix"]["python"]]
+    of_container = Version(re.search(r"^FROM python:(\S+?)-slim", DOCKERFILE, re.MULTILINE)[1])
+    assert of_conda == of_workflow and len(of_workflow) == 3
+    assert all(python in supported for python in [*of_conda, of_container])
+    assert Version(f"{of_container.major}.{of_container.minor}") in of_conda
+
+
+def test_a_loose_conda_spec_is_refused():
+    from rattler import MatchSpec
+
+    with pytest.raises(Exception, match="unable to parse"):
+        MatchSpec("python =>3.11", strict=True)
+
+
+def test_the_container_and_conda_install_the_project_at_the_tested_versions():
+    (pip,) = [part["pip"] for part in CONDA["dependencies"] if isinstance(part, dict)]
+    assert pip == ["--constraint constraints.txt", "--editable ."]
+    assert re.search(r"pip install --no-cache-dir --constraint constraints.txt --editable \.", DOCKERFILE)
+
+
+def test_workflows_test_the_oldest_and_the_newest_torch():
+    matrix = JOBS["test.yml"]["recorded"]["strategy"]["matrix"]
+    oldest = next(need for need in PROJECT["dependencies"] if need.startswith("torch")).partition(">=")[2]
+    assert matrix["torch"] == [PINS["torch"]]
+    assert [extra["torch"] for extra in matrix["include"]] == [f"{oldest}.0"]
+
+
+def test_the_dockerfile_is_clean():
+    answer = run("hadolint", "Dockerfile")
+    assert (answer.returncode, answer.stdout) == (0, "")
+
+
+def test_the_container_runs_as_a_user_and_keeps_the_servers_token():
+    assert re.search(r"^USER [1-9]\d*$", DOCKERFILE, re.MULTILINE)
+    started = re.search(r"^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE)[1]
+    assert "token" not in started and "allow" not in started and "password" not in started
+    port = re.search(r"--port=(\d+)", started)[1]
+    published = re.findall(r"docker run .*? -p (\S+)", (ROOT / "README.md").read_text())
+    assert len(published) == 2 and set(published) == {f"127.0.0.1:{port}:{port}"}
+
+
+def test_the_dev_container_is_the_container_with_the_editors_folder_in_place():
+    folder = ROOT / ".devcontainer"
+    settings = json.loads((folder / "devcontainer.json").read_text())
+    assert (folder / settings["build"]["dockerfile"]).resolve() == ROOT / "Dockerfile"
+    assert (folder / settings["build"]["context"]).resolve() == ROOT
+    assert settings["containerEnv"] == {"PYTHONPATH": "${containerWorkspaceFolder}"}, "before the image's own copy"
+    program, option, code = shlex.split(settings["postCreateCommand"])
+    assert (program, option) == ("python", "-c") and compile(code, "postCreate", "exec")
+    assert "from course.lab import update; update()" in code and callable(lab.update)
+    assert settings["hostRequirements"] == {"gpu": "optional"}
+
+
+def test_what_the_container_needs_is_in_its_context():
+    """The patterns are an allow list: nothing else, above all no .git and no .venv, gets in."""
+    patterns = (ROOT / ".dockerignore").read_text().splitlines()
+    allowed = {pattern[1:] for pattern in patterns if pattern.startswith("!")}
+    assert patterns[0] == "*"
+    assert all((ROOT / name).exists() for name in allowed)
+    needed = {"pyproject.toml", "constraints.txt", PROJECT["readme"], *PROJECT["license-files"]}
+    assert needed | PACKAGES | {"notebooks", "traces", "jupyter", "docs"} <= allowed
+
+
+def test_the_health_check_tells_a_server_from_none(tmp_path):
+    words = json.loads(re.search(r"CMD (\[\"python\", \"-c\".*\])", DOCKERFILE)[1])
+    server = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "jupyter_server",
+            f"--ServerApp.root_dir={tmp_path}",
+            "--port=0",
+            "--no-browser",
+            "--allow-root",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")},
+    )
+    try:
+        port = next(found[1] for line in server.stderr if (found := re.search(r"http://127.0.0.1:(\d+)/", line)))
+        check = [sys.executable, "-c", words[2].replace("8888", port)]
+        assert check[2] != words[2] and subprocess.run(check).returncode == 0
+    finally:
+        server.terminate()
+        server.communicate()
+    assert subprocess.run(check, stderr=subprocess.DEVNULL).returncode != 0
+
+
+# workflows
+
+
+def test_the_workflows_are_valid_and_safe():
+    assert WORKFLOWS.keys() == {"test.yml", "gpu.yml", "weekly.yml", "pages.yml"}
+    checked = run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS.values())
+    assert checked.returncode == 0, checked.stdout
+    safe = run("zizmor", "--offline", "--no-progress", "--color=never", ".github")
+    assert safe.returncode == 0, safe.stdout
+
+
+def test_the_linter_finds_what_is_unsafe(tmp_path):
+    text = WORKFLOWS["gpu.yml"].read_text()
+    unsafe = re.sub(r"@[0-9a-f]{40}", "@main", text).replace(
+        "make doctor", "echo ${{ github.event.head_commit.message }}"
+    )
+    (tmp_path / "gpu.yml").write_text(unsafe)
+    found = run("zizmor", "--offline", "--no-progress", "--color=never", tmp_path / "gpu.yml")
+    assert found.returncode != 0 and "unpinned-uses" in found.stdout and "template-injection" in found.stdout
+
+
+def test_actions_are_pinned_by_commit():
+    uses = re.findall(r"uses: (\S+)(.*)", "".join(path.read_text() for path in WORKFLOWS.values()))
+    assert len(uses) >= 6
+    for action, comment in uses:
+        assert (
+            action.startswith("./") or re.search(r"@[0-9a-f]{40}$", action) and re.search(r"# v\d+\.\d+\.\d+$", comment)
+        )
+
+
+def steps(workflow, job):
+    return [step.get("run", "") for step in JOBS[workflow][job]["steps"]]
+
+
+def test_no_job_can_pass_without_notebooks():
+    recorded = steps("test.yml", "recorded")
+    through_nbmake = ".venv/bin/python -m pytest --nbmake --nbmake-timeout=600 --junitxml=results.xml notebooks"
+    counted = ".venv/bin/python .github/notebooks_ran.py results.xml"
+    tested = recorded.index("make test")
+    assert recorded[tested : tested + 3] == ["make test", through_nbmake, counted]
+    assert ".venv/bin/python .github/notebooks_ran.py traces/local/executed" in steps("gpu.yml", "live")
+    assert steps("gpu.yml", "live").index("make works-on") == 2
+    weekly = JOBS["weekly.yml"]
+    assert weekly["recorded"]["uses"] == "./.github/workflows/test.yml" and weekly["report"]["needs"] == "recorded"
+    assert not any("continue-on-error" in path.read_text() for path in WORKFLOWS.values())
+
+
+def report(*cases):
+    rows = "".join(f'<testcase classname="{name}" name="n">{inner}</testcase>' for name, inner in cases)
+    return f"<testsuites><testsuite>{rows}</testsuite></testsuites>"
+
+
+def test_the_count_of_a_test_run_wants_every_notebook(tmp_path):
+    names = [".".join(path.relative_to(ROOT).parts) for path in NOTEBOOKS.rglob("*.ipynb")]
+    for inner, status in (("", 0), ("<skipped/>", 1), ("<failure/>", 1)):
+        (tmp_path / "r.xml").write_text(report(*[(name, "") for name in names[1:]], (names[0], inner)))
+        assert run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml").returncode == status
+    (tmp_path / "r.xml").write_text(report(("notebooks.other.ipynb", "")))
+    answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml")
+    assert answer.returncode == 1 and "00_start_here.ipynb" in answer.stdout
+
+
+def test_the_count_of_a_live_run_wants_every_lesson_executed(tmp_path):
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.execution_count = 1
+        nbformat.write(notebook, tmp_path / path.name)
+    assert run(sys.executable, ".github/notebooks_ran.py", tmp_path).returncode == 0
+    nbformat.write(nbformat.read(NOTEBOOKS / "00_start_here.ipynb", as_version=4), tmp_path / "00_start_here.ipynb")
+    answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path)
+    assert answer.returncode == 1 and answer.stdout == "Did not run: 00_start_here.ipynb\n"
+
+
+@pytest.fixture
+def weekly_report(tmp_path):
+    """Run report.sh with a gh that answers from here; return its status and the calls that change something."""
+
+    def answer(result, green, issue=""):
+        gh = tmp_path / "gh"
+        gh.write_text(
+            f"""#!/bin/sh
+case "$1 $2" in
+  "run list") echo "{green}";;
+  "issue list") echo "{issue}";;
+  *) echo "$*" >> {shlex.quote(str(tmp_path))}/calls;;
+esac
+"""
+        )
+        gh.chmod(0o755)
+        (tmp_path / "calls").write_text("")
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RESULT": result, "BRANCH": "main", "RUN": "the run"}
+        status = run(ROOT / ".github/report.sh", env=environment).returncode
+        return status, (tmp_path / "calls").read_text()
+
+    return answer
+
+
+def days_ago(days):
+    return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_good_week_opens_no_issue(weekly_report):
+    assert weekly_report("success", days_ago(7.9)) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("result", "green", "words"),
+    [
+        ("failure", 1, "did not run as recorded: failure"),
+        ("skipped", 1, "did not run as recorded: skipped"),
+        ("success", 8.1, "older than 8 days"),
+        ("success", None, "No GPU run has been green yet"),
+    ],
+)
+def test_a_bad_week_opens_an_issue_and_fails(weekly_report, result, green, words):
+    status, calls = weekly_report(result, days_ago(green) if green else "")
+    assert status == 1 and calls.startswith("issue create --title") and words in calls and "the run" in calls
+
+
+def test_an_open_issue_is_added_to(weekly_report):
+    status, calls = weekly_report("failure", "", issue="17")
+    assert status == 1 and calls.startswith("issue comment 17 --body") and "create" not in calls
+
+
+# the row of a live run
+
+
+@pytest.fixture
+def notebooks(tmp_path, monkeypatch):
+    monkeypatch.setattr(works_on, "ASK", "[live, 3 * 7]")  # a machine without a GPU has no answer of its own
+    monkeypatch.setattr(works_on, "lesson_name", lambda path: path.stem)
+    lives = {"first": True, "played": False, "second": True}
+    good = [write_notebook(tmp_path / f"{name}.ipynb", f"live = {live}", "live") for name, live in lives.items()]
+    return good, write_notebook(tmp_path / "wrong.ipynb", "x = 1", "assert x == 2")
+
+
+def test_a_live_run_gives_seconds_and_memory_of_each_lesson_that_ran_live(notebooks, tmp_path):
+    took = works_on.run_lessons(notebooks[0], tmp_path / "executed")
+    assert list(took) == ["first", "second"], "a played lesson counts for nothing"
+    assert all(one["peak_gpu_mib"] == 21 and one["seconds"] > 0 for one in took.values())
+    executed = nbformat.read(tmp_path / "executed" / "second.ipynb", as_version=4)
+    assert [cell.execution_count for cell in executed.cells] == [1, 2], "the added cell is gone again"
+
+
+def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
+    good, wrong = notebooks
+    with pytest.raises(RuntimeError, match="(?s)Not every lesson ran to its end.*assert x == 2"):
+        works_on.run_lessons([good[0], wrong], tmp_path / "executed")
+    assert "AssertionError" in (tmp_path / "executed" / "wrong.ipynb").read_text()
+
+
+@needs_gpu
+def test_a_lesson_runs_live_and_its_memory_is_seen(tmp_path):
+    took = works_on.run_lessons([NOTEBOOKS / "00_start_here.ipynb"], tmp_path)
+    assert 100 < took["start_here"]["peak_gpu_mib"] < 4096
+
+
+def test_a_machine_keeps_one_row_per_torch(tmp_path):
+    rows = tmp_path / "rows.json"
+    row = {"gpu": "G", "driver": "1", "torch": "2.11", "python": "3.12", "date": "2026-01-01"}
+    lessons = {"a": {"seconds": 1.5, "peak_gpu_mib": 10}, "b": {"seconds": 2.0, "peak_gpu_mib": 30}}
+    works_on.keep(row | {"lessons": {}}, rows)
+    works_on.keep(row | {"torch": "2.13", "lessons": lessons}, rows)
+    works_on.keep(row | {"lessons": lessons}, rows)
+    assert [(kept["torch"], len(kept["lessons"])) for kept in json.loads(rows.read_text())] == [
+        ("2.13", 2),
+        ("2.11", 2),
+    ]
+    assert works_on.table(rows).splitlines()[2] == "| G | 1 | 2.13 | 3.12 | 2 | 4 | 30 MiB | 2026-01-01 |"
+
+
+def test_without_a_gpu_nothing_is_claimed(monkeypatch, capsys):
+    monkeypatch.setattr(works_on.torch.cuda, "is_available", lambda: False)
+    assert works_on.main() == 2
+    assert "needs a CUDA GPU" in capsys.readouterr().err

@@ -1,0 +1,212 @@
+"""The site as a reader uses it: search, filter, solutions, traces, copying; at three widths."""
+
+import re
+
+import nbformat
+import pandas as pd
+import pytest
+
+from course.notebooks import NOTEBOOKS
+from course.recording import recorded_lesson
+from tests.support.notebooks import LESSONS
+from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, touch
+
+pytestmark = pytest.mark.browser
+SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
+  .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
+WIDER = "document.documentElement.scrollWidth - innerWidth"
+
+
+def code_cells(lesson):
+    return [cell for cell in nbformat.read(NOTEBOOKS / f"{lesson}.ipynb", 4).cells if cell.cell_type == "code"]
+
+
+@pytest.fixture
+def page(served, chromium):
+    """A page of which no request may leave this machine and no script fail."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    asked, errors = [], []
+    context.on("request", lambda request: asked.append(request.url))
+    context.on("weberror", lambda error: errors.append(str(error.error)))
+    page = context.new_page()
+    page.address, page.asked = served, asked
+    yield page
+    context.close()
+    assert all(url.startswith((served, "data:", "https://ui.perfetto.dev/")) for url in asked) and errors == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, theme):
+    page.emulate_media(color_scheme=theme)
+    for name, charts in (("index", 1), ("notebooks/00_start_here", 3), ("notebooks/08_reach_floor", 1)):
+        page.goto(f"{page.address}/{name}.html", wait_until="networkidle")
+        widths = page.eval_on_selector_all("main img", "images => images.map(image => image.naturalWidth)")
+        assert len(widths) == charts and min(widths) > 400, name
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (theme == "light")
+    page.get_by_role("link", name="Share memory pools").first.click()
+    page.get_by_role("heading", level=1, name="Share memory pools").wait_for()
+
+
+def test_the_cheat_sheet_prints_on_one_sheet(page):
+    page.set_viewport_size({"width": 726, "height": 1055})  # A4 within the margins
+    page.goto(f"{page.address}/docs/cheat_sheet.html", wait_until="networkidle")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+    page.emulate_media(media="print")
+    assert page.locator(".bd-sidebar-primary").is_hidden()
+    assert page.locator("article :is(pre, table)").evaluate_all(CUT) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("906", "Failure gallery"),
+        ("dropout", "Replay random numbers"),
+        ("memory pool", "Share memory pools"),
+        ("torch.compile", "Let torch.compile capture"),
+        ("static input", "Capture and replay"),
+        ("DDP", "Train on several GPUs"),
+    ],
+)
+def test_the_search_puts_a_topics_own_lesson_first(page, words, first):
+    page.goto(f"{page.address}/search.html?q={words}")
+    results = page.locator("#search-results li a")
+    results.first.wait_for()
+    assert results.first.text_content() == first
+    if words == "906":
+        page.get_by_text(re.compile("found .* pages")).wait_for()
+        assert {"Glossary", "Capture a training step"} <= set(results.all_text_contents())
+
+
+def test_the_gallery_opens_with_its_index_and_a_filter(page):
+    page.goto(f"{page.address}/notebooks/24_failure_gallery.html")
+    assert page.locator("article h2").first.text_content().startswith("Index")
+    rows = page.locator("#index tbody tr:visible")
+    exhibits = page.locator("section:not(#exercises) > section > h3:visible")
+    everything = rows.count()
+    box = page.get_by_label("Filter the exhibits")
+    box.fill("default stream 906")
+    assert 0 < rows.count() < everything / 4 and exhibits.count() <= rows.count()
+    assert page.get_by_role("heading", name="The default stream drawn in").is_visible()
+    assert f"of {everything}" in page.locator("label.filter output").text_content()
+    box.fill("")
+    assert rows.count() == everything
+
+
+def test_a_solution_is_folded_at_its_exercise(page):
+    page.goto(f"{page.address}/notebooks/00_start_here.html")
+    solutions = page.locator("details.solution")
+    assert solutions.count() == 3 and not solutions.first.locator("pre").is_visible()
+    solutions.first.locator("summary").press("Enter")
+    assert "def idle_share(" in solutions.first.locator("pre").inner_text()
+
+
+def test_code_is_copied_by_a_button(page):
+    page.goto(f"{page.address}/notebooks/00_start_here.html")
+    cell = page.locator("div.highlight", has_text='lesson("start_here")').first
+    cell.hover()
+    cell.locator("button.copybtn").click()
+    page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('lesson(\"start_here\")'))")
+
+
+def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
+    """Perfetto's address is answered here; here alone, as Chromium keeps no file for the next page where it asks us."""
+    page.context.route("https://**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html"))
+    page.goto(f"{page.address}/notebooks/00_start_here.html", wait_until="networkidle")
+    assert not any("json.gz" in url or "perfetto.dev" in url for url in page.asked)
+    trace = recorded_lesson("start_here").trace("eager")
+    with page.expect_popup() as popup:
+        page.get_by_role("button", name="Open in Perfetto").first.click()
+    popup.value.get_by_text(handed(trace, "eager.json.gz")).wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="eager.json.gz").click()
+    assert download.value.path().read_bytes() == trace.read_bytes()
+
+
+def test_the_capture_plays_and_stops(page):
+    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    moment, slider = page.locator(".capture output"), page.get_by_role("slider")
+    whole, said = moment.text_content(), page.locator(".said").all_text_contents()
+    assert "GPU busy for" in said[0] and "become nodes" in said[1] and "at most" in said[2]
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("parseInt(document.querySelector('.capture output').textContent) > 50")
+    assert "waiting: " in page.locator(".said").first.text_content()
+    page.get_by_role("button", name="Stop").click()
+    stopped = moment.text_content()
+    assert stopped != whole and page.get_by_role("button", name="Play").is_visible()
+    slider.press("Home")
+    assert moment.text_content() == "0 us"
+    slider.press("ArrowRight")
+    assert moment.text_content() == "10 us"
+    slider.press("End")
+    assert page.locator(".said").all_text_contents() == said
+
+
+def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    assert page.locator(".capture svg").is_visible() and page.locator(".capture button").is_hidden()
+    assert "GPU busy for" in page.locator(".said").first.text_content()
+    page.get_by_role("slider").press("Home")
+    assert page.locator(".capture output").text_content() == "0 us"
+
+
+def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
+    page.goto(f"{page.address}/notebooks/09_find_where_graphs_pay.html")
+    answer, diamond = page.locator(".pays > output"), page.locator(".pays path")
+    points = recorded_lesson("find_where_graphs_pay").value("points").set_index(["depth", "width", "batch"])
+    measured = points.loc[(4, 1024, 1024)]
+    assert f"Measured: eager {measured.eager:.0f} us, graph {measured.graph:.0f} us" in answer.text_content()
+    page.get_by_label("launch cost").press("Home")
+    assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
+    kernels = int(re.search(r"eager (\d+) us", answer.text_content())[1])
+    namespace = {}
+    exec(
+        next(cell.source for cell in code_cells("09_find_where_graphs_pay") if "def ideal_us" in cell.source), namespace
+    )
+    ideal = namespace["ideal_us"](pd.DataFrame({"depth": [4], "width": [1024], "batch": [1024]}))[0]
+    assert 1 < kernels / ideal < 3, "the stretch"
+    at = diamond.get_attribute("d")
+    page.get_by_label("depth").press("ArrowRight")
+    assert page.get_by_label("depth").get_attribute("aria-valuetext") == "5 layers"
+    assert "Measured" not in answer.text_content() and diamond.get_attribute("d") != at
+    page.get_by_label("batch").press("End")
+    assert "Beyond what was measured: batch." in answer.text_content()
+
+
+def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
+    page = chromium.new_context(java_script_enabled=False).new_page()
+    for lesson in ("03_capture_training_step", "09_find_where_graphs_pay"):
+        page.goto(f"{served}/notebooks/{lesson}.html")
+        box = page.locator(".touch img").bounding_box()
+        assert box["width"] > 500 and box["height"] > 250
+    page.context.close()
+
+
+def test_a_step_is_touched_and_without_scripts_read(page, chromium):
+    address = f"{page.address}/notebooks/03_capture_training_step.html"
+    page.goto(address)
+    touch(page.locator("figure.timeline"), "capture_training_step", ("eager", "whole_step"))
+    context = chromium.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(address)
+    assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
+    assert plain.locator("img[alt*='timelines(traces']").is_visible()
+    context.close()
+
+
+def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
+    widths = [1280, 800, 390]
+    for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + ["index", "docs/glossary", "docs/cheat_sheet"]:
+        page.goto(f"{page.address}/{path}.html")
+        if path.startswith("notebooks/"):
+            assert 1e5 < page.evaluate(SIZE) < 3e6, path
+        for width in widths:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(WIDER) <= 0, (path, width)
+            if width == 1280:
+                assert page.locator("article .cell_input pre").evaluate_all(CUT) == [], path
+                assert set(page.locator("article :is(th, td)").evaluate_all(SIDES)) <= {"left"}, path
+        widths.reverse()  # the next page opens at this width

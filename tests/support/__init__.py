@@ -1,0 +1,1 @@
+"""What several test files use; nothing else of tests/ is imported by another file."""

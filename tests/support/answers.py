@@ -1,0 +1,23 @@
+"""What the solutions notebooks answer to the exercises."""
+
+import ast
+import re
+
+from course.notebooks import NOTEBOOKS
+from tests.support.notebooks import code
+
+RIGHT = "__right_"  # in the name of another answer that is right
+
+
+def answers(path, name, variables):
+    """The answers to a lesson's exercise by their names: its solution, and below it those named name__...
+
+    They see the lesson's variables, and what the notebook of solutions imports.
+    """
+    cells = code(NOTEBOOKS / "solutions" / path.name)
+    at = [number for number, cell in enumerate(cells) if re.search(rf"^def {name}(__\w+)?\(", cell, re.MULTILINE)]
+    nodes = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    namespace = dict(variables)
+    for source in (*map(ast.unparse, nodes), *cells[at[0] : at[-1] + 1]):
+        exec(source, namespace)
+    return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}

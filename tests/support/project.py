@@ -1,0 +1,14 @@
+"""What pyproject.toml and constraints.txt say."""
+
+import tomllib
+
+from course.notebooks import ROOT
+
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
+PACKAGES = set(SETTINGS["tool"]["setuptools"]["packages"]["find"]["include"])
+PINS = dict(
+    line.split("==")
+    for line in (ROOT / "constraints.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+)

@@ -1,0 +1,26 @@
+"""Events of a Kineto trace, as a test draws them; times are in us."""
+
+
+def event(category, name, start, duration, **arguments):
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "ts": start,
+        "dur": duration,
+        "tid": 1,
+        "pid": 1,
+        "args": arguments,
+    }
+
+
+def step(number, start, duration):
+    return event("user_annotation", f"ProfilerStep#{number}", start, duration)
+
+
+def launch(start, correlation, name="cudaLaunchKernel", category="cuda_runtime"):
+    return event(category, name, start, 1, correlation=correlation)
+
+
+def kernel(start, duration, correlation, stream=7, device=0, category="kernel"):
+    return event(category, "k", start, duration, correlation=correlation, stream=stream, device=device)
