@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from clean_steps import STEPS, by_token, models_of
+from tests.support.clean_steps import STEPS, by_token, models_of
 
 from capturable import preflight
 from tests.support.machine import needs_gpu

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from clean_steps import models_of
+from tests.support.clean_steps import models_of
 from torch import nn
 
 import capturable

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import nbformat
 import pytest
 import torch
-from clean_steps import models_of
+from tests.support.clean_steps import models_of
 
 from benchmarks.llama import llama_of, llama_step, llama_steps
 from benchmarks.repeats import busy_host, differing, first_to_differ, waited
