@@ -12,7 +12,7 @@ import nbformat
 
 from course.notebooks import NOTEBOOKS, ROOT
 from docs.lesson_page import page
-from docs.readme import minutes
+from docs.minutes import stated
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
@@ -73,7 +73,7 @@ def in_side_bar(path):
     """A lesson's number, title and minutes: 0 · Start here · 16 min."""
     first = nbformat.read(path, as_version=4).cells[0].source
     title = first.splitlines()[0].removeprefix("# ")
-    return f"{int(path.stem[:2])} · {title} · {minutes(path, first)}\N{NO-BREAK SPACE}min"
+    return f"{int(path.stem[:2])} · {title} · {stated(path)}\N{NO-BREAK SPACE}min"
 
 
 def modules():

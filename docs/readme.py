@@ -1,4 +1,4 @@
-"""Write what the README shows of the recordings, its picture and its tables:  python -m docs.readme"""
+"""Write the README's picture and tables, and the minutes that lessons state:  python -m docs.readme"""
 
 import json
 import re
@@ -10,6 +10,7 @@ from matplotlib import pyplot as plt
 from course.notebooks import NOTEBOOKS, ROOT, lesson_name
 from course.recording import recorded_lesson, recordings
 from course.works_on import table as works_on
+from docs.minutes import stated, write_minutes
 from helpers.charts import cpu_gpu_chart
 from helpers.timing import compare, quartiles, ratios
 from helpers.trace import read_trace
@@ -49,13 +50,13 @@ def lesson_table():
             int(path.stem[:2]),
             f"[{title}](notebooks/{path.name})",
             needs(path, first),
-            minutes(path, first),
+            stated(path),
             promise,
             recorded_on(path, first),
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
         if lesson_name(path) != "failure_gallery":
-            reading += int(minutes(path, first))
+            reading += stated(path)
             exercising += int(_said(path, first, "minutes of exercises", r"\+ (\d+) minutes of exercises"))
     number = f"{len(lines) - 3} lessons and a gallery"
     total = f"{number}: about {reading / 60:.0f} hours, and {exercising / 60:.0f} for all the exercises."
@@ -67,11 +68,6 @@ def needs(path, first):
     said = _said(path, first, "you need", r"\| you need .*\n.*\n\| (.*?) \|")
     numbers = sorted(map(int, re.findall(r"\((\d+)_", said)))
     return (" to " if said.startswith("all lessons from") else ", ").join(map(str, numbers))
-
-
-def minutes(path, first):
-    """The minutes that a lesson takes up to its exercises, as its first cell says."""
-    return _said(path, first, "minutes", r"\| (\d+) minutes\b")
 
 
 def _said(path, first, what, pattern):
@@ -133,5 +129,7 @@ def with_tables(text):
 
 
 if __name__ == "__main__":
+    for lesson in sorted(NOTEBOOKS.glob("*.ipynb")):
+        write_minutes(lesson)
     README.write_text(with_tables(README.read_text()))
     draw()

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import re
 import statistics
 
@@ -11,6 +10,7 @@ import pytest
 
 from course.notebooks import NOTEBOOKS, ROOT, TRACES, handed_on, lesson_name, normalise
 from course.recording import recorded_lesson
+from docs.minutes import minutes, stated
 from tests.support.notebooks import ALL, LESSONS, code_cells, prose, ruff
 
 
@@ -61,26 +61,9 @@ def test_it_keeps_the_form_of_a_lesson(path):
     assert len(numbers) >= 3 and numbers == list(range(1, len(numbers) + 1)), "a heading each, as ### 1. Idle share"
 
 
-def before_exercises(path):
-    """Code cells and minutes up to the exercises, at 220 words and 12 lines of code a minute."""
-    cells = nbformat.read(path, as_version=4).cells
-    end = next(i for i, cell in enumerate(cells) if re.search("^## Exercises", cell.source, re.MULTILINE))
-    words = [cell.source for cell in cells[:end] if cell.cell_type == "markdown"]
-    words.append(cells[end].source.partition("## Exercises")[0])
-    code = [cell.source for cell in cells[:end] if cell.cell_type == "code"]
-    lines = sum(len(source.splitlines()) for source in code)
-    return len(code), len(" ".join(words).split()) / 220 + lines / 12
-
-
 @named(LESSONS)
-def test_it_takes_the_minutes_that_it_states(path):
-    """The gallery is a reference: it is looked things up in, and may be as long as it likes."""
-    if lesson_name(path) == "failure_gallery":
-        return
-    cells, minutes = before_exercises(path)
-    stated = int(re.search(r"\| (\d+) minutes \+ \d+ minutes of exercises \|", prose(path))[1])
-    assert cells <= 30 and minutes <= 25, f"{cells} cells, {minutes:.1f} minutes"
-    assert stated == math.ceil(minutes)
+def test_it_states_the_minutes_that_it_takes(path):
+    assert stated(path) == minutes(path), "run `make readme`"
 
 
 @named(LESSONS)

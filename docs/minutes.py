@@ -1,0 +1,78 @@
+"""How many minutes a lesson takes, exercises apart; `make readme` writes them into the lessons' first screens.
+
+Counted are 200 words a minute, 10 lines of code a minute (a listing that a cell shows is code too), half a minute for
+each chart and each table, and a minute for each guess. Charts, tables and listings are those of the recording.
+"""
+
+import math
+import re
+from pathlib import Path
+
+import nbformat
+
+from course.notebooks import CodeCell, code_cells, lesson_name
+from course.recording import recordings
+
+WORDS, LINES = 200, 10  # a minute
+LOOK, GUESS = 0.5, 1  # minutes
+STATED = re.compile(r"\| (\d+) minutes\b")
+
+
+def minutes(path: Path) -> int:
+    """The minutes of a lesson, its exercises apart, rounded up."""
+    recording = next(iter(recordings(lesson_name(path))), None)
+    outputs = {cell.source: cell.outputs for cell in recording.cells} if recording else {}
+    return math.ceil(count(nbformat.read(path, as_version=4), outputs))
+
+
+def count(notebook: nbformat.NotebookNode, outputs: dict[str, list]) -> float:
+    """The minutes of a notebook, its exercises apart; outputs: those of each code cell, by the cell's source."""
+    cells = [cell for cell in code_cells(notebook) if cell.kind != "exercise"]
+    words = len(re.findall(r"\S*\w\S*", prose(notebook)))
+    return words / WORDS + sum(_minutes(cell, outputs.get(cell.source, [])) for cell in cells)
+
+
+def prose(notebook: nbformat.NotebookNode) -> str:
+    """The Markdown of a lesson, the section of its exercises apart."""
+    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    return re.sub(r"^## Exercises.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _minutes(cell: CodeCell, outputs: list) -> float:
+    """The minutes of a code cell with the outputs that were recorded of it."""
+    shown = [_shown(output.get("data", {})) for output in outputs]
+    looks = sum(kind in ("chart", "table") for kind, _ in shown)
+    if cell.kind == "view":  # shows something even where the recording is older than the view
+        looks = max(looks, 1)
+    guesses = len(re.findall(r"^guess", cell.source, re.MULTILINE)) if cell.kind == "guess" else 0
+    lines = len(cell.source.splitlines()) + sum(lines for _, lines in shown)
+    return lines / LINES + LOOK * looks + GUESS * guesses
+
+
+def _shown(data):
+    """What an output is to a reader, "chart", "table", "listing" or "", and how many lines of code it shows."""
+    html = "".join(data.get("text/html", ""))
+    if "image/png" in data or "<svg" in html or "data-timeline" in html:
+        return "chart", 0
+    if "<table" in html:
+        return "table", 0
+    if 'class="highlight"' in html:
+        return "listing", len([line for line in "".join(data["text/plain"]).splitlines() if line.strip()])
+    return "", 0
+
+
+def stated(path: Path) -> int:
+    """The minutes that the first screen of a lesson states. Raises LookupError if it states none."""
+    found = STATED.search(nbformat.read(path, as_version=4).cells[0].source)
+    if not found:
+        raise LookupError(f"The first cell of {path.name} does not say how many minutes it takes: see CONTRIBUTING.md.")
+    return int(found[1])
+
+
+def write_minutes(path: Path) -> None:
+    """Write the minutes of a lesson into its first screen; those of the exercises are the author's estimate."""
+    now = minutes(path)
+    if stated(path) != now:
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells[0].source = STATED.sub(f"| {now} minutes", notebook.cells[0].source)
+        path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")

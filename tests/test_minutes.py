@@ -1,0 +1,59 @@
+"""What the minutes of a lesson are counted from, and that `make readme` writes them."""
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from docs import minutes
+
+FIRST = "# A title\n\n| you need | takes | runs |\n|---|---|---|\n| x | 7 minutes + 5 minutes of exercises | y |"
+TEN_LINES = "\n".join(f"x{number} = {number}" for number in range(10))
+PNG, TABLE = {"image/png": "x"}, {"text/html": "<table><tr><td>1</td></tr></table>"}
+LISTING = {"text/html": '<div class="highlight">...</div>', "text/plain": TEN_LINES}
+
+
+def counted(*cells, outputs=None):
+    return minutes.count(new_notebook(cells=list(cells)), outputs or {})
+
+
+@pytest.mark.parametrize(
+    ("cell", "outputs", "takes"),
+    [
+        (new_markdown_cell("word " * 200), [], 1),
+        (new_markdown_cell("| - | word |\n" * 100), [], 0.5),
+        (new_code_cell(TEN_LINES), [], 1),
+        (new_code_cell(f"{TEN_LINES}\n\n\n"), [], 1),
+        (new_code_cell("draw(x)"), [PNG], 0.6),
+        (new_code_cell("draw(x)"), [PNG, TABLE], 1.1),
+        (new_code_cell("getsource(x)"), [LISTING], 1.1),
+        (new_code_cell("print(1)"), [{"text/plain": "1"}], 0.1),
+        (new_code_cell("guess_a = ...\nguess_b = ..."), [], 2.2),
+        (new_code_cell("from course.touch.pays import where\nwhere(3)"), [], 0.7),
+    ],
+)
+def test_what_is_counted(cell, outputs, takes):
+    outputs = {cell.source.strip(): [new_output("display_data", data) for data in outputs]}
+    assert counted(cell, outputs=outputs) == pytest.approx(takes)
+
+
+def test_exercises_are_apart_and_what_follows_them_is_not():
+    words = "word " * 199
+    exercises = [new_markdown_cell(f"## Exercises\n\n{words}"), new_code_cell(TEN_LINES)]
+    assert counted(*exercises) == 0
+    assert counted(*exercises, new_markdown_cell(f"{words}\n\n## Recap")) == pytest.approx(1 / 200)
+    assert counted(*exercises, new_markdown_cell(f"## Recap\n\n{words}")) == pytest.approx(1)
+
+
+def test_the_minutes_are_written_and_those_of_the_exercises_stay(tmp_path, monkeypatch):
+    path = tmp_path / "lesson.ipynb"
+    nbformat.write(new_notebook(cells=[new_markdown_cell(FIRST)]), path)
+    monkeypatch.setattr(minutes, "minutes", lambda path: 31)
+    minutes.write_minutes(path)
+    assert minutes.stated(path) == 31
+    assert nbformat.read(path, as_version=4).cells[0].source == FIRST.replace("7 minutes", "31 minutes")
+
+
+def test_a_first_screen_without_minutes_is_a_sentence(tmp_path):
+    nbformat.write(new_notebook(cells=[new_markdown_cell("# A title")]), tmp_path / "lesson.ipynb")
+    with pytest.raises(LookupError, match=r"first cell of lesson\.ipynb does not say how many minutes"):
+        minutes.stated(tmp_path / "lesson.ipynb")
