@@ -1,0 +1,102 @@
+"""Bring links up to date, or give lessons new numbers:  python -m course.commands.renumber [LESSON NUMBER]
+
+A lesson's number is in its file name, and links hold file names, so that they can be clicked in JupyterLab and on
+GitHub. Without arguments this writes each lesson's present file name into every link to it. With a lesson's name and
+a number it first moves the lesson to that place in the reading order, and its solutions with it; the others close up.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+
+from course.lessons import lesson_file, unnumbered
+from course.notebooks import ROOT
+
+FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html)\b")
+TEXTS = ("*.md", "*/README.md", "docs/*.md", "jupyter/*.json")  # what names lessons, besides the notebooks
+
+
+def renumber(name: str, number: int, root: Path = ROOT) -> None:
+    """Give a lesson and its solutions a number; the lessons after it and those that it passes close up.
+
+    Links are left to update_links. Raises LookupError if there is no such lesson, or no such number.
+    """
+    notebooks = root / "notebooks"
+    lesson_file(name, notebooks)
+    order = [unnumbered(path.stem) for path in sorted(notebooks.glob("[0-9]*.ipynb"))]
+    if not 0 <= number < len(order):
+        raise LookupError(f"Lessons are numbered from 0 to {len(order) - 1}: there is no {number}.")
+    order.remove(name)
+    order.insert(number, name)
+    moves = {
+        lesson_file(lesson, folder): folder / f"{place:02}_{lesson}.ipynb"
+        for folder in (notebooks, notebooks / "solutions")
+        for place, lesson in enumerate(order)
+    }
+    for old, new in moves.items():
+        old.rename(new)
+
+
+def update_links(root: Path = ROOT) -> list[Path]:
+    """Write the lessons' present file names into all texts and Markdown cells; returns the files that changed."""
+    notebooks = [*root.glob("notebooks/*.ipynb"), *root.glob("notebooks/solutions/*.ipynb")]
+    files = {unnumbered(path.stem): path.stem for path in root.glob("notebooks/[0-9]*.ipynb")}
+    changed = [path for path in sorted(notebooks) if _update_notebook(path, files)]
+    for path in sorted({path for pattern in TEXTS for path in root.glob(pattern)}):
+        text = path.read_text(encoding="utf-8")
+        if (updated := renamed(text, files)) != text:
+            path.write_text(updated, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def renamed(text: str, files: dict[str, str]) -> str:
+    """The text with today's number in the name of every lesson's file.
+
+    files: the stem of each lesson's file, by the lesson's name. Other file names stay as they are.
+    """
+
+    def today(match: re.Match) -> str:
+        stem, _, suffix = match[0].rpartition(".")
+        return f"{files.get(unnumbered(stem), stem)}.{suffix}"
+
+    return FILE.sub(today, text)
+
+
+def _update_notebook(path, files):
+    """Update the links of a notebook's Markdown cells, never its code, which recordings are compared with."""
+    notebook = nbformat.read(path, as_version=4)
+    before = nbformat.writes(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = renamed(cell.source, files)
+    if (changed := nbformat.writes(notebook)) == before:
+        return False
+    path.write_text(changed + "\n", encoding="utf-8")
+    return True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Renumber if asked to, and update all links; returns 1, after a sentence, for a lesson or number there is not."""
+    parser = argparse.ArgumentParser(prog="make renumber", description=__doc__.splitlines()[0])
+    parser.add_argument("lesson", nargs="?", help="its name without a number, such as choose_api")
+    parser.add_argument("number", nargs="?", type=int, help="its new number")
+    options = parser.parse_args(arguments)
+    if options.lesson and options.number is None:
+        parser.error(f"which number shall {options.lesson} get?")
+    try:
+        if options.lesson:
+            renumber(options.lesson, options.number)
+    except LookupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    changed = update_links()
+    print(f"Links changed in {len(changed)} files." if changed else "All links are up to date.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
