@@ -5,6 +5,9 @@
 # make bench    time the course beside what it grew from          (results in benchmarks/results)
 # make site     build the lessons as web pages                  (docs/_build/html)
 # make readme   write the README's picture and tables again
+# make new-lesson NAME=verb_object   begin a lesson: its two notebooks and its scenario
+# make links    write today's numbers of the lessons into every link
+# make renumber ARGS="choose_api 5"  give a lesson a new number; the others close up
 # make works-on run every lesson live, and keep what it took   (traces/works_on.json)
 # make doctor   say what this machine can do
 # make clean    remove the set-up
@@ -17,7 +20,7 @@ ifneq ($(shell .venv/bin/python -c pass 2>/dev/null && cat .venv/ready 2>/dev/nu
 .PHONY: .venv/ready
 endif
 
-.PHONY: lab progress test record bench site readme works-on doctor clean
+.PHONY: lab progress test record bench site readme new-lesson links renumber works-on doctor clean
 
 lab: .venv/ready
 	@$(RUN) course.lab $(ARGS)
@@ -40,6 +43,16 @@ site: .venv/test
 	@echo "The site is in docs/_build/html."
 
 readme: .venv/test
+	$(RUN) docs.readme
+
+new-lesson: .venv/ready
+	@$(RUN) course.commands.new_lesson $(NAME)
+
+links: .venv/ready
+	@$(RUN) course.commands.renumber
+
+renumber: .venv/ready
+	@$(RUN) course.commands.renumber $(ARGS)
 	$(RUN) docs.readme
 
 works-on: .venv/ready

@@ -7,7 +7,7 @@ from course.notebooks import NOTEBOOKS
 
 
 def lesson_file(name: str, folder: Path = NOTEBOOKS) -> Path:
-    """The notebook of a lesson: capture_and_replay -> notebooks/02_capture_and_replay.ipynb.
+    """The notebook of a lesson: verb_object -> notebooks/NN_verb_object.ipynb.
 
     folder: notebooks, or its solutions. Raises LookupError if it has no such lesson.
     """

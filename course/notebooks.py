@@ -112,7 +112,7 @@ def python(source: str) -> str:
 
 
 def lesson_name(path: Path) -> str:
-    """notebooks/01_profile_eager_training.ipynb -> profile_eager_training; solutions/ stays in front."""
+    """notebooks/NN_verb_object.ipynb -> verb_object; solutions/ stays in front."""
     relative = Path(path).resolve().relative_to(NOTEBOOKS)
     return str(relative.with_name(re.sub(r"^\d+_", "", relative.stem)))
 

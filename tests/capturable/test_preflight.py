@@ -25,12 +25,13 @@ from capturable.findings import Finding
 from capturable.fixes import FIXES
 from capturable.operators import address, host_numbers
 from capturable.streams import Joins
-from course.notebooks import NOTEBOOKS, ROOT
+from course.lessons import lesson_file
+from course.notebooks import ROOT
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 from tests.support.machine import needs_gpu
 
 WIDTHS = (16, 12, 8, 6, 4)
-LESSON = nbformat.read(NOTEBOOKS / "10_make_code_capturable.ipynb", as_version=4)
+LESSON = nbformat.read(lesson_file("make_code_capturable"), as_version=4)
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 
 

@@ -15,6 +15,7 @@ import pytest
 from course import lab, progress
 from course import lesson as recording
 from course.files import SavingError
+from course.lessons import lesson_file
 from course.notebooks import NOTEBOOKS, ROOT, lesson_name
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
@@ -258,6 +259,6 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
             kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
             assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"
             pages = server.request("api/contents/my_lessons")["content"]
-            assert "00_start_here.ipynb" in {page["name"] for page in pages}
+            assert lesson_file("start_here").name in {page["name"] for page in pages}
         finally:
             server.stop()

@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course.lessons import lesson_file
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT
 from course.recording import recorded_lesson
 from course.touch.timeline import NO_SCRIPT
@@ -82,7 +83,7 @@ CHARTS = ".jp-Notebook .jp-RenderedImage img"
 
 
 def test_start_here_from_top_to_bottom(lab, open_page):
-    start = Notebook(lab, open_page(lab.address()), "my_lessons/00_start_here.ipynb")
+    start = Notebook(lab, open_page(lab.address()), f"my_lessons/{lesson_file('start_here').name}")
     files = start.page.locator(".jp-DirListing-itemText")
     expect(files).to_have_count(1 + len(list(NOTEBOOKS.glob("*.ipynb"))))
     assert files.evaluate_all(CUT) == [], "the lessons' names are shown whole"
@@ -133,7 +134,7 @@ def test_charts_and_timelines_are_readable(open_notebook):
 
 
 def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
-    lesson = open_notebook("my_lessons/01_profile_eager_training.ipynb")
+    lesson = open_notebook(f"my_lessons/{lesson_file('profile_eager_training').name}")
     cell = lesson.code.nth(1)
     source = cell.locator(".cm-content").inner_text()
     lesson.write(cell, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")

@@ -9,7 +9,8 @@ import nbformat
 import pytest
 import torch
 
-from course.notebooks import NOTEBOOKS, ROOT, python
+from course.lessons import lesson_file
+from course.notebooks import ROOT, python
 from cpu_graph import cpu_graphs
 from examples import train_gpt
 
@@ -74,7 +75,7 @@ def test_a_batch_hangs_on_its_number_alone():
 
 
 def test_the_lesson_trains_as_the_script():
-    cells = nbformat.read(NOTEBOOKS / "15_train_language_model.ipynb", as_version=4).cells
+    cells = nbformat.read(lesson_file("train_language_model"), as_version=4).cells
     own = definitions("\n".join(python(cell.source) for cell in cells if cell.cell_type == "code"))
     script = definitions((ROOT / "examples" / "train_gpt.py").read_text())
     both = own.keys() & script.keys()

@@ -8,6 +8,7 @@ import statistics
 import nbformat
 import pytest
 
+from course.lessons import lesson_file
 from course.notebooks import NOTEBOOKS, ROOT, TRACES, handed_on, lesson_name, normalise
 from course.recording import recorded_lesson
 from docs.minutes import minutes, stated
@@ -28,7 +29,7 @@ def anchors(path):
 
 
 def test_there_are_lessons():
-    assert [path.name for path in LESSONS[:2]] == ["00_start_here.ipynb", "01_profile_eager_training.ipynb"]
+    assert LESSONS[:2] == [lesson_file("start_here"), lesson_file("profile_eager_training")]
 
 
 @named(ALL)

@@ -17,6 +17,7 @@ from packaging.version import Version
 from PIL import Image
 
 from course import lab, works_on
+from course.lessons import lesson_file
 from course.notebooks import NOTEBOOKS, ROOT
 from docs import readme
 from tests.support.machine import needs_gpu
@@ -266,7 +267,7 @@ def test_the_count_of_a_test_run_wants_every_notebook(tmp_path):
         assert run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml").returncode == status
     (tmp_path / "r.xml").write_text(report(("notebooks.other.ipynb", "")))
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml")
-    assert answer.returncode == 1 and "00_start_here.ipynb" in answer.stdout
+    assert answer.returncode == 1 and lesson_file("start_here").name in answer.stdout
 
 
 def test_the_count_of_a_live_run_wants_every_lesson_executed(tmp_path):
@@ -277,9 +278,9 @@ def test_the_count_of_a_live_run_wants_every_lesson_executed(tmp_path):
                 cell.execution_count = 1
         nbformat.write(notebook, tmp_path / path.name)
     assert run(sys.executable, ".github/notebooks_ran.py", tmp_path).returncode == 0
-    nbformat.write(nbformat.read(NOTEBOOKS / "00_start_here.ipynb", as_version=4), tmp_path / "00_start_here.ipynb")
+    nbformat.write(nbformat.read(lesson_file("start_here"), as_version=4), tmp_path / lesson_file("start_here").name)
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path)
-    assert answer.returncode == 1 and answer.stdout == "Did not run: 00_start_here.ipynb\n"
+    assert answer.returncode == 1 and answer.stdout == f"Did not run: {lesson_file('start_here').name}\n"
 
 
 @pytest.fixture
@@ -362,7 +363,7 @@ def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
 
 @needs_gpu
 def test_a_lesson_runs_live_and_its_memory_is_seen(tmp_path):
-    took = works_on.run_lessons([NOTEBOOKS / "00_start_here.ipynb"], tmp_path)
+    took = works_on.run_lessons([lesson_file("start_here")], tmp_path)
     assert 100 < took["start_here"]["peak_gpu_mib"] < 4096
 
 

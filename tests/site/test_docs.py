@@ -5,6 +5,7 @@ import re
 import nbformat
 import pytest
 
+from course.lessons import lesson_file
 from course.notebooks import NOTEBOOKS, ROOT
 
 DOCS = ROOT / "docs"
@@ -37,7 +38,7 @@ def test_the_originals_are_named_and_linked():
         "perf-torch-cuda-graphs",
     ):
         assert address in text
-    assert re.search("leimao.*originals.md|originals.md.*leimao", prose(NOTEBOOKS / "00_start_here.ipynb"), re.DOTALL)
+    assert re.search("leimao.*originals.md|originals.md.*leimao", prose(lesson_file("start_here")), re.DOTALL)
 
 
 def prose(path):

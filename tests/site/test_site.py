@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 
+from course.lessons import lesson_file
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from course.recording import recorded_lesson, recordings
 from course.touch import framed
@@ -19,7 +20,7 @@ nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make 
 
 from docs import conf, lesson_page, pages  # noqa: E402
 
-START = NOTEBOOKS / "00_start_here.ipynb"
+START = lesson_file("start_here")
 
 
 class Page(HTMLParser):
@@ -103,7 +104,7 @@ def test_every_image_has_a_text_that_says_what_it_shows(parsed):
 
 def test_search_finds_words_of_lessons_and_of_helpers(site):
     index = (site / "searchindex.js").read_text()
-    assert "notebooks/08_reach_floor" in index and "helpers.capture.capture_step" in index
+    assert f"notebooks/{lesson_file('reach_floor').stem}" in index and "helpers.capture.capture_step" in index
     assert '"dropout"' in index or "dropout:" in index
 
 

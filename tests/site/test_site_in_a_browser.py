@@ -6,7 +6,7 @@ import nbformat
 import pandas as pd
 import pytest
 
-from course.notebooks import NOTEBOOKS
+from course.lessons import lesson_file
 from course.recording import recorded_lesson
 from tests.support.notebooks import LESSONS
 from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, touch
@@ -17,8 +17,12 @@ SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByTyp
 WIDER = "document.documentElement.scrollWidth - innerWidth"
 
 
-def code_cells(lesson):
-    return [cell for cell in nbformat.read(NOTEBOOKS / f"{lesson}.ipynb", 4).cells if cell.cell_type == "code"]
+def lesson_page(name):
+    return f"notebooks/{lesson_file(name).stem}"
+
+
+def code_cells(name):
+    return [cell for cell in nbformat.read(lesson_file(name), 4).cells if cell.cell_type == "code"]
 
 
 @pytest.fixture
@@ -39,7 +43,7 @@ def page(served, chromium):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, theme):
     page.emulate_media(color_scheme=theme)
-    for name, charts in (("index", 1), ("notebooks/00_start_here", 3), ("notebooks/08_reach_floor", 1)):
+    for name, charts in (("index", 1), (lesson_page("start_here"), 3), (lesson_page("reach_floor"), 1)):
         page.goto(f"{page.address}/{name}.html", wait_until="networkidle")
         widths = page.eval_on_selector_all("main img", "images => images.map(image => image.naturalWidth)")
         assert len(widths) == charts and min(widths) > 400, name
@@ -81,7 +85,7 @@ def test_the_search_puts_a_topics_own_lesson_first(page, words, first):
 
 
 def test_the_gallery_opens_with_its_index_and_a_filter(page):
-    page.goto(f"{page.address}/notebooks/24_failure_gallery.html")
+    page.goto(f"{page.address}/{lesson_page('failure_gallery')}.html")
     assert page.locator("article h2").first.text_content().startswith("Index")
     rows = page.locator("#index tbody tr:visible")
     exhibits = page.locator("section:not(#exercises) > section > h3:visible")
@@ -96,7 +100,7 @@ def test_the_gallery_opens_with_its_index_and_a_filter(page):
 
 
 def test_a_solution_is_folded_at_its_exercise(page):
-    page.goto(f"{page.address}/notebooks/00_start_here.html")
+    page.goto(f"{page.address}/{lesson_page('start_here')}.html")
     solutions = page.locator("details.solution")
     assert solutions.count() == 3 and not solutions.first.locator("pre").is_visible()
     solutions.first.locator("summary").press("Enter")
@@ -104,7 +108,7 @@ def test_a_solution_is_folded_at_its_exercise(page):
 
 
 def test_code_is_copied_by_a_button(page):
-    page.goto(f"{page.address}/notebooks/00_start_here.html")
+    page.goto(f"{page.address}/{lesson_page('start_here')}.html")
     cell = page.locator("div.highlight", has_text='lesson("start_here")').first
     cell.hover()
     cell.locator("button.copybtn").click()
@@ -114,7 +118,7 @@ def test_code_is_copied_by_a_button(page):
 def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     """Perfetto's address is answered here; here alone, as Chromium keeps no file for the next page where it asks us."""
     page.context.route("https://**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html"))
-    page.goto(f"{page.address}/notebooks/00_start_here.html", wait_until="networkidle")
+    page.goto(f"{page.address}/{lesson_page('start_here')}.html", wait_until="networkidle")
     assert not any("json.gz" in url or "perfetto.dev" in url for url in page.asked)
     trace = recorded_lesson("start_here").trace("eager")
     with page.expect_popup() as popup:
@@ -126,7 +130,7 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
 
 
 def test_the_capture_plays_and_stops(page):
-    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    page.goto(f"{page.address}/{lesson_page('capture_training_step')}.html")
     moment, slider = page.locator(".capture output"), page.get_by_role("slider")
     whole, said = moment.text_content(), page.locator(".said").all_text_contents()
     assert "GPU busy for" in said[0] and "become nodes" in said[1] and "at most" in said[2]
@@ -146,7 +150,7 @@ def test_the_capture_plays_and_stops(page):
 
 def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
     page.emulate_media(reduced_motion="reduce")
-    page.goto(f"{page.address}/notebooks/03_capture_training_step.html")
+    page.goto(f"{page.address}/{lesson_page('capture_training_step')}.html")
     assert page.locator(".capture svg").is_visible() and page.locator(".capture button").is_hidden()
     assert "GPU busy for" in page.locator(".said").first.text_content()
     page.get_by_role("slider").press("Home")
@@ -154,7 +158,7 @@ def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
 
 
 def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
-    page.goto(f"{page.address}/notebooks/09_find_where_graphs_pay.html")
+    page.goto(f"{page.address}/{lesson_page('find_where_graphs_pay')}.html")
     answer, diamond = page.locator(".pays > output"), page.locator(".pays path")
     points = recorded_lesson("find_where_graphs_pay").value("points").set_index(["depth", "width", "batch"])
     measured = points.loc[(4, 1024, 1024)]
@@ -163,9 +167,7 @@ def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
     assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
     kernels = int(re.search(r"eager (\d+) us", answer.text_content())[1])
     namespace = {}
-    exec(
-        next(cell.source for cell in code_cells("09_find_where_graphs_pay") if "def ideal_us" in cell.source), namespace
-    )
+    exec(next(cell.source for cell in code_cells("find_where_graphs_pay") if "def ideal_us" in cell.source), namespace)
     ideal = namespace["ideal_us"](pd.DataFrame({"depth": [4], "width": [1024], "batch": [1024]}))[0]
     assert 1 < kernels / ideal < 3, "the stretch"
     at = diamond.get_attribute("d")
@@ -178,15 +180,15 @@ def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
 
 def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
     page = chromium.new_context(java_script_enabled=False).new_page()
-    for lesson in ("03_capture_training_step", "09_find_where_graphs_pay"):
-        page.goto(f"{served}/notebooks/{lesson}.html")
+    for lesson in ("capture_training_step", "find_where_graphs_pay"):
+        page.goto(f"{served}/{lesson_page(lesson)}.html")
         box = page.locator(".touch img").bounding_box()
         assert box["width"] > 500 and box["height"] > 250
     page.context.close()
 
 
 def test_a_step_is_touched_and_without_scripts_read(page, chromium):
-    address = f"{page.address}/notebooks/03_capture_training_step.html"
+    address = f"{page.address}/{lesson_page('capture_training_step')}.html"
     page.goto(address)
     touch(page.locator("figure.timeline"), "capture_training_step", ("eager", "whole_step"))
     context = chromium.new_context(java_script_enabled=False)
