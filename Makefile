@@ -9,6 +9,7 @@
 # make links    write today's numbers of the lessons into every link
 # make renumber ARGS="choose_api 5"  give a lesson a new number; the others close up
 # make works-on run every lesson live, and keep what it took   (traces/works_on.json)
+# make pins     resolve the tested versions anew                  (constraints.txt)
 # make doctor   say what this machine can do
 # make clean    remove the set-up
 
@@ -20,7 +21,7 @@ ifneq ($(shell .venv/bin/python -c pass 2>/dev/null && cat .venv/ready 2>/dev/nu
 .PHONY: .venv/ready
 endif
 
-.PHONY: lab progress test record bench site readme new-lesson links renumber works-on doctor clean
+.PHONY: lab progress test record bench site readme new-lesson links renumber works-on pins doctor clean
 
 lab: .venv/ready
 	@$(RUN) course.lab $(ARGS)
@@ -55,8 +56,12 @@ renumber: .venv/ready
 	@$(RUN) course.commands.renumber $(ARGS)
 	$(RUN) docs.readme
 
-works-on: .venv/ready
+works-on: .venv/works-on
 	$(RUN) course.works_on
+
+pins: .venv/test
+	.venv/bin/uv pip compile pyproject.toml --extra test --extra bench --upgrade --quiet \
+	    --python-version 3.11 --python-platform linux --output-file constraints.txt
 
 doctor: .venv/ready
 	@$(RUN) course.doctor
@@ -64,8 +69,8 @@ doctor: .venv/ready
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) course/set_up.py
 
-# what only tests and the site need, and what only the benchmark needs
-.venv/test .venv/bench: .venv/%: .venv/ready
+# what only tests and the site, live runs of all lessons, and the benchmark need
+.venv/test .venv/works-on .venv/bench: .venv/%: .venv/ready
 	@$(PYTHON) course/set_up.py $*
 
 clean:

@@ -135,7 +135,7 @@ def test_a_loose_conda_spec_is_refused():
 
 def test_the_container_and_conda_install_the_project_at_the_tested_versions():
     (pip,) = [part["pip"] for part in CONDA["dependencies"] if isinstance(part, dict)]
-    assert pip == ["--constraint constraints.txt", "--editable ."]
+    assert pip == ["--constraint constraints.txt", "--editable .[works-on]"]
     assert re.search(r"pip install --no-cache-dir --constraint constraints.txt --editable \.", DOCKERFILE)
 
 
