@@ -1,13 +1,13 @@
 """CUDA graphs on a CPU: torch's own names, on a stand-in that knows what they mean.
 
 What a graph is   core, nodes, graphs: operators with the memory they work on, captured and replayed; autograd
-The device        device, memory, places, streams, order, generators: one launch at a time, in an order
-Under torch       patches, with the names; functions, methods, operators, shapes: what torch's calls do there
+The device        device, device_kind, memory, streams, order, generators: one launch at a time, in an order
+Under torch       torch_names: the block; functions, methods, operators, shapes, trees: what torch's calls do there
 Refused           errors: what, and with which words
 For exercises     judge: what an answer launches
 """
 
 from cpu_graph.errors import NotModelled
-from cpu_graph.patches import cpu_graphs
+from cpu_graph.torch_names import cpu_graphs
 
 __all__ = ["NotModelled", "cpu_graphs"]

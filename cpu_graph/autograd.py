@@ -3,8 +3,8 @@
 import torch
 from torch.utils._pytree import tree_leaves
 
+from cpu_graph.device_kind import wanting
 from cpu_graph.errors import PER_CAPTURE, STALE_STREAM
-from cpu_graph.places import wanting
 
 
 def remember_stream(node, stream):

@@ -6,8 +6,9 @@ import torch
 
 from cpu_graph.errors import cuda_error
 from cpu_graph.memory import Memory, Place, rounded
-from cpu_graph.nodes import Node, drawing, mapped, tensors_in, written_by
+from cpu_graph.nodes import Node, drawing, written_by
 from cpu_graph.order import Order
+from cpu_graph.trees import mapped, tensors_in
 
 
 class Device:

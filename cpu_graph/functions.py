@@ -4,8 +4,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from cpu_graph.autograd import remember_stream
+from cpu_graph.device_kind import any_on_gpu, moved, place, wanting
 from cpu_graph.methods import HANDLERS
-from cpu_graph.places import any_on_gpu, moved, place, wanting
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 

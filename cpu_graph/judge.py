@@ -11,8 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from cpu_graph import cpu_graphs
 from cpu_graph.graphs import CUDAGraph
-from cpu_graph.patches import cpu_graphs
 
 
 @dataclass

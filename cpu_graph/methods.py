@@ -5,12 +5,64 @@ import numbers
 import torch
 
 from cpu_graph.autograd import backward
+from cpu_graph.device_kind import GPU, moved, wanting
 from cpu_graph.errors import NUMPY, PAGEABLE, NotModelled
-from cpu_graph.places import GPU, moved, wanting
 
 Tensor = torch.Tensor
+HANDLERS = {}  # torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
 
 
+def instead_of(*functions):
+    """Register a handler for functions of torch."""
+
+    def register(handler):
+        HANDLERS.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+@instead_of(Tensor.device.__get__)
+def where_it_is(device, function, tensor, *_):
+    return GPU if device.kind(tensor) == "cuda" else function(tensor)
+
+
+@instead_of(Tensor.is_cuda.__get__)
+def is_cuda(device, function, tensor, *_):
+    return device.kind(tensor) == "cuda"
+
+
+@instead_of(Tensor.is_cpu.__get__)
+def is_cpu(device, function, tensor, *_):
+    return function(tensor) if device.kind(tensor) != "cuda" else False
+
+
+@instead_of(Tensor.get_device)
+def get_device(device, function, tensor):
+    return 0 if device.kind(tensor) == "cuda" else function(tensor)
+
+
+@instead_of(Tensor.is_pinned)
+def is_pinned(device, function, tensor, *_):
+    return device.kind(tensor) == "pinned"
+
+
+@instead_of(Tensor.pin_memory)
+def pin_memory(device, function, tensor, *_):
+    return tensor if device.kind(tensor) == "pinned" else moved(device, tensor, "pinned")
+
+
+@instead_of(Tensor.cuda)
+def cuda(device, function, tensor, where=None, non_blocking=False, **_):
+    return to(device, Tensor.to, tensor, GPU, None, non_blocking)
+
+
+@instead_of(Tensor.cpu)
+def cpu(device, function, tensor, **_):
+    return to(device, Tensor.to, tensor, "cpu")
+
+
+@instead_of(Tensor.to)
 def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
         args = (GPU if device.kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
@@ -20,14 +72,18 @@ def to(device, function, tensor, /, *args, **kwargs):
     where, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     if where is not None and where.type == "meta":
         return function(tensor, *args, **kwargs)
-    here, want = device.kind(tensor), where.type if where else None
+    here = device.kind(tensor)
+    want = where.type if where else None
     if want not in (None, here) and not (want == "cpu" and here == "pinned"):
-        tensor, copy = moved(device, tensor, want, non_blocking), False
+        tensor = moved(device, tensor, want, non_blocking)
+        copy = False
     if dtype in (None, tensor.dtype) and not copy:
         return tensor
-    return function(tensor, dtype or tensor.dtype, copy=copy, memory_format=memory_format or torch.preserve_format)
+    memory_format = memory_format or torch.preserve_format
+    return function(tensor, dtype or tensor.dtype, copy=copy, memory_format=memory_format)
 
 
+@instead_of(Tensor.tolist)
 def on_host(device, function, tensor, /, *args, **kwargs):
     """A copy for the host to look at, once the work before it is done."""
     if device.kind(tensor) == "cuda":
@@ -35,31 +91,36 @@ def on_host(device, function, tensor, /, *args, **kwargs):
     return function(tensor.detach() if function is Tensor.tolist else tensor, *args, **kwargs)
 
 
+@instead_of(Tensor.numpy, Tensor.__array__)
 def numpy(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise TypeError(NUMPY)
     return function(tensor, *args, **kwargs)
 
 
+@instead_of(Tensor.__repr__)
 def shown(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) != "cuda":
         return function(tensor, *args, **kwargs)
     if device.capture:
         device.refuse(900)
     text = on_host(device, function, tensor, *args, **kwargs)
-    return text if function is Tensor.__format__ else text[:-1] + ", device='cuda:0')"
+    return text[:-1] + ", device='cuda:0')"
 
 
+@instead_of(Tensor.__setitem__)
 def set_item(device, function, tensor, index, value):
     if isinstance(value, numbers.Number) and device.kind(tensor) == "cuda":
-        places = index if isinstance(index, tuple) else (index,)
-        if device.capturing() and all(type(place) is int for place in places) and len(places) == tensor.dim():
+        indices = index if isinstance(index, tuple) else (index,)
+        one_element = len(indices) == tensor.dim() and all(type(one) is int for one in indices)
+        if device.capturing() and one_element:
             raise RuntimeError(PAGEABLE)  # for one element PyTorch copies from the CPU
         with wanting(device, "cuda"):
             value = torch.full((), value, dtype=tensor.dtype)
     return function(tensor, index, value)
 
 
+@instead_of(Tensor.__deepcopy__)
 def copied(device, function, tensor, memo):
     if device.kind(tensor) != "cuda" or type(tensor) is not Tensor:
         return function(tensor, memo)
@@ -71,30 +132,11 @@ def copied(device, function, tensor, memo):
     return copy
 
 
+@instead_of(Tensor.__dlpack__)
 def not_modelled(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise NotModelled(f"{function.__qualname__} of a CUDA tensor is not modelled.")
     return function(tensor, *args, **kwargs)
 
 
-HANDLERS = {
-    Tensor.device.__get__: lambda d, f, t, *_: GPU if d.kind(t) == "cuda" else f(t),
-    Tensor.is_cuda.__get__: lambda d, f, t, *_: d.kind(t) == "cuda",
-    Tensor.is_cpu.__get__: lambda d, f, t, *_: d.kind(t) != "cuda" and f(t),
-    Tensor.get_device: lambda d, f, t: 0 if d.kind(t) == "cuda" else f(t),
-    Tensor.is_pinned: lambda d, f, t, *_: d.kind(t) == "pinned",
-    Tensor.pin_memory: lambda d, f, t, *_: t if d.kind(t) == "pinned" else moved(d, t, "pinned"),
-    Tensor.cuda: lambda d, f, t, device=None, non_blocking=False, **_: to(d, Tensor.to, t, GPU, None, non_blocking),
-    Tensor.cpu: lambda d, f, t, **_: to(d, Tensor.to, t, "cpu"),
-    Tensor.to: to,
-    Tensor.tolist: on_host,
-    Tensor.numpy: numpy,
-    Tensor.__array__: numpy,
-    Tensor.__repr__: shown,
-    Tensor.__setitem__: set_item,
-    Tensor.__deepcopy__: copied,
-    Tensor.backward: backward,
-    torch.autograd.backward: backward,
-    torch.autograd.grad: backward,
-    Tensor.__dlpack__: not_modelled,
-}
+instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)

@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from cpu_graph import core
 from cpu_graph.errors import cuda_error
 from cpu_graph.memory import Place
-
-SEQUENCES = tuple, list  # written as a union, it would be made anew at every call
+from cpu_graph.trees import mapped, tensors_in
 
 
 class Node:
@@ -74,31 +73,6 @@ def drawing(state):
     finally:
         ended["state"] = default.get_state()
         default.set_state(before)
-
-
-def tensors_in(*trees):
-    """The tensors in an operator's arguments or results; pytree, which takes trees of any kind, needs far longer."""
-    found = []
-    for tree in trees:
-        if isinstance(tree, torch.Tensor):
-            found.append(tree)
-        elif isinstance(tree, SEQUENCES):
-            found += tensors_in(*tree)
-        elif isinstance(tree, dict):
-            found += tensors_in(*tree.values())
-    return found
-
-
-def mapped(change, tree, kind=torch.Tensor):
-    """The same arguments or results with change(tensor) in place of each tensor, or of each object of a kind."""
-    if isinstance(tree, kind):
-        return change(tree)
-    if isinstance(tree, dict):
-        return {name: mapped(change, part, kind) for name, part in tree.items()}
-    if isinstance(tree, SEQUENCES):
-        parts = [mapped(change, part, kind) for part in tree]
-        return parts if isinstance(tree, list) else tuple(parts)
-    return tree
 
 
 def written_by(operator, args, kwargs):

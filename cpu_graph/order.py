@@ -18,8 +18,11 @@ class Order:
     """The clocks of streams and host, the log, and what memory held when the log began."""
 
     def __init__(self, finished):
-        self.clocks, self.ticks, self.finished = defaultdict(dict), count(1), finished
-        self.log, self.before = [], {}
+        self.clocks = defaultdict(dict)
+        self.ticks = count(1)
+        self.finished = finished  # called when the host has waited for everything
+        self.log = []
+        self.before = {}  # what blocks held when the log began
 
     def tick(self, stream):
         """The clock of the next launch on a stream."""
@@ -53,24 +56,26 @@ class Order:
 
     def enter(self, node):
         """Put a launch into the log; returns whether it races with an earlier one."""
-        others = [
-            other
-            for (block, start, end), writes in node.spans.items()
-            for (_, wrote, first, last), other in block.accesses.items()
-            if (writes or wrote) and start < last and first < end
-        ]
-        raced = not all(other.before(node.clock) for other in others)
-        self.log.append(node)
-        if raced and any(other.cycles for other in self.log):
-            starts = self.starts()
-            self.log.sort(key=starts.get)
-        elif raced:  # first what it waits for, then this launch, then the others
-            self.log.sort(
-                key=lambda other: 0 if other.before(node.clock) and other is not node else 1 + (other is not node)
-            )
+        raced = any(not other.before(node.clock) for other in self.touching(node))
+        if not raced:
+            self.log.append(node)
+        elif node.cycles or any(other.cycles for other in self.log):
+            self.log.append(node)
+            self.log.sort(key=self.starts().get)
+        else:  # as early as its own stream allows
+            awaited = [other for other in self.log if other.before(node.clock)]
+            others = [other for other in self.log if not other.before(node.clock)]
+            self.log = [*awaited, node, *others]
         for (block, start, end), writes in node.spans.items():
             block.accesses[node.stream, writes, start, end] = node
         return raced
+
+    def touching(self, node):
+        """The last launches that touch a launch's bytes, one of the two writing."""
+        for (block, start, end), writes in node.spans.items():
+            for (_, wrote, first, last), other in block.accesses.items():
+                if (writes or wrote) and start < last and first < end:
+                    yield other
 
     def starts(self):
         """When each launch in the log begins, where only sleeping takes time."""

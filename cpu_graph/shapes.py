@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from cpu_graph import core
-from cpu_graph.nodes import SEQUENCES, mapped, tensors_in
+from cpu_graph.trees import SEQUENCES, mapped, tensors_in
 
 known = {}  # (operator, arguments by their shapes) -> (results, id of a result -> number of the argument that it is)
 

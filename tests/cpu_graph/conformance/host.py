@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import torch
 
-from conformance.common import ERROR, LOST, PAGEABLE, READ, SINCE_2_13, captured, ones
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import ERROR, LOST, PAGEABLE, READ, SINCE_2_13, SINCE_2_15, captured, ones
+from tests.cpu_graph.conformance.outcomes import program
 
 LONG = 10**8
 
@@ -110,7 +110,7 @@ def an_old_graph_freed_in_a_capture():
     captured(forget)
 
 
-@program(False, shows="A stream that stays after a failure")
+@program(SINCE_2_15, shows="A stream that stays after a failure")
 def the_stream_after_a_failure_is_the_default_one():
     x = ones(4)
     try:

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import torch
 
-from cpu_graph.nodes import tensors_in
+from cpu_graph.trees import tensors_in
 
 GPU = torch.device("cuda", 0)
 

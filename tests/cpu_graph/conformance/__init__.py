@@ -2,12 +2,12 @@
 
 A program takes nothing and returns a relation (True, False), whole numbers or texts, never a random
 draw; or it fails, and the first lines of its chain of errors are what is compared. A race is
-widened by torch.cuda._sleep. `PYTHONPATH=.:tests python -m conformance` on a GPU records how they
+widened by torch.cuda._sleep. `python -m tests.cpu_graph.conformance` on a GPU records how they
 end there, in traces/<gpu>/conformance.json.
 """
 
-from conformance import addresses, graphed, host, pools, random_numbers, streams, training, values
-from conformance.outcomes import PROGRAMS, outcome
+from tests.cpu_graph.conformance import addresses, graphed, host, pools, random_numbers, streams, training, values
+from tests.cpu_graph.conformance.outcomes import PROGRAMS, outcome
 
 __all__ = ["PROGRAMS", "outcome"]
 MODULES = addresses, graphed, host, pools, random_numbers, streams, training, values

@@ -9,7 +9,9 @@ zeros = partial(torch.zeros, device="cuda")
 graphed = torch.cuda.make_graphed_callables
 ERROR = "AcceleratorError: CUDA error: "
 READ = [f"{ERROR}operation not permitted when stream is capturing", f"{ERROR}operation failed due to a previous error"]
-SINCE_2_13 = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # random states are per capture
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+SINCE_2_13 = VERSION >= (2, 13)  # random states are per capture
+SINCE_2_15 = VERSION >= (2, 15)  # a failed capture leaves its stream
 LOST = READ[1:]
 PAGEABLE = ["RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"]
 

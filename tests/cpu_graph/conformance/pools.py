@@ -2,8 +2,8 @@
 
 import torch
 
-from conformance.common import captured, ones
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import captured, ones
+from tests.cpu_graph.conformance.outcomes import program
 
 
 def second_of_three(order, hold, pools=1):

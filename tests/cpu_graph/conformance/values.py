@@ -4,8 +4,8 @@ import random
 
 import torch
 
-from conformance.common import PAGEABLE, captured, layer, ones, zeros
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import PAGEABLE, captured, layer, ones, zeros
+from tests.cpu_graph.conformance.outcomes import program
 
 
 @program(0)

@@ -4,8 +4,8 @@ from functools import partial
 
 import torch
 
-from conformance.common import ERROR, LOST, READ, SINCE_2_13, captured, layer, ones
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import ERROR, LOST, READ, SINCE_2_13, captured, layer, ones
+from tests.cpu_graph.conformance.outcomes import program
 
 
 def gradient_after_three(gradient, zero=None):

@@ -1,15 +1,22 @@
-"""What the stand-in puts under which of torch's names."""
+"""torch's names for the time of a block: what the stand-in puts under which of them, and the block itself."""
 
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from importlib import import_module
 from types import FunctionType
+from unittest.mock import patch
 
 import torch
 from torch import cuda
 
+from cpu_graph.device import Device
+from cpu_graph.device_kind import GPU
 from cpu_graph.errors import NotModelled
+from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, pools
 from cpu_graph.nodes import Node, unseen
-from cpu_graph.places import GPU
+from cpu_graph.operators import Operators
 from cpu_graph.streams import Event, Stream
 
 OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}  # torch's Python works
@@ -27,6 +34,28 @@ RANDOM = {
     "current_device": lambda: 0, "device_count": lambda: 1, "is_initialized": lambda: True,
 }  # fmt: skip
 ACCELERATOR = {"is_available": lambda: True, "current_accelerator": lambda *_, **__: GPU}
+
+
+@contextmanager
+def cpu_graphs():
+    """Let torch's CUDA names work on CPU tensors in the block: streams, graphs, device="cuda" and so on.
+
+    Everything is put back afterwards. What the stand-in does not model raises NotModelled; what a
+    GPU refuses raises what it raises there. Tensors made in the block are CPU tensors after it.
+    A real GPU is not touched. Raises RuntimeError inside another such block.
+    """
+    if CUDAGraph.stand_in is not None:
+        raise RuntimeError("cpu_graphs() does not nest.")
+    import_module("torch._dynamo")  # torch does at the first capture: it must not find these names
+    device = Device()
+    with ExitStack() as stack:
+        for cls in (CUDAGraph, Stream, Event, Generator):
+            stack.enter_context(patch.object(cls, "stand_in", device))
+        for target, name, value in replacements(device):
+            stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
+        stack.enter_context(Operators(device))
+        stack.enter_context(Functions(device))
+        yield device
 
 
 def replacements(device):
@@ -89,8 +118,12 @@ def sleep(device, cycles):
 def refused(names):
     """The functions of torch.cuda that are not modelled, by their names."""
     others = [name for name in cuda.__all__ if name not in names and name not in OWN]
-    functions = [name for name in others if isinstance(getattr(cuda, name, None), FunctionType)]
-    return {name: not_modelled(f"torch.cuda.{name}") for name in functions}
+    functions = {name: getattr(cuda, name, None) for name in others}
+    return {
+        name: wraps(function)(not_modelled(f"torch.cuda.{name}"))
+        for name, function in functions.items()
+        if isinstance(function, FunctionType)
+    }
 
 
 def not_modelled(what):

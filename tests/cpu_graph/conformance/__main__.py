@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import torch
 
-from conformance import outcomes
 from course.execute import gpu_slug
 from course.notebooks import TRACES
+from tests.cpu_graph.conformance import outcomes
 
 if not torch.cuda.is_available():
     sys.exit("Needs a CUDA GPU.")

@@ -2,8 +2,8 @@
 
 import torch
 
-from conformance.common import captured, layer, ones, zeros
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import captured, layer, ones, zeros
+from tests.cpu_graph.conformance.outcomes import program
 
 
 @program([2, 6], shows="A new tensor under the old name")

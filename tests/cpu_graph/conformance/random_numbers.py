@@ -3,8 +3,8 @@
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from conformance.common import SINCE_2_13, captured, ones, zeros
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import SINCE_2_13, captured, ones, zeros
+from tests.cpu_graph.conformance.outcomes import program
 
 
 def draw():

@@ -2,8 +2,8 @@
 
 import torch
 
-from conformance.common import captured, ones, settled, zeros
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import captured, ones, settled, zeros
+from tests.cpu_graph.conformance.outcomes import program
 
 LONG = 10**8  # cycles: about 50 ms
 

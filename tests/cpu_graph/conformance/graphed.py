@@ -4,8 +4,8 @@ from functools import partial
 
 import torch
 
-from conformance.common import SINCE_2_13, graphed, layer, ones
-from conformance.outcomes import program
+from tests.cpu_graph.conformance.common import SINCE_2_13, graphed, layer, ones
+from tests.cpu_graph.conformance.outcomes import program
 
 
 def sample():
