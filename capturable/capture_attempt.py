@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from capturable.live_objects import live
-from capturable.user_lines import Line, runs_users
 from capturable.restore import Restore
+from capturable.user_lines import Line, runs_users
 
 
 class Attempt(NamedTuple):

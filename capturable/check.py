@@ -8,16 +8,16 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from capturable import rules
-from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.differences import differences
 from capturable.findings import Finding, Findings
 from capturable.fixes import FIXES, NOTES
-from capturable.user_lines import Line, here
 from capturable.host_calls import as_if_capturing, listening
 from capturable.operators import CpuOnly, Op, OpLog, address
+from capturable.python_state import PythonStateWatch, values_at, watched
+from capturable.restore import Restore
 from capturable.restore.reachable import Place
 from capturable.streams import joins
-from capturable.restore import Restore
+from capturable.user_lines import Line, here
 
 
 class Check:

@@ -12,8 +12,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from capturable.user_lines import TORCH, here
 from capturable.rules import judge_module, judge_optimizer
+from capturable.user_lines import TORCH, here
 
 HOST_CALLS = [
     *((owner, name, "sync") for owner in (torch.cuda.Stream, torch.cuda.Event) for name in ("synchronize", "query")),

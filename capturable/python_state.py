@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from capturable.user_lines import Line, runs_users
 from capturable.restore.reachable import CONTAINERS, MISSING, Place
+from capturable.user_lines import Line, runs_users
 
 
 class PythonStateWatch:

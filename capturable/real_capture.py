@@ -10,9 +10,9 @@ from capturable.capture_attempt import Attempt, bisect, captured
 from capturable.explain import explain
 from capturable.findings import Finding, Findings
 from capturable.fixes import FIXES
-from capturable.user_lines import Line
-from capturable.restore.reachable import MISSING
 from capturable.restore import Restore
+from capturable.restore.reachable import MISSING
+from capturable.user_lines import Line
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
 LATER = "previous error during capture"  # what is said at a line after the one that broke the capture

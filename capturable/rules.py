@@ -6,8 +6,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
-from capturable.live_objects import name_of
 from capturable.fixes import FIXES
+from capturable.live_objects import name_of
 from capturable.operators import MASKS, address
 
 Fault = tuple[str, str]  # the rule, and what was found

@@ -15,9 +15,9 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from capturable.live_objects import live
 from capturable.check import Check
 from capturable.findings import Findings
+from capturable.live_objects import live
 from capturable.operators import address
 from capturable.restore.reachable import reach
 from capturable.rules import judge_module, judge_optimizer

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from capturable.live_objects import live, name_of
-from capturable.restore.tensor_memory import Memory
 from capturable.restore.reachable import CONTAINERS, TRAINING, reach
+from capturable.restore.tensor_memory import Memory
 
 
 class NotRestored(RuntimeError):

@@ -5,9 +5,9 @@ import random
 
 import pytest
 import torch
-from tests.support.clean_steps import STEPS, by_token, models_of
 
 from capturable import preflight
+from tests.support.clean_steps import STEPS, by_token, models_of
 from tests.support.machine import needs_gpu
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from tests.support.clean_steps import models_of
 from torch import nn
 
 import capturable
 from capturable import watch
 from capturable.__main__ import main
 from capturable.findings import Finding, Findings
+from tests.support.clean_steps import models_of
 
 PACKAGE = Path(capturable.__file__).parent
 SCRIPT = """

@@ -10,9 +10,9 @@ import torch
 
 import cpu_graph
 from capturable import capture_attempt, preflight, real_capture, user_lines
-from capturable.restore import tensor_memory
 from capturable.capture_attempt import Attempt, Until
 from capturable.findings import Finding, Findings
+from capturable.restore import tensor_memory
 from capturable.user_lines import Line
 from tests.support.machine import needs_gpu
 

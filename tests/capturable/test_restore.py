@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from capturable import preflight
-from capturable.restore.tensor_memory import checksums
 from capturable.restore import NotRestored, Restore
+from capturable.restore.tensor_memory import checksums
 from tests.support.machine import needs_gpu
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]

@@ -11,7 +11,6 @@ from unittest.mock import patch
 import nbformat
 import pytest
 import torch
-from tests.support.clean_steps import models_of
 
 from benchmarks.llama import llama_of, llama_step, llama_steps
 from benchmarks.repeats import busy_host, differing, first_to_differ, waited
@@ -19,6 +18,7 @@ from course.notebooks import NOTEBOOKS, ROOT
 from cpu_graph import cpu_graphs
 from examples.decoder import Config, Decoder, new_cache, sample
 from helpers.capture import capture_step, unchanged
+from tests.support.clean_steps import models_of
 
 TINY = Config(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=256, context=96)
 
