@@ -52,7 +52,7 @@ new-lesson: .venv/ready
 links: .venv/ready
 	@$(RUN) course.commands.renumber
 
-renumber: .venv/ready
+renumber: .venv/test
 	@$(RUN) course.commands.renumber $(ARGS)
 	$(RUN) docs.readme
 
