@@ -9,6 +9,7 @@ import re
 import nbformat
 from nbformat.v4 import new_markdown_cell as markdown
 
+from course.commands.renumber import renamed, stems
 from course.needs import gpus_of
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
 from course.portable import without_scripts
@@ -59,7 +60,12 @@ def shown(output):
 
 
 def harmless(output):
-    """The output without what could run in the page; a timeline gets today's script in place of the recorded one."""
+    """The output without what could run in the page; a timeline gets today's script in place of the recorded one.
+
+    Links to lessons get the numbers that the lessons have today.
+    """
+    if "text/markdown" in output.get("data", {}):
+        output.data["text/markdown"] = renamed("".join(output.data["text/markdown"]), stems())
     if "text/html" in output.get("data", {}):
         html = without_scripts("".join(output.data["text/html"]))
         output.data["text/html"] = framed("timeline", html) if "data-timeline" in html else html

@@ -43,7 +43,7 @@ def renumber(name: str, number: int, root: Path = ROOT) -> None:
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all texts and Markdown cells; returns the files that changed."""
     notebooks = [*root.glob("notebooks/*.ipynb"), *root.glob("notebooks/solutions/*.ipynb")]
-    files = {unnumbered(path.stem): path.stem for path in root.glob("notebooks/[0-9]*.ipynb")}
+    files = stems(root)
     changed = [path for path in sorted(notebooks) if _update_notebook(path, files)]
     for path in sorted({path for pattern in TEXTS for path in root.glob(pattern)}):
         text = path.read_text(encoding="utf-8")
@@ -53,10 +53,15 @@ def update_links(root: Path = ROOT) -> list[Path]:
     return changed
 
 
-def renamed(text: str, files: dict[str, str]) -> str:
-    """The text with today's number in the name of every lesson's file.
+def stems(root: Path = ROOT) -> dict[str, str]:
+    """The stem of each lesson's file, by the lesson's name: verb_object -> NN_verb_object."""
+    return {unnumbered(path.stem): path.stem for path in root.glob("notebooks/[0-9]*.ipynb")}
 
-    files: the stem of each lesson's file, by the lesson's name. Other file names stay as they are.
+
+def renamed(text: str, files: dict[str, str]) -> str:
+    """The text with today's number in the name of every lesson's file; other file names stay as they are.
+
+    files: what stems returns.
     """
 
     def today(match: re.Match) -> str:

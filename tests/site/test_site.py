@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
+from nbformat.v4 import new_output
 
 from course.lessons import lesson_file
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
@@ -128,6 +129,12 @@ def test_recorded_html_runs_no_script_on_a_page():
     for html, clean in ((bold, "<b>bold</b>"), (bold + step, framed("timeline", f"<b>bold</b>{kept}"))):
         output = nbformat.v4.new_output("display_data", {"text/html": html})
         assert lesson_page.harmless(output).data["text/html"] == clean
+
+
+def test_a_recorded_link_leads_to_the_number_that_the_lesson_has_now():
+    start = lesson_file("start_here").name
+    recorded = new_output("display_data", {"text/markdown": "[Start](99_start_here.ipynb)"})
+    assert lesson_page.harmless(recorded).data["text/markdown"] == f"[Start]({start})"
 
 
 def test_no_page_says_that_it_runs_live(site):
