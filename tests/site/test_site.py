@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_output
 
-from course.lessons import lesson_file
+from course.lessons import lesson_file, unnumbered
 from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
 from course.recording import recorded_lesson, recordings
 from course.touch import framed
@@ -133,7 +133,7 @@ def test_recorded_html_runs_no_script_on_a_page():
 
 def test_a_recorded_link_leads_to_the_number_that_the_lesson_has_now():
     start = lesson_file("start_here").name
-    recorded = new_output("display_data", {"text/markdown": "[Start](99_start_here.ipynb)"})
+    recorded = new_output("display_data", {"text/markdown": f"[Start](99_{unnumbered(start)})"})
     assert lesson_page.harmless(recorded).data["text/markdown"] == f"[Start]({start})"
 
 
