@@ -10,7 +10,8 @@ RUN apt-get update \
 
 WORKDIR /course
 COPY --chown=learner . .
-RUN pip install --no-cache-dir --constraint constraints.txt --editable . \
+RUN pip install --no-cache-dir "$(grep ^uv== constraints.txt)" \
+    && uv pip install --system --no-cache --constraint constraints.txt --editable . \
     && install --directory --owner learner my_lessons traces/local
 
 USER 1000

@@ -11,67 +11,70 @@
 # make works-on run every lesson live, and keep what it took   (traces/works_on.json)
 # make pins     resolve the tested versions anew                  (constraints.txt)
 # make doctor   say what this machine can do
-# make clean    remove the set-up
+# make clean    remove the set-up  (uv keeps its downloads for the next: `uv cache clean` removes them)
+#
+# CPU=1 takes torch's build for the CPU, TORCH=2.11.0 another torch, in an environment of its own: .venv-2.11.0
 
 PYTHON ?= python3
-RUN := .venv/bin/python -m
+VENV := .venv$(TORCH:%=-%)
+RUN := $(VENV)/bin/python -m
+STAMPS := $(addprefix $(VENV)/,ready test works-on bench)
 
 # a set-up of another place, or one whose Python is gone, is no set-up
-ifneq ($(shell .venv/bin/python -c pass 2>/dev/null && cat .venv/ready 2>/dev/null),$(CURDIR))
-.PHONY: .venv/ready
+ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMPS)
 endif
 
 .PHONY: lab progress test record bench site readme new-lesson links renumber works-on pins doctor clean
 
-lab: .venv/ready
+lab: OPTIONS = -- $(ARGS)
+lab: $(VENV)/ready
 	@$(RUN) course.lab $(ARGS)
 
-progress: .venv/ready
+progress: $(VENV)/ready
 	@$(RUN) course.progress
 
-test: .venv/test
+test: $(VENV)/test
 	$(RUN) pytest $(ARGS)
 
-record: .venv/ready
+record: $(VENV)/ready
 	$(RUN) course.record $(ARGS)
 
-bench: .venv/bench
+bench: $(VENV)/bench
 	$(RUN) benchmarks $(ARGS)
 
-site: .venv/test
+site: $(VENV)/test
 	$(RUN) docs.pages
 	$(RUN) sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html
 	@echo "The site is in docs/_build/html."
 
-readme: .venv/test
+readme: $(VENV)/test
 	$(RUN) docs.readme
 
-new-lesson: .venv/ready
+new-lesson: $(VENV)/ready
 	@$(RUN) course.commands.new_lesson $(NAME)
 
-links: .venv/ready
+links: $(VENV)/ready
 	@$(RUN) course.commands.renumber
 
-renumber: .venv/test
+renumber: $(VENV)/test
 	@$(RUN) course.commands.renumber $(ARGS)
 	$(RUN) docs.readme
 
-works-on: .venv/works-on
+works-on: $(VENV)/works-on
 	$(RUN) course.works_on
 
-pins: .venv/test
-	.venv/bin/uv pip compile pyproject.toml --extra test --extra bench --upgrade --quiet \
+pins: $(VENV)/test
+	$(RUN) uv pip compile pyproject.toml --extra test --extra bench --upgrade --quiet \
 	    --python-version 3.11 --python-platform linux --output-file constraints.txt
 
-doctor: .venv/ready
+doctor: $(VENV)/ready
 	@$(RUN) course.doctor
 
-.venv/ready: pyproject.toml constraints.txt
-	@$(PYTHON) course/set_up.py
-
-# what only tests and the site, live runs of all lessons, and the benchmark need
-.venv/test .venv/works-on .venv/bench: .venv/%: .venv/ready
-	@$(PYTHON) course/set_up.py $*
+# what learners need (ready), and what tests and the site, live runs of all lessons, and the benchmark add
+$(STAMPS): $(VENV)/%: pyproject.toml constraints.txt
+	@command -v $(PYTHON) > /dev/null || { echo "There is no $(PYTHON): install Python 3.11 or newer, or name it: make PYTHON=..."; exit 1; }
+	@$(PYTHON) -m course.set_up $(filter-out ready,$*) $(if $(filter 1,$(CPU)),--cpu) $(TORCH:%=--torch=%) $(OPTIONS)
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info docs/_build
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis *.egg-info docs/_build

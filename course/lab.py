@@ -9,13 +9,11 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from pathlib import Path
-
-from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
 from course.files import SavingError, replacing
 from course.notebooks import MY_LESSONS, NOTEBOOKS, ROOT, short
+from course.obstacles import notice, obstacle
 
 JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}  # metadata that it writes unasked
 
@@ -109,21 +107,10 @@ def _read(origins: Path) -> dict[str, str]:
         return {}
 
 
-def obstacle(options: list[str]) -> str:
-    """What keeps JupyterLab from starting here, in a sentence, or ""."""
-    if os.geteuid() == 0 and not any("allow" in option and "root" in option for option in options):
-        return "JupyterLab does not start as root: use another account, or `make lab ARGS=--allow-root`."
-    for folder in (jupyter_config_dir(), jupyter_runtime_dir()):
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            return f"JupyterLab cannot write to {folder} ({error.strerror}): set HOME to a folder of yours."
-    return ""
-
-
 def main(options: list[str]) -> None:
     """Update the copy and become JupyterLab; exits with a sentence where one of them cannot be."""
+    if found := obstacle(options):
+        sys.exit(found)
     try:
         for sentence in update():
             print(sentence, flush=True)
@@ -131,8 +118,9 @@ def main(options: list[str]) -> None:
         sys.exit(str(error))
     except OSError as error:
         sys.exit(f"{error.filename} could not be read: {error.strerror}.")
-    if found := obstacle(options):
-        sys.exit(found)
+    if found := notice(options):
+        print(found, flush=True)
+    print("Starting JupyterLab; Ctrl-C here ends it.", flush=True)
     ours = {"JUPYTER_CONFIG_PATH": ROOT / "jupyter", "JUPYTER_PATH": ROOT / "jupyter/data"}  # settings, and the kernel
     first = {name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)])) for name, path in ours.items()}
     looks = {"static_custom_path": [str(ROOT / "jupyter/custom")]}  # where custom.css is

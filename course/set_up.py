@@ -1,57 +1,77 @@
-"""Set the course up in .venv, once; the Makefile calls it:  python course/set_up.py [extra]
+"""Set the course up, once; the Makefile calls it:  python -m course.set_up [EXTRA] [--cpu] [--torch V] [-- OPTIONS]
 
-Needs the standard library alone. One set-up runs at a time in a folder. The lock is on pyproject.toml and
-ends with its process, so that none is ever left over.
+It needs the standard library alone: pip puts uv into the environment, and uv does the rest. OPTIONS are
+JupyterLab's: what would keep it from starting with them is said before anything is installed.
+One set-up runs at a time in a folder. The lock is on pyproject.toml and ends with its process, so that
+none is ever left over.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
+import importlib.util
+import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from course.obstacles import notice, obstacle
+
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON, READY, SOURCES = ".venv/bin/python", ROOT / ".venv/ready", ("pyproject.toml", "constraints.txt")
+SOURCES = ("pyproject.toml", "constraints.txt")
+DRIVER = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")  # on Linux, but not under Windows
 
-# downloads as measured with torch 2.13.0: 2.74 GB and 0.20 GB of them are torch and what it brings
-SIZE = (
-    "about 2.8 GB, nearly all of it torch for CUDA. The build for the CPU makes it 0.3 GB: give pip its index "
-    "(pytorch.org, Get Started, CPU) in PIP_EXTRA_INDEX_URL"
-    if platform.system() == "Linux"
-    else "about 0.3 GB"
-)
+CPU, CUDA = "torch for the CPU, about 0.3 GB in all", "torch for CUDA, about 3 GB in all"
+LARGE = 50  # MiB: larger packages are named as they arrive
 
 
-def set_up(extra: str = "") -> None:
-    """Make .venv with the course and its packages, and with those of an extra, unless that is done.
+class Failed(Exception):
+    """A step of the set-up that a program could not do; its reason, in a sentence."""
 
-    A stamp, .venv/ready or .venv/<extra>, is written last: what failed or was interrupted starts again from
-    nothing. Raises CalledProcessError for what venv or pip could not do; they have said why.
+
+def set_up(extra: str = "", version: str = "", cpu: bool = False) -> None:
+    """Make the environment with the course, its packages and those of an extra, unless that is done.
+
+    version: another torch than the pinned one, which gets an environment of its own. cpu: take torch's CPU
+    build even where there is an NVIDIA driver. A stamp (ready, or the extra's name) is written last: what
+    failed or was interrupted starts again from nothing. Raises Failed for what venv, pip or uv could not do.
     """
+    venv = ROOT / (f".venv-{version}" if version else ".venv")
     with alone():
-        if not ready():
-            if sys.version_info < (3, 11):  # noqa: UP036 this file alone may meet an older one
-                sys.exit("The course needs Python 3.11 or newer: make PYTHON=...")
-            print(f"Setting up the course in .venv, once. pip downloads what is not there yet: {SIZE}", flush=True)
-            run(sys.executable, "-m", "venv", "--clear", ".venv")
-            install(".")
-            READY.write_text(f"{ROOT}\n")
-        if extra and not READY.with_name(extra).exists():
-            print(f"Adding the packages of [{extra}], once.", flush=True)
-            install(f".[{extra}]")
-            READY.with_name(extra).touch()
+        start = time.monotonic()
+        if not ready(venv):
+            print(f"Setting up the course in {venv.name}, once.", flush=True)
+            run("make an environment", sys.executable, "-m", "venv", "--clear", str(venv))
+            pin = next(line for line in pins(version) if line.startswith("uv=="))
+            quiet = ["--quiet", "--disable-pip-version-check"]
+            run("install uv with pip", python(venv), "-m", "pip", "install", *quiet, pin)
+            (venv / "constraints.txt").write_text("".join(f"{pin}\n" for pin in pins(version)))
+            (venv / "torch-backend").write_text(torch_backend(cpu))
+        if not ready(venv) or extra and not (venv / extra).exists():
+            install(venv, extra)
+            (venv / "ready").write_text(f"{ROOT}\n")
+            (venv / (extra or "ready")).touch()
+            print(f"Set up in {time.monotonic() - start:.0f} s.", flush=True)
 
 
-def ready() -> bool:
-    """Whether .venv was set up for this very folder, after its sources' last change, and its Python still runs."""
+def python(venv: Path) -> str:
+    return str(venv / "bin/python")
+
+
+def ready(venv: Path) -> bool:
+    """Whether it was set up for this very folder, after its sources' last change, and its Python still runs."""
+    stamp = venv / "ready"
     try:
         changed = max((ROOT / source).stat().st_mtime for source in SOURCES)
-        here = READY.read_text() == f"{ROOT}\n" and READY.stat().st_mtime >= changed
-        return here and subprocess.run([PYTHON, "-c", "pass"], cwd=ROOT).returncode == 0
+        here = stamp.read_text() == f"{ROOT}\n" and stamp.stat().st_mtime >= changed
+        return here and subprocess.run([python(venv), "-c", "pass"], cwd=ROOT).returncode == 0
     except OSError:
         return False
 
@@ -68,19 +88,100 @@ def alone() -> Iterator[None]:
         yield
 
 
-def install(what: str) -> None:
-    """Install the course itself, editable, at the versions that were tested together; pip shows its progress."""
-    options = ["--disable-pip-version-check", "--constraint=constraints.txt"]
-    run(PYTHON, "-m", "pip", "install", *options, "--editable", what)
+def pins(version: str) -> list[str]:
+    """The tested versions; with another torch, the one of torchvision is left to uv."""
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    if not version:
+        return lines
+    return [line for line in lines if not line.startswith(("torch==", "torchvision=="))] + [f"torch=={version}"]
 
 
-def run(*command: str) -> None:
-    """Run a command in the project's folder. Raises CalledProcessError if it fails."""
-    subprocess.run(command, cwd=ROOT, check=True)
+def torch_backend(cpu: bool) -> str:
+    """Which of torch's builds uv should take from PyTorch's own index; "" for the default index's build.
+
+    Without an NVIDIA driver that is the CPU build. uv's own choice, auto, is left to machines with a driver:
+    elsewhere it may be the build for an Intel or AMD GPU.
+    """
+    if "UV_TORCH_BACKEND" in os.environ or platform.system() != "Linux":
+        return ""
+    driver = shutil.which("nvidia-smi") or any(Path(file).exists() for file in DRIVER)
+    return "auto" if driver and not cpu else "cpu"
+
+
+def install(venv: Path, extra: str) -> None:
+    """Install the course itself, editable, at the tested versions: from PyTorch's own index if that is in reach."""
+    what = f".[{extra}]" if extra else "."
+    command = [python(venv), "-m", "uv", "pip", "install", "--python", python(venv)]
+    command += ["--constraint", str(venv / "constraints.txt"), "--editable", what]
+    backend = (venv / "torch-backend").read_text()
+    build = f": {CPU if backend == 'cpu' else CUDA}" if backend else ""
+    print(f"uv downloads what is not in its cache yet{build}.", flush=True)
+    reason = uv([*command, f"--torch-backend={backend}"] if backend else command)
+    if reason and backend:
+        (venv / "torch-backend").write_text("")
+        print(f"PyTorch's own index did not help ({reason}): taking {CUDA}, from the default index.", flush=True)
+        reason = uv(command)
+    if reason:
+        advice = "a proxy goes into HTTPS_PROXY, an index of your own into UV_DEFAULT_INDEX"
+        if "certificate" in reason:
+            advice = "UV_SYSTEM_CERTS=1 lets uv trust the certificates that your system trusts"
+        raise Failed(f"uv could not install the packages ({reason}); {advice}")
+
+
+def uv(command: list[str]) -> str:
+    """Run uv and show in a few lines how far it is; return why it failed, or ""."""
+    sizes, said = {}, []
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            word, _, rest = line.strip().partition(" ")
+            if word == "Downloading":
+                package, size, unit = re.match(r"(\S+) \(([\d.]+)(\w+)\)", rest).groups()
+                sizes[package] = float(size) * {"GiB": 1024, "MiB": 1}.get(unit, 0)
+            elif word == "Downloaded" and sizes.get(rest, 0) >= LARGE:
+                print(f"  {rest}, {sizes[rest]:.0f} MiB", flush=True)
+            elif word in ("Resolved", "Prepared", "Installed"):
+                print(f"  {line.strip()}", flush=True)
+            elif word in ("error:", "cause:"):
+                said.append(rest)
+    if process.returncode == 0:
+        return ""
+    return said[-1].rstrip(".") if said else f"it ended with status {process.returncode}"
+
+
+def run(what: str, *command: str) -> None:
+    """Run a command silently. Raises Failed, with the last thing that it said, if it cannot do what it should."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr + done.stdout).strip().splitlines()
+        errors = [line for line in said if "error" in line.lower()] or said or [f"status {done.returncode}"]
+        raise Failed(f"Python could not {what} ({errors[-1].strip().rstrip('.')})")
+
+
+def main(arguments: list[str]) -> None:
+    """Find what is in the way, then set up; exits with one sentence where either fails."""
+    if sys.version_info < (3, 11):  # noqa: UP036 this file alone may meet an older one
+        sys.exit(f"The course needs Python 3.11 or newer, and this is {platform.python_version()}: make PYTHON=...")
+    if importlib.util.find_spec("ensurepip") is None:
+        sys.exit("This Python has no ensurepip: install it (on Debian and Ubuntu, apt install python3-venv).")
+    for_lab = "--" in arguments
+    own = arguments[: arguments.index("--")] if for_lab else arguments
+    options = arguments[len(own) + 1 :]
+    if for_lab and (found := obstacle(options)):
+        sys.exit(found)
+    if for_lab and (found := notice(options)):
+        print(found, flush=True)
+    parser = argparse.ArgumentParser(prog="python -m course.set_up")
+    parser.add_argument("extra", nargs="?", default="")
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--torch", metavar="VERSION", default="")
+    asked = parser.parse_args(own)
+    try:
+        set_up(asked.extra, asked.torch, asked.cpu)
+    except KeyboardInterrupt:
+        sys.exit("The set-up was interrupted; the same command starts it again.")
+    except Failed as failure:
+        sys.exit(f"The set-up did not finish: {failure}. The same command starts it again.")
 
 
 if __name__ == "__main__":
-    try:
-        set_up(*sys.argv[1:])
-    except (subprocess.CalledProcessError, KeyboardInterrupt):
-        sys.exit("The set-up did not finish; the same command starts it again.")
+    main(sys.argv[1:])

@@ -136,11 +136,13 @@ def test_a_loose_conda_spec_is_refused():
 def test_the_container_and_conda_install_the_project_at_the_tested_versions():
     (pip,) = [part["pip"] for part in CONDA["dependencies"] if isinstance(part, dict)]
     assert pip == ["--constraint constraints.txt", "--editable .[works-on]"]
-    assert re.search(r"pip install --no-cache-dir --constraint constraints.txt --editable \.", DOCKERFILE)
+    assert "uv pip install --system --no-cache --constraint constraints.txt --editable ." in DOCKERFILE
 
 
 def test_workflows_test_the_oldest_and_the_newest_torch():
-    matrix = JOBS["test.yml"]["recorded"]["strategy"]["matrix"]
+    recorded = JOBS["test.yml"]["recorded"]
+    matrix = recorded["strategy"]["matrix"]
+    assert recorded["env"] == {"TORCH": "${{ matrix.torch }}"}, "make test reads it"
     oldest = next(need for need in PROJECT["dependencies"] if need.startswith("torch")).partition(">=")[2]
     assert matrix["torch"] == [PINS["torch"]]
     assert [extra["torch"] for extra in matrix["include"]] == [f"{oldest}.0"]
@@ -244,8 +246,8 @@ def steps(workflow, job):
 
 def test_no_job_can_pass_without_notebooks():
     recorded = steps("test.yml", "recorded")
-    through_nbmake = ".venv/bin/python -m pytest --nbmake --nbmake-timeout=600 --junitxml=results.xml notebooks"
-    counted = ".venv/bin/python .github/notebooks_ran.py results.xml"
+    through_nbmake = 'make test ARGS="--nbmake --nbmake-timeout=600 --junitxml=results.xml notebooks"'
+    counted = "python .github/notebooks_ran.py results.xml"
     tested = recorded.index("make test")
     assert recorded[tested : tested + 3] == ["make test", through_nbmake, counted]
     assert ".venv/bin/python .github/notebooks_ran.py traces/local/executed" in steps("gpu.yml", "live")

@@ -1,9 +1,11 @@
 """The set-up: versions that agree, no addresses, and a Makefile that heals."""
 
 import fcntl
+import importlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -11,9 +13,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from course import doctor
+from course import doctor, set_up
 from course.notebooks import ROOT
 from tests.support.project import PINS, PROJECT
+
+SET_UP = ("course/__init__.py", "course/set_up.py", "course/obstacles.py")
 
 
 def test_the_tested_versions_are_what_the_course_asks_for():
@@ -34,62 +38,154 @@ def test_constraints_are_names_and_versions_only():
     assert all(re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\w.]+", version) for name, version in PINS.items())
 
 
-# run a script as if another program were the interpreter
-AS_IF = 'import sys, runpy; sys.executable, *sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name="__main__")'
+# run the set-up as if another program were the interpreter
+AS_IF = """
+import runpy, sys
+sys.executable, *sys.argv = sys.argv[1:]
+runpy.run_module("course.set_up", run_name="__main__")
+"""
+OPTIONS = "--allow-root --no-browser --port 0"
 
 
 @pytest.fixture
 def checkout(tmp_path):
     """The Makefile in a folder of its own, with a python that only pretends to install."""
     (tmp_path / "course").mkdir()
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "course/set_up.py"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", *SET_UP):
         shutil.copy(ROOT / name, tmp_path / name)
-    python = tmp_path / "python"
+    python, as_if = tmp_path / "python", tmp_path / "as_if.py"
+    as_if.write_text(AS_IF)
+    os.mkfifo(tmp_path / "fifo")
     python.write_text(
         f"""#!/bin/sh
 echo "$*" >> {tmp_path}/calls
 case "$*" in
-  "course/set_up.py"*) exec {sys.executable} -c '{AS_IF}' "$0" "$@";;
-  "-m venv"*) rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python;;
-  "-m pip"*) test ! -e {tmp_path}/offline;;
+  "-m course.set_up"*) shift 2; exec env PYTHONPATH={tmp_path} {sys.executable} {as_if} "$0" "$0" "$@";;
+  "-m venv"*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python";;
+  "-m uv"*) test ! -e {tmp_path}/slow || {{ echo started > {tmp_path}/fifo; sleep 600; }}
+    case "$*" in *--torch-backend*) test ! -e {tmp_path}/no_torch_index;; *) test ! -e {tmp_path}/offline;; esac ||
+      {{ echo "error: Request failed\n  cause: no such host" >&2; exit 2; }};;
 esac
 """
     )
     python.chmod(0o755)
-
     (tmp_path / "calls").touch()
 
-    def make(target):
+    def make(target, options=OPTIONS, **variables):
         before = len((tmp_path / "calls").read_text().splitlines())
-        environment = os.environ | {"PYTHON": str(python), "ARGS": "--no-browser --port 9999", "MAKEFLAGS": ""}
-        run = subprocess.run(["make", target], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        command = ["make", target, f"PYTHON={python}", f"ARGS={options}"]
+        command += [f"{name}={value}" for name, value in variables.items()]
+        run = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True)
         calls = (tmp_path / "calls").read_text().splitlines()[before:]
         make.said += run.stdout + run.stderr
-        return run.returncode, [call for call in calls if call != "-c pass" and not call.startswith("course/set_up.py")]
+        return run.returncode, [call for call in calls if call != "-c pass" and "course.set_up" not in call]
 
     make.said = ""
     return tmp_path, make
 
 
+def clean_environment():
+    """This environment without what an outer make or a reader's settings would tell the inner one."""
+    outer = "MAKELEVEL", "MAKEFLAGS", "MAKEOVERRIDES", "TORCH", "CPU", "ARGS", "UV_TORCH_BACKEND"
+    return {name: value for name, value in os.environ.items() if name not in outer}
+
+
+def steps(calls):
+    return [call.split()[1] for call in calls]
+
+
 def test_make_sets_up_once(checkout):
+    folder, make = checkout
+    status, calls = make("lab")
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "course.lab"], make.said
+    assert calls[1].endswith(f" uv=={PINS['uv']}")
+    assert (
+        calls[2].partition(" --torch-backend=")[0].endswith(f"--constraint {folder}/.venv/constraints.txt --editable .")
+    )
+    assert re.search(
+        r"Setting up the course in \.venv, once\.\nuv downloads .*: torch for .*, about \d.* GB", make.said
+    )
+    assert make("lab") == (0, [f"-m course.lab {OPTIONS}"])
+
+
+def test_tests_add_their_packages_once(checkout):
     _, make = checkout
     status, calls = make("test")
-    assert status == 0 and [call.split()[1] for call in calls] == ["venv", "pip", "pip", "pytest"], make.said
-    assert calls[1].endswith("--editable .") and calls[2].endswith("--editable .[test]")
-    assert re.search(r"Setting up the course in \.venv, once\. pip downloads .*: about \d\.\d GB", make.said)
-    assert not any("--quiet" in call for call in calls), "pip shows its progress"
-    assert make("test") == (0, ["-m pytest --no-browser --port 9999"])
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "pytest"], make.said
+    assert " --editable .[test]" in calls[2]
+    assert make("test") == (0, [f"-m pytest {OPTIONS}"])
+    assert steps(make("lab")[1]) == ["course.lab"]
+    assert steps(make("works-on")[1]) == ["uv", "course.works_on"]
+
+
+def test_without_pytorchs_own_index_the_default_one_serves_and_is_remembered(checkout):
+    folder, make = checkout
+    (folder / "no_torch_index").touch()
+    status, calls = make("lab")
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.lab"]
+    assert "--torch-backend" in calls[2] and "--torch-backend" not in calls[3]
+    said = "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3 GB in all"
+    assert said in make.said
+    (folder / "no_torch_index").unlink()
+    assert "--torch-backend" not in make("test")[1][0], "torchvision comes from where torch came from"
+
+
+def test_another_torch_has_an_environment_of_its_own(checkout):
+    folder, make = checkout
+    make("lab")
+    status, calls = make("test", TORCH="2.11.0")
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "pytest"]
+    pins = (folder / ".venv-2.11.0/constraints.txt").read_text().splitlines()
+    assert [pin for pin in pins if pin.startswith(("torch==", "torchvision=="))] == ["torch==2.11.0"]
+    assert len(pins) == len(PINS) - 1
+    assert make("test", TORCH="2.11.0") == (0, [f"-m pytest {OPTIONS}"])
+    assert steps(make("lab")[1]) == ["course.lab"]
+
+
+@pytest.mark.parametrize(
+    ("there", "cpu", "backend"), [(False, False, "cpu"), (True, False, "auto"), (True, True, "cpu")]
+)
+def test_the_build_of_torch_follows_the_driver(monkeypatch, tmp_path, there, cpu, backend):
+    monkeypatch.delenv("UV_TORCH_BACKEND", raising=False)
+    monkeypatch.setattr(set_up.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(set_up.shutil, "which", lambda _: None)
+    monkeypatch.setattr(set_up, "DRIVER", [str(tmp_path / "version")])
+    if there:
+        (tmp_path / "version").touch()
+    assert set_up.torch_backend(cpu) == backend
+    monkeypatch.setenv("UV_TORCH_BACKEND", "cu130")
+    assert set_up.torch_backend(cpu) == "", "uv reads it by itself"
 
 
 def test_a_failed_set_up_heals_on_the_next_call(checkout):
     folder, make = checkout
+    (folder / "no_torch_index").touch()
     (folder / "offline").touch()
     assert make("lab")[0] != 0
-    assert "The set-up did not finish; the same command starts it again." in make.said
+    assert re.search(
+        r"The set-up did not finish: uv could not install the packages \(no such host\); .*HTTPS_PROXY.*\. "
+        r"The same command starts it again\.\n",
+        make.said,
+    )
     (folder / "offline").unlink()
     status, calls = make("lab")
-    assert status == 0 and [call.split()[1] for call in calls] == ["venv", "pip", "course.lab"]
-    assert calls[-1].endswith("--no-browser --port 9999")
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.lab"]
+    assert calls[-1].endswith(OPTIONS)
+
+
+def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(checkout):
+    folder, make = checkout
+    (folder / "slow").touch()
+    command = [folder / "python", "-m", "course.set_up"]
+    run = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert (folder / "fifo").read_text() == "started\n"
+    os.killpg(run.pid, signal.SIGINT)
+    assert run.communicate()[1] == "The set-up was interrupted; the same command starts it again.\n"
+    assert run.returncode == 1
+    (folder / "slow").unlink()
+    assert steps(make("lab")[1]) == ["venv", "pip", "uv", "course.lab"]
 
 
 @pytest.mark.parametrize("damage", ["python gone", "folder moved", "constraints changed"])
@@ -102,13 +198,14 @@ def test_a_stale_set_up_is_made_again(checkout, damage):
         (folder / ".venv/ready").write_text("/elsewhere\n")
     else:
         earlier = (folder / "constraints.txt").stat().st_mtime - 5
-        os.utime(folder / ".venv/ready", (earlier, earlier))
-    assert [call.split()[1] for call in make("test")[1]] == ["venv", "pip", "pip", "pytest"]
+        for stamp in ("ready", "test"):
+            os.utime(folder / ".venv" / stamp, (earlier, earlier))
+    assert steps(make("test")[1]) == ["venv", "pip", "uv", "pytest"]
 
 
 def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
     folder, _ = checkout
-    command = [folder / "python", "course/set_up.py"]
+    command = [folder / "python", "-m", "course.set_up"]
     with (folder / "pyproject.toml").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         both = [subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -116,6 +213,39 @@ def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
     assert said == ["Another set-up of this folder is under way: waiting for it.\n"] * 2
     said = "".join(process.communicate()[0] for process in both)
     assert [process.returncode for process in both] == [0, 0] and said.count("Setting up the course") == 1
+
+
+def test_what_would_stop_jupyterlab_is_found_before_the_set_up(checkout):
+    _, make = checkout
+    status, calls = make("lab", options="--allow-root --port 99999", CPU=1)
+    assert status != 0 and calls == []
+    assert "JupyterLab's --port must be a number from 0 to 65535, not 99999." in make.said
+    assert make("test", options="--port 99999")[0] == 0, "which is no concern of the tests"
+
+
+def test_without_a_python_make_says_so(checkout):
+    _, make = checkout
+    assert make("lab", PYTHON="no-such-python")[0] != 0
+    assert "There is no no-such-python: install Python 3.11 or newer, or name it: make PYTHON=..." in make.said
+
+
+@pytest.mark.parametrize(
+    ("module", "attribute", "value", "said"),
+    [
+        ("sys", "version_info", (3, 10), r"The course needs Python 3\.11 or newer, and this is .*: make PYTHON=\.\.\."),
+        ("importlib.util", "find_spec", lambda _: None, r"This Python has no ensurepip: .*python3-venv.*"),
+    ],
+)
+def test_a_python_that_cannot_do_it_is_refused_first(monkeypatch, module, attribute, value, said):
+    monkeypatch.setattr(importlib.import_module(module), attribute, value)
+    with pytest.raises(SystemExit, match=said):
+        set_up.main([])
+
+
+def test_what_runs_before_the_set_up_imports_the_standard_library_alone():
+    run = [sys.executable, "-S", "-E", "-c", "import course.set_up, sys; print(*sys.modules)"]
+    loaded = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"__main__", "course"}
 
 
 @pytest.mark.parametrize("browser", [None, "chromium", "google-chrome"])

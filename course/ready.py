@@ -1,0 +1,34 @@
+"""JupyterLab's last word when it starts: where to open it. An extension of its server, named in jupyter/."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+EVERYWHERE = ("", "*", "0.0.0.0", "::")  # as a container listens; its ports are published on localhost
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": __name__}]
+
+
+def _load_jupyter_server_extension(server: Any) -> None:
+    """Leave out the paragraph of addresses that the server prints by itself."""
+    server.log.addFilter(lambda record: "To access the server" not in record.getMessage())
+
+
+async def _start_jupyter_server_extension(server: Any) -> None:
+    """Print the address once the server answers, and for another machine the way to it."""
+    if "SSH_CONNECTION" in os.environ:
+        print("\n".join(tunnel(server.port)), flush=True)
+    address = server.local_url if server.ip in EVERYWHERE else server.public_url
+    print(f"Ready: open {address}", flush=True)
+
+
+def tunnel(port: int) -> list[str]:
+    """Three lines that bring a port of this machine to the browser of a reader who has come here by ssh."""
+    return [
+        "You are here by ssh. To see JupyterLab in the browser of your own machine, open a second terminal there,",
+        f"repeat your ssh command with this port added, and leave it open:    ssh -L {port}:localhost:{port} ...",
+        "Then open the address below in that browser.",
+    ]
