@@ -20,4 +20,4 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8888/api', timeout=4)"]
 
 # the server answers outside of the container; its token stays, and docker run publishes the port on localhost only
-ENTRYPOINT ["python", "-m", "course.lab", "--ip=0.0.0.0", "--port=8888", "--no-browser"]
+ENTRYPOINT ["python", "-m", "course.commands.lab", "--ip=0.0.0.0", "--port=8888", "--no-browser"]

@@ -29,7 +29,7 @@ endif
 
 lab: OPTIONS = -- $(ARGS)
 lab: $(VENV)/ready
-	@$(RUN) course.lab $(ARGS)
+	@$(RUN) course.commands.lab $(ARGS)
 
 progress: $(VENV)/ready
 	@$(RUN) course.progress
@@ -38,7 +38,7 @@ test: $(VENV)/test
 	$(RUN) pytest $(ARGS)
 
 record: $(VENV)/ready
-	$(RUN) course.record $(ARGS)
+	$(RUN) course.commands.record $(ARGS)
 
 bench: $(VENV)/bench
 	$(RUN) benchmarks $(ARGS)
@@ -62,14 +62,14 @@ renumber: $(VENV)/test
 	$(RUN) docs.readme
 
 works-on: $(VENV)/works-on
-	$(RUN) course.works_on
+	$(RUN) course.commands.works_on
 
 pins: $(VENV)/test
 	$(RUN) uv pip compile pyproject.toml --extra test --extra bench --upgrade --quiet \
 	    --python-version 3.11 --python-platform linux --output-file constraints.txt
 
 doctor: $(VENV)/ready
-	@$(RUN) course.doctor
+	@$(RUN) course.commands.doctor
 
 # what learners need (ready), and what tests and the site, live runs of all lessons, and the benchmark add
 $(STAMPS): $(VENV)/%: pyproject.toml constraints.txt

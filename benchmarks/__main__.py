@@ -12,7 +12,7 @@ import torch
 from benchmarks import report
 from benchmarks.reading import measure_reading
 from benchmarks.starting import measure_kernels, run_lessons
-from course.execute import gpu_slug
+from course.commands.record import gpu_slug
 
 Result = TypeVar("Result")
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -4,7 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
-from course.recording import recorded_lesson
+from course.recordings.recording import recorded_lesson
 
 MARK = "ProfilerStep#"
 IDS = 10**6  # more than any id in a recorded trace

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from benchmarks.long_trace import build_trace
-from course.notebooks import ROOT
+from course.paths import ROOT
 
 
 class Job(NamedTuple):

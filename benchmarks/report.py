@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from course.execute import provenance
-from course.notebooks import ROOT
+from course.commands.record import provenance
+from course.paths import ROOT
 
 TITLE = """# What the graphs bring, and what the course costs
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 from jupyter_client.manager import start_new_kernel
 
-from course.notebooks import NOTEBOOKS, ROOT
-from course.works_on import through_nbmake
+from course.commands.works_on import through_nbmake
+from course.paths import NOTEBOOKS, ROOT
 
 KERNELS = {
     "kernel and helpers": "import helpers.model, helpers.timing, helpers.trace, helpers.charts",

@@ -4,8 +4,8 @@ import pandas as pd
 from IPython import get_ipython
 
 from course import lesson
-from course.needs import gpu_name
-from course.recording import recordings
+from course.machine import gpu_name
+from course.recordings.recording import recordings
 from helpers.timing import compare
 
 

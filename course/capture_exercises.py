@@ -1,108 +1,31 @@
 """Exercises that ask for a capture: the answer is used on the stand-in, and on the GPU if there is one."""
 
-import gc
 import sys
-import warnings
-from collections import ChainMap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 
-from capturable.explain import explain
 from course import scenarios
-from course.exercise import Outcome
-from course.lesson import current
-from course.progress import mark
-from course.solutions import empty, name_of, place, unfit, words
-from course.symptoms import Wrong
-from cpu_graph import NotModelled
-from cpu_graph.judge import Trial, trials
-
-SEEDS = (0, 1, 2)
+from course.answers import runs
+from course.answers.outcome import Outcome
+from course.answers.solutions import asked
 
 
 def check_capture(answer: Callable, scenario: Callable | None = None, gpu: bool | None = None) -> Outcome:
     """Use a learner's function as its scenario does, with several seeds, and say what is wrong with it.
 
-    scenario(answer) raises course.symptoms.Wrong; if none is given it is the one of the exercise's
-    name in course.scenarios. It runs on the stand-in and then, if there is one, on the GPU; gpu says
+    scenario(answer) raises course.answers.graph_use.Wrong; if none is given it is the one of the exercise's
+    name in course.scenarios.<lesson>. It runs on the stand-in and then, if there is one, on the GPU; gpu says
     where alone. Whatever the answer does, it raises nothing but KeyboardInterrupt. Raises
     LookupError if the open lesson has no solution of that name.
     """
-    caller = sys._getframe(1)
-    name = name_of(answer, ChainMap(caller.f_locals, caller.f_globals))
-    if problem := unfit(name, answer):
-        return Outcome(False, problem)
-    if empty(answer):
-        return Outcome(False, f"○ {name} gives nothing yet: yours to write.")
-    scenario = scenario or scenarios.named(name)
-    on_gpu, problem = first_problem(answer, scenario, gpu)
+    exercise = asked(answer, sys._getframe(1))
+    name = exercise.name
+    if exercise.problem:
+        return Outcome(False, exercise.problem)
+    scenario = scenario or scenarios.scenario(exercise.lesson, name)
+    on_gpu, problem = runs.first_problem(answer, scenario, gpu)
     if problem:
-        return Outcome(False, f"✗ {name}{' on the GPU' * on_gpu}: {problem}")
+        return Outcome(False, f"✗ {name}{' on the GPU' if on_gpu else ''}: {problem}")
     where = "on the stand-in and on the GPU" if torch.cuda.is_available() else "on the stand-in"
-    return Outcome(True, f"✓ {name} is right ({len(SEEDS)} runs {where}).{mark(current().name, name)}")
-
-
-def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None) -> tuple[bool, str]:
-    """Whether it is on the GPU, and what is wrong with the answer, on the stand-in and then on a GPU if there is one.
-
-    gpu says where alone. The text is "" if nothing is wrong.
-    """
-    for on_gpu in [False, True][: 1 + torch.cuda.is_available()] if gpu is None else [gpu]:
-        if problem := _problem(answer, scenario, on_gpu):
-            return on_gpu, problem
-    return False, ""
-
-
-def _problem(answer, scenario, gpu):
-    """What is wrong with the answer, in the first run that shows it, or ""."""
-
-    def asked(*arguments, **options):
-        given = answer(*arguments, **options)
-        if given is None or given is ...:
-            raise Wrong("It gives None: is a `return` missing?")
-        return given
-
-    notebook = getattr(answer, "__globals__", {})
-    with _undisturbed(gpu) as warned:
-        try:
-            for trial in trials(lambda: scenario(asked), SEEDS, gpu):
-                if trial.error is not None:
-                    return _said(trial, notebook, warned)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # SystemExit too
-            return f"it raised {words(error)}{place(error, notebook)}"
-    return ""
-
-
-@contextmanager
-def _undisturbed(gpu) -> Iterator[list]:
-    """Random states stay, warnings are kept back, and captures need not search the notebook for garbage."""
-    if gpu:  # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it right
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            torch.zeros(1, device="cuda")
-    gc.freeze()
-    try:
-        with torch.random.fork_rng([0] if gpu else []), warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            yield warned
-    finally:
-        gc.unfreeze()
-
-
-def _said(trial: Trial, notebook, warned):
-    """A trial's error in words: the one that came first, for a lost capture raises others."""
-    error, own = trial.error, lambda error: place(error, notebook) or place(trial.error, notebook)
-    while error.__context__ is not None and not isinstance(error, Wrong):
-        error = error.__context__
-    if isinstance(error, Wrong):
-        empty_graph = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
-        return str(error) + " A graph is empty: its work is not inside of the capture." * empty_graph
-    if isinstance(error, NotModelled):
-        return f"the stand-in cannot judge this. {error}{own(error)}"
-    if isinstance(error, NotImplementedError) and not error.args:
-        return "not implemented yet: yours to write."
-    told = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
-    return f"it raised {words(error)}{own(error)}" + (f". {told.split('. ')[0].rstrip('.')}." if told else "")
+    return Outcome(True, f"✓ {name} is right ({len(runs.SEEDS)} runs {where}).{exercise.solved()}")

@@ -1,38 +1,13 @@
 """Checks that answer: exercises against their solutions, guesses against measurements."""
 
-import html
 import math
 import sys
-from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
-from course.comparison import brief, differences, plain
-from course.lesson import current
-from course.progress import mark
-from course.solutions import copies, empty, name_of, place, solution, unfit, words
-
-# of the mark, on a light and on a dark page: right, close, wrong, still to do
-COLOURS = {"✓": "#1a8f4c", "~": "#b0700a", "✗": "#dc4040", "○": "#7c7c7c"}
-
-
-class Outcome:
-    """What a check found: true if the answer is right; shows its message as a cell's last value."""
-
-    def __init__(self, right: bool, message: str):
-        self.right = bool(right)
-        self.message = message if message[:1] in COLOURS else f"{'✓' if right else '✗'} {message}"
-
-    def __bool__(self):
-        return self.right
-
-    def __repr__(self):
-        return self.message
-
-    def _repr_html_(self):
-        sign, text = self.message[0], html.escape(self.message[1:])
-        style = "margin: 0; white-space: pre-wrap"
-        return f'<pre style="{style}"><b style="color: {COLOURS[sign]}">{sign}</b>{text}</pre>'
+from course.answers.comparison import brief, differences, plain
+from course.answers.outcome import Outcome
+from course.answers.solutions import asked, copies, place, solution, words
 
 
 def check(answer: Callable, *cases: Any) -> Outcome:
@@ -44,22 +19,21 @@ def check(answer: Callable, *cases: Any) -> Outcome:
     does, it raises nothing but KeyboardInterrupt, so that a lesson can be run to its end. Raises
     LookupError if there is no such solution.
     """
-    caller = sys._getframe(1)
-    names = ChainMap(caller.f_locals, caller.f_globals)
-    name = name_of(answer, names)
-    if problem := unfit(name, answer):
-        return Outcome(False, problem)
+    exercise = asked(answer, sys._getframe(1))
+    name = exercise.name
+    if exercise.problem:
+        return Outcome(False, exercise.problem)
     try:
-        expected_of = solution(name, names)
+        expected_of = solution(name, exercise.variables)
     except Exception as error:
         return Outcome(False, _lost(error))
     for case in cases or ((),):
         arguments = case if isinstance(case, tuple) else (case,)
-        problem = _problem(answer, expected_of, arguments, name, caller.f_globals)
+        problem = _problem(answer, expected_of, arguments, name, exercise.notebook)
         if problem:
             return Outcome(False, problem)
     count = f"{len(cases)} case{'s' * (len(cases) > 1)}"
-    return Outcome(True, f"✓ {name} is right ({count}).{mark(current().name, name)}")
+    return Outcome(True, f"✓ {name} is right ({count}).{exercise.solved()}")
 
 
 def _problem(answer, expected_of, arguments, name, notebook):
@@ -70,7 +44,7 @@ def _problem(answer, expected_of, arguments, name, notebook):
         return _lost(error)
     try:
         yours = plain(answer(*copies(arguments)))
-        if yours is ... or (yours is None and empty(answer)):
+        if yours is ...:
             return f"○ {name} gives nothing yet: yours to write."
         if yours is None and expected is not None:
             return f"✗ {_call(name, arguments)} gives None: is a `return` missing?"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from course.notebooks import LessonError, short
+from course.paths import LessonError, short
 
 
 class SavingError(LessonError):

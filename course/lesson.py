@@ -6,23 +6,25 @@ ride in it as one more MIME type of the cell's output.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from IPython import get_ipython
 from IPython.display import Markdown, display
 
-from course.history import History
-from course.looks import interrupted, round_numbers
-from course.needs import NeedsMore, gpu_name, missing, played
-from course.notebooks import REFERENCE_GPU, TRACES, LessonError, handed_on
-from course.portable import without_scripts
+from course.machine import NeedsMore, gpu_name, missing, played
+from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import note
-from course.recording import Recording, RecordingError, recorded_lesson, values_in
-from course.values import MIME, decode
+from course.recordings.cells import handed_on
+from course.recordings.kernel_history import History
+from course.recordings.recording import Recording, RecordingError, recorded_lesson, values_in
+from course.recordings.sanitise import without_scripts
+from course.recordings.values import MIME, decode
 
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
 SHOWN = ("image/png", "text/html", "text/plain")  # of a recorded output, the first of these that it has
@@ -79,6 +81,18 @@ def trace_file(name: str) -> Path:
     return current().folder / f"{name}.json.gz" if current().live else current().recording.trace(name)
 
 
+@contextmanager
+def playing(recording: Recording) -> Iterator[None]:
+    """In the block this recording's lesson is open and plays it, without a kernel: for the site and tests."""
+    global _open
+    before, _open = _open, Lesson(recording.path.stem, live=False)
+    _open.recording = recording
+    try:
+        yield
+    finally:
+        _open = before
+
+
 def current() -> "Lesson":
     """The open Lesson. Raises LessonError before lesson() was called."""
     if _open is None:
@@ -113,7 +127,8 @@ def _transform(lines: list[str]) -> list[str]:
     if handed_on("".join(lines[:1])) is None:
         return lines
     if not current().live:
-        return [f"__import__('course.lesson').lesson.play({''.join(lines)!r})\n"]
+        get_ipython().push({"_play_recording": play}, interactive=False)
+        return [f"_play_recording({''.join(lines)!r})\n"]
     # an empty first line keeps the line numbers of tracebacks; another cell magic must come first
     return lines[1:] if lines[1:2] and lines[1].startswith("%%") else ["\n", *lines[1:]]
 
@@ -145,3 +160,25 @@ def _show(output: Any) -> None:
         content = without_scripts(output.data[kind]) if kind == "text/html" else output.data[kind]
         both = {kind: content, "text/plain": output.data.get("text/plain", "")}
         display(both, raw=True, metadata=output.get("metadata", {}))
+
+
+def round_numbers(shell: Any) -> None:
+    """Let an IPython shell show floats, and pandas those in tables, to five digits; the values stay what they are."""
+    pd.options.display.float_format = five_digits
+    plain = shell.display_formatter.formatters["text/plain"]
+    plain.for_type(float, lambda value, printer, _: printer.text(repr(value) if whole(value) else five_digits(value)))
+
+
+def five_digits(value: float) -> str:
+    """A number to five digits: 0.36374, 35.815, 3908.2, 345184, 8.2885e-08."""
+    return f"{value:.0f}" if whole(value) or 1e5 <= abs(value) < 1e9 else f"{value:.5g}"
+
+
+def whole(value: float) -> bool:
+    """Whether it is a whole number, short enough to be written out."""
+    return abs(value) < 1e9 and float(value).is_integer()
+
+
+def interrupted(shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None) -> None:
+    """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
+    shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from course.notebooks import NOTEBOOKS
+from course.paths import NOTEBOOKS
 
 
 def lesson_file(name: str, folder: Path = NOTEBOOKS) -> Path:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from IPython.display import HTML
 from jupyter_core.paths import jupyter_runtime_dir
 
-from course.notebooks import short
+from course.paths import short
 
 PERFETTO = "https://ui.perfetto.dev"
 

@@ -5,11 +5,11 @@ leaves the machine. Only notebooks of the learner's copy leave such marks, so te
 """
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from course.notebooks import MY_LESSONS, NOTEBOOKS, lesson_name
+from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
+from course.recordings.cells import checked
 
 OVERVIEW = "start_here"  # the lesson that shows the whole course's progress
 
@@ -38,8 +38,8 @@ def progress() -> Iterator[tuple[str, dict[str, bool]]]:
 def exercises(path: Path) -> list[str]:
     """The exercises that a lesson checks, in reading order."""
     cells = json.loads(path.read_bytes())["cells"]
-    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    return list(dict.fromkeys(re.findall(r"\b(?:check(?:_capture)?|repaired)\(\s*(\w+)", source)))
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    return list(dict.fromkeys(exercise for source in sources for _, exercise in checked(source)))
 
 
 def note(lesson: str) -> str:

@@ -4,7 +4,6 @@ What a graph is   core, nodes, graphs: operators with the memory they work on, c
 The device        device, device_kind, memory, streams, order, generators: one launch at a time, in an order
 Under torch       torch_names: the block; functions, methods, operators, shapes, trees: what torch's calls do there
 Refused           errors: what, and with which words
-For exercises     judge: what an answer launches
 """
 
 from cpu_graph.errors import NotModelled

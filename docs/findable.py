@@ -2,7 +2,7 @@
 
 import re
 
-from course.notebooks import ROOT, lesson_name
+from course.paths import ROOT, lesson_name
 
 GLOSSARY = re.compile(r"^## (.*)\n\n.*Lesson: .*/(\w+\.ipynb)\)", re.MULTILINE)
 MORE_TOPICS = {  # beside the glossary's terms

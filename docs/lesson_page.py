@@ -10,12 +10,13 @@ import nbformat
 from nbformat.v4 import new_markdown_cell as markdown
 
 from course.commands.renumber import renamed, stems
-from course.needs import gpus_of
-from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name, normalise
-from course.portable import without_scripts
-from course.recording import recordings
+from course.machine import gpus_of
+from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
+from course.recordings.cells import checked, normalise
+from course.recordings.recording import recordings
+from course.recordings.sanitise import without_scripts
+from course.recordings.values import MIME
 from course.touch import framed
-from course.values import MIME
 from docs.findable import description, topics
 from docs.views import lay_views
 from helpers import charts
@@ -140,8 +141,8 @@ def fold_solutions(notebook, path):
     for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
         solutions |= dict.fromkeys(re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source)
     for number, cell in reversed(list(enumerate(notebook.cells))):
-        checked = re.findall(r"^(?:check\w*|repaired)\(\s*\"?(\w+)", cell.source, re.MULTILINE)
-        source = solutions.get(checked[-1]) if checked and cell.cell_type == "code" else None
+        asked = checked(cell.source) if cell.cell_type == "code" else []
+        source = solutions.get(asked[-1][1]) if asked else None
         if source:
             after = notebook.cells[number + 1]
             hints = re.match(r"(<details>.*</details>\s*)*", after.source)[0] if after.cell_type == "markdown" else ""

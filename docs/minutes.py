@@ -10,8 +10,9 @@ from pathlib import Path
 
 import nbformat
 
-from course.notebooks import CodeCell, code_cells, lesson_name
-from course.recording import recordings
+from course.paths import lesson_name
+from course.recordings.cells import CodeCell, code_cells
+from course.recordings.recording import recordings
 
 WORDS, LINES = 200, 10  # a minute
 LOOK, GUESS = 0.5, 1  # minutes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 
-from course.notebooks import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT
 from docs.lesson_page import page
 from docs.minutes import stated
 

@@ -7,9 +7,9 @@ import matplotlib
 import nbformat
 from matplotlib import pyplot as plt
 
-from course.notebooks import NOTEBOOKS, ROOT, lesson_name
-from course.recording import recorded_lesson, recordings
-from course.works_on import table as works_on
+from course.commands.works_on import table as works_on
+from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.recordings.recording import recorded_lesson, recordings
 from docs.minutes import stated, write_minutes
 from helpers.charts import cpu_gpu_chart
 from helpers.timing import compare, quartiles, ratios

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from course.notebooks import ROOT
-from course.recording import recorded_lesson
+from course.paths import ROOT
+from course.recordings.recording import recorded_lesson
 from tests.support.machine import PATIENCE
 from tests.support.server import Quiet, serving
 

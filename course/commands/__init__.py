@@ -1,5 +1,7 @@
 """What the Makefile runs.
 
+lab: the learner's copy, in JupyterLab; doctor: what this machine can do
+record: recordings, made; works_on: every lesson, live
 renumber: the numbers of lessons, in file names and in links
 new_lesson: the two notebooks and the scenario that a lesson begins with
 """

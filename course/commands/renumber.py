@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 
 from course.lessons import lesson_file, unnumbered
-from course.notebooks import ROOT
+from course.paths import ROOT
 
 FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html)\b")
 TEXTS = ("*.md", "*/README.md", "docs/*.md", "jupyter/*.json")  # what names lessons, besides the notebooks

@@ -17,7 +17,7 @@ from benchmarks.long_trace import build_trace, eager_trace
 from benchmarks.originals import DEFECT, ORIGINALS, WHOLE_STEP
 from benchmarks.reading import JOBS, READERS, measure_readers, read_apart
 from benchmarks.starting import run_lessons, start_kernel
-from course.notebooks import ROOT
+from course.paths import ROOT
 from helpers.model import make_batches, make_model
 from helpers.trace import read_trace
 from tests.support.machine import needs_gpu

@@ -5,8 +5,8 @@ import torch
 
 from benchmarks import ladder
 from benchmarks.ladder import RUNGS, STEPS, STEPS_PER_CALL, forward_and_loss, on_each, train_on
-from course.notebooks import REFERENCE_GPU, TRACES
-from course.recording import Recording
+from course.paths import REFERENCE_GPU, TRACES
+from course.recordings.recording import Recording
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 from tests.support.machine import needs_gpu
 

@@ -16,8 +16,8 @@ from capturable.explain import describe, explain, main
 from capturable.similar_causes import nearest
 from course.exhibits import CUDA_ERRORS, index
 from course.lessons import lesson_file, unnumbered
-from course.notebooks import NOTEBOOKS, ROOT
-from course.recording import recorded_lesson
+from course.paths import NOTEBOOKS, ROOT
+from course.recordings.recording import recorded_lesson
 
 SHOWN = recorded_lesson("failure_gallery").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]

@@ -26,7 +26,7 @@ from capturable.fixes import FIXES
 from capturable.operators import address, host_numbers
 from capturable.streams import Joins
 from course.lessons import lesson_file
-from course.notebooks import ROOT
+from course.paths import ROOT
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 from tests.support.machine import needs_gpu
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from course import values
-from course.values import CODECS, Codec, decode, encode, kinds, lossy
+from course.recordings import values
+from course.recordings.values import CODECS, Codec, decode, encode, kinds, lossy
 
 COMPLEX = Codec(
     tag="$complex",

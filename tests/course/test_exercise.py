@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
-from course import exercise as module
-from course import solutions
-from course.comparison import differences
+from course.answers import solutions
+from course.answers.comparison import differences
 from course.exercise import Outcome, check, compare_guess, guessed
 from course.lesson import Lesson
 
@@ -29,8 +28,7 @@ SOLUTIONS = {
 @pytest.fixture(autouse=True)
 def lesson(monkeypatch):
     monkeypatch.setattr(solutions, "solutions", lambda: SOLUTIONS)
-    for place in (module, solutions):
-        monkeypatch.setattr(place, "current", lambda: Lesson("tables", live=False))
+    monkeypatch.setattr(solutions, "current", lambda: Lesson("tables", live=False))
 
 
 def test_a_right_answer():

@@ -6,9 +6,10 @@ import shutil
 import nbformat
 import pytest
 
-from course import definitions, recording
-from course.notebooks import NOTEBOOKS, ROOT, TRACES, code_cells, lesson_name
-from course.recording import Recording, RecordingError, digest, recorded_lesson, stale
+from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
+from course.recordings import fingerprints, recording
+from course.recordings.cells import code_cells
+from course.recordings.recording import Recording, RecordingError, digest, recorded_lesson, stale
 
 LESSONS = {lesson_name(path): nbformat.read(path, as_version=4) for path in NOTEBOOKS.glob("*.ipynb")}
 RECORDINGS = [Recording.read(path) for path in sorted(TRACES.glob("*/*.ipynb")) if path.parent.name != "local"]
@@ -17,13 +18,13 @@ RECORDINGS = [Recording.read(path) for path in sorted(TRACES.glob("*/*.ipynb")) 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     """A copy of the rooms that lessons reach, to change at will, which recordings are compared with."""
-    for room in definitions.ROOMS:
+    for room in fingerprints.ROOMS:
         for file in (ROOT / room).rglob("*"):
             if file.suffix in (".py", ".txt"):
                 copied = tmp_path / file.relative_to(ROOT)
                 copied.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, copied)
-    hashes = definitions.hashes
+    hashes = fingerprints.hashes
     monkeypatch.setattr(recording, "hashes", lambda cells: hashes(cells, tmp_path))
     return tmp_path
 

@@ -11,9 +11,9 @@ import torch
 from jupyter_client.manager import start_new_kernel
 from nbclient.exceptions import CellTimeoutError
 
-from course import record
+from course.commands import record
 from course.files import SavingError, replacing
-from course.notebooks import ROOT
+from course.paths import ROOT
 from tests.support.machine import PATIENCE, needs_gpu, wait_for
 from tests.support.notebooks import write_notebook
 
@@ -21,7 +21,8 @@ from tests.support.notebooks import write_notebook
 RECORDER = """
 import signal, sys
 from pathlib import Path
-from course import execute, notebooks, record
+from course.commands import record
+from course import paths
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
 

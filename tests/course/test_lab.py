@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -12,11 +11,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course import lab, progress
 from course import lesson as recording
+from course import progress
+from course.commands import lab
 from course.files import SavingError
 from course.lessons import lesson_file
-from course.notebooks import NOTEBOOKS, ROOT, lesson_name
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
 from tests.support.notebooks import write_notebook

@@ -9,8 +9,8 @@ import nbformat
 import pytest
 
 from course.lessons import lesson_file
-from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT
-from course.recording import recorded_lesson
+from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT
+from course.recordings.recording import recorded_lesson
 from course.touch.timeline import NO_SCRIPT
 from tests.support.lab import Lab
 from tests.support.lab_page import Notebook, expect

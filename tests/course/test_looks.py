@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from course.looks import five_digits, round_numbers
+from course.lesson import five_digits, round_numbers
 
 
 @pytest.mark.parametrize(

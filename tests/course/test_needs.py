@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from course import needs, record
-from course.needs import missing, played
-from course.record import attempt
+from course import machine
+from course.commands import record
+from course.commands.record import attempt
+from course.machine import missing, played
 
 ABOUT = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21"}
 
@@ -25,7 +26,7 @@ def test_further_gpus_are_counted(two_gpus):
 
 
 def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
-    monkeypatch.setattr(needs, "found", lambda package: package == "torch")
+    monkeypatch.setattr(machine, "found", lambda package: package == "torch")
     assert missing(needs=["torch"]) == []
     assert missing(needs=["transformer_engine", "megatron.core", "abc"]) == [
         "the package transformer_engine (`pip install -e .[te]`)",
@@ -35,7 +36,7 @@ def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
 
 
 def test_a_part_of_a_package_that_is_missing_is_missing():
-    assert not needs.found("no_such_package.core") and needs.found("torch.cuda")
+    assert not machine.found("no_such_package.core") and machine.found("torch.cuda")
 
 
 def test_a_recording_says_where_it_ran_and_what_live_would_need():
@@ -58,7 +59,7 @@ def test_a_lesson_that_cannot_be_recorded_here_is_no_failure(tmp_path, monkeypat
 
 @pytest.mark.parametrize("there", [True, False])
 def test_doctor_says_what_the_extras_bring(there, monkeypatch):
-    monkeypatch.setattr(needs, "found", lambda package: there)
+    monkeypatch.setattr(machine, "found", lambda package: there)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1 + there)
-    lines = dict(reversed(line) for line in needs.report())
+    lines = dict(reversed(line) for line in machine.extras())
     assert set(lines.values()) == {"[OK]" if there else "[--]"}

@@ -14,9 +14,11 @@ import pytest
 from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
 
-from course import beside, definitions, execute, lesson, notebooks, record, recording
-from course.notebooks import code_cells
-from course.recording import Recording, RecordingError, digest, recorded_lesson, stale
+from course import beside, lesson, paths
+from course.commands import record
+from course.recordings import fingerprints, recording
+from course.recordings.cells import code_cells, handed_on
+from course.recordings.recording import Recording, RecordingError, digest, recorded_lesson, stale
 from tests.support.notebooks import write_notebook
 
 OPENING = 'from course.lesson import lesson\n\nlesson("speed")'
@@ -27,7 +29,7 @@ TWICE = (
     '%%gpu twice table\nimport pandas as pd\n\ntwice = options["more"] * 2\ntable = pd.DataFrame({"x": [twice]})\ntable'
 )
 TRACED = (
-    "%%gpu\nfrom course.lesson import trace_file\nfrom course.values import encode\n\n"
+    "%%gpu\nfrom course.lesson import trace_file\nfrom course.recordings.values import encode\n\n"
     'trace_file("eager").write_bytes(b"trace")\nencode("speed", 1);'
 )
 CELLS = (OPENING, FACTOR, SCALE, "guess = ...", SPEED, OPTIONS, SEED, TWICE, TRACED, "speed + twice")
@@ -40,9 +42,9 @@ def made(tmp_path_factory):
     (folder / "notebooks").mkdir()
     path = write_notebook(folder / "notebooks" / "03_speed.ipynb", *CELLS, "import warnings; warnings.warn('old')")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(notebooks, "NOTEBOOKS", folder / "notebooks")
+        patch.setattr(paths, "NOTEBOOKS", folder / "notebooks")
         patch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
-        patch.setattr(execute, "machine", lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0", "driver": "1", "cuda": "1"})
+        patch.setattr(record, "machine", lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0", "driver": "1", "cuda": "1"})
         record.record(path, folder / "traces")
     return folder
 
@@ -379,7 +381,7 @@ def test_recorded_fetches_a_value_by_name(learner):
 
 
 def test_a_gpu_cell_before_the_lesson_is_open_is_told(learner):
-    with pytest.raises(notebooks.LessonError, match="No lesson is open"):
+    with pytest.raises(paths.LessonError, match="No lesson is open"):
         lesson.trace_file("eager")
 
 
@@ -406,9 +408,9 @@ def test_live_other_magics_and_await_work(live_shell):
 
 
 def test_gpu_is_a_word():
-    assert notebooks.handed_on("%%gpus x") is None
-    assert notebooks.handed_on("%%gpu a b") == ["a", "b"]
-    assert notebooks.handed_on("x = '%%gpu'") is None
+    assert handed_on("%%gpus x") is None
+    assert handed_on("%%gpu a b") == ["a", "b"]
+    assert handed_on("x = '%%gpu'") is None
 
 
 def test_cells_have_kinds():
@@ -439,7 +441,7 @@ def test_a_recording_says_where_it_comes_from_and_holds_no_paths(made):
     needed = {"format", "gpu", "driver", "cuda", "torch", "date", "seconds", "peak_gpu_mib", "versions", "definitions"}
     assert needed | {"traces"} <= about.keys() and about["format"] == 1
     assert "UserWarning: old" in text
-    assert "ipykernel_" not in text and str(notebooks.ROOT) not in text
+    assert "ipykernel_" not in text and str(paths.ROOT) not in text
 
 
 @pytest.mark.parametrize(
@@ -451,7 +453,7 @@ def test_a_recording_says_where_it_comes_from_and_holds_no_paths(made):
     ],
 )
 def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(traces, tmp_path, monkeypatch, source, message):
-    monkeypatch.setattr(notebooks, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
     before = everything(traces)
     with pytest.raises(CellExecutionError, match=message):
@@ -467,7 +469,7 @@ def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(traces, path, 
     """Stop before every replacement and removal of a file in turn: the old recording plays, or the new one."""
     new = nbformat.read(path, as_version=4)
     new.cells[4].outputs[0].data["text/plain"] = "'newer'"
-    monkeypatch.setattr(notebooks, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
 
     def run(_, staged):
@@ -511,7 +513,7 @@ def copied(tmp_path, monkeypatch):
     """A lesson with measure in a %%gpu cell and compare beside it, its recording, and the rooms to change at will."""
     for room in ("helpers", "course"):
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(notebooks.ROOT / room, tmp_path / room, ignore=ignore)
+        shutil.copytree(paths.ROOT / room, tmp_path / room, ignore=ignore)
     sources = (
         "from helpers.timing import compare, measure",
         "%%gpu rounds\nrounds = measure(steps())",
@@ -523,8 +525,8 @@ def copied(tmp_path, monkeypatch):
     content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
 
     def now():
-        definitions._module.cache_clear()
-        found = definitions.hashes(code_cells(content), tmp_path)
+        fingerprints._module.cache_clear()
+        found = fingerprints.hashes(code_cells(content), tmp_path)
         monkeypatch.setattr(recording, "hashes", lambda cells: found)
         return found
 
@@ -580,12 +582,12 @@ def words(tmp_path):
 def test_a_text_that_a_gpu_cell_reaches_counts(words):
     source = "%%gpu\nfrom examples.reader import words\n\nwords()"
     cells = code_cells(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]))
-    before = definitions.hashes(cells, words.parent.parent)
+    before = fingerprints.hashes(cells, words.parent.parent)
     assert list(before) == ["examples.reader.WORDS", "examples.reader.words", "examples/words.txt"]
     words.write_bytes(b"to be\r\n")
-    assert definitions.hashes(cells, words.parent.parent) == before
+    assert fingerprints.hashes(cells, words.parent.parent) == before
     words.write_text("or not\n")
-    after = definitions.hashes(cells, words.parent.parent)
+    after = fingerprints.hashes(cells, words.parent.parent)
     assert [name for name in before if before[name] != after[name]] == ["examples/words.txt"]
 
 
@@ -593,7 +595,7 @@ def test_nothing_plays_that_was_made_with_another_text(words, path, monkeypatch)
     monkeypatch.setattr(recording, "ROOT", words.parent.parent)
     notebook = nbformat.read(path, as_version=4)
     about = notebook.metadata["recording"]
-    about["definitions"]["examples/words.txt"] = definitions.text_hash(words)
+    about["definitions"]["examples/words.txt"] = fingerprints.text_hash(words)
     about["digest"] = digest(notebook)
     nbformat.write(notebook, path)
     assert Recording.read(path)

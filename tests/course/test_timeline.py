@@ -2,8 +2,8 @@
 
 import pytest
 
-from course.portable import without_scripts
-from course.recording import recorded_lesson
+from course.recordings.recording import recorded_lesson
+from course.recordings.sanitise import without_scripts
 from course.touch.timeline import explore, timeline_data
 from helpers.trace import read_trace
 from tests.support.pictures import data_of

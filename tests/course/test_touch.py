@@ -8,7 +8,7 @@ import nbformat
 import pandas as pd
 import pytest
 
-from course.recording import recorded_lesson
+from course.recordings.recording import recorded_lesson
 from course.touch import touchable
 from course.touch.capture import Phase, animate_capture, phase, sentence
 from course.touch.pays import across, sliders, up

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.values import decode, encode
+from course.recordings.values import decode, encode
 
 names = st.text(max_size=5)
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.llama import llama_of, llama_step, llama_steps
 from benchmarks.repeats import busy_host, differing, first_to_differ, waited
-from course.notebooks import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT
 from cpu_graph import cpu_graphs
 from examples.decoder import Config, Decoder, new_cache, sample
 from helpers.capture import capture_step, unchanged

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from course.lessons import lesson_file
-from course.notebooks import ROOT, python
+from course.paths import ROOT
+from course.recordings.cells import python
 from cpu_graph import cpu_graphs
 from examples import train_gpt
 

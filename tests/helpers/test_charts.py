@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from course.notebooks import ROOT
+from course.paths import ROOT
 from helpers.charts import COLOURS, MARKERS, WIDTH, cpu_gpu_chart, mark_guess, sheet, timeline, timelines
 from helpers.trace import read_trace
 from tests.support.traces import event, kernel, launch, step

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.recording import recorded_lesson
+from course.recordings.recording import recorded_lesson
 from helpers.json_events import MIB, read_events
 from helpers.kineto import TraceError
 from helpers.trace import busy_time, busy_until, main, read_trace

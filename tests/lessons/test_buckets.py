@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.notebooks import NOTEBOOKS
+from course.paths import NOTEBOOKS
 
 
 def defined_in(lesson, *functions):

@@ -7,10 +7,12 @@ import time
 import pytest
 import torch
 
-from course import capture_exercises, scenarios, solutions, symptoms
+from course import scenarios
+from course.answers import graph_use, solutions
 from course.capture_exercises import check_capture
 from course.lesson import Lesson
-from course.notebooks import NOTEBOOKS, lesson_name
+from course.paths import NOTEBOOKS, lesson_name
+from course.recordings.cells import checked
 from cpu_graph.device import Device
 from cpu_graph.graphs import CUDAGraph
 from tests.support.answers import RIGHT, answers
@@ -23,7 +25,7 @@ def found():
     """(lesson's path, exercise) for every check of a capture, in reading order."""
     for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
         for source in code(path):
-            yield from ((path, name) for name in re.findall(r"^check_capture\((\w+)", source, re.MULTILINE))
+            yield from ((path, name) for kind, name in checked(source) if kind == "check_capture")
 
 
 EXERCISES = list(found())
@@ -32,8 +34,7 @@ each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, nam
 
 def verdict(monkeypatch, path, name, answer, gpu=False):
     lesson = Lesson(lesson_name(path), live=False)
-    for module in (capture_exercises, solutions):
-        monkeypatch.setattr(module, "current", lambda: lesson)
+    monkeypatch.setattr(solutions, "current", lambda: lesson)
     namespace = {"check_capture": check_capture, name: answer, "gpu": gpu}
     outcome = eval(f"check_capture({name}, gpu=gpu)", namespace)
     assert "\n" not in repr(outcome), "one sentence, no traceback"
@@ -157,9 +158,9 @@ def test_what_is_no_function_is_told(monkeypatch):
 
 def test_a_scenario_of_ones_own(monkeypatch):
     def scenario(answer):
-        raise symptoms.Wrong("Of no use.")
+        raise graph_use.Wrong("Of no use.")
 
-    monkeypatch.setattr(scenarios, "named", lambda name: scenario)
+    monkeypatch.setattr(scenarios, "scenario", lambda lesson, exercise: scenario)
     assert repr(verdict(monkeypatch, *EXERCISES[0], lambda net, sample: net)) == "✗ make_predictor: Of no use."
 
 
@@ -171,6 +172,4 @@ def test_every_lesson_from_the_first_capture_asks_for_one():
 
 
 def test_every_scenario_belongs_to_an_exercise():
-    assert all(scenarios.named(name) for _, name in EXERCISES)
-    with pytest.raises(LookupError, match="no scenario for nothing"):
-        scenarios.named("nothing")
+    assert all(scenarios.scenario(lesson_name(path), name) for path, name in EXERCISES)

@@ -9,8 +9,9 @@ import nbformat
 import pytest
 
 from course.lessons import lesson_file
-from course.notebooks import NOTEBOOKS, ROOT, TRACES, handed_on, lesson_name, normalise
-from course.recording import recorded_lesson
+from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
+from course.recordings.cells import checked, handed_on, normalise
+from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
 from tests.support.notebooks import ALL, LESSONS, code_cells, prose, ruff
 
@@ -70,11 +71,7 @@ def test_it_states_the_minutes_that_it_takes(path):
 @named(LESSONS)
 def test_it_has_solutions_for_its_exercises(path):
     solutions = NOTEBOOKS / "solutions" / path.name
-    asked = {
-        call
-        for cell in code_cells(path)
-        for call in re.findall(r"\b(?:check(?:_capture)?|repaired)\(\s*(\w+)", cell.source)
-    }
+    asked = {exercise for cell in code_cells(path) for _, exercise in checked(cell.source)}
     solved = {name for cell in code_cells(solutions) for name in re.findall(r"^def (\w+)", cell.source, re.MULTILINE)}
     assert len(asked) >= 3 and asked <= solved
 

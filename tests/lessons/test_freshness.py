@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from course.history import History, NeedsGPU
-from course.notebooks import NOTEBOOKS, REFERENCE_GPU, TRACES, code_cells, lesson_name, lessons
-from course.recording import Recording, recorded_lesson, stale
-from docs.views import play
+from course.lesson import playing
+from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
+from course.recordings.cells import code_cells, lessons
+from course.recordings.kernel_history import History, NeedsGPU
+from course.recordings.player import play
+from course.recordings.recording import Recording, recorded_lesson, stale
 
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
@@ -46,7 +48,9 @@ def test_a_recording_is_fresh(path):
 @named([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
 def test_the_plain_cells_hold_on_another_gpus_values(path):
     """Charts, tables and asserts; on the reference GPU's, test_solutions.py runs them."""
-    assert all(play(nbformat.read(lesson_of(path), as_version=4), Recording.read(path)))
+    recording = Recording.read(path)
+    with playing(recording):
+        assert all(play(nbformat.read(lesson_of(path), as_version=4), recording))
 
 
 def test_nothing_else_lies_in_traces():

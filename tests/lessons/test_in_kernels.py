@@ -9,8 +9,8 @@ import nbformat
 import pytest
 import torch
 
-from course.notebooks import NOTEBOOKS
-from course.works_on import through_nbmake
+from course.commands.works_on import through_nbmake
+from course.paths import NOTEBOOKS
 from tests.support.notebooks import write_notebook
 
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))

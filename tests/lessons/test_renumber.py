@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course.commands import renumber
 from course.lessons import lesson_file, unnumbered
-from course.notebooks import ROOT
+from course.paths import ROOT
 
 LESSONS = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
 NAMES = [unnumbered(path.stem) for path in LESSONS]

@@ -4,16 +4,15 @@ All lessons share one process, each in an IPython of its own: a kernel takes sec
 captures and broken scripts, which run for long, are in test_capture_exercises.py and test_ten_scripts.py.
 """
 
-import re
-
 import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from course import capture_exercises
+from course.answers import runs
+from course.answers.solutions import empty
 from course.exercise import Outcome
-from course.notebooks import NOTEBOOKS
-from course.solutions import empty
+from course.paths import NOTEBOOKS
+from course.recordings.cells import checked
 from tests.support.answers import RIGHT, answers
 from tests.support.notebooks import code
 
@@ -27,7 +26,7 @@ def played(monkeypatch):
 
     Captures are tried with one seed: test_capture_exercises.py tries the same solutions with all.
     """
-    monkeypatch.setattr(capture_exercises, "SEEDS", capture_exercises.SEEDS[:1])
+    monkeypatch.setattr(runs, "SEEDS", runs.SEEDS[:1])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(NOTEBOOKS)
@@ -58,11 +57,11 @@ def outcome_of(shell, source, name, answer):
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_each_check_tells_right_from_wrong(path, shell, capsys):
     for source in code(path):
-        asked = re.search(r"^(check|check_capture|repaired)\(\s*(\w+)", source, re.MULTILINE)
+        asked = checked(source)
         if not asked:
             run(shell, source)
             continue
-        kind, name = asked.groups()
+        kind, name = asked[0]
         others = answers(path, name, shell.user_ns)
         solution = others.pop(name)
         given = shell.user_ns[name]

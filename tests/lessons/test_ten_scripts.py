@@ -6,12 +6,11 @@ import nbformat
 import pytest
 import torch
 
-from course import repaired as checker
-from course import solutions
+from course.answers import solutions
+from course.answers.scripts import SCRIPTS
 from course.lesson import Lesson
-from course.notebooks import NOTEBOOKS
+from course.paths import NOTEBOOKS
 from course.repaired import repaired
-from course.scripts import SCRIPTS
 from tests.support.machine import needs_gpu
 
 LESSON = "repair_ten_scripts"
@@ -33,8 +32,7 @@ each = pytest.mark.parametrize("name", SCRIPTS)
 @pytest.fixture(autouse=True)
 def opened(monkeypatch):
     lesson = Lesson(LESSON, live=True)
-    for module in (checker, solutions):
-        monkeypatch.setattr(module, "current", lambda: lesson)
+    monkeypatch.setattr(solutions, "current", lambda: lesson)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -16,9 +16,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from PIL import Image
 
-from course import lab, works_on
+from course.commands import lab, works_on
 from course.lessons import lesson_file
-from course.notebooks import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT
 from docs import readme
 from tests.support.machine import needs_gpu
 from tests.support.notebooks import ruff, write_notebook
@@ -170,7 +170,7 @@ def test_the_dev_container_is_the_container_with_the_editors_folder_in_place():
     assert settings["containerEnv"] == {"PYTHONPATH": "${containerWorkspaceFolder}"}, "before the image's own copy"
     program, option, code = shlex.split(settings["postCreateCommand"])
     assert (program, option) == ("python", "-c") and compile(code, "postCreate", "exec")
-    assert "from course.lab import update; update()" in code and callable(lab.update)
+    assert "from course.commands.lab import update; update()" in code and callable(lab.update)
     assert settings["hostRequirements"] == {"gpu": "optional"}
 
 

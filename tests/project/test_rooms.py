@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from course.notebooks import ROOT
+from course.paths import ROOT
 
 # what a room may import besides the standard library and the packages named in pyproject.toml
 MAY_IMPORT = {

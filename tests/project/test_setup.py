@@ -13,8 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from course import doctor, set_up
-from course.notebooks import ROOT
+from course import machine, set_up
+from course.commands import doctor
+from course.paths import ROOT
 from tests.support.project import PINS, PROJECT
 
 SET_UP = ("course/__init__.py", "course/set_up.py", "course/obstacles.py")
@@ -97,7 +98,7 @@ def steps(calls):
 def test_make_sets_up_once(checkout):
     folder, make = checkout
     status, calls = make("lab")
-    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "course.lab"], make.said
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "course.commands.lab"], make.said
     assert calls[1].endswith(f" uv=={PINS['uv']}")
     assert (
         calls[2].partition(" --torch-backend=")[0].endswith(f"--constraint {folder}/.venv/constraints.txt --editable .")
@@ -105,7 +106,7 @@ def test_make_sets_up_once(checkout):
     assert re.search(
         r"Setting up the course in \.venv, once\.\nuv downloads .*: torch for .*, about \d.* GB", make.said
     )
-    assert make("lab") == (0, [f"-m course.lab {OPTIONS}"])
+    assert make("lab") == (0, [f"-m course.commands.lab {OPTIONS}"])
 
 
 def test_tests_add_their_packages_once(checkout):
@@ -114,15 +115,15 @@ def test_tests_add_their_packages_once(checkout):
     assert status == 0 and steps(calls) == ["venv", "pip", "uv", "pytest"], make.said
     assert " --editable .[test]" in calls[2]
     assert make("test") == (0, [f"-m pytest {OPTIONS}"])
-    assert steps(make("lab")[1]) == ["course.lab"]
-    assert steps(make("works-on")[1]) == ["uv", "course.works_on"]
+    assert steps(make("lab")[1]) == ["course.commands.lab"]
+    assert steps(make("works-on")[1]) == ["uv", "course.commands.works_on"]
 
 
 def test_without_pytorchs_own_index_the_default_one_serves_and_is_remembered(checkout):
     folder, make = checkout
     (folder / "no_torch_index").touch()
     status, calls = make("lab")
-    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.lab"]
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.commands.lab"]
     assert "--torch-backend" in calls[2] and "--torch-backend" not in calls[3]
     said = "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3 GB in all"
     assert said in make.said
@@ -139,7 +140,7 @@ def test_another_torch_has_an_environment_of_its_own(checkout):
     assert [pin for pin in pins if pin.startswith(("torch==", "torchvision=="))] == ["torch==2.11.0"]
     assert len(pins) == len(PINS) - 1
     assert make("test", TORCH="2.11.0") == (0, [f"-m pytest {OPTIONS}"])
-    assert steps(make("lab")[1]) == ["course.lab"]
+    assert steps(make("lab")[1]) == ["course.commands.lab"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_a_failed_set_up_heals_on_the_next_call(checkout):
     )
     (folder / "offline").unlink()
     status, calls = make("lab")
-    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.lab"]
+    assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.commands.lab"]
     assert calls[-1].endswith(OPTIONS)
 
 
@@ -185,7 +186,7 @@ def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(che
     assert run.communicate()[1] == "The set-up was interrupted; the same command starts it again.\n"
     assert run.returncode == 1
     (folder / "slow").unlink()
-    assert steps(make("lab")[1]) == ["venv", "pip", "uv", "course.lab"]
+    assert steps(make("lab")[1]) == ["venv", "pip", "uv", "course.commands.lab"]
 
 
 @pytest.mark.parametrize("damage", ["python gone", "folder moved", "constraints changed"])
@@ -261,13 +262,13 @@ def test_continuous_integration_installs_a_browser_where_there_is_none(tmp_path,
 
 
 def test_lab_keeps_the_servers_token_and_localhost():
-    files = [ROOT / "Makefile", ROOT / "course" / "lab.py", *(ROOT / "jupyter").rglob("*.json")]
+    files = [ROOT / "Makefile", ROOT / "course" / "commands" / "lab.py", *(ROOT / "jupyter").rglob("*.json")]
     settings = "".join(file.read_text() for file in files)
     assert "jupyterlab" in settings and not re.search(r"token|password|\bip\b|allow_|allow(?!.*root)", settings)
 
 
 def test_doctor_says_what_this_machine_can_do():
-    answer = subprocess.run([sys.executable, "-m", "course.doctor"], capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-m", "course.commands.doctor"], capture_output=True, text=True)
     assert answer.returncode == 0
     assert all(line.startswith(("[OK]   ", "[--]   ")) for line in answer.stdout.splitlines())
     assert re.search(r"^\[OK\]   %%gpu cells run (live on this GPU|as recorded)$", answer.stdout, re.MULTILINE)
@@ -287,7 +288,7 @@ def no_gpu(monkeypatch):
     ],
 )
 def test_without_a_gpu_doctor_says_what_one_would_bring(no_gpu, monkeypatch, capsys, driver, cuda, missing):
-    monkeypatch.setattr(doctor, "driver_version", lambda: driver)
+    monkeypatch.setattr(machine, "driver_version", lambda: driver)
     monkeypatch.setattr(doctor.torch.version, "cuda", cuda)
     assert doctor.main() == 0
     (gain,) = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("[OK]")]

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from course.lessons import lesson_file
-from course.notebooks import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT
 
 DOCS = ROOT / "docs"
 ROOMS = ("benchmarks", "capturable", "course", "cpu_graph", "docs", "helpers", ".github")

@@ -11,10 +11,10 @@ import pytest
 from nbformat.v4 import new_output
 
 from course.lessons import lesson_file, unnumbered
-from course.notebooks import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
-from course.recording import recorded_lesson, recordings
+from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
+from course.recordings.recording import recorded_lesson, recordings
+from course.recordings.values import MIME
 from course.touch import framed
-from course.values import MIME
 from tests.support.notebooks import LESSONS
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")

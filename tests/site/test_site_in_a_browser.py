@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from course.lessons import lesson_file
-from course.recording import recorded_lesson
+from course.recordings.recording import recorded_lesson
 from tests.support.notebooks import LESSONS
 from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, touch
 

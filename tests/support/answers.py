@@ -3,7 +3,7 @@
 import ast
 import re
 
-from course.notebooks import NOTEBOOKS
+from course.paths import NOTEBOOKS
 from tests.support.notebooks import code
 
 RIGHT = "__right_"  # in the name of another answer that is right

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 
-from course.notebooks import ROOT
+from course.paths import ROOT
 from tests.support.machine import PATIENCE, wait_for
 
 PACKAGES = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in ("benchmarks", "docs")]
@@ -28,7 +28,7 @@ class Lab:
         self.log = folder / "server.log"
         self.process = subprocess.Popen(
             # 0 is a free port; else JupyterLab tries one and takes it only later, so two servers would both choose 8888
-            [sys.executable, "-m", "course.lab", "--no-browser", *root, f"--port={port}"],
+            [sys.executable, "-m", "course.commands.lab", "--no-browser", *root, f"--port={port}"],
             cwd=folder,
             env=os.environ | {name: str(folder / place) for name, place in own.items()},
             stdout=self.log.open("w"),

@@ -5,7 +5,7 @@ import sys
 
 import nbformat
 
-from course.notebooks import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT
 
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))  # with their solutions

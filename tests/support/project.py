@@ -2,7 +2,7 @@
 
 import tomllib
 
-from course.notebooks import ROOT
+from course.paths import ROOT
 
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]

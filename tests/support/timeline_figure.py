@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from course.recording import recorded_lesson
+from course.recordings.recording import recorded_lesson
 from course.touch.timeline import timeline_data
 from helpers.charts import COLOURS
 from helpers.trace import read_trace

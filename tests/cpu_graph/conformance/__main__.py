@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import torch
 
-from course.execute import gpu_slug
-from course.notebooks import TRACES
+from course.commands.record import gpu_slug
+from course.paths import TRACES
 from tests.cpu_graph.conformance import outcomes
 
 if not torch.cuda.is_available():

@@ -1,0 +1,80 @@
+"""Runs of an answer, on the stand-in and then on the GPU if there is one, and in words what is wrong with them."""
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from capturable.explain import explain
+from course.answers.graph_use import Wrong
+from course.answers.launches import Trial, trials
+from course.answers.solutions import place, words
+from cpu_graph import NotModelled
+
+SEEDS = (0, 1, 2)
+
+
+def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None) -> tuple[bool, str]:
+    """Whether it is on the GPU, and what is wrong with the answer, on the stand-in and then on a GPU if there is one.
+
+    gpu says where alone. The text is "" if nothing is wrong.
+    """
+    for on_gpu in [False, True][: 1 + torch.cuda.is_available()] if gpu is None else [gpu]:
+        if problem := _problem(answer, scenario, on_gpu):
+            return on_gpu, problem
+    return False, ""
+
+
+def _problem(answer, scenario, gpu):
+    """What is wrong with the answer, in the first run that shows it, or ""."""
+
+    def returned(*arguments, **options):
+        given = answer(*arguments, **options)
+        if given is None or given is ...:
+            raise Wrong("It gives None: is a `return` missing?")
+        return given
+
+    notebook = getattr(answer, "__globals__", {})
+    with _undisturbed(gpu) as warned:
+        try:
+            for trial in trials(lambda: scenario(returned), SEEDS, gpu):
+                if trial.error is not None:
+                    return _said(trial, notebook, warned)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too
+            return f"it raised {words(error)}{place(error, notebook)}"
+    return ""
+
+
+@contextmanager
+def _undisturbed(gpu) -> Iterator[list]:
+    """Random states stay, warnings are kept back, and captures need not search the notebook for garbage."""
+    if gpu:  # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it right
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            torch.zeros(1, device="cuda")
+    gc.freeze()
+    try:
+        with torch.random.fork_rng([0] if gpu else []), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            yield warned
+    finally:
+        gc.unfreeze()
+
+
+def _said(trial: Trial, notebook, warned):
+    """A trial's error in words: the one that came first, for a lost capture raises others."""
+    error, own = trial.error, lambda error: place(error, notebook) or place(trial.error, notebook)
+    while error.__context__ is not None and not isinstance(error, Wrong):
+        error = error.__context__
+    if isinstance(error, Wrong):
+        empty_graph = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
+        return str(error) + " A graph is empty: its work is not inside of the capture." * empty_graph
+    if isinstance(error, NotModelled):
+        return f"the stand-in cannot judge this. {error}{own(error)}"
+    if isinstance(error, NotImplementedError) and not error.args:
+        return "not implemented yet: yours to write."
+    told = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
+    return f"it raised {words(error)}{own(error)}" + (f". {told.split('. ')[0].rstrip('.')}." if told else "")

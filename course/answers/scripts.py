@@ -1,0 +1,376 @@
+"""The ten broken scripts of a lesson: what each is given, what it should give, and what a repair may still do wrong."""
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.utils import clip_grad_norm_
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from course.answers.graph_use import Wrong, watch
+from course.answers.launches import launches
+
+READS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__"}
+
+
+class Script(NamedTuple):
+    """make(steps): arguments, of torch's random state; eager(*arguments): what the script should give.
+
+    lesson: where its fault is taught. steps: of a short run, a long one has twice as many. beside:
+    operators that each step may launch outside of its graphs.
+    """
+
+    lesson: str
+    fault: str
+    make: Callable[[int], tuple]
+    eager: Callable
+    steps: int = 2
+    beside: int = 6
+
+
+# the models and inputs that scripts are given
+
+
+class Denoiser(nn.Module):
+    """An image from noise (16, 8) and a dict of two conditions of that shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, noise: torch.Tensor, added: dict) -> torch.Tensor:
+        """The image; added holds "text" and "size"."""
+        parts = (noise, added["text"], added["size"])
+        return sum(layer(part).tanh() for layer, part in zip(self.layers, parts, strict=True))
+
+
+class Decoder(nn.Module):
+    """Scores (1, 64) of the next token, from a token (1,), its position, and a cache of those before."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.tokens, self.places, self.head = nn.Embedding(64, 16), nn.Embedding(most, 16), nn.Linear(16, 64)
+        self.register_buffer("cache", torch.zeros(most, 16))
+
+    @torch.no_grad()
+    def forward(self, token: torch.Tensor, position: torch.Tensor | int) -> torch.Tensor:
+        """The scores of what follows the token; a position that is a tensor has shape (1,)."""
+        if isinstance(position, int):
+            position = torch.full_like(token, position)
+        here = self.tokens(token) + self.places(position)
+        self.cache.index_copy_(0, position, here)
+        seen = torch.arange(len(self.cache), device="cuda") <= position
+        return self.head(torch.where(seen, here @ self.cache.T, -torch.inf).softmax(1) @ self.cache)
+
+
+class Scorer(nn.Module):
+    """The mean (8,) over the first count rows of (length, 8); count is a tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, rows: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        """The mean of the first count rows, each through the layers."""
+        real = torch.arange(len(rows), device="cuda")[:, None] < count
+        return torch.where(real, self.layers(rows), 0).sum(0) / count
+
+
+def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
+    """So many random tensors (16, 8)."""
+    return [torch.randn(16, 8, device="cuda") * size for _ in range(count)]
+
+
+def training(steps: int, *middle: nn.Module, rate: float = 0.1, momentum: float = 0.9, spikes: bool = False) -> tuple:
+    """A model, its optimizer, and batches; with spikes, every third target is a hundred times too large."""
+    model = nn.Sequential(nn.Linear(8, 16), *middle, nn.Tanh(), nn.Linear(16, 8)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
+    sizes = [100.0 if spikes and number % 3 == 2 else 1.0 for number in range(steps)]
+    return model, optimizer, [(*rows(), *rows(size=size)) for size in sizes]
+
+
+def parts(steps: int) -> tuple:
+    """A model of three parts, its optimizer, and batches."""
+    parts = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
+    model = nn.Sequential(parts[0], nn.Sequential(*parts[1], *parts[2]), nn.Linear(8, 8)).cuda()
+    return model, torch.optim.SGD(model.parameters(), 0.5), [(*rows(), *rows()) for _ in range(steps)]
+
+
+def text(steps: int) -> tuple:
+    """A decoder, a first token, an end that comes after about so many steps, and the most tokens."""
+    model, first = Decoder(steps).cuda(), torch.randint(64, (1,), device="cuda")
+    text = write(model, first, None, steps)
+    model.cache.zero_()
+    return model, first, [token for number, token in enumerate(text) if token not in text[:number]][-1], steps
+
+
+def requests(steps: int) -> tuple:
+    """A scorer, and a request of another length for each step."""
+    lengths = [1 + length for length in torch.randperm(64)[:steps].tolist()]
+    return Scorer().cuda(), [torch.randn(length, 8, device="cuda") for length in lengths]
+
+
+def calls(steps: int) -> tuple:
+    """A denoiser, and a dict of its arguments for each step."""
+    calls = [dict(zip(("noise", "text", "size"), rows(3), strict=True)) for _ in range(steps)]
+    return Denoiser().cuda(), [{"noise": call.pop("noise"), "added": call} for call in calls]
+
+
+def ensemble(steps: int) -> tuple:
+    """Three models, and an input for each step."""
+    layers = [[nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)] for _ in range(3)]
+    return [nn.Sequential(*each).cuda() for each in layers], rows(steps)
+
+
+def write(model: Decoder, first: torch.Tensor, end: int | None, most: int) -> list[int]:
+    """The most likely token after each one, up to the end."""
+    token, text = first, []
+    while len(text) < most and end not in text:
+        token = model(token, len(text)).argmax(-1)
+        text.append(token.item())
+    return text
+
+
+# what scripts should give
+
+
+def _train(model, optimizer, batches, seed=lambda step: None, after=1, ready=lambda: True):
+    """The losses; the optimizer steps after so many batches, if ready."""
+    losses = []
+    for number, (x, y) in enumerate(batches):
+        seed(number + 1)
+        if number % after == 0:
+            optimizer.zero_grad()
+        loss = mse_loss(model(x), y)
+        loss.backward()
+        if number % after == after - 1 and ready():
+            optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def _scheduled(model, batches):
+    rate = torch.tensor(0.05, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), rate, capturable=True)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    return [loss for batch in batches for loss in (*_train(model, optimizer, [batch]), scheduler.step())[:1]]
+
+
+def _careful(model, optimizer, batches, limit):
+    return _train(model, optimizer, batches, ready=lambda: clip_grad_norm_(model.parameters(), 1.0) <= limit)
+
+
+def _answers(model, inputs):
+    """What a model gives for each input: a dict is keywords, a tensor of many lengths comes with its count."""
+    with torch.no_grad():
+        if isinstance(model, list):
+            return [torch.stack([one(x) for one in model]).mean(0) for x in inputs]
+        if isinstance(inputs[0], dict):
+            return [model(**call) for call in inputs]
+        return [model(x, torch.tensor(len(x), device="cuda")) for x in inputs]
+
+
+SCRIPTS = {
+    "guide": Script(
+        "capture_and_replay", "tensors inside a dict were never copied into the static input", calls, _answers
+    ),
+    "fine_tune": Script(
+        "capture_training_step",
+        "the warm-up trained: weights, batch statistics, momentum and random numbers",
+        lambda steps: training(steps, nn.BatchNorm1d(16), nn.Dropout(0.2)),
+        _train,
+    ),
+    "accumulate": Script(
+        "make_graphed_callables",
+        "the second backward pass wrote over gradients that lay in the graph's memory",
+        lambda steps: training(steps, nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), rate=0.5),
+        lambda *given: _train(*given, after=2),
+        beside=24,
+    ),
+    "train_in_parts": Script(
+        "graph_part_of_model",
+        "the sample required no gradient, so none went back through the graph",
+        parts,
+        _train,
+        beside=20,
+    ),
+    "train_seeded": Script(
+        "replay_random_numbers",
+        "a seed is set by the CPU, so it cannot be set inside a capture",
+        lambda steps: training(steps, nn.Dropout(0.5)),
+        lambda *given: _train(*given, seed=torch.cuda.manual_seed),
+    ),
+    "ensemble": Script(
+        "share_memory_pools",
+        "the graphs of a pool were replayed in another order than captured, and read too late",
+        ensemble,
+        _answers,
+        beside=8,
+    ),
+    "train_careful": Script(
+        "make_code_capturable",
+        "a branch on a tensor's value makes the CPU wait, which a capture refuses",
+        lambda steps: (*training(steps, momentum=0, spikes=True), 20.0),
+        _careful,
+    ),
+    "generate": Script(
+        "graph_many_shapes",
+        "the position was a number, frozen at the capture, and each token was waited for",
+        text,
+        write,
+        steps=6,
+    ),
+    "serve": Script("graph_many_shapes", "every new length captured a graph of its own", requests, _answers, steps=4),
+    "train_scheduled": Script(
+        "capture_optimizers",
+        "the learning rate was a number, frozen at the capture",
+        lambda steps: training(steps)[::2],
+        _scheduled,
+        beside=12,
+    ),
+}
+
+
+# two runs of a script beside an eager one
+
+
+def judge(known: Script, script: Callable) -> None:
+    """Run eager and the script, and the script half as long, each from the same seed. Raises Wrong."""
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):  # a failed capture can confuse the generator up to the next good one
+        torch.zeros(1, device="cuda")
+    seed, runs = torch.initial_seed(), []
+    for function, times in ((known.eager, 2), (script, 1), (script, 2)):
+        gc.collect()  # a graph of the run before, freed in a capture, would break it
+        torch.manual_seed(seed)
+        runs.append(run(function, known.make(times * known.steps)))
+    if problem := symptom(*runs, known.beside):
+        raise Wrong(problem)
+
+
+def run(function: Callable, arguments: tuple) -> dict:
+    """What function(*arguments) gives, what it has made of weights and buffers, and counts."""
+    models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
+    weights = {name: weight for model in models for name, weight in held(model)}
+    before = {name: weight.detach().clone() for name, weight in weights.items()}
+    with counted() as counts:
+        results = [torch.as_tensor(one) for one in function(*arguments)]
+    addresses = [one.data_ptr() for one in results if one.is_cuda]
+    gradients = {name: weight.grad for name, weight in weights.items()}
+    return {
+        "results": [one.cpu() for one in results],
+        "one memory": len(addresses) > 1 and len({*addresses}) == 1,
+        "before": before,
+        "after": weights,
+        "gradients": {name: one for name, one in gradients.items() if one is not None and one.any()},  # not cleared
+        "random": torch.rand(4, device="cuda"),
+        "counts": counts,
+    }
+
+
+def held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """A model's weights and buffers, by name; a decoder's cache is its own business."""
+    yield from model.named_parameters()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name != "cache")
+
+
+@contextmanager
+def counted() -> Iterator[Counter]:
+    """Count launches, captures, and reads of values by the host."""
+    total = Counter()
+    with launches() as launched, Reads(total), watch() as seen:
+        yield total
+    total.update(launched + Counter(captures=len(seen.captured)))
+
+
+class Reads(TorchFunctionMode):
+    """Counts the methods that make the host wait for a CUDA tensor's value."""
+
+    def __init__(self, counts: Counter):
+        super().__init__()
+        self.counts = counts
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        read = name in READS or (name == "to" and "cpu" in map(str, args[1:]))
+        self.counts["reads"] += read and isinstance(args[0], torch.Tensor) and args[0].is_cuda
+        return function(*args, **(kwargs or {}))
+
+
+# what is wrong with the runs
+
+
+def symptom(eager: dict, short: dict, long: dict, beside: int) -> str:
+    """The first thing that is wrong with a script's two runs, in words; "" if there is none.
+
+    eager, short, long: what course.repaired.run gives of an eager run and of the script's two, the long
+    one with eager's arguments. beside: operators that a step may launch outside of graphs.
+    """
+    if problem := _weights(eager, long) or _results(eager, long) or _after(eager, long):
+        return problem
+    steps = max(1, len(long["results"]) - len(short["results"]))
+    more = long["counts"] - short["counts"]
+    if not long["counts"]["graphs"]:
+        return "right, but no graph is replayed: it runs eagerly."
+    if more["captures"] > steps / 3:
+        return f"right, but slow: {steps} steps more capture {more['captures']} graphs more."
+    if more["reads"] > steps / 2:
+        return f"right, but slow: {steps} steps more read {more['reads']} values more, and the CPU waits for each."
+    if more["operators"] > beside * steps:
+        return f"right, but slow: each step launches {more['operators'] // steps} operators beside its graphs."
+    return ""
+
+
+def _results(eager, yours):
+    """The first wrong result, and what tells of its cause."""
+    expected, found = eager["results"], yours["results"]
+    right = [_alike(*pair) for pair in zip(found, expected, strict=False)]
+    if all(right):
+        return "" if len(found) == len(expected) else f"it gives {len(found)} results, eager {len(expected)}."
+    if yours["one memory"]:
+        return "all its results lie in the same memory, so each is the last one."
+    wrong = right.index(False) + 1
+    if found[wrong - 1].is_floating_point() and not found[wrong - 1].isfinite().all():
+        return f"result {wrong} is not finite: it was read before anything computed it, or after it was overwritten."
+    if len(found) > 2 and all(_alike(one, found[0]) for one in found):
+        return "every result is the first one again: nothing new reaches the graph."
+    first = f"result {wrong} of {len(expected)} is the first that is not eager's: "
+    if _moved(eager):
+        return first + (f"its weights part in step {wrong - 1}." if wrong > 1 else "it does not start as eager does.")
+    late = "something was not given to the graph, or was overwritten before it was read."
+    return first + (late if wrong == 1 else "something that it works on is still that of a step before.")
+
+
+def _moved(run):
+    """The names of the weights and buffers that a run has changed."""
+    return [name for name, weight in run["after"].items() if not torch.equal(weight, run["before"][name])]
+
+
+def _weights(eager, yours):
+    """Weights that eager training moves, and this one does not."""
+    still = [name for name in _moved(eager) if name not in _moved(yours)]
+    why = ": they get no gradient" if set(still) & {*eager["gradients"]} - {*yours["gradients"]} else ""
+    return f"these do not learn: {', '.join(still)}{why}." if still else ""
+
+
+def _after(eager, yours):
+    """What a script leaves behind: weights and buffers, and the state of the random numbers."""
+    different = [name for name, weight in eager["after"].items() if not _alike(yours["after"][name], weight)]
+    if different:
+        return f"its results are eager's, but afterwards {', '.join(different)} differ."
+    both = eager["gradients"].keys() & yours["gradients"].keys()
+    wrong = sorted(name for name in both if not _alike(yours["gradients"][name], eager["gradients"][name]))
+    if wrong:
+        return f"its results are eager's, but the gradients of {', '.join(wrong)} differ."
+    if not torch.equal(eager["random"], yours["random"]):
+        return "its results are eager's, but it has drawn other random numbers than eager."
+    return ""
+
+
+def _alike(one, other):
+    return one.shape == other.shape and torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-5)

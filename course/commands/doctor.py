@@ -1,0 +1,79 @@
+"""What can this machine do?  python -m course.commands.doctor"""
+
+import sys
+from collections.abc import Iterator
+
+import torch
+
+from course.machine import extras, machine
+from course.paths import REFERENCE_GPU, TRACES
+
+MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
+
+
+def kernels_seen() -> int:
+    """How many kernels torch.profiler sees of one addition on the GPU (1 where it works)."""
+    from torch.profiler import ProfilerActivity, profile
+
+    one = torch.ones(1, device="cuda")
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
+        one.add_(1)
+        torch.cuda.synchronize()
+    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profiler.events())
+
+
+def report() -> Iterator[tuple[str, str]]:
+    """Yield for every check a mark and a sentence: what is fine, what you would gain, or what to fix.
+
+    [OK] what is there. [--] what is not needed, and what it would bring. [FAIL] what keeps lessons from running.
+    """
+    found, live = machine(), torch.cuda.is_available()
+    fine = sys.version_info >= MINIMUM_PYTHON
+    yield mark(fine, f"Python {found['python']}", "install Python 3.11 or newer")
+    version = tuple(int(part) for part in found["torch"].split(".")[:2])
+    fine = version >= MINIMUM_TORCH
+    yield mark(fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version")
+    yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
+    lessons = len(list((TRACES / REFERENCE_GPU).glob("*.ipynb")))
+    restore = "restore traces/ with git"
+    yield mark(lessons > 0, f"{lessons} recorded lessons in traces/{REFERENCE_GPU}", restore)
+    mode = "live on this GPU" if live else "as recorded" if lessons else "not at all"
+    yield mark(live or lessons > 0, f"%%gpu cells run {mode}", f"find a GPU, or {restore}")
+
+
+def mark(fine: bool, what: str, fix: str) -> tuple[str, str]:
+    """A check's mark and sentence: what was found, and where that is not fine, the fix."""
+    return ("[OK]", what) if fine else ("[FAIL]", f"{what}: {fix}")
+
+
+def live_report(found: dict) -> Iterator[tuple[str, str]]:
+    """The checks of a machine on which torch sees a GPU."""
+    yield "[OK]", f"GPU {found['gpu']}, driver {found['driver']}, torch built for CUDA {found['cuda']}"
+    memory = torch.cuda.get_device_properties(0).total_memory / 2**30
+    small = "lessons are made for 8 GB: watch each one's stated need"
+    yield ("[OK]", f"GPU memory {memory:.0f} GiB") if memory > 7 else ("[--]", f"GPU memory {memory:.0f} GiB: {small}")
+    seen = kernels_seen()
+    yield mark(seen == 1, f"torch.profiler saw {seen} of 1 kernels", "close other profilers, and allow access to CUPTI")
+    yield from extras()
+
+
+def why_no_gpu(found: dict) -> str:
+    """What a machine without a GPU gains from one, and what is between torch and the GPU if it has one."""
+    if not found["driver"]:
+        missing = "install NVIDIA's driver, or pass the GPU into the container (--gpus all)"
+    elif not found["cuda"]:
+        missing = f"the driver is there ({found['driver']}), but this torch is built for the CPU only"
+    else:
+        missing = f"driver {found['driver']} and CUDA {found['cuda']} are there: look at CUDA_VISIBLE_DEVICES"
+    return f"no GPU: lessons play recordings; with one they run live. If this machine has one: {missing}"
+
+
+def main() -> int:
+    """Print the report; returns 1 if lessons can run neither live nor recorded, else 0."""
+    for sign, sentence in report():
+        print(f"{sign:<6} {sentence}")
+    return 1 if sign == "[FAIL]" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""What this machine has: its GPU, driver and versions, and what some lessons need beyond one GPU."""
+
+import platform
+import subprocess
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+from course.paths import LessonError
+
+EXTRAS = {"megatron": "megatron", "transformer_engine": "te", "transformers": "lm"}  # import name: extra of the project
+
+
+class NeedsMore(LessonError):
+    """A lesson that is to be recorded needs GPUs or packages that this machine lacks."""
+
+
+def gpu_name() -> str | None:
+    """The name of this machine's GPU, or None without one."""
+    import torch  # here, because playing a recording needs no torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+
+
+def machine() -> dict[str, str | None]:
+    """What the measurements depend on: GPU, driver, CUDA, torch and Python, as a dict of strings."""
+    import torch
+
+    return {
+        "gpu": gpu_name(),
+        "driver": driver_version(),
+        "cuda": torch.version.cuda,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def driver_version() -> str | None:
+    """The NVIDIA driver's version, or None where nvidia-smi finds no driver."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.split("\n")[0].strip()
+
+
+def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
+    """What this machine lacks of further GPUs and of these packages (import names), each with how to get it."""
+    lacking = [how_to_get(package) for package in needs if not found(package)]
+    if gpus > 1:
+        import torch
+
+        if (there := torch.cuda.device_count()) < gpus:
+            lacking.insert(0, f"{gpus} GPUs (this machine has {there or 'none'})")
+    return lacking
+
+
+def played(about: dict, gpus: int, lacking: list[str]) -> str:
+    """The Markdown that says where a recording comes from, and what would be needed to run live."""
+    return (
+        f"**Recorded**: `%%gpu` cells show what ran on {gpus_of(about, gpus)} "
+        f"(torch {about['torch']}, {about['date']}). Everything else runs for real."
+    ) + (f" To run live, this lesson needs {' and '.join(lacking)}." if lacking else "")
+
+
+def gpus_of(about: dict, gpus: int) -> str:
+    """The GPUs that a recording was made on, in words."""
+    return f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}" if gpus > 1 else f"an {about['gpu']}"
+
+
+def found(package: str) -> bool:
+    """Whether the package of that import name is installed."""
+    return find_spec(package.partition(".")[0]) is not None
+
+
+def how_to_get(package: str) -> str:
+    """The package, and the command that installs it."""
+    extra = EXTRAS.get(package.partition(".")[0])
+    return f"the package {package} (`pip install {f'-e .[{extra}]' if extra else package}`)"
+
+
+def extras() -> Iterator[tuple[str, str]]:
+    """For further GPUs and each extra, a mark and a sentence for the doctor."""
+    for lacking, there in [(missing(gpus=2), "2 GPUs")] + [(missing(needs=[one]), one) for one in EXTRAS]:
+        yield ("[--]", f"one lesson plays its recording: it needs {lacking[0]}") if lacking else ("[OK]", there)

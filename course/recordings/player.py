@@ -1,0 +1,46 @@
+"""Run cells without a kernel: a lesson's plain cells on the values of a recording, for the site and the tests."""
+
+import ast
+import linecache
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+from matplotlib import pyplot as plt
+
+from course.recordings.cells import CodeCell, code_cells, handed_on
+from course.recordings.recording import Recording, values_in
+from course.recordings.values import decode
+
+
+def play(
+    notebook: nbformat.NotebookNode, recording: Recording, last: int | None = None
+) -> Iterator[tuple[CodeCell, dict[str, Any]]]:
+    """Run a lesson's plain cells, up to the cell number last, on the values of a recording of it.
+
+    Yields each cell and all names, before it runs. Of a view only its imports run, of an exercise nothing. Ends at a
+    %%gpu cell that is not recorded. The lesson is to be open: see course.lesson.playing.
+    """
+    handed = {cell.source: values_in(cell) for cell in recording.cells}
+    names: dict[str, Any] = {}
+    for cell in code_cells(notebook)[:last]:
+        yield cell, names
+        if cell.kind == "gpu":
+            if cell.source not in handed:
+                break
+            names |= {name: decode(name, handed[cell.source][name]) for name in handed_on(cell.source) or ()}
+        elif cell.kind == "view":
+            run("\n".join(map(ast.unparse, ast.parse(cell.source).body[:-1])), names)
+        elif cell.kind != "exercise":
+            run(cell.source, names)
+    plt.close("all")
+
+
+def run(source: str, names: dict[str, Any]) -> Any:
+    """Run a cell among names; return the value of its last expression. inspect.getsource finds what it defines."""
+    file = f"<cell {hash(source)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    body = ast.parse(source).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), file, "exec"), names)
+    return eval(compile(ast.Expression(last.value), file, "eval"), names) if last else None

@@ -1,0 +1,149 @@
+"""Recordings: a lesson as executed on some GPU, and whether it is still true.
+
+traces/<gpu>/<lesson>.ipynb is the executed lesson. Its metadata say where it comes from, name its traces
+(traces/<gpu>/<lesson>/<trace>-<digest>.json.gz) and hold a digest of the notebook, so that no part of a
+recording changes unnoticed. The digests find accidents, not forgery.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
+from course.recordings.cells import CodeCell, code_cells, that_count
+from course.recordings.fingerprints import hashes, text_hash
+from course.recordings.values import MIME, decode
+
+FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
+FORMAT = 1  # of what a recording says about itself; those made before formats were numbered have none, and are as 1
+ABOUT = {"gpu": str, "torch": str, "date": str, "digest": str, "definitions": dict, "traces": dict}
+
+
+class RecordingError(LessonError):
+    """A recording that is missing or damaged."""
+
+
+@dataclass
+class Recording:
+    """A lesson as executed: its code cells, its traces' file names, and its provenance."""
+
+    path: Path
+    cells: list[CodeCell]
+    about: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "Recording":
+        """Read a recording. Raises RecordingError, one sentence, if it is missing, damaged or not in traces/."""
+        path = Path(path)
+        try:
+            inside = path.resolve().is_relative_to(path.parent.parent.resolve())
+            notebook = nbformat.v4.reads(path.read_text(encoding="utf-8") if inside else "")
+            about = dict(notebook.metadata["recording"])
+            intact = about["digest"] == digest(notebook)
+            typed = all(isinstance(about[key], kind) for key, kind in ABOUT.items())
+            recording = cls(path, code_cells(notebook), about)
+        except FileNotFoundError:
+            raise RecordingError(f"There is no recording {short(path)}: {FIX}.") from None
+        except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError):
+            raise RecordingError(f"{short(path)} is no recording, or a damaged one: {FIX}.") from None
+        if not intact or not typed:
+            raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
+        if about.get("format", FORMAT) != FORMAT:
+            raise RecordingError(
+                f"{short(path)} has format {about['format']}, and this course reads {FORMAT}: update the course."
+            )
+        for file, known in about["definitions"].items():
+            if "/" in file and text_hash(ROOT / file) != known:
+                raise RecordingError(f"{file} is not the text that {short(path)} was made with: restore it with git.")
+        return recording
+
+    def value(self, name: str) -> Any:
+        """The value that a cell handed on under this name. Raises RecordingError if none did."""
+        values = {key: value for cell in self.cells for key, value in values_in(cell).items()}
+        if name not in values:
+            raise RecordingError(f"{self.path.name} records no value {name!r}, only {', '.join(sorted(values))}.")
+        return decode(name, values[name])
+
+    def trace(self, name: str) -> Path:
+        """The file of a profiler trace. Raises RecordingError if it is missing, or another one than was recorded."""
+        path = self.path.with_suffix("") / Path(self.about["traces"].get(name, f"{name}.json.gz")).name
+        try:
+            intact = path.name == trace_name(name, path.read_bytes())
+        except OSError:
+            raise RecordingError(f"There is no recorded trace {short(path)}: restore it with git.") from None
+        if not intact:
+            raise RecordingError(f"{short(path)} is not the trace that was recorded: restore it with git.")
+        return path
+
+
+def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
+    """The recording of a lesson on a GPU, both by their names in traces/; the reference GPU's, if that one has none.
+
+    Raises RecordingError.
+    """
+    if not gpu or Path(gpu).name != gpu or gpu.startswith(".") or not (traces / gpu).is_dir():
+        known = ", ".join(sorted(path.name for path in traces.glob("*/") if path.name != "local"))
+        raise RecordingError(f"{gpu!r} is no folder of traces/: give the name of one ({known}).")
+    there = traces / gpu / f"{name}.ipynb"
+    return Recording.read(there if there.exists() else traces / REFERENCE_GPU / there.name)
+
+
+def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
+    """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is damaged."""
+    paths = sorted(traces.glob(f"*/{name}.ipynb"), key=lambda path: (path.parent.name != REFERENCE_GPU, path))
+    return [Recording.read(path) for path in paths if path.parent.name != "local"]
+
+
+def digest(notebook: nbformat.NotebookNode) -> str:
+    """Of everything in a recording but the digest itself; the same however JSON and line ends are written."""
+    about = {key: value for key, value in notebook.metadata["recording"].items() if key != "digest"}
+    content = [notebook.cells, about]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def trace_name(name: str, content: bytes) -> str:
+    """The file name of a recorded trace: it says which content belongs in it."""
+    return f"{name}-{hashlib.sha256(content).hexdigest()[:12]}.json.gz"
+
+
+def values_in(cell: CodeCell) -> dict[str, Any]:
+    """The encoded values that ride in the outputs of a recorded cell, by name."""
+    return next((output.data[MIME] for output in cell.outputs if MIME in output.get("data", {})), {})
+
+
+def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
+    """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
+
+    Compares the code cells up to the last %%gpu cell, guesses, exercises and views apart, in order, and what
+    the %%gpu cells reach by name. Of the cells only the first that differs is named.
+    """
+    cells = code_cells(notebook)
+    now, then = that_count(cells), that_count(recording.cells)
+    last = max((index for index, cell in enumerate(now) if cell.kind == "gpu"), default=-1)
+    return [*_changed(now[: last + 1], then), *_redefined(hashes(cells), recording.about["definitions"])]
+
+
+def _changed(now: list[CodeCell], then: list[CodeCell]) -> Iterator[str]:
+    for index, cell in enumerate(now):
+        if index >= len(then) or then[index].source != cell.source:
+            yield f"{cell} has changed"
+            return
+    if any(cell.kind == "gpu" for cell in then[len(now) :]):
+        yield "a %%gpu cell was taken out"
+
+
+def _redefined(now: dict[str, str], then: dict[str, str]) -> Iterator[str]:
+    """A name with another text than before has changed; one that only moved, text and all, has not.
+
+    The names of one statement (A, B = 1, 2) share its text, so they only ever change together.
+    """
+    both = now.keys() & then.keys()
+    changed = {name for name in both if now[name] != then[name]}
+    gone = {name for name in then.keys() - both if then[name] not in now.values()}
+    new = {name for name in now.keys() - both if now[name] not in then.values()}
+    yield from (f"{name} has changed" for name in sorted(changed | gone | new))

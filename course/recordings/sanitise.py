@@ -1,0 +1,43 @@
+"""What makes a recording safe to hand on: no paths of the recording machine in it, no scripts out of it."""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+
+from course.paths import ROOT
+
+
+def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
+    """Let paths in a lesson's outputs, as in warnings and tracebacks, start at the project or the package.
+
+    The temporary folder of the lesson's traces gets the lesson's name. Cells lose their metadata. Returns the
+    notebook.
+    """
+    folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
+    longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
+    pattern = re.compile("|".join([*longest_first, r"/tmp/ipykernel_\d+/"]))
+    staging = re.compile(re.escape(tempfile.gettempdir()) + r"/tmp\w+")
+
+    def clean(node):
+        if isinstance(node, dict):
+            return {key: item if key.startswith("image/") else clean(item) for key, item in node.items()}
+        if isinstance(node, list):
+            return [clean(item) for item in node]
+        return staging.sub(name, pattern.sub("", node)) if isinstance(node, str) else node
+
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs = clean(cell.outputs)
+    return nbformat.from_dict(notebook)
+
+
+def without_scripts(html: str) -> str:
+    """HTML with its tables, text and timelines' data; without scripts, styles and whatever else could run in a page."""
+    import nh3  # here, because recording needs none of it
+
+    kept = {"*": {"class", "colspan", "rowspan"}, "table": {"border"}, "figure": {"data-timeline"}}
+    return nh3.clean(html, attributes=kept)

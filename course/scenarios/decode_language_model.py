@@ -1,0 +1,115 @@
+"""Scenarios: a decoder's next tokens, one or several in a graph. Each raises Wrong with the symptom it finds."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from course.answers.graph_use import EAGER, Wrong, close, copied, use, watch
+from course.scenarios.common import few
+from examples.decoder import Config, Decoder, new_cache, sample
+
+SIZES = Config(layers=1, width=32, heads=4, kv_heads=2, hidden=64, vocabulary=64, context=40)
+LATE = range(1, 9)  # tokens that a warm-up may have decoded
+FORGETS = "The cache forgets what is written: let the model write into the very cache that it is given."
+FROZEN = "The position stays that of the capture: keep it in a tensor, and advance that in place, inside."
+NOT_FED = "Every call decodes the same input token: write the new one into tokens, in place, inside."
+REBOUND = (
+    "Every call decodes the same token at the same position: a new tensor under the old name is not what it reads."
+)
+WARMED = "The first token is number {}: a warm-up decoded. Undo it."
+DREW = "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
+State = tuple[Tensor, Tensor, Tensor]
+
+
+def prompted(rows: int) -> tuple[Decoder, State]:
+    """A tiny decoder, and its state after a prompt: tokens and positions (rows, 1), and the cache."""
+    model, cache = Decoder(SIZES, "cuda").requires_grad_(False), new_cache(SIZES, rows, "cuda", torch.float32)
+    prompt = torch.randint(SIZES.vocabulary, (rows, few(4, 8)), device="cuda")
+    tokens = sample(model(prompt, torch.arange(prompt.shape[1], device="cuda").expand_as(prompt), cache))
+    return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
+
+
+def decoded(model: Decoder, state: State, count: int, draw: tuple = (), **breaks: bool) -> list[Tensor]:
+    """The next count tokens. draw: temperature and generator. breaks: feeds=False decodes the same input again,
+    moves=False stays at the position, keeps=False loses what is written into the cache."""
+    feeds, moves, keeps = ({"feeds": True, "moves": True, "keeps": True} | breaks).values()
+    (tokens, positions, cache), given = copied(state), []
+    for _ in range(count):
+        given.append(sample(model(tokens, positions, cache if keeps else cache.clone()), *draw))
+        tokens, positions = given[-1] if feeds else tokens, positions + moves
+    return given
+
+
+def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator[tuple[str, list]]:
+    """What can be wrong with count tokens, and the tokens it leads to. draw(late) begins late draws later."""
+    yield NOT_FED, decoded(model, state, count, draw(), feeds=False)
+    yield REBOUND, decoded(model, state, count, draw(), feeds=False, moves=False)
+    yield FORGETS, decoded(model, state, count, draw(), keeps=False)
+    later = decoded(model, state, count + len(LATE), draw())
+    tokens, positions, cache = copied(state)
+    yield FROZEN, decoded(model, state, count, draw(), moves=False)
+    for late, token in zip(LATE, later, strict=False):
+        model(tokens, positions, cache)
+        tokens, positions = token, positions + 1
+        for first in (state[0], tokens):
+            yield FROZEN, decoded(model, (first, positions, cache), count, draw(), moves=False)
+        yield WARMED.format(late + 1), later[late : late + count]
+        yield DREW, decoded(model, state, count, draw(late))
+
+
+def graph_decode(answer: Callable) -> None:
+    """The most likely tokens of one row, then tokens that a generator draws for two."""
+    for rows, temperature, calls in ((1, 0.0, 4), (2, 0.9, 4)):
+        (model, state), seed = prompted(rows), few(1, 1000)
+
+        def draw(late=0, rows=rows, temperature=temperature, seed=seed):
+            generator = torch.Generator("cuda").manual_seed(seed)
+            for _ in range(late):
+                sample(torch.zeros(rows, SIZES.vocabulary, device="cuda"), 1.0, generator)
+            return temperature, generator
+
+        expected = decoded(model, state, calls, draw())
+        own = copied(state)  # kept alive: a graph holds addresses only
+        used = use(answer(model, *own, *draw()), [()] * calls)
+        if not close(used.given, expected):
+            for message, tokens in broken(model, state, calls, draw):
+                if close(used.given, tokens):
+                    raise Wrong(message)
+        used.gives(expected, {})
+        used.replays(graphs=calls, operators=2 * calls)
+
+
+def generate(answer: Callable) -> None:
+    """One row that comes to its end within a replay, or not before the limit."""
+    model, state = prompted(1)
+    tokens = [one.item() for one in decoded(model, state, 14)]
+    for at, every, limit in ((4, 3, 9), (None, 2, 4)):
+        end = SIZES.vocabulary if at is None else tokens[at]
+        count = tokens.index(end) + 1 if end in tokens[:limit] else limit
+        own = copied(state)
+        with watch() as seen:
+            given = answer(model, *own, end, every, limit)
+        if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
+            raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
+        if not seen.replayed:
+            raise Wrong(EAGER)
+        _generated(list(given), tokens, count, every, len(seen.replayed))
+
+
+def _generated(given, tokens, count, every, made):
+    """Raises Wrong unless given are the first count of tokens, from as few replays of every tokens as do."""
+    asked = -(-count // every)
+    if given != tokens[:count]:
+        if given[:every] == given[every - 1 : every] * every:
+            raise Wrong("All tokens of a replay are its last one: clone each, inside of the capture.")
+        if given == tokens[: count - 1]:
+            raise Wrong("The last token is missing: the end belongs to the answer.")
+        if given == tokens[: len(given)]:
+            raise Wrong(f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit.")
+        for late in LATE:
+            if given == tokens[late : late + len(given)]:
+                raise Wrong(WARMED.format(late + 1))
+        raise Wrong(f"The tokens are not eager's: yours {given[:6]}, expected {tokens[:6]}.")
+    if made != asked:
+        raise Wrong(f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each replay.")
