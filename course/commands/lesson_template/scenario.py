@@ -1,0 +1,29 @@
+"""Scenarios of Verb object: rows are scaled, a total grows. Each raises Wrong with the symptom it finds."""
+
+from collections.abc import Callable
+
+import torch
+
+from course.answers.graph_use import EVERY_TIME_THE_FIRST, use
+from course.scenarios.common import few
+
+
+def make_scaler(answer: Callable) -> None:
+    """A weight, and five inputs; the sample is the first."""
+    weight = torch.randn(4, device="cuda")
+    batches = torch.randn(5, few(), 4, device="cuda")
+    expected = [batch * weight for batch in batches]
+    used = use(answer(weight, batches[0].clone()), list(batches))
+    used.replays(graphs=5, operators=10)
+    used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 5})
+
+
+def running_total(answer: Callable) -> None:
+    """Five inputs, and the sum of all so far after each; the sample is the first input."""
+    batches = torch.randn(5, few(), device="cuda")
+    totals = list(batches.cumsum(0))
+    used = use(answer(batches[0].clone()), list(batches))
+    used.replays(graphs=5, operators=10)
+    warm_up = "The warm-up has added to the total: put it back to zero, in place."
+    first = [number * batches[0] for number in range(1, 6)]
+    used.gives(totals, {warm_up: [total + 3 * batches[0] for total in totals], EVERY_TIME_THE_FIRST: first})

@@ -1,0 +1,91 @@
+"""A lesson begun by the command keeps the form of a lesson, and its exercises tell right from wrong."""
+
+import math
+import shutil
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from course.commands import new_lesson
+from course.lessons import lesson_file
+from course.notebooks import ROOT
+from docs.minutes import count, stated
+
+NEITHER = shutil.ignore_patterns(".*", "__pycache__", "my_lessons", "_build", "*.egg-info")
+CHECKS = ["tests/lessons/test_form.py", "tests/lessons/test_capture_exercises.py", "tests/lessons/test_renumber.py"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project."""
+    return shutil.copytree(ROOT, tmp_path_factory.mktemp("new") / "project", ignore=NEITHER)
+
+
+def run(project, *arguments):
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+
+
+def test_a_new_lesson_passes_the_tests_of_form(project):
+    number = len(list(project.glob("notebooks/*.ipynb")))
+    said = run(project, "course.commands.new_lesson", "check_things")
+    assert said.returncode == 0, said.stderr
+    file = f"{number:02}_check_things.ipynb"
+    for name in (f"notebooks/{file}", f"notebooks/solutions/{file}", "course/scenarios/check_things.py"):
+        assert name in said.stdout and "erb_object" not in (project / name).read_text()
+    assert 'make record ARGS="check_things"' in said.stdout
+    chosen = "(check_things and not memory) or make_scaler or running_total or clean or up_to_date"
+    told = run(project, "pytest", "-n", "0", "-v", "-p", "no:cacheprovider", *CHECKS, "-k", chosen)
+    assert told.returncode == 0, told.stdout[-5000:]
+    for done in (f"keeps_the_form_of_a_lesson[{file[:-6]}]", "tells_right_from_wrong[running_total]"):
+        assert f"{done} PASSED" in told.stdout
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A project of one lesson."""
+    for folder in ("notebooks/solutions", "course/scenarios"):
+        (tmp_path / folder).mkdir(parents=True)
+    for path in ("notebooks/00_share_pools.ipynb", "notebooks/solutions/00_share_pools.ipynb"):
+        shutil.copy(lesson_file("start_here"), tmp_path / path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("share_pools", r"There is a lesson share_pools already: notebooks/00_share_pools\.ipynb"),
+        ("Share_pools", "'Share_pools' is no name of a lesson: a verb and an object"),
+        ("05_share_pools", "no name of a lesson"),
+        ("pools", "no name of a lesson"),
+        ("../share_pools", "no name of a lesson"),
+    ],
+)
+def test_a_name_that_cannot_be_taken_is_a_sentence(root, name, said):
+    before = sorted(root.rglob("*"))
+    with pytest.raises(ValueError, match=said):
+        new_lesson.new_lesson(name, root)
+    assert sorted(root.rglob("*")) == before
+
+
+def test_nothing_is_overwritten(root):
+    (root / "course/scenarios/draw_lines.py").write_text("mine")
+    with pytest.raises(ValueError, match=r"draw_lines\.py is there already: move it away first"):
+        new_lesson.new_lesson("draw_lines", root)
+    assert (root / "course/scenarios/draw_lines.py").read_text() == "mine"
+    assert len(list(root.rglob("*.ipynb"))) == 2
+
+
+def test_links_hold_the_numbers_of_this_project(root):
+    lesson, solutions, _ = new_lesson.new_lesson("draw_lines", root)
+    assert lesson.name == solutions.name == "01_draw_lines.ipynb"
+    assert "# Draw lines" in nbformat.read(lesson, as_version=4).cells[0].source
+    assert "(../01_draw_lines.ipynb)" in solutions.read_text()
+    assert new_lesson.main(["share"]) == 1
+
+
+def test_the_template_states_its_minutes():
+    path = new_lesson.TEMPLATE / "lesson.ipynb"
+    assert stated(path) == math.ceil(count(nbformat.read(path, as_version=4), {}))
