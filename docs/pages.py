@@ -17,8 +17,8 @@ from docs.minutes import stated
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
 BESIDE = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))  # cheat sheet, glossary, originals
-BESIDE += [Path("capturable/README.md"), Path("cpu_graph/README.md")]
-TEXTS = ["CONTRIBUTING.md", "traces/README.md", *BESIDE, *RESULTS]
+BESIDE += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
+TEXTS = ["CONTRIBUTING.md", "CHANGELOG.md", "traces/README.md", *BESIDE, *RESULTS]
 ROOMS = {  # what has a reference
     "helpers": "what lessons teach with",
     "capturable": "preflight and explain, for your own code",
@@ -62,7 +62,7 @@ def contents():
     beside = "\n".join(str(path.with_suffix("")) for path in BESIDE)
     captions = {
         "Lessons": f"{lessons}\nnotebooks/solutions/index",
-        "Reference": f"{beside}\napi\ntraces/README\n{results}\nCONTRIBUTING",
+        "Reference": f"{beside}\napi\ntraces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
     }
     return "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n" for caption, listed in captions.items()
