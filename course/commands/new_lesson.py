@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from course.commands.renumber import renamed, stems
-from course.notebooks import ROOT, short
+from course.paths import ROOT, short
 
 TEMPLATE = Path(__file__).with_name("lesson_template")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")

@@ -238,7 +238,8 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
             assert server.about["port"] != port
             told, _, ready = wait_for(lambda: len(lines := server.log.read_text().splitlines()) == 3 and lines)
             assert told.startswith(f"Port {port} is in use: JupyterLab will take another one")
-            assert ready == f"Ready: open {server.address('lab/tree/my_lessons/00_start_here.ipynb')}"
+            start = lesson_file("start_here").name
+            assert ready == f"Ready: open {server.address(f'lab/tree/my_lessons/{start}')}"
             assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
             kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
             assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"

@@ -10,7 +10,7 @@ import pytest
 
 from course.commands import new_lesson
 from course.lessons import lesson_file
-from course.notebooks import ROOT
+from course.paths import ROOT
 from docs.minutes import count, stated
 
 NEITHER = shutil.ignore_patterns(".*", "__pycache__", "my_lessons", "_build", "*.egg-info")

@@ -5,7 +5,7 @@ from datetime import date
 
 import yaml
 
-from course.notebooks import ROOT
+from course.paths import ROOT
 from tests.support.project import PROJECT
 
 HEADINGS = re.findall(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
