@@ -63,7 +63,8 @@ def _port(options):
     if error is None or (error.errno == errno.EADDRINUSE and value(options, "port-retries") != "0"):
         return ""
     where = f"port {port} of {value(options, 'ip') or LOCAL}"
-    return f"JupyterLab cannot listen on {where} ({error.strerror}): give it another --port or --ip in ARGS."
+    why = error.strerror.partition(" (while ")[0]  # which names port and address once more
+    return f"JupyterLab cannot listen on {where} ({why}): give it another --port or --ip in ARGS."
 
 
 def _refusal(options):

@@ -18,11 +18,15 @@ def _load_jupyter_server_extension(server: Any) -> None:
 
 
 async def _start_jupyter_server_extension(server: Any) -> None:
-    """Print the address once the server answers, and for another machine the way to it."""
-    if "SSH_CONNECTION" in os.environ:
-        print("\n".join(tunnel(server.port)), flush=True)
+    """Print the address once the server answers."""
+    print("\n".join(said(server)), flush=True)
+
+
+def said(server: Any) -> list[str]:
+    """The lines to end with: the way here from another machine, for who came by ssh, and the address."""
     address = server.local_url if server.ip in EVERYWHERE else server.public_url
-    print(f"Ready: open {address}", flush=True)
+    way = tunnel(server.port) if "SSH_CONNECTION" in os.environ else []
+    return [*way, f"Ready: open {address}"]
 
 
 def tunnel(port: int) -> list[str]:

@@ -236,10 +236,13 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
         server = Lab(tmp_path, port)
         try:
             assert server.about["port"] != port
-            told, _, ready = wait_for(lambda: len(lines := server.log.read_text().splitlines()) == 3 and lines)
-            assert told.startswith(f"Port {port} is in use: JupyterLab will take another one")
-            start = lesson_file("start_here").name
-            assert ready == f"Ready: open {server.address(f'lab/tree/my_lessons/{start}')}"
+            said = wait_for(lambda: "Ready: " in (text := server.log.read_text()) and text.splitlines())
+            first_lesson = f"lab/tree/my_lessons/{lesson_file('start_here').name}"
+            assert said == [
+                f"Port {port} is in use: JupyterLab will take another one and name it in its last line.",
+                "Starting JupyterLab; Ctrl-C here ends it.",
+                f"Ready: open {server.address(first_lesson)}",
+            ]
             assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
             kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
             assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"
