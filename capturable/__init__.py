@@ -1,8 +1,11 @@
 """Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone.
 
-To be called       preflight, before a capture; watch, for somebody else's loop; __main__: the commands
-What runs          operators, host_calls, streams and python_state log it; user_lines and live_objects say where it is
-What is found      check calls the rules, with their fixes, and the differences between two runs; findings shows them
+To be called       preflight, before a capture; watch, for somebody else's loop; __main__: the commands, for which
+                   load_step finds the step
+What runs          operators, host_calls, streams and python_state log it; inputs says how two batches differ;
+                   user_lines and live_objects say where it is; cpu_stand_in knows what is different without a GPU
+What is found      check asks judge which of the rules is broken (waiting_operators: a table of waits), and for the
+                   differences between two runs; findings shows them, accepted leaves out what is
 Putting back       restore: all that is in reach, and the memory of tensors
 A real capture     real_capture asks one; capture_attempt tries it and finds the line
 Messages           explain says what one means, from the causes, or by similar_causes; it needs not even torch
@@ -12,6 +15,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+__version__ = "0.2.0"
 PUBLIC = {"preflight": "preflight", "watch": "watch", "Finding": "findings", "Findings": "findings"}
 
 

@@ -3,127 +3,194 @@
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
-from capturable import rules
-from capturable.differences import differences
-from capturable.findings import Finding, Findings
-from capturable.fixes import FIXES, NOTES
-from capturable.host_calls import as_if_capturing, listening
-from capturable.operators import CpuOnly, Op, OpLog, address
+from capturable import judge
+from capturable.accepted import without_ignored
+from capturable.cpu_stand_in import CpuStandIn
+from capturable.differences import differences, first_difference
+from capturable.findings import Finding, Findings, Report, short
+from capturable.host_calls import as_if_capturing, host_calls
+from capturable.inputs import Call, Difference, compare, merged, tensor_pairs
+from capturable.operators import Op, OpLog, address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
 from capturable.restore.reachable import Place
-from capturable.streams import joins
+from capturable.rules import fix_of, level_of
+from capturable.streams import Joins, joins
 from capturable.user_lines import Line, here
+
+CPU_READS = ("aten::lift_fresh", "aten::_local_scalar_dense")  # of functions that read on the CPU only
+DIFFERING = ("frozen number", "path", "shape")
+
+Key = tuple[str, Line | str, Line | None]  # the rule, the user's line or a name, the library's line
 
 
 class Check:
     """What is found about one step, while it runs."""
 
     def __init__(self, generators: Iterable[torch.Generator], device: str | None) -> None:
-        self.rows, self.thread, self.places, self.changing = {}, threading.get_ident(), [], None
-        self.written = lambda tensor: None
         self.gpu = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.report = Report(device=self.gpu, torch=torch.__version__)
+        self.rows: dict[Key, Finding] = {}
+        self.thread = threading.get_ident()
+        self.places: list = []
+        self.changing: set[int] | None = None
+        self.written: Callable[[torch.Tensor], None] = lambda tensor: None
+        self.stand_in = CpuStandIn()
+        self.joins: Joins | None = None
+        self.asked: list[tuple[Line, Line | None]] = []  # lines that ask whether they are captured
         defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
-        self.known = {generator._cdata for generator in (torch.default_generator, *defaults, *generators)}
+        self.known = {g._cdata for g in (torch.default_generator, *defaults, *generators)}
 
     def watch(self, places: Iterable[Place]) -> None:
         """Look at what there is before the step."""
         self.places = watched(places)
         if torch.is_autocast_enabled(self.gpu) and torch.is_autocast_cache_enabled():
-            self.found("autocast cache", "around the step", "autocast is on outside the step, with its cache")
+            what = "autocast is on outside the step, with its cache"
+            self.found("autocast cache", "around the step", what)
 
-    def found(self, rule: str, line: Line | str, what: str, fix: str | None = None, inside: Line | None = None) -> None:
-        """Note a finding, one per rule and line; inside: the line of a library's that the user's line came to."""
-        where = f" (in {inside.file.rpartition('site-packages/')[2]}:{inside.number})" if inside else ""
-        file, number = (line.file, line.number) if isinstance(line, tuple) else ("", 0)
-        level = "note" if rule in NOTES else "fault"
-        finding = Finding(rule, str(line), what + where, fix or FIXES[rule], level, file, number)
-        self.rows.setdefault((rule, line), finding)
+    def found(
+        self,
+        rule: str,
+        line: Line | str,
+        what: str,
+        fix: str | None = None,
+        inside: Line | None = None,
+        level: str | None = None,
+    ) -> None:
+        """Note a finding, one per rule and line; inside: the line of a library that the user's line came to."""
+        key = (rule, line, inside)
+        if key in self.rows:
+            return
+        place = f"{short(inside.file)}:{inside.number} in {inside.function}" if inside else ""
+        file, number = (line.file, line.number) if isinstance(line, Line) else ("", 0)
+        level = level or level_of(rule)
+        fix = fix or fix_of(rule)
+        self.rows[key] = Finding(rule, str(line), what, fix, level, file, number, place)
 
     def findings(self) -> Findings:
-        """All findings, in the order of the lines."""
-        order = sorted(self.rows, key=lambda key: ("", 0) if isinstance(key[1], str) else key[1][:2])
-        return Findings(self.rows[key] for key in order)
+        """All findings that no comment accepts, in the order of the lines."""
+        order = sorted(self.rows, key=_position)
+        return without_ignored(Findings((self.rows[key] for key in order), self.report))
 
-    def put(self, inputs: tuple, others: tuple) -> bool:
-        """Copy the other inputs into the inputs, as one does before a replay; return whether they fit."""
-        mismatches = list(rules.compare_inputs(inputs, others))
-        for name, what in mismatches:
-            self.found("inputs", name, what)
-        if not mismatches and others is not inputs:
-            for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):
-                if isinstance(static, torch.Tensor):
-                    self.written(static)
-                    static.data.copy_(new)
-        return not mismatches
+    def put(self, static: Call, real: Call) -> tuple[list[Difference], Call]:
+        """Copy the other batch into the inputs, as one does before a replay.
 
-    def run(self, step: Callable, judged: bool = True) -> list[Op]:
-        """Run the step once, logged; return its operators."""
+        Returns the Python values that differ, and the call that a loop would make then.
+        """
+        found = compare(static, real)
+        misfits = [difference for difference in found if not difference.python]
+        for difference in misfits:
+            self.found("inputs", difference.name, difference.what)
+        if not misfits and real is not static:
+            for tensor, new in tensor_pairs(static, real):
+                self.written(tensor)
+                tensor.data.copy_(new)
+        values = [difference for difference in found if difference.python]
+        return values, merged(static, real) if values and not misfits else static
+
+    def run(self, step: Callable[[], Any], judged: bool = True, capturing: bool = True) -> list[Op]:
+        """Run the step once, logged; return its operators. capturing: what code that asks is told."""
         before = values_at(self.places)
         with ExitStack() as stack:
-            log, book = self.start(stack, judged)
+            log, state = self.start(stack, judged, capturing)
             result = step()
         self.joins = None  # which knows this object: a ring would keep all memory
         pairs = enumerate(zip(before, values_at(self.places), strict=True))
-        self.changing = (self.changing or set()) | {number for number, (old, new) in pairs if old != new}
+        changed = {number for number, (old, new) in pairs if old != new}
+        self.changing = (self.changing or set()) | changed
+        self.report.runs += 1
+        self.report.operators = len(log.ops)
         if judged and any(isinstance(leaf, int | float) for leaf in tree_leaves(result)):
-            self.found("output", book.returned, "a Python number is returned")
+            self.found("output", state.returned or "the step", "a Python number is returned")
         return log.ops
 
-    def start(self, stack: ExitStack, judged: bool = True) -> tuple[OpLog, PythonStateWatch]:
-        """Log and judge what runs until the stack is closed; return the OpLog and the PythonStateWatch."""
-        self.cpu, self.joins = CpuOnly(), None
-        stack.enter_context(as_if_capturing())
-        changing = range(len(self.places)) if self.changing is None else sorted(self.changing)
-        book = PythonStateWatch([self.places[number] for number in changing], self.changed)
-        log = OpLog(self.before if judged else lambda *_: None, self.written)
+    def start(self, stack: ExitStack, judged: bool = True, capturing: bool = True) -> tuple[OpLog, PythonStateWatch]:
+        """Log and judge what runs until the stack is closed; return the log and the watch over Python values."""
+        self.joins = None
+        stack.enter_context(as_if_capturing(capturing, self._is_asked))
+        numbers = range(len(self.places)) if self.changing is None else sorted(self.changing)
+        state = PythonStateWatch([self.places[number] for number in numbers], self.changed)
+        log = OpLog(self.written)
         if judged:
-            stack.enter_context(listening(self.gpu, self.note))
+            self.stand_in = CpuStandIn()
+            log = OpLog(self.written, self.before, self.stand_in.ran)
+            stack.enter_context(host_calls(self.gpu, self.note, self.stand_in.is_host))
             if self.gpu == "cuda":
-                self.joins = stack.enter_context(joins(lambda rule, what, line: self.found(rule, line, what)))
+                self.joins = stack.enter_context(joins(self._stream_found))
             else:
-                stack.enter_context(self.cpu)
-            stack.enter_context(book)
+                stack.enter_context(self.stand_in)
+            stack.enter_context(state)
         stack.enter_context(log)
-        return log, book
+        return log, state
 
-    def run_plainly(self, step: Callable) -> None:
-        """Run the step under sync debug mode alone: below a dispatch mode, some operators take another way."""
-        with as_if_capturing(), listening(self.gpu, self.note):
+    def _stream_found(self, rule: str, what: str, line: Line) -> None:
+        self.found(rule, line, what)
+
+    def run_plainly(self, step: Callable[[], Any]) -> None:
+        """Run the step under sync debug mode alone: below a dispatch mode, some operators take a different path."""
+        with as_if_capturing(True, self._is_asked), host_calls(self.gpu, self.note, self.stand_in.is_host):
             step()
+        self.report.runs += 1
 
-    def compare(self, first: list[Op], second: list[Op], kept: set[int] | None = None) -> None:
-        """Note what differs between two runs; kept as for differences."""
+    def compare(self, first: list[Op], second: list[Op], kept: set[int] | None = None) -> bool:
+        """Note what differs between two runs, and return whether anything did; kept as for differences."""
+        seen = False
         for rule, op, what in differences(first, second, kept):
-            special_rule, fix = rules.special(op.library) if rule == "frozen number" else (None, None)
-            self.found(special_rule or rule, op.line, what, fix)
+            special = judge.special(op.library) if rule == "frozen number" else None
+            fix = special.fix if special else None
+            self.found(special.rule if special else rule, op.line, what, fix, op.inside)
+            seen = seen or rule in DIFFERING
+        return seen
+
+    def judge_python_inputs(self, values: list[Difference], differ: bool) -> None:
+        """Note Python values among the inputs that change; differ: whether the operators changed with them."""
+        for name, what, _ in values:
+            told = what if differ else f"{what}; no operator took it in these runs"
+            self.found("frozen number", name, told, level="fault" if differ else "note")
+
+    def judge_capture_checks(self, captured: list[Op], rerun: Callable[[], list[Op]] | None = None) -> None:
+        """Note code that asked whether it is captured, and the first operator that the answer changed.
+
+        captured: what ran when the answer was yes; rerun: runs the step again with the answer no.
+        """
+        if not self.asked:
+            return
+        what = "code asks whether it is being captured"
+        if rerun:
+            what += first_difference(captured, rerun())
+        for line, inside in dict.fromkeys(self.asked):
+            self.found("capture check", line, what, inside=inside)
+
+    def _is_asked(self) -> None:
+        line, _, inside = here(self.thread)
+        self.asked.append((line, inside))
 
     def look_back(self, restore: Restore, ops: list[Op]) -> None:
         """Note the autograd graphs that were there before, and reach what the operators used."""
         used = {where for op in ops for where in op.outside}
         leaves = {id(leaf) for leaf, _, data in restore.leaves if address(data) in used}
-        for name in rules.kept_graphs((result() for result in restore.results), leaves):
+        for name in judge.kept_graphs((result() for result in restore.results), leaves):
             self.found("kept graph", name, "holds the autograd graph of an earlier pass")
 
     def note(self, rule: str, what: str, only_if_new: bool = False) -> None:
         """Note a finding at the line that runs; the part of torch that runs may know better."""
         line, library, inside = here(self.thread)
-        if only_if_new and any(known == line for _, known in self.rows):
+        if only_if_new and any(known[1:] == (line, inside) for known in self.rows):
             return
-        other_rule, fix = rules.special(library) if rule == "sync" else (None, None)
-        self.found(other_rule or rule, line, what, fix, inside)
+        special = judge.special(library) if rule == "sync" else None
+        self.found(special.rule if special else rule, line, what, special.fix if special else None, inside)
 
     def before(self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...]) -> None:
         """Judge an operator that is about to run."""
-        fault = rules.judge_op(func, args, kwargs, outside, self.gpu)
-        quiet = self.cpu.inside and func._schema.name in ("aten::lift_fresh", "aten::_local_scalar_dense")
-        if fault and not quiet and not (fault[0] == "CPU work" and here(self.thread).library.startswith("optim/")):
+        fault = judge.judge_op(func, args, kwargs, outside, self.gpu)
+        if fault and not self._is_quiet(fault, func, args, kwargs):
             self.note(*fault)
-        if fault := rules.judge_backward():
+        if fault := judge.judge_backward():
             self.note(*fault)
         generator = kwargs.get("generator")
         if generator is not None and generator._cdata not in self.known:
@@ -131,6 +198,24 @@ class Check:
         if self.joins and not torch._C._current_autograd_node():  # autograd joins its streams itself
             self.joins.ran(torch.cuda.current_stream().cuda_stream, here(self.thread).line)
 
+    def _is_quiet(self, fault: judge.Fault, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
+        """Whether a fault is one of the CPU alone, or of an optimizer that has a finding of its own."""
+        if fault.rule == "CPU work":
+            return here(self.thread).library.startswith("optim/")
+        if self.gpu == "cuda":
+            return False
+        if self.stand_in.inside and func._schema.name in CPU_READS:
+            return True
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        return fault.rule == "sync" and bool(tensors) and all(map(self.stand_in.is_host, tensors))
+
     def changed(self, name: str, line: Line) -> None:
         """Note that a Python value changes at a line."""
         self.found("CPU work", line, f"{name} changes on the CPU")
+
+
+def _position(key: Key) -> tuple:
+    """Where a finding stands among others: names first, then files, lines, and a library's lines."""
+    _, line, inside = key
+    place = line[:2] if isinstance(line, Line) else ("", 0)
+    return (*place, *(inside[:2] if inside else ("", 0)))

@@ -9,11 +9,12 @@ from capturable.operators import Op
 def differences(first: list[Op], second: list[Op], kept: set[int] | None = None) -> Iterator[tuple[str, Op, str]]:
     """(rule, op, what differs) between the operators of two runs: each would freeze in a graph.
 
-    kept: addresses; a tensor that is read in the second run alone counts as moved if it lies at one of them, by
-    default wherever it lies. What only follows from a shape that differs, or from a size that depends on the
+    kept: addresses; a tensor that is read in the second run alone counts as moved if it is at one of them, by
+    default wherever it is. What only follows from a shape that differs, or from a size that depends on the
     data, is left out.
     """
-    seen, shapes_agree = set(), True
+    seen: set = set()
+    shapes_agree = True
     for one, two in zip_longest(first, second):
         if one is None or two is None or one.name != two.name:
             names = [op.name if op else "nothing more" for op in (one, two)]
@@ -22,20 +23,50 @@ def differences(first: list[Op], second: list[Op], kept: set[int] | None = None)
         if one.shapes != two.shapes and shapes_agree:
             yield "shape", one, f"{one.name} had the shapes {one.shapes}, then {two.shapes}"
         shapes_agree = shapes_agree and one.shapes == two.shapes and not one.sized
-        pairs = [pair for pair in zip(one.numbers, two.numbers, strict=False) if repr(pair[0]) != repr(pair[1])]
-        changed = next((f"{a!r}, then {b!r}" for a, b in pairs if shapes_agree or not _is_size(a, b)), None)
+        changed = _changed_number(one, two, shapes_agree)
         if one.shapes == two.shapes and changed and changed not in seen:  # backward takes it again
             yield "frozen number", one, f"{one.name} got the number {changed}"
-        moved = set(two.outside) - set(one.outside) - seen if len(one.outside) == len(two.outside) else set()
-        moved = moved if kept is None else moved & kept
+        moved = _moved(one, two, kept) - seen
         if moved:
             yield "moved tensor", one, f"{one.name} reads a tensor that is at another address each time"
         seen |= {changed, *moved}
 
 
-def _is_size(*numbers):
+def first_difference(captured: list[Op], eager: list[Op]) -> str:
+    """Where a capture's operators first differ from those of an eager run, as the end of a sentence, or ""."""
+    for one, two in zip_longest(captured, eager):
+        names = [op.name if op else "nothing more" for op in (one, two)]
+        if names[0] != names[1]:
+            return f": {names[0]} runs in the capture, {names[1]} in an eager run"
+        if one.shapes != two.shapes or repr(one.numbers) != repr(two.numbers):
+            return f": {names[0]} runs with other arguments in the capture"
+    return ", which changed no operator"
+
+
+def _changed_number(one: Op, two: Op, shapes_agree: bool) -> str | None:
+    """The first number of an operator that differs, sizes left out once shapes do not agree."""
+    for old, new in zip(one.numbers, two.numbers, strict=False):
+        if repr(old) != repr(new) and (shapes_agree or not _is_size(old, new)):
+            return f"{old!r}, then {new!r}"
+    return None
+
+
+def _moved(one: Op, two: Op, kept: set[int] | None) -> set[int]:
+    """Addresses that the second run alone reads."""
+    if len(one.outside) != len(two.outside):
+        return set()
+    moved = set(two.outside) - set(one.outside)
+    return moved if kept is None else moved & kept
+
+
+def _is_size(*numbers: object) -> bool:
     """Whether numbers are whole, or one divided by whole ones, as in a mean."""
-    return all(
-        isinstance(number, int) or isinstance(number, float) and number and abs(1 / number - round(1 / number)) < 1e-6
-        for number in numbers
-    )
+    return all(map(_is_whole, numbers))
+
+
+def _is_whole(number: object) -> bool:
+    if isinstance(number, int):
+        return True
+    if not isinstance(number, float) or not number:
+        return False
+    return abs(1 / number - round(1 / number)) < 1e-6

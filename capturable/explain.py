@@ -59,9 +59,9 @@ def _others(hits):
     return ["\n" + head, *(f"  {title}: {tell}." for title, tell in told.items())]
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, program: str = "python -m capturable.explain") -> int:
     """Explain the message given, or standard input; returns 0, 1 if it is unknown, 2 if there is none."""
-    parser = argparse.ArgumentParser(prog="python -m capturable.explain", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
     parser.add_argument("message", nargs="*", help="a message, traceback or log; without it, standard input is read")
     parser.add_argument("--json", action="store_true", help="print everything that is known about it as JSON")
     options = parser.parse_args(arguments)

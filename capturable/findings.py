@@ -2,17 +2,23 @@
 
 import html
 import json
+import platform
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
 COLUMNS = ("rule", "line", "found", "fix", "level")
+UNSEEN_ON_CPU = "copies between CPU and GPU, side streams, and waits inside of CUDA kernels beyond the known ones"
+UNSEEN_UNVERIFIED = "what C extensions and Triton kernels do; verify=True (--verify) asks a real capture"
 
 
 class Finding(NamedTuple):
-    """A fault: its rule (one of capturable.rules.FIXES), the line, what was found, and the fix.
+    """A fault: its rule (one of capturable.rules.RULES), the line, what was found, and the fix.
 
-    line: "function:number  text" of the user's code, or a name. level: "fault", or "note" for what some
-    captures bear. file, number: where the line stands; "" and 0 where there is none.
+    line: "function:number  text" of the user's code, or a name. level: "fault", or "note" for what most
+    captures are fine with. file, number: where the line stands; "" and 0 where there is none.
+    inside: "file:number in function" of the library's line that the user's line led to, or "".
     """
 
     rule: str
@@ -22,45 +28,125 @@ class Finding(NamedTuple):
     level: str = "fault"
     file: str = ""
     number: int = 0
+    inside: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the user's line stands, as editors and terminals open it: file:number in function."""
+        function, _, text = self.line.partition("  ")
+        if not self.number or not Path(self.file).is_file():
+            return self.line
+        return f"{short(self.file)}:{self.number} in {function.rpartition(':')[0]}\n    {text}"
 
     def github(self) -> str:
         """A workflow command that GitHub shows as an annotation of the line."""
-        kind = "warning" if self.level == "fault" else "notice"
-        place = f"file={_escaped(self.file, more=True)},line={self.number}," if self.number else ""
-        text = _escaped(f"{self.line}: {self.found}. Fix: {self.fix}")
+        kind = "error" if self.level == "fault" else "notice"
+        place = ""
+        if self.number:
+            place = f"file={_escaped(short(self.file), more=True)},line={self.number},"
+        inside = f" (in {self.inside})" if self.inside else ""
+        text = _escaped(f"{self.line}: {self.found}{inside}. Fix: {self.fix}")
         return f"::{kind} {place}title=CUDA graph%3A {self.rule}::{text}"
+
+    def __str__(self) -> str:
+        """Text for a terminal: where, what, and the fix; of a library's line, that line first."""
+        noted = "" if self.level == "fault" else f" ({self.level})"
+        what = f"    {self.rule}{noted}: {self.found}\n    fix: {self.fix}"
+        if self.inside:
+            return f"{self.inside}\n    called from {self.place}\n{what}"
+        return f"{self.place}\n{what}"
+
+
+@dataclass
+class Report:
+    """What was looked at: the device, versions, how often the step ran and how many operators one run has.
+
+    given: whether there were other inputs. verified: whether a real capture was asked. ignored, known:
+    how many findings a comment, or a baseline, has left out. problem: what was not done, and why.
+    """
+
+    device: str = ""
+    runs: int = 0
+    operators: int = 0
+    given: bool = False
+    verified: bool = False
+    ignored: int = 0
+    known: int = 0
+    problem: str = ""
+    torch: str = ""
+    python: str = field(default_factory=platform.python_version)
+
+    def unseen(self) -> list[str]:
+        """What was not looked at."""
+        found = [UNSEEN_ON_CPU] if self.device == "cpu" else []
+        found += [] if self.verified else [UNSEEN_UNVERIFIED]
+        found += [] if self.given else ["what another batch changes: give other_inputs"]
+        return [*found, "paths that did not run"]
+
+    def __str__(self) -> str:
+        """The closing line of the text."""
+        if self.problem:
+            return self.problem
+        place = "the CPU, in place of a GPU" if self.device == "cpu" else f"a GPU ({self.device})"
+        left_out = [f"{self.ignored} ignored by comments"] if self.ignored else []
+        left_out += [f"{self.known} in the baseline"] if self.known else []
+        also = f", {', '.join(left_out)}" if left_out else ""
+        seen = f"Checked on {place}: {self.operators} operators, {self.runs} runs{also}."
+        return f"{seen} Not seen: {'; '.join(self.unseen())}."
 
 
 class Findings(list[Finding]):
-    """A list of findings, in the order of the lines; pandas.DataFrame(findings) is their table."""
+    """A list of findings, in the order of the lines; pandas.DataFrame(findings) is their table.
+
+    report: what was looked at, and what was not; None for findings of one's own.
+    """
+
+    def __init__(self, findings: Iterable[Finding] = (), report: Report | None = None) -> None:
+        super().__init__(findings)
+        self.report = report
 
     @property
     def faults(self) -> "Findings":
         """Those that are more than notes."""
-        return Findings(finding for finding in self if finding.level == "fault")
+        return Findings((finding for finding in self if finding.level == "fault"), self.report)
 
     def json(self) -> str:
-        """A JSON list of objects."""
-        return json.dumps([finding._asdict() for finding in self], indent=1)
+        """A JSON object: version, report, what was not seen, and findings, a list of objects."""
+        from capturable import __version__
+
+        known: dict[str, Any] = {"version": __version__}
+        if self.report:
+            known |= {"report": asdict(self.report), "not_seen": self.report.unseen()}
+        return json.dumps(known | {"findings": [finding._asdict() for finding in self]}, indent=1)
 
     def github(self) -> str:
         """Annotations, one a line."""
         return "\n".join(finding.github() for finding in self)
 
     def __repr__(self) -> str:
-        """Text for a terminal: the line, and what was found there."""
-        if not self:
-            return "no findings"
-        rows = (f"{f.line}\n    {f.rule}{_noted(f)}: {f.found}\n    fix: {f.fix}" for f in self)
-        return "\n".join(rows)
+        """Text for a terminal: the user's own lines first, then those of libraries, then what was looked at."""
+        own = [str(finding) for finding in self if not finding.inside]
+        libraries = [str(finding) for finding in self if finding.inside]
+        parts = own if self else ["no findings"]
+        if libraries:
+            parts = [*own, f"In libraries: {len(libraries)}", *libraries]
+        return "\n".join(parts + ([str(self.report)] if self.report else []))
 
     def _repr_html_(self) -> str:
         rows = "".join(_row("td", finding[: len(COLUMNS)]) for finding in self)
-        return f"<table>{_row('th', COLUMNS)}{rows}</table>" if self else "no findings"
+        table = f"<table>{_row('th', COLUMNS)}{rows}</table>" if self else "no findings"
+        return table + (f"<p>{html.escape(str(self.report))}</p>" if self.report else "")
 
 
-def _noted(finding: Finding) -> str:
-    return "" if finding.level == "fault" else f" ({finding.level})"
+def short(file: str) -> str:
+    """A file's path from here, if it lies below, or after site-packages; else as it is."""
+    for marker in ("site-packages/", "dist-packages/"):
+        if marker in file:
+            return file.rpartition(marker)[2]
+    try:
+        return str(Path(file).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return file
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

@@ -1,18 +1,21 @@
-"""Listening: what a step does beside operators, such as synchronising, opening files or stepping an optimizer."""
+"""Host calls: what a step does besides operators, such as synchronising, opening files or stepping an optimizer."""
 
 import builtins
 import io
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from capturable.rules import judge_module, judge_optimizer
+from capturable.cpu_stand_in import replaced_everywhere
+from capturable.judge import Fault, judge_module, judge_optimizer
 from capturable.user_lines import TORCH, here
 
 HOST_CALLS = [
@@ -23,18 +26,31 @@ HOST_CALLS = [
     *((owner, "open", "CPU work") for owner in (builtins, io)),
     (builtins, "print", "CPU work"),
 ]
-SYNC_WARNING = "called a synchronizing CUDA operation"
+SYNC_WARNING = "called a synchronizing CUDA operation"  # of torch's sync debug mode
+TORCHS_OWN = ("", "serialization.py")  # files of torch that open or print what the user asks for
 
 
 @contextmanager
-def listening(gpu: str, note: Callable) -> Iterator[None]:
+def host_calls(gpu: str, note: Callable, is_host: Callable[[torch.Tensor], bool]) -> Iterator[None]:
     """Call note(rule, what was found) for host calls, optimizers and modules that would break or freeze.
 
-    gpu: the device type that counts as the GPU. Everything that is patched is put back on leaving.
+    gpu: the device type that counts as the GPU; is_host: whether a tensor on it would be on the CPU all the
+    same. Everything that is patched is put back on leaving.
     """
+    others = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+
+    def concerns(rule: str, args: tuple) -> bool:
+        """Whether a call counts: not on CPU tensors, not torch's own, not in a thread that ran before the step."""
+        if threading.get_ident() in others:
+            return False
+        if args and isinstance(args[0], torch.Tensor):
+            return args[0].device.type == gpu and not is_host(args[0])
+        return rule != "CPU work" or here(None).library in TORCHS_OWN
+
     with ExitStack() as stack:
         for owner, name, rule in HOST_CALLS:
-            stack.enter_context(patch.object(owner, name, _noting(getattr(owner, name), rule, gpu, note)))
+            noting = _noting(getattr(owner, name), rule, note, concerns)
+            stack.enter_context(patch.object(owner, name, noting))
         for register, judge in (
             (register_optimizer_step_pre_hook, judge_optimizer),
             (register_module_forward_pre_hook, judge_module),
@@ -45,33 +61,19 @@ def listening(gpu: str, note: Callable) -> Iterator[None]:
         yield
 
 
-def _noting(call, rule, gpu, note):
-    """The call, with a finding ahead of it; what torch opens or prints for itself is none."""
+def _noting(call: Callable, rule: str, note: Callable, concerns: Callable) -> Callable:
+    """The call, with a finding ahead of it."""
 
-    def noting(*args, **kwargs):
-        on_cpu = bool(args) and isinstance(args[0], torch.Tensor) and args[0].device.type != gpu
-        torchs_own = rule == "CPU work" and here(None).library not in ("", "serialization.py")
-        if not on_cpu and not torchs_own:
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        if concerns(rule, args):
             note(rule, f"{call.__name__}() is called")
         return call(*args, **kwargs)
 
     return noting
 
 
-@contextmanager
-def as_if_capturing() -> Iterator[None]:
-    """Code that asks whether it is being captured is told so, torch's own apart, which would object."""
-    asked = torch.cuda.is_current_stream_capturing
-
-    def capturing():
-        return asked() if sys._getframe(1).f_code.co_filename.startswith(TORCH) else True
-
-    with patch.object(torch.cuda, "is_current_stream_capturing", capturing):
-        yield
-
-
-def _judging(judge, note):
-    def hook(thing, *_):
+def _judging(judge: Callable[[Any], Iterator[Fault]], note: Callable) -> Callable:
+    def hook(thing: Any, *_: Any) -> None:
         for rule, what in judge(thing):
             note(rule, what)
 
@@ -79,13 +81,33 @@ def _judging(judge, note):
 
 
 @contextmanager
-def _sync_warnings(note):
+def as_if_capturing(answer: bool, asked: Callable[[], None]) -> Iterator[None]:
+    """Give this answer to code that asks whether it is being captured, and call asked(); torch itself gets the truth.
+
+    Torch would object: its own checks look for the capture that there is not.
+    """
+
+    def wrap(truth: Callable[[], bool]) -> Callable[[], bool]:
+        def is_current_stream_capturing() -> bool:
+            if sys._getframe(1).f_code.co_filename.startswith(TORCH):
+                return truth()
+            asked()
+            return answer
+
+        return is_current_stream_capturing
+
+    with replaced_everywhere(torch.cuda.is_current_stream_capturing, wrap):
+        yield
+
+
+@contextmanager
+def _sync_warnings(note: Callable) -> Iterator[None]:
     """Note every wait that torch's own debug mode sees, unless that line has a finding already."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         others = warnings.showwarning
 
-        def show(message, *details, **more):
+        def show(message: Any, *details: Any, **more: Any) -> None:
             if SYNC_WARNING in str(message):
                 note("sync", "the CPU waits for the GPU", only_if_new=True)
             else:

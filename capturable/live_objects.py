@@ -14,21 +14,42 @@ def live(*kinds: type) -> list[Any]:
 
 def name_of(*values: Any) -> str:
     """The name of a variable or attribute that holds one of the values, or a list with it; else the kind."""
-    frame = sys._getframe(1)
+    return _variable(values) or _attribute(values) or type(values[0]).__name__
+
+
+def _variable(values: tuple) -> str | None:
+    """The variable in the user's frames above that holds one of the values."""
+    frame = sys._getframe(2)
     while frame:
         if runs_users(frame):
             for name, held in frame.f_locals.items():
                 if any(held is value for value in values):
                     return name
         frame = frame.f_back
+    return None
+
+
+def _attribute(values: tuple) -> str | None:
+    """The attribute or key of anything that holds one of the values, or up to three lists around it."""
     holders = list(values)
     for _ in range(3):
-        held, found = set(map(id, holders)), gc.get_referrers(*holders)
+        held = set(map(id, holders))
+        found = gc.get_referrers(*holders)
         for holder in found:
-            ours = type(holder).__module__.startswith("capturable")
-            names = {} if ours else holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
-            for name, value in list(names.items()):
+            for name, value in list(_names(holder).items()):
                 if id(value) in held and isinstance(name, str):
                     return name
         holders = [holder for holder in found if isinstance(holder, list | tuple)][:50]
-    return type(values[0]).__name__
+    return None
+
+
+def _names(holder: Any) -> dict:
+    if type(holder).__module__.startswith("capturable"):
+        return {}
+    if isinstance(holder, dict):
+        return holder
+    try:
+        names = object.__getattribute__(holder, "__dict__")
+    except AttributeError:
+        return {}
+    return names if type(names) is dict else {}

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 from torch._ops import OpOverload
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -16,12 +15,13 @@ MASKS = (torch.bool, torch.uint8)
 
 
 class Op(NamedTuple):
-    """An operator as it ran: name, line, innermost torch file on the way (such as optim/sgd.py, or ""),
-    its Python numbers, the shapes of its tensors, the addresses of tensors that the step did not make,
-    and whether the size of its result depends on the data."""
+    """An operator as it ran: name, the user's line, the library's line between the two or None, innermost
+    torch file on the way (such as optim/sgd.py, or ""), its Python numbers, the shapes of its tensors, the
+    addresses of tensors that the step did not make, and whether the size of its result depends on the data."""
 
     name: str
     line: Line
+    inside: Line | None
     library: str
     numbers: tuple
     shapes: tuple
@@ -32,15 +32,23 @@ class Op(NamedTuple):
 class OpLog(TorchDispatchMode):
     """Collect in ops every operator that runs, the backward pass included.
 
-    before(func, args, kwargs, outside) is called ahead of each one that is no mere annotation, to judge it
+    written(tensor) is called ahead of each write to memory that the step did not make itself;
+    before(func, args, kwargs, outside) ahead of each operator that is no mere annotation, to judge it
     (outside: addresses of the memory among its arguments that the step did not make);
-    written(tensor) ahead of each write to memory that the step did not make itself.
+    after(tensors, results) behind it.
     """
 
-    def __init__(self, before: Callable, written: Callable[[torch.Tensor], None]) -> None:
+    def __init__(
+        self,
+        written: Callable[[torch.Tensor], None],
+        before: Callable[..., None] | None = None,
+        after: Callable[[list[torch.Tensor], list[torch.Tensor]], None] | None = None,
+    ) -> None:
         super().__init__()
-        self.before, self.written = before, written
-        self.ops, self.made, self.thread = [], set(), threading.get_ident()
+        self.written, self.before, self.after = written, before, after
+        self.ops: list[Op] = []
+        self.made: set[int] = set()
+        self.thread = threading.get_ident()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -48,24 +56,35 @@ class OpLog(TorchDispatchMode):
             return func(*args, **kwargs)
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        storages = [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)]  # of set_
-        addresses = [*map(address, tensors), *storages]
-        outside = tuple(address for address in addresses if address not in self.made)
-        if func._schema.name == "aten::lift_fresh":  # its tensor was made by this very call
-            outside = ()
-        self.before(func, args, kwargs, outside)
+        outside = self._outside(func, leaves, tensors)
+        if self.before:
+            self.before(func, args, kwargs, outside)
         for tensor in writes(func, args, kwargs):
             if address(tensor) in outside:
                 self.written(tensor)
-        line, library, _ = here(self.thread)
         numbers = [leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)]
-        numbers = (*numbers, *host_numbers(func, tensors, self.made))
-        shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
-        self.ops.append(Op(func.name(), line, library, numbers, shapes, outside, is_sized(func, args)))
+        numbers += host_numbers(func, tensors, self.made)
+        self._log(func, args, tensors, numbers, outside)
         result = func(*args, **kwargs)
-        outputs = {address(leaf) for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)}
-        self.made |= outputs - set(outside) - {0}
+        results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.made |= {address(tensor) for tensor in results} - set(outside) - {0}
+        if self.after:
+            self.after(tensors, results)
         return result
+
+    def _outside(self, func, leaves, tensors):
+        """Addresses of the arguments' memory that the step did not make, a number for each argument."""
+        if func._schema.name == "aten::lift_fresh":  # its tensor was made by this very call
+            return ()
+        storages = [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)]  # of set_
+        addresses = [*map(address, tensors), *storages]
+        return tuple(address for address in addresses if address not in self.made)
+
+    def _log(self, func, args, tensors, numbers, outside):
+        line, library, inside = here(self.thread)
+        shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
+        sized = is_sized(func, args)
+        self.ops.append(Op(func.name(), line, inside, library, tuple(numbers), shapes, outside, sized))
 
 
 def address(tensor: torch.Tensor) -> int:
@@ -102,22 +121,3 @@ def writes(func: OpOverload, args: tuple, kwargs: dict) -> Iterator[torch.Tensor
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
             yield from (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
-
-
-class CpuOnly(TorchFunctionMode):
-    """Knows, in inside, whether a function runs that reads or makes values as it would not with a GPU."""
-
-    inside = False
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        sizes = [*args[1:], kwargs.get("num_classes", -1)]
-        checks = func is torch.nn.functional.one_hot and max(sizes) >= 0
-        scalar = func is torch.tensor and kwargs.get("device") is None and isinstance(args[0], int | float)
-        if not (checks or scalar or func is torch.Tensor.__setitem__):
-            return func(*args, **kwargs)
-        self.inside = True
-        try:
-            return func(*args, **kwargs)
-        finally:
-            self.inside = False

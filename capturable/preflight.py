@@ -2,54 +2,97 @@
 
     findings = preflight(step, inputs, targets, other_inputs=(inputs_2, targets_2))
 
-operators, bookkeeping, streams and listening see what runs; rules judges it; restore puts everything back;
-truth asks a real capture.
+operators, host_calls, streams and python_state see what runs; judge says which rule it breaks; restore puts
+everything back; real_capture asks a real capture.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
+from capturable.accepted import without_ignored
 from capturable.check import Check
+from capturable.cpu_stand_in import capturable_optimizers
 from capturable.findings import Findings
+from capturable.inputs import Call
+from capturable.live_objects import live
 from capturable.real_capture import verified
 from capturable.restore import Restore
+
+DDP_WARMUP = 3  # DistributedDataParallel rebuilds its buckets after its second pass
 
 
 def preflight(
     step: Callable,
     *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
     other_inputs: tuple | None = None,
+    other_kwargs: Mapping[str, Any] | None = None,
     generators: Iterable[torch.Generator] = (),
     device: str | None = None,
     verify: bool = False,
+    warmup: int | None = None,
 ) -> Findings:
-    """Find what would break, or freeze, when step(*inputs) is captured.
+    """Find what would break, or freeze, when step(*inputs, **kwargs) is captured.
 
-    inputs: what the graph will read; other_inputs: a tuple like it, another batch, to see what
-    changes from step to step. generators: torch.Generators that you will register with the graph.
+    inputs, kwargs: what the graph will read; other_inputs, other_kwargs: another batch of the same form, to
+    see what changes from step to step. generators: torch.Generators that you will register with the graph.
     device: the type that counts as the GPU, by default "cuda" where there is one, else "cpu".
     verify: ask a real capture in the end, and replay it against eager, with both batches.
-    The step runs three times, eagerly, and once more on a GPU. Then weights, .grad, optimizer, random state
-    and Python values are what they were, to the bit (iterators and files excepted), or NotRestored is raised;
-    the copies take memory. Only the path that ran was seen. What the step raises comes through;
-    ValueError if other_inputs are not as many as the inputs, or to verify without a GPU.
+    warmup: how often the step runs before it is judged, at least once; by default once, three times with
+    DistributedDataParallel.
+    The step then runs twice, eagerly, a third time on a GPU, and once more where code asks whether it is being
+    captured. Then weights, .grad, optimizer, random state and Python values are what they were, to the
+    bit (iterators and files excepted), or NotRestored is raised; the copies take memory. Only the path
+    that ran was seen. What the step raises comes through; ValueError if other_inputs are not as many as the
+    inputs, or to verify without a GPU.
     """
     check = Check(generators, device)
     if verify and check.gpu != "cuda":
         raise ValueError("verify=True needs a CUDA GPU")
-    others = inputs if other_inputs is None else tuple(other_inputs)
-    with Restore(step, inputs) as restore:
+    static = Call(inputs, dict(kwargs or {}))
+    real = Call(
+        inputs if other_inputs is None else tuple(other_inputs),
+        static.kwargs if other_kwargs is None else dict(other_kwargs),
+    )
+    check.report.given = other_inputs is not None or other_kwargs is not None
+    with _optimizers(check.gpu), Restore(step, static.args, static.kwargs) as restore:
         check.written = restore.written
         check.watch([place for place, _ in restore.places])
-        check.run(partial(step, *inputs), judged=False)  # optimizers make their state in their first step
-        first = check.run(partial(step, *inputs))
-        same = check.put(inputs, others)
-        check.compare(first, check.run(partial(step, *inputs)))
+        first, again = _runs(check, step, static, real, _warmup(warmup))
         if check.gpu == "cuda":
-            check.run_plainly(partial(step, *inputs))
+            check.run_plainly(again)
     check.look_back(restore, first)
     findings = check.findings()
-    return verified(step, inputs, others if same else inputs, generators, findings) if verify else findings
+    if not verify:
+        return findings
+    check.report.verified = True
+    fits = not any(finding.rule == "inputs" for finding in findings)
+    return without_ignored(verified(step, static, real if fits else static, generators, findings))
+
+
+def _runs(check: Check, step: Callable, static: Call, real: Call, warmup: int) -> tuple[list, Callable]:
+    """Run the step warmup times, then twice, judged and compared; the first run's operators, and the last call."""
+    once = partial(step, *static.args, **static.kwargs)
+    for _ in range(warmup):
+        check.run(once, judged=False)  # optimizers make their state in their first step
+    first = check.run(once)
+    values, call = check.put(static, real)
+    again = partial(step, *call.args, **call.kwargs)
+    second = check.run(again)
+    check.judge_python_inputs(values, check.compare(first, second))
+    check.judge_capture_checks(second, partial(check.run, again, judged=False, capturing=False))
+    return first, again
+
+
+def _warmup(asked: int | None) -> int:
+    if asked is not None:
+        return max(1, asked)
+    return DDP_WARMUP if live(torch.nn.parallel.DistributedDataParallel) else 1
+
+
+def _optimizers(gpu: str) -> Any:
+    return capturable_optimizers() if gpu == "cpu" else nullcontext()

@@ -1,4 +1,4 @@
-"""PythonStateWatch: which of the user's lines change which Python values?"""
+"""Which of the user's lines change which Python values?"""
 
 import random
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from capturable.restore.reachable import CONTAINERS, MISSING, Place
+from capturable.restore.reachable import CONTAINERS, MISSING, Place, is_a
 from capturable.user_lines import Line, runs_users
 
 
@@ -52,7 +52,11 @@ class PythonStateWatch:
 def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
     """Those of the user's places that hold numbers, strings or containers, and the CPU's random states."""
     kinds = (int, float, str, type(None), *CONTAINERS)
-    users = [place for place in places if place.users and (place.get() is MISSING or isinstance(place.get(), kinds))]
+    users: list[Place | SimpleNamespace] = []
+    for place in places:
+        value = place.get()
+        if place.users and (value is MISSING or is_a(value, kinds)):
+            users.append(place)
     users.append(SimpleNamespace(label="Python's random state", get=lambda: hash(random.getstate())))
     if numpy := sys.modules.get("numpy"):
         users.append(SimpleNamespace(label="numpy's random state", get=lambda: _numpys(numpy)))
@@ -65,11 +69,11 @@ def values_at(places: Iterable[Place | SimpleNamespace]) -> list[Any]:
 
 
 def _value(thing):
-    if isinstance(thing, CONTAINERS):
+    if is_a(thing, CONTAINERS):
         return len(thing)
-    if isinstance(thing, float):
+    if is_a(thing, float):
         return repr(thing)  # nan is not nan
-    return thing if isinstance(thing, int | str) else None
+    return thing if is_a(thing, (int, str)) else None
 
 
 def _numpys(numpy):

@@ -1,6 +1,7 @@
-"""Truth: what a real capture says to a step, and whether its replays do what eager does."""
+"""What a real capture says to a step, and whether its replays do what eager does."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,9 +10,10 @@ from torch.utils._pytree import tree_leaves
 from capturable.capture_attempt import Attempt, bisect, captured
 from capturable.explain import explain
 from capturable.findings import Finding, Findings
-from capturable.fixes import FIXES
+from capturable.inputs import Call, merged, tensor_pairs
 from capturable.restore import Restore
 from capturable.restore.reachable import MISSING
+from capturable.rules import fix_of
 from capturable.user_lines import Line
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
@@ -19,38 +21,40 @@ LATER = "previous error during capture"  # what is said at a line after the one 
 FROZEN = ("frozen number", "path", "shape", "moved tensor")
 
 
-def verified(step: Callable, inputs: tuple, others: tuple, generators: Iterable, findings: Findings) -> Findings:
-    """The findings, and what a real capture on a side stream, in a pool of its own, adds or takes back.
+def verified(step: Callable, static: Call, real: Call, generators: Iterable, findings: Findings) -> Findings:
+    """The findings, and what a real capture on a side stream, in a private pool, adds or takes back.
 
     A refusal at a line without a finding becomes one; where the capture passes, what it should have refused
-    becomes a note, and so do frozen values when two replays, on inputs and others, end where eager ends.
+    becomes a note, and so do frozen values when two replays, on both batches, end where eager ends.
     """
-    with Restore(step, inputs, everything=True):
-        step(*inputs)  # what a first step makes, such as optimizer state, is there when graphs replay
-        attempt = captured(step, inputs, generators)
-        if attempt.error is not None:
-            line = None if LATER in str(attempt.error) else attempt.line
-            line = line or bisect(step, inputs, generators)
-            known = {(finding.file, finding.number) for finding in findings.faults}
-            new = line is None or (line.file, line.number) not in known
-            return Findings([*findings, _refusal(attempt.error, line)]) if new else findings
-        return _settled(findings, list(_parted(step, inputs, others, attempt)))
+    run = partial(step, *static.args, **static.kwargs)
+    with Restore(run, everything=True):
+        run()  # what a first step makes, such as optimizer state, is there when graphs replay
+        attempt = captured(run, generators)
+        if attempt.error is None:
+            return _settled(findings, list(_parted(step, static, real, attempt)))
+        line = None if LATER in str(attempt.error) else attempt.line
+        line = line or bisect(run, generators)
+        known = {(finding.file, finding.number) for finding in findings.faults}
+        if line is not None and (line.file, line.number) in known:
+            return findings
+        return Findings([*findings, _refusal(attempt.error, line)], findings.report)
 
 
 def _settled(findings: Findings, parted: list[str]) -> Findings:
     """The findings about a step that captures, and whose replays leave the tensors named with other values."""
     passed = REFUSED if parted else REFUSED + FROZEN
-    findings = Findings(_downgraded(f) if f.rule in passed else f for f in findings)
-    if parted and not any(finding.rule in FROZEN for finding in findings):
+    rows = [_downgraded(f) if f.rule in passed and f.level == "fault" else f for f in findings]
+    if parted and not any(finding.rule in FROZEN for finding in rows):
         what = "differs from eager in two replays"
-        findings += [Finding("replay", name, what, FIXES["replay"]) for name in parted[:3]]
-    return findings
+        rows += [Finding("replay", name, what, fix_of("replay")) for name in parted[:3]]
+    return Findings(rows, findings.report)
 
 
 def _refusal(error: BaseException, line: Line | None) -> Finding:
     """The finding for a capture that failed where no rule knows why."""
     known = explain(f"{type(error).__name__}: {error}")
-    fix = known[0].fix if known else FIXES["capture"]
+    fix = known[0].fix if known else fix_of("capture")
     said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     place = (str(line), line.file, line.number) if line else ("at the end of the capture", "", 0)
     return Finding("capture", place[0], f"the capture fails: {said}", fix, "fault", *place[1:])
@@ -61,15 +65,15 @@ def _downgraded(finding: Finding) -> Finding:
     return finding._replace(level="note", found=f"{finding.found}; but {said}")
 
 
-def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> Iterator[str]:
+def _parted(step: Callable, static: Call, real: Call, attempt: Attempt) -> Iterator[str]:
     """Names of tensors that two replays leave with other values than eager does, which is run twice."""
 
-    def replay(*_: Any) -> Any:
+    def replay(*_: Any, **__: Any) -> Any:
         attempt.graph.replay()
         return attempt.result
 
     runs = (step, step, replay)
-    eager, again, replayed = (_after_two(step, run, inputs, others) for run in runs)
+    eager, again, replayed = (_after_two(step, run, static, real) for run in runs)
     for name, (start, end) in eager.items():
         _, second = again.get(name, (start, end))
         _, other = replayed.get(name, (start, start))
@@ -77,18 +81,23 @@ def _parted(step: Callable, inputs: tuple, others: tuple, attempt: Attempt) -> I
             yield name[1] or "a tensor in reach"
 
 
-def _after_two(step: Callable, run: Callable, inputs: tuple, others: tuple) -> dict[tuple, tuple]:
-    """Each tensor in the step's reach, by number and name, before and after two runs, and what both returned."""
-    with Restore(step, inputs, everything=True) as undo:
-        places = [(place, value.detach().clone()) for place, value in undo.places if _is_dense(value)]
-        results = [_kept(run(*inputs))]
-        for static, new in zip(tree_leaves(inputs), tree_leaves(others), strict=True):
-            if isinstance(static, torch.Tensor):
-                static.data.copy_(new)
-        results.append(_kept(run(*inputs)))
+def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[tuple, tuple]:
+    """Each tensor in the step's reach, by number and name, before and after two runs, and what both returned.
+
+    Between them the real batch is copied into the static one; its Python values go to the second run, as they
+    go to an eager step.
+    """
+    with Restore(step, static.args, static.kwargs, everything=True) as restore:
+        places = [(place, value.detach().clone()) for place, value in restore.places if _is_dense(value)]
+        results = [_kept(run(*static.args, **static.kwargs))]
+        for tensor, new in tensor_pairs(static, real):
+            tensor.data.copy_(new)
+        second = merged(static, real)
+        results.append(_kept(run(*second.args, **second.kwargs)))
         ends = {(i, place.label): (before, place.get()) for i, (place, before) in enumerate(places)}
-        outputs = {(n - 2, f"output {i}"): t for n, result in enumerate(results) for i, t in enumerate(result)}
-        ends |= {name: (torch.zeros_like(t), t) for name, t in outputs.items()}
+        for number, result in enumerate(results):
+            for i, tensor in enumerate(result):
+                ends[number - 2, f"output {i}"] = (torch.zeros_like(tensor), tensor)
         return {name: (before, end.detach().clone()) for name, (before, end) in ends.items() if _is_dense(end)}
 
 

@@ -1,150 +1,243 @@
-"""What keeps a step from being captured, or freezes in its graph: the rules of preflight."""
+"""The rules of preflight: what each finds, why that matters, an example, and the fix.
 
-from collections.abc import Iterable, Iterator
+`python -m capturable rules` prints them; capturable/RULES.md is made of that.
+"""
 
-import torch
-from torch._ops import OpOverload
-from torch.utils._pytree import tree_leaves
+from dataclasses import dataclass
 
-from capturable.fixes import FIXES
-from capturable.live_objects import name_of
-from capturable.operators import MASKS, address
-
-Fault = tuple[str, str]  # the rule, and what was found
-READING_BACKWARD = {"ProdBackward0": "prod", "ProdBackward1": "prod", "CumprodBackward0": "cumprod"}
-
-WAITS = {
-    "aten::_local_scalar_dense": "a tensor's value is read on the CPU",
-    "aten::equal": "a comparison's result is read on the CPU",
-}
-SIZED = ("nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount")
-WAITS |= {f"aten::{name}": "the size of the result depends on the data" for name in SIZED}
-
-# where in torch a wait or a number comes from -> the rule, if not the general one, and the fix
-LIBRARY = {
-    "optim/lr_scheduler.py": ("frozen number", "step the scheduler between the replays, with the rate in a GPU tensor"),
-    "optim/": ("optimizer", FIXES["optimizer"] + "; a rate that changes must be a GPU tensor (SGD: with fused=True)"),
-    "amp/grad_scaler.py": ("sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"),
-    "nn/utils/clip_grad.py": ("sync", "leave error_if_nonfinite=False: to raise an error, the CPU must know the norm"),
-    "_tensor_str.py": ("sync", "do not print or format tensors in the step"),
+KINDS = {
+    "refused": "the capture raises an error",
+    "frozen": "the capture passes, and every replay repeats what was true at the capture",
+    "note": "most captures are fine with it; no fault, and no exit status",
 }
 
 
-def special(library: str) -> tuple[str | None, str | None]:
-    """Rule and fix for what a file of torch does, or (None, None)."""
-    return next((where for start, where in LIBRARY.items() if library.startswith(start)), (None, None))
+@dataclass(frozen=True)
+class Rule:
+    """A rule: its name, its kind (one of KINDS), why it matters, code that breaks it, and the fix.
 
-
-def judge_op(func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], gpu: str) -> Fault | None:
-    """(rule, what was found) for an operator that would break or freeze in a graph, else None.
-
-    outside: addresses of tensors that the step did not make. gpu: the device type that counts as the GPU. On
-    "cpu" there are no copies between the two to see.
+    instead: the example's code, repaired; "" where the fix says it all.
     """
-    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    devices = {leaf.device.type for leaf in leaves}
-    target = torch.device(kwargs.get("device") or gpu).type
-    name = func._schema.name
-    if gpu in devices or gpu == "cpu":
-        found = _judge_gpu_op(func, name, args, kwargs, gpu, target)
-        scalars = [leaf for leaf in leaves if leaf.device.type != gpu and leaf.dim() == 0 and address(leaf) in outside]
-        frozen = scalars and name != "aten::copy_"
-        return found or (("frozen number", f"{name} takes the value of a CPU tensor as a number") if frozen else None)
-    if name == "aten::_to_copy" and kwargs.get("device") is not None and target == gpu:
-        waits = leaves[0].numel() and not (kwargs.get("non_blocking") and leaves[0].is_pinned())
-        return ("copy", "data is copied from CPU to GPU") if waits else None
-    if devices or target == "cpu":
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            return "CPU random numbers", f"{name} draws on the CPU"
-        if devices and name not in ("aten::detach", "aten::lift_fresh"):
-            return "CPU work", f"{name} runs on the CPU"
-    return None
+
+    name: str
+    kind: str
+    why: str
+    example: str
+    fix: str
+    instead: str = ""
+
+    @property
+    def slug(self) -> str:
+        """The name as it is written in a comment: `# capturable: ignore[cpu-work]`."""
+        return slug(self.name)
 
 
-def judge_backward() -> Fault | None:
-    """(rule, what was found) for the node of autograd that runs, if it reads values on the CPU; else None.
-
-    Below a dispatch mode these nodes take another way, so their reading is not seen among the operators.
-    """
-    node = torch._C._current_autograd_node()
-    name = READING_BACKWARD.get(node.name()) if node else None
-    return ("sync", f"the backward pass of {name} reads values on the CPU") if name else None
+def slug(name: str) -> str:
+    """A rule's name in small letters, with hyphens for blanks."""
+    return "-".join(name.lower().split())
 
 
-def _judge_gpu_op(func, name, args, kwargs, gpu, target):
-    """judge_op for an operator with a tensor on the GPU."""
-    if name in WAITS:
-        return "sync", WAITS[name]
-    if name == "aten::lift_fresh" and args[0].numel():
-        return "copy", "a tensor is made from Python data on the CPU"
-    if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
-        return "sync", "without output_size, the size of the result is read on the CPU"
-    if name in ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_"):
-        kinds = {(index.dtype, index.device.type) for index in args[1] if index is not None}
-        fills = name != "aten::index" and len(kinds) == 1 and args[2].numel() == 1  # a mask that is filled, unsized
-        if any(dtype in MASKS for dtype, _ in kinds) and not fills:
-            return "sync", "the size of a boolean index depends on the data"
-        if any(device != gpu for _, device in kinds):
-            return "copy", "an index on the CPU is copied to the GPU"
-    if name == "aten::_to_copy" and target != gpu and not kwargs.get("non_blocking"):
-        return "sync", "data is copied from GPU to CPU"
-    if name == "aten::copy_" and args[0].device != args[1].device:
-        host = args[0] if args[1].device.type == gpu else args[1]
-        waits = not (host.is_pinned() and (kwargs.get("non_blocking") or len(args) > 2 and args[2]))
-        return ("copy", "a copy between CPU and GPU makes the CPU wait") if waits else None
-    return None
+ALL = (
+    Rule(
+        name="sync",
+        kind="refused",
+        why="The CPU waits for a value of the GPU. During a capture nothing runs, so there is no "
+        "value to wait for, and CUDA ends the capture (error 900).",
+        example="if loss.item() > 3: ...",
+        fix="keep the value on the GPU; read it after the replay, as seldom as you can",
+        instead="scale = torch.where(loss > 3, 0.5, 1.0)",
+    ),
+    Rule(
+        name="copy",
+        kind="refused",
+        why="A copy between ordinary (pageable) CPU memory and the GPU makes the CPU wait. Replays "
+        "would also read the CPU memory of the capture again.",
+        example="x = batch.cuda()",
+        fix="copy before the replay, into a tensor of the graph; from pinned memory, with non_blocking=True",
+        instead="static_x.copy_(pinned_batch, non_blocking=True); graph.replay()",
+    ),
+    Rule(
+        name="CPU work",
+        kind="frozen",
+        why="Python runs once, at the capture. Counters, prints, files and lists that the step "
+        "changes stand still in every replay.",
+        example="self.steps += 1",
+        fix="do it between the replays: in the graph it runs once, at capture",
+        instead="self.steps_on_gpu.add_(1)",
+    ),
+    Rule(
+        name="CPU random numbers",
+        kind="frozen",
+        why="A random number drawn on the CPU is drawn once, at the capture.",
+        example="noise = torch.randn(8).cuda()",
+        fix="draw on the GPU (device=...): in the graph a CPU draw happens once, at capture",
+        instead='noise = torch.randn(8, device="cuda")',
+    ),
+    Rule(
+        name="seeding",
+        kind="refused",
+        why="A generator cannot be seeded during a capture, and a seed set there would not be set again by replays.",
+        example="torch.manual_seed(0)",
+        fix="seed between the replays",
+    ),
+    Rule(
+        name="generator",
+        kind="refused",
+        why="A graph advances the random state of the default generator only. Any other one must "
+        "be registered with the graph before the capture.",
+        example="torch.rand(4, device='cuda', generator=g)",
+        fix="call graph.register_generator_state before the capture, and tell preflight: generators=[...]",
+    ),
+    Rule(
+        name="frozen number",
+        kind="frozen",
+        why="A Python number (a learning rate, a temperature, a length) that an operator takes is "
+        "stored in the graph. Replays use that of the capture.",
+        example="logits / temperature",
+        fix="make it a GPU tensor and fill_ it between the replays: a graph keeps the number of its capture",
+        instead="logits / temperature_tensor",
+    ),
+    Rule(
+        name="path",
+        kind="frozen",
+        why="Two runs of the step called different operators. The graph keeps those of the capture.",
+        example="if step % 2: x = x.relu()",
+        fix="use torch.where, or one graph for each path and the branch outside",
+    ),
+    Rule(
+        name="capture check",
+        kind="note",
+        why="Code asks whether it is being captured (torch.cuda.is_current_stream_capturing). The "
+        "graph may then hold other kernels, masks or random numbers than the eager step, without "
+        "an error. The transformers library asks in this way when it makes attention masks.",
+        example="if not torch.cuda.is_current_stream_capturing(): ...",
+        fix="compare the graph's results with those of an eager run; force one path where you can",
+    ),
+    Rule(
+        name="shape",
+        kind="frozen",
+        why="A tensor's shape differs between two runs. A graph has the sizes of its capture.",
+        example="x = x[: lengths.max()]",
+        fix="pad to a fixed size, or keep a graph for each of a few sizes",
+    ),
+    Rule(
+        name="moved tensor",
+        kind="frozen",
+        why="A tensor that the step reads is at a different address in each run. A graph reads the "
+        "address of its capture.",
+        example="self.average = 0.9 * self.average + loss",
+        fix="keep one tensor and write into it with copy_: a graph keeps the address of its capture",
+        instead="self.average.lerp_(loss, 0.1)",
+    ),
+    Rule(
+        name="optimizer",
+        kind="refused",
+        why="Without capturable=True an optimizer keeps its step count on the CPU, and refuses to "
+        "step during a capture.",
+        example="torch.optim.AdamW(model.parameters())",
+        fix="give the optimizer capturable=True; if it has no such argument, take one that has",
+        instead="torch.optim.AdamW(model.parameters(), capturable=True)",
+    ),
+    Rule(
+        name="hook",
+        kind="note",
+        why="A hook runs at the capture and in no replay: its GPU work is captured, its Python code "
+        "is not. torch.cuda.make_graphed_callables refuses modules with hooks.",
+        example="module.register_forward_hook(log)",
+        fix="do its CPU work elsewhere: a hook runs at capture and in no replay, and make_graphed_callables refuses it",
+    ),
+    Rule(
+        name="trainable buffer",
+        kind="note",
+        why="torch.cuda.make_graphed_callables returns gradients for parameters only, so it refuses "
+        "a buffer that requires one. A capture of the whole step is fine with it.",
+        example="module.register_buffer('scale', torch.ones(1, requires_grad=True))",
+        fix="make it a Parameter: make_graphed_callables refuses a buffer that requires a gradient",
+    ),
+    Rule(
+        name="autocast cache",
+        kind="frozen",
+        why="Autocast around the step caches the weights' casts. The graph would read the cast of "
+        "one step for ever, or memory that is gone.",
+        example="with torch.autocast('cuda'): graph.replay()",
+        fix="enter autocast inside the step, or with cache_enabled=False: a cast kept outside is frozen",
+    ),
+    Rule(
+        name="kept graph",
+        kind="refused",
+        why="A tensor from an earlier step keeps its autograd graph alive. Its gradient nodes belong "
+        "to the stream that they were made on, which the capture may not use (error 906).",
+        example="self.losses.append(loss)",
+        fix="detach it, or delete it before the capture: it ties gradients to the main stream (error 906)",
+        instead="self.losses.append(loss.detach())",
+    ),
+    Rule(
+        name="inputs",
+        kind="frozen",
+        why="A graph reads its static inputs. A real batch of another shape, type or device cannot "
+        "be copied into them.",
+        example="preflight(step, x, other_inputs=(x[:3],))",
+        fix="give the graph inputs of the shape, dtype, device and requires_grad that it will really get",
+    ),
+    Rule(
+        name="output",
+        kind="frozen",
+        why="The step returns a Python number. After a replay it is still that of the capture.",
+        example="return loss.item()",
+        fix="return a tensor: a graph returns the number of its capture",
+        instead="return loss",
+    ),
+    Rule(
+        name="stream",
+        kind="refused",
+        why="Work on a side stream belongs to the graph only if that stream waits for the capturing "
+        "one first, and the capturing one waits for it in the end (error 904).",
+        example="with torch.cuda.stream(side): y = f(x)",
+        fix="call side.wait_stream(own) before the side stream's work, and own.wait_stream(side) after it",
+    ),
+    Rule(
+        name="capture",
+        kind="refused",
+        why="A real capture (verify=True) was refused at a line that no other rule names.",
+        example="torch._C._cuda_synchronize()",
+        fix="ask python -m capturable explain",
+    ),
+    Rule(
+        name="replay",
+        kind="frozen",
+        why="Two replays (verify=True) end with other values than two eager runs.",
+        example="kept.add_(python_value_that_changes)",
+        fix="compare it with eager line by line: the graph keeps something that eager changes",
+    ),
+)
+RULES = {rule.name: rule for rule in ALL}
+SLUGS = {rule.slug: rule.name for rule in ALL}
 
 
-def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
-    """(rule, what was found) for each way in which an optimizer's settings would break or freeze."""
-    kind, groups = type(optimizer).__name__, optimizer.param_groups
-    if not all(group.get("capturable", True) for group in groups):
-        yield "optimizer", f"{kind} without capturable=True"
-    scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
-    if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
-        yield "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
+def fix_of(name: str) -> str:
+    """The fix of a rule."""
+    return RULES[name].fix
 
 
-def judge_module(module: torch.nn.Module) -> Iterator[Fault]:
-    """(rule, what was found) for a module's hooks and trainable buffers, its children left aside."""
-    kind = type(module).__name__
-    hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks]
-    for parameter in module.parameters(recurse=False):
-        hooks += [parameter._backward_hooks, parameter._post_accumulate_grad_hooks]
-    if any(hooks):
-        yield "hook", f"{kind} has a hook"
-    if any(buffer.requires_grad for buffer in module.buffers(recurse=False)):
-        yield "trainable buffer", f"{kind} has a buffer that requires a gradient"
+def level_of(name: str) -> str:
+    """ "note" for what most captures are fine with, else "fault"."""
+    return "note" if RULES[name].kind == "note" else "fault"
 
 
-def compare_inputs(inputs: tuple, others: tuple) -> Iterator[tuple[str, str]]:
-    """(name, what differs) for each tensor of others that a graph of inputs could not take as it is."""
-    inputs, others = tree_leaves(inputs), tree_leaves(others)
-    if len(inputs) != len(others):
-        raise ValueError(f"other_inputs must match the inputs, of which there are {len(inputs)}, not {len(others)}")
-    for number, (static, real) in enumerate(zip(inputs, others, strict=True)):
-        for name in ("shape", "dtype", "device", "requires_grad"):
-            values = [getattr(tensor, name, None) for tensor in (static, real)]
-            if values[0] != values[1]:
-                yield f"inputs[{number}]", f"{name} {values[0]} here, {values[1]} in other_inputs"
+def markdown() -> str:
+    """The rules as a page of Markdown, made for capturable/RULES.md."""
+    head = (
+        "# The rules of preflight\n\n"
+        "Made by `python -m capturable rules`. A comment `# capturable: ignore[cpu-work]` at the end "
+        "of a line accepts what a rule finds there.\n"
+    )
+    kinds = "\n".join(f"- *{kind}*: {what}." for kind, what in KINDS.items())
+    return "\n".join([head, kinds, "", *map(_section, ALL)])
 
 
-def kept_graphs(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set[str]:
-    """Names of the variables that hold a tensor whose autograd graph reaches a leaf (ids of parameters).
-
-    tensors: those that were alive before the step; None for one that is gone.
-    """
-    alive = (tensor for tensor in tensors if tensor is not None)
-    return {name_of(tensor) for tensor in alive if leaves & {id(leaf) for leaf in _leaves(tensor.grad_fn)}}
-
-
-def _leaves(node):
-    """The tensors into which the autograd graph behind a node accumulates gradients."""
-    nodes, seen = [node], set()
-    while nodes:
-        node = nodes.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            nodes += [before for before, _ in node.next_functions]
-            if hasattr(node, "variable"):
-                yield node.variable
+def _section(rule: Rule) -> str:
+    lines = [f"## {rule.name}", "", f"*{rule.kind}* (`{rule.slug}`). {rule.why}", ""]
+    lines += [f"    {rule.example}", "", f"Fix: {rule.fix}."]
+    if rule.instead:
+        lines += ["", f"    {rule.instead}"]
+    return "\n".join([*lines, ""])

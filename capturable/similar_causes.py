@@ -1,4 +1,4 @@
-"""Likeness: which causes a text is about that quotes no known message, by the words that it shares with them."""
+"""Which causes a text is about that quotes no known message, by the words that it shares with them."""
 
 import math
 import re

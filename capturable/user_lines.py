@@ -1,6 +1,7 @@
 """Lines: where in the user's code a program is.
 
-The user's code is what lies neither in torch nor in the standard library nor among installed packages.
+The user's code is what lies neither in torch nor in the standard library nor among installed packages;
+or, after only(), what lies in the folders that were named.
 """
 
 import functools
@@ -8,17 +9,27 @@ import linecache
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
 import torch
 
-TORCH = str(Path(torch.__file__).parent)
+TORCH = str(Path(torch.__file__).parent) + os.sep
 OURS = str(Path(__file__).parent) + os.sep
-INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-LIBRARIES = (TORCH, *INSTALLED, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")))
-WRAPPERS = ("utils/_", "_compile.py", "_dynamo/", "_ops.py")  # of torch, which stand in front of everything
+STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
+INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
+LIBRARIES: tuple[str, ...] = ()  # further folders that hold libraries
+WRAPPERS = ("utils/_", "_compile.py", "_dynamo/", "_ops.py")  # of torch, in front of everything
+
+_only: list[str] = []
+
+
+def only(folders: Iterable[str | os.PathLike]) -> None:
+    """Take the code in these folders, and no other, for the user's; all of it again if there are none."""
+    _only[:] = [str(Path(folder).resolve()) + os.sep for folder in folders]
+    origin.cache_clear()
 
 
 class Line(NamedTuple):
@@ -33,22 +44,49 @@ class Line(NamedTuple):
         """The line that a frame runs."""
         return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
-    def __str__(self):
+    @property
+    def text(self) -> str:
+        """The line's code, "" if there is none to read."""
+        return linecache.getline(self.file, self.number).strip()
+
+    def __str__(self) -> str:
         """function:number and the text, where the number counts from the top of its file or cell."""
-        return f"{self.function}:{self.number}  {linecache.getline(self.file, self.number).strip()}".rstrip()
+        return f"{self.function}:{self.number}  {self.text}".rstrip()
 
 
 @functools.cache
-def is_users(file: str, module: str = "") -> bool:
-    """Whether a source file, and the module made of it, are the user's own."""
+def origin(file: str, module: str = "") -> str:
+    """Whose a source file, and the module made of it, is: user, torch, library, python or ours."""
     if file.startswith("<"):  # generated code, or that of python -c
-        return module == "__main__"
-    return not (file.startswith((*LIBRARIES, OURS)) or is_installed(file))
+        return "user" if module == "__main__" else "python"
+    if file.startswith(OURS):
+        return "ours"
+    if file.startswith(TORCH):
+        return "torch"
+    if _only:
+        return "user" if str(Path(file).resolve()).startswith(tuple(_only)) else "library"
+    if is_installed(file):
+        return "library"
+    return "python" if file.startswith(STANDARD) else "user"
 
 
 def is_installed(file: str) -> bool:
     """Whether a source file belongs to an installed package."""
-    return "site-packages" in file or "dist-packages" in file or file.startswith(INSTALLED)
+    if "site-packages" in file or "dist-packages" in file:
+        return True
+    return file.startswith((*INSTALLED, *LIBRARIES, *_targets()))
+
+
+@functools.cache
+def _targets() -> tuple[str, ...]:
+    """Folders of pip install --target on the path: they hold what describes an installed package."""
+    folders = [Path(entry) for entry in sys.path if entry]
+    return tuple(f"{folder}{os.sep}" for folder in folders if any(folder.glob("*.dist-info")))
+
+
+def is_users(file: str, module: str = "") -> bool:
+    """Whether a source file, and the module made of it, are the user's own."""
+    return origin(file, module) == "user"
 
 
 def runs_users(frame: FrameType) -> bool:
@@ -57,8 +95,8 @@ def runs_users(frame: FrameType) -> bool:
 
 
 class Here(NamedTuple):
-    """Where the program is: the innermost line of the user's code, the innermost file of torch before it, and
-    the innermost line of another library's before it, or None."""
+    """Where the program is: the innermost line of the user's code, the innermost file of torch before it
+    (such as optim/sgd.py, or ""), and the innermost line of another library's before it, or None."""
 
     line: Line
     library: str = ""
@@ -74,12 +112,12 @@ def here(thread: int | None) -> Here:
         library, inside = "", None
         while frame:
             file = frame.f_code.co_filename
-            if runs_users(frame):
+            whose = origin(file, frame.f_globals.get("__name__", ""))
+            if whose == "user":
                 return Here(Line.of(frame), library, inside)
-            part = file[len(TORCH) + 1 :] if file.startswith(TORCH) else ""
-            if not library and not part.startswith(WRAPPERS):
-                library = part
-            if not part and not inside and is_installed(file) and not file.startswith(OURS):
+            if whose == "torch" and not library and not file[len(TORCH) :].startswith(WRAPPERS):
+                library = file[len(TORCH) :]
+            if whose == "library" and not inside:
                 inside = Line.of(frame)
             frame = frame.f_back
     return Here(Line("", 0, "step"))

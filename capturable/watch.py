@@ -8,7 +8,7 @@ print(findings)
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,11 +16,12 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from capturable.check import Check
+from capturable.cpu_stand_in import capturable_optimizers
 from capturable.findings import Findings
+from capturable.judge import judge_module, judge_optimizer
 from capturable.live_objects import live
-from capturable.operators import address
+from capturable.operators import Op, OpLog, address
 from capturable.restore.reachable import reach
-from capturable.rules import judge_module, judge_optimizer
 
 STEPS = 3  # one to warm up, two to compare
 
@@ -32,22 +33,26 @@ def watch(
     """Judge two real steps of the loop that runs inside; nothing is run again, and nothing put back.
 
     A step is what runs from the first forward pass of a module in training mode to the end of
-    optimizer.step(); with gradient accumulation the loading of later batches lies in it, too.
+    optimizer.step(); with gradient accumulation the loading of later batches is part of it, too.
     optimizer: the one whose steps count, by default the first that steps (wrappers of Accelerate are seen
-    through). generators, device: as for preflight. The findings are there after the block; a RuntimeWarning
-    says so if the loop ended before its third step.
+    through). generators, device: as for preflight. The findings are there after the block; a RuntimeWarning,
+    and the report, say so if the loop ended before its third step.
     """
-    findings, watcher = Findings(), _Watcher(optimizer, Check(generators, device))
+    check = Check(generators, device)
+    findings = Findings(report=check.report)
+    watcher = _Watcher(optimizer, check)
     hooks = [register_module_forward_pre_hook(watcher.begin), register_optimizer_step_post_hook(watcher.end)]
     try:
-        yield findings
+        with capturable_optimizers() if check.gpu == "cpu" else nullcontext():
+            yield findings
     finally:
         watcher.stack.close()
         for hook in hooks:
             hook.remove()
     if watcher.steps < STEPS:
-        warnings.warn(f"watch saw {watcher.steps} steps, and needs {STEPS}", RuntimeWarning, stacklevel=3)
-    findings += watcher.check.findings()
+        check.report.problem = f"watch saw {watcher.steps} steps, and needs {STEPS}: nothing was compared."
+        warnings.warn(check.report.problem, RuntimeWarning, stacklevel=3)
+    findings += check.findings()
 
 
 class _Watcher:
@@ -55,19 +60,25 @@ class _Watcher:
 
     def __init__(self, optimizer: Any, check: Check) -> None:
         self.optimizer = getattr(optimizer, "optimizer", optimizer)
-        self.check, self.stack, self.steps, self.log, self.runs = check, ExitStack(), 0, None, []
-        self.results, self.kept = [], set()  # tensors that a step has made, and where those lie that are kept
+        self.check = check
+        self.stack = ExitStack()
+        self.steps = 0
+        self.log: OpLog | None = None
+        self.runs: list[list[Op]] = []
+        self.results: list[weakref.ref] = []  # tensors that a step has made
+        self.kept: set[int] = set()  # where those are that are kept
 
     def begin(self, module: torch.nn.Module, _: Any) -> None:
         """A forward pass begins."""
-        if self.steps in range(1, STEPS) and self.log is None and module.training:
-            if not self.check.places:
-                self.check.watch(reach(module, self.optimizer))
-            alive = (result() for result in self.results)
-            self.kept = {address(tensor) for tensor in alive if tensor is not None}
-            self.log, _ = self.check.start(self.stack)
-            for fault in judge_module(module):  # the others' hooks are seen when they run
-                self.check.note(*fault)
+        if self.steps not in range(1, STEPS) or self.log is not None or not module.training:
+            return
+        if not self.check.places:
+            self.check.watch(reach(module, self.optimizer))
+        alive = (result() for result in self.results)
+        self.kept = {address(tensor) for tensor in alive if tensor is not None}
+        self.log, _ = self.check.start(self.stack)
+        for rule, what in judge_module(module):  # the others' hooks are seen when they run
+            self.check.note(rule, what)
 
     def end(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An optimizer has stepped."""
@@ -77,12 +88,17 @@ class _Watcher:
             return
         self.steps += 1
         if self.log is not None:
-            for fault in judge_optimizer(optimizer):
-                self.check.note(*fault)
-            self.stack.close()
-            self.runs.append(self.log.ops)
-            if len(self.runs) == 2:
-                self.check.compare(*self.runs, self.kept)
-            made = self.log.made
-            self.results = [weakref.ref(tensor) for tensor in live(torch.Tensor) if address(tensor) in made]
+            self._end_of_logged(optimizer, self.log)
             self.log = None
+
+    def _end_of_logged(self, optimizer: torch.optim.Optimizer, log: OpLog) -> None:
+        for rule, what in judge_optimizer(optimizer):
+            self.check.note(rule, what)
+        self.stack.close()
+        self.runs.append(log.ops)
+        self.check.report.runs += 1
+        self.check.report.operators = len(log.ops)
+        if len(self.runs) == 2:
+            self.check.compare(*self.runs, self.kept)
+            self.check.judge_capture_checks(self.runs[1])
+        self.results = [weakref.ref(tensor) for tensor in live(torch.Tensor) if address(tensor) in log.made]

@@ -1,4 +1,7 @@
-"""Which names can a step get at: closures, globals, attributes, items, and what they hold."""
+"""Which names can a step get at: closures, globals, attributes, items, and what they hold.
+
+Looking must change nothing: no __getattr__ of the user's runs, and no module is loaded that waits for its first use.
+"""
 
 import dis
 import functools
@@ -16,9 +19,11 @@ TRAINING = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.a
 CONTAINERS = (dict, list, set, deque, bytearray)
 INDEXED = (dict, list, tuple, deque)
 WRAPPERS = (staticmethod, classmethod, property, functools.partial, MethodType)
+NEAR = (torch.nn.Module, *TRAINING, *CONTAINERS, *WRAPPERS, tuple)  # looked into wherever they are
 KEEPS_ON = (*CONTAINERS, *WRAPPERS, tuple, FunctionType, ModuleType, type)  # what the user's things hold in them
 MANY = 1000  # a container with more items is put back, but not looked into
 DEPTH = 3  # how far to look into objects of libraries
+NAMING = ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME")  # of CPython's byte code
 MISSING = object()  # what a name holds that is not bound
 
 
@@ -33,43 +38,73 @@ class Place(NamedTuple):
 
     def get(self) -> Any:
         """What the name holds, or MISSING."""
+        holder, key = self.holder, self.key
         try:
-            if isinstance(self.holder, CellType):
-                return self.holder.cell_contents
-            if isinstance(self.holder, dict):
-                return dict.__getitem__(self.holder, self.key)  # a subclass may make a new value at each look
-            if isinstance(self.holder, INDEXED):
-                return self.holder[self.key]
-            return vars(self.holder)[self.key] if isinstance(self.holder, type) else getattr(self.holder, self.key)
+            if is_a(holder, CellType):
+                return holder.cell_contents
+            if is_a(holder, dict):
+                return dict.__getitem__(holder, key)  # a subclass may make a new value at each look
+            if is_a(holder, INDEXED):
+                return holder[key]
+            if is_a(holder, type) or is_a(holder, ModuleType):
+                return names_of(holder)[key]
+            return object.__getattribute__(holder, key)
         except (ValueError, LookupError, AttributeError):
             return MISSING
 
     def put(self, value: Any) -> None:
         """Bind the name again, if it holds something else now."""
-        if self.get() is value or isinstance(self.holder, tuple):
+        if self.get() is value or is_a(self.holder, tuple):
             return
-        if isinstance(self.holder, CellType):
-            name, holder, setter, remover = "cell_contents", self.holder, setattr, delattr
-        elif isinstance(self.holder, INDEXED):
-            name, holder = self.key, self.holder
-            setter, remover = type(holder).__setitem__, type(holder).__delitem__
+        if is_a(self.holder, CellType):
+            _bind(self.holder, "cell_contents", value)
+        elif is_a(self.holder, INDEXED):
+            kind = type(self.holder)
+            if value is MISSING:
+                kind.__delitem__(self.holder, self.key)
+            else:
+                kind.__setitem__(self.holder, self.key, value)
         else:
-            name, holder, setter, remover = self.key, self.holder, setattr, delattr
-        remover(holder, name) if value is MISSING else setter(holder, name, value)
+            _bind(self.holder, self.key, value)
+
+
+def _bind(holder: Any, name: str, value: Any) -> None:
+    if value is MISSING:
+        delattr(holder, name)
+    else:
+        setattr(holder, name, value)
+
+
+def is_a(value: Any, kinds: Any) -> bool:
+    """isinstance by the type alone: a proxy's __class__ would load what it stands for."""
+    return issubclass(type(value), kinds)
+
+
+def names_of(value: Any) -> Any:
+    """The attributes that a value has itself: its __dict__, or {} where it has none."""
+    if is_a(value, type):
+        return vars(value)
+    try:
+        names = object.__getattribute__(value, "__dict__")
+    except Exception:  # a property of the user's
+        return {}
+    return names if type(names) is dict else {}
 
 
 def reach(*roots: Any) -> list[Place]:
     """The places that functions and objects can get at."""
-    found, seen, queue = [], set(), deque(("", root, True, 0) for root in roots)
+    found: list[Place] = []
+    seen: set[int] = set()
+    queue: deque = deque(("", root, True, 0) for root in roots)
     while queue:
         label, value, users, depth = queue.popleft()
         if id(value) in seen or value is MISSING:
             continue
         seen.add(id(value))
         own = _is_users(value)
-        scheduler = isinstance(value, torch.optim.lr_scheduler.LRScheduler)  # which keeps books on the CPU
-        users = scheduler or users and (own or isinstance(value, KEEPS_ON))
-        near = own or isinstance(value, (torch.nn.Module, *TRAINING, *CONTAINERS, *WRAPPERS, tuple))
+        scheduler = is_a(value, torch.optim.lr_scheduler.LRScheduler)  # which keeps books on the CPU
+        users = scheduler or users and (own or is_a(value, KEEPS_ON))
+        near = own or is_a(value, NEAR)
         if near or depth < DEPTH:
             for name, holder, key in _parts(label, value, own):
                 place = Place(name, holder, key, users)
@@ -81,32 +116,46 @@ def reach(*roots: Any) -> list[Place]:
 def _parts(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
     """The label, holder and key of each thing directly in a value."""
     start = f"{label}." if label else ""
-    if isinstance(value, FunctionType):
-        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        yield from ((name, cell, "") for name, cell in cells)
-        yield from ((name, value.__globals__, name) for name in (_globals(value.__code__) if own else ()))
-        yield from _items(label, [value.__defaults__, value.__kwdefaults__])
-    elif isinstance(value, WRAPPERS):
+    if is_a(value, (ModuleType, type)):
+        yield from _parts_of_names(label, value, own)
+        return
+    if is_a(value, FunctionType):
+        yield from _parts_of_function(label, value, own)
+    elif is_a(value, WRAPPERS):
         inside = ("__func__", "__self__", "func", "args", "keywords", "fget", "fset")
         yield from _items(label, [getattr(value, name, None) for name in inside])
-    elif isinstance(value, INDEXED):
+    elif is_a(value, INDEXED):
         yield from _items(label, value)
-    elif isinstance(value, ModuleType | type):
-        names = [name for name in vars(value) if not name.startswith("__")] if own else ()
-        yield from ((f"{value.__name__}.{name}", value, name) for name in names)
-        yield from _items(label, value.__bases__ if own and isinstance(value, type) else ())
-        return
     else:
         yield from ((start + slot, value, slot) for kind in type(value).__mro__ for slot in _slots(kind))
         if own:
             yield from _items(label, (type(value),))
-    attributes = getattr(value, "__dict__", None)
-    yield from ((start + str(key), attributes, key) for key in (attributes if type(attributes) is dict else ()))
+    attributes = names_of(value)
+    yield from ((start + str(key), attributes, key) for key in attributes)
+
+
+def _parts_of_function(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
+    cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+    yield from ((name, cell, "") for name, cell in cells)
+    names = _globals(value.__code__) if own else ()
+    yield from ((name, value.__globals__, name) for name in names)
+    yield from _items(label, [value.__defaults__, value.__kwdefaults__])
+
+
+def _parts_of_names(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Of a module or class."""
+    if not own:
+        return
+    names = names_of(value)
+    title = names.get("__name__", label) if is_a(value, ModuleType) else type.__dict__["__name__"].__get__(value)
+    yield from ((f"{title}.{name}", value, name) for name in list(names) if not name.startswith("__"))
+    if is_a(value, type):
+        yield from _items(label, type.__dict__["__bases__"].__get__(value))
 
 
 def _items(label: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
     if len(value) <= MANY:
-        for key in list(value) if isinstance(value, dict) else range(len(value)):
+        for key in list(value) if is_a(value, dict) else range(len(value)):
             name = f"{label}[{key!r}]" if isinstance(key, str | int) else f"{label}[...]"
             yield name if label else label, value, key
 
@@ -118,17 +167,24 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 def _is_users(value: Any) -> bool:
     """Whether a function, module or class is the user's own; of an object, whether its class is."""
-    if isinstance(value, FunctionType):
+    if is_a(value, FunctionType):
         return is_users(value.__code__.co_filename, value.__module__ or "")
-    if isinstance(value, ModuleType):
-        return is_users(getattr(value, "__file__", None) or "<none>", value.__name__)
-    kind = value if isinstance(value, type) else type(value)
-    module = sys.modules.get(kind.__module__)
-    return kind is SimpleNamespace or isinstance(module, ModuleType) and _is_users(module)
+    if is_a(value, ModuleType):
+        names = names_of(value)
+        return is_users(names.get("__file__") or "<none>", names.get("__name__") or "")
+    kind = value if is_a(value, type) else type(value)
+    module = sys.modules.get(_module_of(kind))
+    return kind is SimpleNamespace or is_a(module, ModuleType) and _is_users(module)
+
+
+def _module_of(kind: type) -> str:
+    name = names_of(kind).get("__module__", "")
+    return name if isinstance(name, str) else ""
 
 
 @functools.cache
 def _globals(code: CodeType) -> frozenset[str]:
     """The global names that a function's code reads or writes, inner functions included."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME")}
-    return frozenset(names.union(*(_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType))))
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in NAMING}
+    inner = (_globals(const) for const in code.co_consts if isinstance(const, CodeType))
+    return frozenset(names.union(*inner))

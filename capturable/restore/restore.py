@@ -1,4 +1,4 @@
-"""Restore: run a step and put everything back that it changed, weights, optimizer state and random state."""
+"""Run a step and put everything back that it changed: weights, optimizer state, Python values, random states."""
 
 import copy
 import random
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from capturable.live_objects import live, name_of
-from capturable.restore.reachable import CONTAINERS, TRAINING, reach
+from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, reach
 from capturable.restore.tensor_memory import Memory
 
 
@@ -37,19 +37,18 @@ class Restore:
 
     @torch.no_grad()
     def __enter__(self) -> "Restore":
+        self.states = [(put, get()) for get, put in _process_states()]  # first: looking may draw numbers
         alive = live(torch.Tensor, *TRAINING)
         tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
         training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]
         places = reach(*self.roots, *training)
         self.places = [(place, place.get()) for place in places]
         values = [*self.roots, *(value for _, value in self.places)]
-        holders = (place.holder for place in places if isinstance(place.holder, dict))
-        attributes = {id(holder): holder for holder in holders if "__builtins__" not in holder}
-        held = attributes | {id(value): value for value in values if isinstance(value, CONTAINERS)}
-        self.containers = [(value, _content(value)) for value in held.values()]
-        self.classes = [(kind, set(vars(kind))) for kind in {p.holder for p in places if isinstance(p.holder, type)}]
+        self.states += [(put, get()) for get, put in _states_among(values)]
+        self.containers = [(value, _content(value)) for value in _containers(places, values)]
+        kinds = {place.holder for place in places if is_a(place.holder, type)}
+        self.classes = [(kind, set(vars(kind))) for kind in kinds]
         self.memory = Memory(tensors, tensors if self.everything else values)
-        self.states = [(put, get()) for get, put in _states(values)]
         self.leaves = [(t, t.grad, t.data) for t in tensors if t.is_leaf and t.requires_grad]
         self.results = [weakref.ref(t) for t in tensors if t.requires_grad and not t.is_leaf]
         self.arrays = [(value, value.copy()) for value in values if _is_array(value)]
@@ -60,18 +59,22 @@ class Restore:
         self.memory.keep(tensor)
 
     @torch.no_grad()
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         failed: list[str] = []
         for thing, put in self._steps():
             try:
                 put()
-            except Exception as error:  # whatever a library raises: the rest is put back all the same
+            except Exception as refused:  # whatever a library raises: the rest is put back all the same
                 name = thing if isinstance(thing, str) else name_of(thing)
-                failed.append(f"{name} ({type(error).__name__}: {str(error)[:80]})")
+                failed.append(f"{name} ({type(refused).__name__}: {str(refused)[:80]})")
         failed += [f"the tensor {name_of(*tensors)}" for tensors in self.memory.changed()]
         self.memory.copies.clear()
-        if failed:
-            raise NotRestored(f"preflight could not put back what the step changed: {', '.join(failed[:5])}.")
+        if not failed:
+            return
+        message = f"preflight could not put back what the step changed: {', '.join(failed[:5])}."
+        if error is None:
+            raise NotRestored(message)
+        error.add_note(message)  # the step's own error is what one has to see
 
     def _steps(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
         """Each thing, or its name, and what puts it back; containers before the names in them."""
@@ -88,18 +91,35 @@ class Restore:
             yield "a random state", partial(put, state)
 
 
+def _containers(places: list[Place], values: list[Any]) -> list[Any]:
+    """Every container among the values, and every dictionary of attributes that holds a place, once."""
+    holders = [place.holder for place in places if is_a(place.holder, dict)]
+    found = [holder for holder in holders if "__builtins__" not in holder]
+    found += [value for value in values if is_a(value, CONTAINERS)]
+    return list({id(value): value for value in found}.values())
+
+
 def _content(value: Any) -> Any:
     """What a container holds, in one that is plain."""
-    kinds = {dict: dict, set: set, bytearray: bytes}
-    return next((plain(value) for kind, plain in kinds.items() if isinstance(value, kind)), None) or list(value)
+    if is_a(value, dict):
+        return dict(value)
+    if is_a(value, set):
+        return set(value)
+    return bytes(value) if is_a(value, bytearray) else list(value)
 
 
 def _refill(value: Any, content: Any) -> None:
     if isinstance(value, bytearray):
         value[:] = content
-    elif len(value) != len(content) or any(a is not b for a, b in zip(_flat(value), _flat(content), strict=True)):
+    elif not _same(value, content):
         value.clear()
         (value.extend if isinstance(value, list | deque) else value.update)(content)
+
+
+def _same(value: Any, content: Any) -> bool:
+    """Whether a container holds the very same things."""
+    old, new = _flat(value), _flat(content)
+    return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
 
 
 def _flat(value: Any) -> list[Any]:
@@ -108,11 +128,11 @@ def _flat(value: Any) -> list[Any]:
 
 def _is_array(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray) and value.flags.writeable
+    return numpy is not None and is_a(value, numpy.ndarray) and value.flags.writeable
 
 
-def _states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
-    """Getter and setter of torch's switches, and of every random state of the process or among the values."""
+def _process_states() -> Iterator[tuple[Callable, Callable]]:
+    """Getter and setter of torch's switches, and of every random state of the process."""
     yield torch.is_grad_enabled, torch.set_grad_enabled
     yield torch.get_default_dtype, torch.set_default_dtype
     yield random.getstate, random.setstate
@@ -122,12 +142,17 @@ def _states(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
     numpy = sys.modules.get("numpy")
     if numpy:
         yield numpy.random.get_state, numpy.random.set_state
+
+
+def _states_among(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
+    """Getter and setter of every random state among the values."""
+    numpy = sys.modules.get("numpy")
     for value in values:
-        if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
+        if is_a(value, random.Random) and not is_a(value, random.SystemRandom):
             yield value.getstate, value.setstate
-        elif isinstance(value, torch.Generator) or (numpy and isinstance(value, numpy.random.RandomState)):
+        elif is_a(value, torch.Generator) or numpy and is_a(value, numpy.random.RandomState):
             yield value.get_state, value.set_state
-        elif numpy and isinstance(value, numpy.random.Generator):
+        elif numpy and is_a(value, numpy.random.Generator):
             bits = value.bit_generator
             yield partial(_deep, bits), partial(setattr, bits, "state")
 

@@ -34,7 +34,7 @@ def check(step, make_batch, device, **options):
     inputs, others = make_batch(), make_batch()
     before = everything()
     findings = preflight(step, *inputs, other_inputs=others, device=device, **options)
-    assert not findings, findings
+    assert not findings.faults, findings
     assert_untouched(before)
 
 

@@ -12,6 +12,7 @@ import cpu_graph
 from capturable import capture_attempt, preflight, real_capture, user_lines
 from capturable.capture_attempt import Attempt, Until
 from capturable.findings import Finding, Findings
+from capturable.inputs import Call
 from capturable.restore import tensor_memory
 from capturable.user_lines import Line
 from tests.support.machine import needs_gpu
@@ -28,7 +29,11 @@ class Replay:
 
 def judged(monkeypatch, step, attempt, findings=(), inputs=(X,), others=(X,)):
     monkeypatch.setattr(real_capture, "captured", lambda *_: attempt)
-    return real_capture.verified(step, tuple(x.clone() for x in inputs), others, (), Findings(findings))
+    return verified(step, tuple(x.clone() for x in inputs), others, findings)
+
+
+def verified(step, inputs, others, findings=()):
+    return real_capture.verified(step, Call(inputs, {}), Call(others, {}), (), Findings(findings))
 
 
 def test_a_refusal_that_no_rule_knows_becomes_a_finding(monkeypatch):
@@ -46,7 +51,7 @@ def test_what_the_capture_bore_becomes_a_note(monkeypatch):
     static = X.clone()
     good = Attempt(Replay(lambda: out.copy_(static * 2)), out)
     monkeypatch.setattr(real_capture, "captured", lambda *_: good)
-    judged = real_capture.verified(lambda x: x * 2, (static,), (X + 1,), (), Findings(findings))
+    judged = verified(lambda x: x * 2, (static,), (X + 1,), findings)
     assert [finding.level for finding in judged] == ["note", "note", "fault"]
     assert "the real capture passed" in judged[0].found and "where eager ends" in judged[1].found
 
@@ -76,14 +81,14 @@ def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
             x = x * 2
         return x
 
-    def attempt(step, inputs, _):
+    def attempt(step, _):
         broken.clear()
-        step(*inputs)
+        step()
         return Attempt(None, None, RuntimeError("lost") if broken else None)
 
     monkeypatch.setattr(real_capture, "captured", attempt)
     monkeypatch.setattr(capture_attempt, "captured", attempt)
-    (finding,) = real_capture.verified(step, (X.clone(),), (X,), (), Findings())
+    (finding,) = verified(step, (X.clone(),), (X,))
     assert finding.line.endswith("broken.append(x)  # this one") and "lost" in finding.found
 
 
@@ -96,7 +101,7 @@ def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
         real_capture, "captured", lambda *_: Attempt(Replay(lambda: out.copy_(static * numbers[2])), out)
     )
     findings = Findings([Finding("frozen number", "step:1", "seen", "a fix")])
-    judged = real_capture.verified(lambda x: x * random.random(), (static,), (X,), (), findings)
+    judged = verified(lambda x: x * random.random(), (static,), (X,), findings)
     assert [finding.level for finding in judged] == ["fault"]
 
 
@@ -128,12 +133,12 @@ def stand_in(monkeypatch):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU for it")
     monkeypatch.setattr(user_lines, "LIBRARIES", (*user_lines.LIBRARIES, str(Path(cpu_graph.__file__).parent)))
-    user_lines.is_users.cache_clear()
+    user_lines.origin.cache_clear()
     monkeypatch.setattr(tensor_memory, "checksums", lambda tensors: [(0, 0)] * len(tensors))
     with cpu_graph.cpu_graphs():
         yield
     monkeypatch.undo()
-    user_lines.is_users.cache_clear()
+    user_lines.origin.cache_clear()
 
 
 def left_alone(x):
@@ -160,9 +165,9 @@ def reads(x):
 @pytest.mark.parametrize("step", [left_alone, swallows, reads])
 def test_the_line_that_breaks_a_capture_is_found(stand_in, step):
     x = torch.ones(3, 4, device="cuda")
-    (finding,) = real_capture.verified(step, (x,), (x + 1,), (), Findings())
+    (finding,) = verified(step, (x,), (x + 1,))
     assert finding.rule == "capture" and finding.line.endswith("# this one")
-    assert real_capture.verified(lambda x: x * 2, (x,), (x + 1,), (), Findings()) == []  # the process is well again
+    assert verified(lambda x: x * 2, (x,), (x + 1,)) == []  # the process is well again
     assert sys.exc_info() == (None, None, None)
     with pytest.raises(ValueError) as raised:
         raise ValueError("mine")
@@ -172,7 +177,7 @@ def test_the_line_that_breaks_a_capture_is_found(stand_in, step):
 def test_replays_take_back_a_number_that_makes_no_difference(stand_in):
     x, frozen = torch.ones(3, 4, device="cuda"), Findings([Finding("frozen number", "step:1", "seen", "a fix")])
     levels = [
-        real_capture.verified(step, (x.clone(),), (x + 1,), (), frozen)[0].level
+        verified(step, (x.clone(),), (x + 1,), frozen)[0].level
         for step in (lambda x: x + 1e-30 * random.random(), lambda x: x * random.random())
     ]
     assert levels == ["note", "fault"]

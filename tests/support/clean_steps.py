@@ -115,8 +115,6 @@ for _name in ("Adam", "AdamW", "RMSprop", "NAdam", "RAdam", "Adamax", "ASGD", "A
 
 
 def _adaptive(device, name):
-    if device == "cpu":
-        pytest.skip("capturable needs parameters on a GPU")
     optimizer = partial(getattr(torch.optim, name), capturable=True)
     return training(nn.Linear(8, 4), random_of(device, (5, 8), (5, 4)), device=device, optimizer=optimizer)
 

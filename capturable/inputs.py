@@ -1,0 +1,123 @@
+"""The step's inputs: how another batch differs from the one that a graph would read."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+ASKED = ("shape", "dtype", "device", "requires_grad")
+
+
+class Call(NamedTuple):
+    """The arguments of a step."""
+
+    args: tuple
+    kwargs: dict[str, Any]
+
+
+class Difference(NamedTuple):
+    """What differs at a named part of the inputs: a tensor that does not fit, or a Python value."""
+
+    name: str
+    what: str
+    python: bool
+
+
+def compare(static: Call, real: Call) -> list[Difference]:
+    """What a graph of static could not take from real: tensors that do not fit, and Python values that changed.
+
+    Raises ValueError if there are more or fewer arguments.
+    """
+    if len(static.args) != len(real.args):
+        counts = f"of which there are {len(static.args)}, not {len(real.args)}"
+        raise ValueError(f"other_inputs must match the inputs, {counts}")
+    if static.kwargs.keys() != real.kwargs.keys():
+        names = " and ".join(sorted(static.kwargs.keys() ^ real.kwargs.keys()))
+        raise ValueError(f"the keyword inputs must have the same names in both batches, but {names} differs")
+    here, there = dict(_named(static)), dict(_named(real))
+    found = [_difference(name, here.get(name), there.get(name)) for name in here | there]
+    return [difference for difference in found if difference]
+
+
+def _difference(name: str, one: Any, other: Any) -> Difference | None:
+    tensors = [isinstance(value, torch.Tensor) for value in (one, other)]
+    if all(tensors):
+        for attribute in ASKED:
+            old, new = getattr(one, attribute), getattr(other, attribute)
+            if old != new:
+                return Difference(name, f"{attribute} {old} here, {new} in other_inputs", False)
+        return None
+    if any(tensors):
+        return Difference(name, f"{_short(one)} here, {_short(other)} in other_inputs", False)
+    if isinstance(one, PLAIN) and isinstance(other, PLAIN) and repr(one) != repr(other):
+        return Difference(name, f"{_short(one)} here, {_short(other)} in other_inputs", True)
+    return None
+
+
+def _short(value: Any) -> str:
+    return "a tensor" if isinstance(value, torch.Tensor) else repr(value)[:60]
+
+
+def _named(call: Call) -> Iterator[tuple[str, Any]]:
+    """Name and value of every tensor and plain value in the arguments."""
+    for position, value in enumerate(call.args):
+        yield from _parts(f"inputs[{position}]", value)
+    for name, value in call.kwargs.items():
+        yield from _parts(f"inputs[{name!r}]", value)
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key in value:
+            yield from _parts(f"{name}[{key!r}]", value[key])
+    elif isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+        for position, item in enumerate(value):
+            yield from _parts(f"{name}[{position}]", item)
+    elif _is_record(value):
+        for attribute, item in vars(value).items():
+            yield from _parts(f"{name}.{attribute}", item)
+    else:
+        yield name, value
+
+
+def _is_record(value: Any) -> bool:
+    """Whether a value is an object that carries inputs, such as a batch of a class of its own."""
+    if isinstance(value, (torch.Tensor, torch.nn.Module, type, *PLAIN)) or callable(value):
+        return False
+    attributes = getattr(value, "__dict__", None)
+    return type(attributes) is dict and any(isinstance(v, torch.Tensor) for v in attributes.values())
+
+
+def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The tensors of static, each with that of real at the same place."""
+    others = dict(_named(real))
+    for name, value in _named(static):
+        if isinstance(value, torch.Tensor):
+            yield value, others[name]
+
+
+def merged(static: Call, real: Call) -> Call:
+    """The tensors of static with the Python values of real: what a loop hands to its step before a replay."""
+    args = tuple(_merge(old, new) for old, new in zip(static.args, real.args, strict=True))
+    return Call(args, {name: _merge(old, real.kwargs[name]) for name, old in static.kwargs.items()})
+
+
+def _merge(static: Any, real: Any) -> Any:
+    if isinstance(static, torch.Tensor):
+        return static
+    if isinstance(static, Mapping) and isinstance(real, Mapping):
+        both = copy.copy(static)
+        both.update((key, _merge(static.get(key), real[key])) for key in real)
+        return both
+    if isinstance(static, list | tuple) and type(static) is type(real):
+        if len(static) != len(real):
+            return real
+        items = [_merge(old, new) for old, new in zip(static, real, strict=True)]
+        return type(static)(*items) if hasattr(static, "_fields") else type(static)(items)
+    if _is_record(static) and type(static) is type(real):
+        both = copy.copy(real)
+        vars(both).update((name, _merge(old, vars(real).get(name))) for name, old in vars(static).items())
+        return both
+    return real if isinstance(real, PLAIN) else static

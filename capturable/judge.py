@@ -1,0 +1,207 @@
+"""Judge what runs: which rule an operator, an optimizer, a module or a batch of inputs breaks."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves
+
+from capturable.live_objects import name_of
+from capturable.operators import MASKS, address
+from capturable.rules import fix_of
+from capturable.waiting_operators import SIZE, wait_of
+
+# A node of autograd whose CUDA kernel reads values, and the function that it is the backward pass of
+READING_BACKWARD = {"ProdBackward0": "prod", "ProdBackward1": "prod", "CumprodBackward0": "cumprod"}
+SIZED = ("nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount")
+INDEXING = ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_")
+READS = {"aten::_local_scalar_dense": "a tensor's value is read on the CPU"}
+
+
+class Fault(NamedTuple):
+    """What was found: the rule's name, and what in particular."""
+
+    rule: str
+    what: str
+
+
+class Special(NamedTuple):
+    """A rule and a fix for what a file of torch does, where they differ from the general ones."""
+
+    rule: str
+    fix: str
+
+
+# where in torch a wait or a number comes from; the first that fits counts
+LIBRARY = {
+    "optim/lr_scheduler.py": Special(
+        "frozen number", "step the scheduler between the replays, with the rate in a GPU tensor"
+    ),
+    "optim/swa_utils.py": Special(
+        "sync", "update the average between the replays, or by torch._foreach_lerp_ in the step"
+    ),
+    "optim/": Special(
+        "optimizer",
+        fix_of("optimizer") + "; a rate that changes must be a GPU tensor (SGD: with fused=True)",
+    ),
+    "amp/grad_scaler.py": Special("sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"),
+    "nn/utils/clip_grad.py": Special(
+        "sync", "leave error_if_nonfinite=False: to raise an error, the CPU must know the norm"
+    ),
+    "_tensor_str.py": Special("sync", "do not print or format tensors in the step"),
+}
+
+
+def special(library: str) -> Special | None:
+    """Rule and fix for what a file of torch does, if they are special."""
+    return next((rule for start, rule in LIBRARY.items() if library.startswith(start)), None)
+
+
+def judge_op(func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], gpu: str) -> Fault | None:
+    """The fault of an operator that would break or freeze in a graph, else None.
+
+    outside: addresses of tensors that the step did not make. gpu: the device type that counts as the
+    GPU. On "cpu" there are no copies between the two to see.
+    """
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    devices = {leaf.device.type for leaf in leaves}
+    if gpu in devices or gpu == "cpu":
+        fault = _judge_gpu_op(func, args, kwargs, gpu)
+        return fault or _judge_scalars(func, leaves, outside, gpu)
+    return _judge_cpu_op(func, leaves, kwargs, gpu)
+
+
+def _judge_scalars(func: OpOverload, leaves: list[torch.Tensor], outside: tuple[int, ...], gpu: str) -> Fault | None:
+    """The fault of a CPU scalar among tensors on the GPU, which the kernel takes as a number."""
+    on_cpu = (leaf for leaf in leaves if leaf.device.type != gpu and leaf.dim() == 0)
+    name = func._schema.name
+    if name != "aten::copy_" and any(address(leaf) in outside for leaf in on_cpu):
+        return Fault("frozen number", f"{name} takes the value of a CPU tensor as a number")
+    return None
+
+
+def _judge_cpu_op(func: OpOverload, leaves: list[torch.Tensor], kwargs: dict, gpu: str) -> Fault | None:
+    """The fault of an operator without a tensor on the GPU."""
+    name = func._schema.name
+    target = _target(kwargs, gpu)
+    if name == "aten::_to_copy" and kwargs.get("device") is not None and target == gpu:
+        pinned = kwargs.get("non_blocking") and leaves[0].is_pinned()
+        return Fault("copy", "data is copied from CPU to GPU") if leaves[0].numel() and not pinned else None
+    if not leaves and target != "cpu":
+        return None
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return Fault("CPU random numbers", f"{name} draws on the CPU")
+    if leaves and name not in ("aten::detach", "aten::lift_fresh"):
+        return Fault("CPU work", f"{name} runs on the CPU")
+    return None
+
+
+def _judge_gpu_op(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> Fault | None:
+    """The fault of an operator with a tensor on the GPU."""
+    name = func._schema.name
+    wait = _wait(func, args, kwargs, gpu)
+    if wait:
+        return Fault("sync", wait)
+    if name == "aten::lift_fresh" and args[0].numel():
+        return Fault("copy", "a tensor is made from Python data on the CPU")
+    if name in INDEXING:
+        return _judge_index(name, args, gpu)
+    if name == "aten::_pack_padded_sequence":
+        return Fault("frozen number", "the lengths are read as numbers, at the capture")
+    if name == "aten::copy_" and args[0].device != args[1].device:
+        return _judge_copy(args, kwargs, gpu)
+    return None
+
+
+def _wait(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> str | None:
+    """What the CPU waits for in an operator on the GPU, or None."""
+    name = func._schema.name
+    if name in READS:
+        return READS[name]
+    if torch.Tag.data_dependent_output in func.tags:
+        return "a comparison's result is read on the CPU"
+    if name.removeprefix("aten::") in SIZED:
+        return SIZE
+    if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
+        return "without output_size, the size of the result is read on the CPU"
+    if name == "aten::_to_copy" and _target(kwargs, gpu) != gpu and not kwargs.get("non_blocking"):
+        return "data is copied from GPU to CPU"
+    return wait_of(func, args, kwargs) if gpu == "cpu" else None  # a GPU is asked itself
+
+
+def _judge_index(name: str, args: tuple, gpu: str) -> Fault | None:
+    kinds = {(index.dtype, index.device.type) for index in args[1] if index is not None}
+    filled = name != "aten::index" and len(kinds) == 1 and args[2].numel() == 1  # needs no size
+    if any(dtype in MASKS for dtype, _ in kinds) and not filled:
+        return Fault("sync", "the size of a boolean index depends on the data")
+    if any(device != gpu for _, device in kinds):
+        return Fault("copy", "an index on the CPU is copied to the GPU")
+    return None
+
+
+def _judge_copy(args: tuple, kwargs: dict, gpu: str) -> Fault | None:
+    """The fault of a copy between two devices: it waits unless it is asked not to, from or to pinned memory."""
+    host = args[0] if args[1].device.type == gpu else args[1]
+    non_blocking = kwargs.get("non_blocking") or len(args) > 2 and args[2]
+    if host.is_pinned() and non_blocking:
+        return None
+    return Fault("copy", "a copy between CPU and GPU makes the CPU wait")
+
+
+def _target(kwargs: dict, gpu: str) -> str:
+    return torch.device(kwargs.get("device") or gpu).type
+
+
+def judge_backward() -> Fault | None:
+    """The fault of the node of autograd that runs, if it reads values on the CPU; else None.
+
+    Below a dispatch mode these nodes take a different path, so their reading is not among the operators.
+    """
+    node = torch._C._current_autograd_node()
+    name = READING_BACKWARD.get(node.name()) if node else None
+    return Fault("sync", f"the backward pass of {name} reads values on the CPU") if name else None
+
+
+def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
+    """Each fault in an optimizer's settings."""
+    kind, groups = type(optimizer).__name__, optimizer.param_groups
+    if not all(group.get("capturable", True) for group in groups):
+        yield Fault("optimizer", f"{kind} without capturable=True")
+    scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
+    if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
+        yield Fault("frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number")
+
+
+def judge_module(module: torch.nn.Module) -> Iterator[Fault]:
+    """A fault for a module's hooks, and one for its trainable buffers; its children are left aside."""
+    kind = type(module).__name__
+    hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks]
+    hooks.append(module._backward_pre_hooks)
+    for parameter in module.parameters(recurse=False):
+        hooks += [parameter._backward_hooks, parameter._post_accumulate_grad_hooks]
+    if any(hooks):
+        yield Fault("hook", f"{kind} has a hook")
+    if any(buffer.requires_grad for buffer in module.buffers(recurse=False)):
+        yield Fault("trainable buffer", f"{kind} has a buffer that requires a gradient")
+
+
+def kept_graphs(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set[str]:
+    """Names of the variables that hold a tensor whose autograd graph reaches a leaf (ids of parameters).
+
+    tensors: those that were alive before the step; None for one that is gone.
+    """
+    alive = (tensor for tensor in tensors if tensor is not None)
+    return {name_of(t) for t in alive if leaves & {id(leaf) for leaf in _leaves(t.grad_fn)}}
+
+
+def _leaves(node: object) -> Iterator[torch.Tensor]:
+    """The tensors into which the autograd graph behind a node accumulates gradients."""
+    nodes, seen = [node], set()
+    while nodes:
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            nodes += [before for before, _ in node.next_functions]
+            if hasattr(node, "variable"):
+                yield node.variable

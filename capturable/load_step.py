@@ -1,0 +1,210 @@
+"""Load the step that a command line names, from a script, a package or a module, as Python itself would.
+
+Every failure is a LoadError: one sentence that says what to change.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, NamedTuple
+
+MISFIT = (
+    "the function returns neither a step nor (step, inputs) nor (step, inputs, other_inputs); "
+    "inputs are a tuple of arguments, or a dict of keyword arguments"
+)
+RELATIVE = "attempted relative import"
+
+
+class LoadError(Exception):
+    """What keeps a step from being loaded or run, in one sentence. cause: the error behind it, if there is one."""
+
+    def __init__(self, message: str, cause: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Made(NamedTuple):
+    """A step and its inputs; other_inputs and other_kwargs are None where there is no second batch."""
+
+    step: Callable
+    inputs: tuple = ()
+    kwargs: dict[str, Any] = {}
+    other_inputs: tuple | None = None
+    other_kwargs: dict[str, Any] | None = None
+
+
+def load(target: str, arguments: list[str]) -> Made:
+    """What the function that FILE:FUNCTION or MODULE:FUNCTION names returns; the script finds arguments in sys.argv."""
+    where, colon, name = target.rpartition(":")
+    if not colon or not where or not name:
+        raise LoadError(f"{target!r} is not FILE:FUNCTION or MODULE:FUNCTION")
+    is_file = where.endswith(".py") or "/" in where or Path(where).is_file()
+    if is_file and not Path(where).is_file():
+        raise LoadError(f"there is no file {where}: FILE:FUNCTION names one")
+    _add_to_path(Path.cwd())
+    sys.argv = [where, *arguments]
+    module = guarded(f"loading {where}", _import_file if is_file else _import_module, where)
+    try:
+        make = attrgetter(name)(module)
+    except AttributeError:
+        raise LoadError(f"{where} has no function {name}") from None
+    _check_function(where, name, make)
+    return _made(guarded(f"{name}()", make))
+
+
+def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Call the function; what it raises becomes a LoadError that names the line."""
+    try:
+        return function(*args, **kwargs)
+    except LoadError:
+        raise
+    except SystemExit as error:
+        said = f" saying {error.code!r}" if error.code not in (None, 0) else ""
+        hint = "; arguments for the script go behind --" if error.code == 2 else ""
+        raise LoadError(f"{what} ended the program{_at(error)}{said}{hint}", error) from None
+    except StopIteration as error:
+        reason = "an iterator ran dry: the step runs several times, so give it batches that last"
+        raise LoadError(f"{what} failed{_at(error)}: {reason}", error) from None
+    except SyntaxError as error:
+        raise LoadError(f"{error.filename}:{error.lineno}: {error.msg}", error) from None
+    except Exception as error:
+        raise LoadError(f"{what} failed{_at(error)}: {_said(error)}", error) from None
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split()) or "no message"
+    said = f"{type(error).__name__}: {text[:300]}"
+    if isinstance(error, AssertionError | RuntimeError) and "not compiled with CUDA" in text:
+        return f"{said} (there is no GPU here: let the function choose the device)"
+    return said
+
+
+def _at(error: BaseException) -> str:
+    """Where an error was raised: the innermost line that is not a library's."""
+    frames = list(_frames(error.__traceback__))
+    own = [frame for frame in frames if not _is_library(frame[0])]
+    return f" at {own[-1][0]}:{own[-1][1]}" if own else ""
+
+
+def _frames(trace: TracebackType | None) -> Any:
+    while trace:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _is_library(file: str) -> bool:
+    ours = file.startswith(str(Path(__file__).parent))
+    standard = file.startswith(str(Path(inspect.__file__).parent))
+    return ours or standard or file.startswith("<") or "site-packages" in file
+
+
+def _check_function(where: str, name: str, make: Any) -> None:
+    if not callable(make):
+        raise LoadError(f"{where}: {name} is no function")
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    if needed:
+        raise LoadError(f"{name} needs {', '.join(needed)}: name a function without arguments that makes the step")
+
+
+def _import_module(name: str) -> ModuleType:
+    for folder in (Path.cwd(), Path.cwd() / "src"):
+        if (folder / name.partition(".")[0]).exists():
+            _add_to_path(folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            raise LoadError(f"there is no module {name} here or among the installed ones") from None
+        raise
+
+
+def _import_file(file: str) -> ModuleType:
+    """Import a script, or a module of the package that it lies in."""
+    path = Path(file).resolve()
+    root, name = _package_of(path)
+    if "." in name:
+        _add_to_path(root)
+        return importlib.import_module(name)
+    _add_to_path(path.parent, last=path.stem in sys.stdlib_module_names)
+    try:
+        return _run(path, _free_name(path.stem))
+    except ImportError as error:
+        if RELATIVE not in str(error):
+            raise
+    _add_to_path(path.parent.parent)  # a package without an __init__.py
+    return importlib.import_module(f"{path.parent.name}.{path.stem}")
+
+
+def _package_of(path: Path) -> tuple[Path, str]:
+    """The folder that a module is imported from, and its full name there."""
+    names = [] if path.stem == "__init__" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(names)
+
+
+def _run(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _free_name(stem: str) -> str:
+    """A name for a script that replaces no other module."""
+    taken = stem in sys.stdlib_module_names or stem in sys.modules
+    return f"{stem}_to_check" if taken else stem
+
+
+def _add_to_path(folder: Path, last: bool = False) -> None:
+    if str(folder) in sys.path:
+        return
+    if last:
+        sys.path.append(str(folder))
+    else:
+        sys.path.insert(0, str(folder))
+
+
+def _made(made: Any) -> Made:
+    """The step and its batches of what the function returned."""
+    if callable(made):
+        return Made(made)
+    match made:
+        case (step,) if callable(step):
+            return Made(step)
+        case (step, inputs) if callable(step):
+            return Made(step, *_batch(inputs))
+        case (step, inputs, others) if callable(step):
+            both = _batch(others) if others is not None else (None, None)
+            return Made(step, *_batch(inputs), *both)
+    raise LoadError(MISFIT)
+
+
+def _batch(inputs: Any) -> tuple[tuple, dict[str, Any]]:
+    """Positional and keyword arguments of a batch."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, tuple | list):
+        return tuple(inputs), {}
+    if hasattr(inputs, "requires_grad"):  # a single tensor
+        return (inputs,), {}
+    raise LoadError(MISFIT)
