@@ -50,7 +50,7 @@ def test_roots_advice_keeps_the_options_that_were_given(as_root):
     said = obstacles.obstacle(options)
     assert said.startswith("JupyterLab does not start as root unless it is told to. On a machine that only you use: ")
     command = said.partition("only you use: ")[2]
-    assert shlex.split(command) == ["python", "-m", "course.lab", "--allow-root", *options]
+    assert shlex.split(command) == ["python", "-m", "course.commands.lab", "--allow-root", *options]
 
 
 def test_under_make_the_advice_is_the_make_command_with_its_variables(tmp_path):

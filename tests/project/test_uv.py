@@ -15,7 +15,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from course.notebooks import ROOT
+from course.paths import ROOT
 from tests.project.test_setup import SET_UP, clean_environment
 from tests.support import wheels
 from tests.support.project import PINS
