@@ -1,6 +1,8 @@
 # make lab      set up once, then open your copy of the lessons    (make lab ARGS="--no-browser --port 9999")
 # make progress say which exercises you have solved
 # make test     set up once, then run the tests; live on a GPU     (make test ARGS="-k profile")
+# make lint     linters and the type checker, on everything
+# make hooks    the same before each commit, and diffs of notebooks cell by cell
 # make record   record the lessons on this machine's GPU           (make record ARGS="start_here")
 # make bench    time the course beside what it grew from          (results in benchmarks/results)
 # make site     build the lessons as web pages                  (docs/_build/html)
@@ -25,7 +27,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test record bench site readme new-lesson links renumber works-on pins doctor clean
+.PHONY: lab progress test lint hooks record bench site readme new-lesson links renumber works-on pins doctor clean
 
 lab: OPTIONS = -- $(ARGS)
 lab: $(VENV)/ready
@@ -36,6 +38,14 @@ progress: $(VENV)/ready
 
 test: $(VENV)/test
 	$(RUN) pytest $(ARGS)
+
+lint: $(VENV)/test
+	$(RUN) pre_commit run --all-files --show-diff-on-failure $(ARGS)
+
+hooks: $(VENV)/test
+	$(RUN) pre_commit install
+	git config diff.jupyternotebook.command ".venv/bin/git-nbdiffdriver diff"
+	git config merge.jupyternotebook.driver ".venv/bin/git-nbmergedriver merge %O %A %B %L %P"
 
 record: $(VENV)/ready
 	$(RUN) course.commands.record $(ARGS)
@@ -77,4 +87,5 @@ $(STAMPS): $(VENV)/%: pyproject.toml constraints.txt
 	@$(PYTHON) -m course.set_up $(filter-out ready,$*) $(if $(filter 1,$(CPU)),--cpu) $(TORCH:%=--torch=%) $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis *.egg-info docs/_build
+	rm -rf .venv .venv-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf *.egg-info docs/_build
