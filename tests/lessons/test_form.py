@@ -4,6 +4,8 @@ import itertools
 import json
 import re
 import statistics
+import subprocess
+import sys
 
 import nbformat
 import pytest
@@ -13,7 +15,7 @@ from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, handed_on, normalise
 from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
-from tests.support.notebooks import ALL, LESSONS, code_cells, prose, ruff
+from tests.support.notebooks import ALL, LESSONS, code_cells, prose
 
 
 def named(paths):
@@ -55,7 +57,13 @@ def test_it_keeps_the_form_of_a_lesson(path):
     assert re.search(rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1])
     assert re.search(r"lesson\b.*  # not found\? !git clone the course, %cd into it", cells[0].source)
     text = prose(path)
-    for part in ("After this lesson", "| you need | takes | runs |", "## Recap", "## Exercises", "## In practice"):
+    for part in (
+        "After this lesson",
+        "| you need | takes | runs |",
+        "## Recap",
+        "## Exercises",
+        "## In practice",
+    ):
         assert part in text
     assert text.count("<details><summary>Hint") >= 3
     exercises = re.search(r"^## Exercises.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]
@@ -88,7 +96,13 @@ def linked(path, text):
 
 @pytest.mark.parametrize(
     "path",
-    [*ALL, ROOT / "README.md", ROOT / "CONTRIBUTING.md", TRACES / "README.md", *(ROOT / "docs").glob("*.md")],
+    [
+        *ALL,
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        TRACES / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+    ],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_its_links_resolve_and_its_images_have_alt_text(path):
@@ -109,12 +123,11 @@ def test_the_notebooks_code_is_clean(tmp_path):
         for cell in notebook.cells:
             cell.source = re.sub(r"\A%%gpu", "# %%gpu", cell.source)
         nbformat.write(notebook, tmp_path / path.relative_to(NOTEBOOKS))
-    # 100 characters are what fits beside JupyterLab's file browser
-    ruff("--config", ROOT / "pyproject.toml", "--config", "line-length = 100", "--no-cache", tmp_path)
-
-
-def test_the_helpers_and_tests_are_clean():
-    ruff("capturable", "course", "cpu_graph", "helpers", "tests", "benchmarks")
+    for command in (["check"], ["format", "--check", "--diff"]):
+        options = ["--config", ROOT / "pyproject.toml", "--no-cache"]
+        run = [sys.executable, "-m", "ruff", *command, *options, tmp_path]
+        answer = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
+        assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 @named(ALL)

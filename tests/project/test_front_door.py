@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from PIL import Image
@@ -21,7 +22,7 @@ from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
 from docs import readme
 from tests.support.machine import needs_gpu
-from tests.support.notebooks import ruff, write_notebook
+from tests.support.notebooks import write_notebook
 from tests.support.project import PACKAGES, PINS, PROJECT
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
@@ -59,7 +60,8 @@ def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
     monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
     said, _, _, _, *rows = readme.headline().splitlines()
     assert re.search(
-        r"\*\*[\d.]+ times faster\*\* .* \*\*\d+ times less\*\* .* \*\*10 of 10 losses\*\* are equal", said
+        r"\*\*[\d.]+ times faster\*\* .* \*\*\d+ times less\*\* .* \*\*10 of 10 losses\*\* are equal",
+        said,
     )
     assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| Other GPU"]
     assert {row.count("|") for row in rows} == {7}
@@ -92,45 +94,33 @@ def test_the_commands_that_the_front_door_names_exist():
 
 
 def test_licences_and_citation_agree_with_the_project():
-    assert PROJECT["license"] == "MIT AND CC-BY-4.0" and PROJECT["license-files"] == ["LICENSE", "LICENSE-TEXT"]
+    assert PROJECT["license"] == "MIT AND CC-BY-4.0" and PROJECT["license-files"] == [
+        "LICENSE",
+        "LICENSE-TEXT",
+    ]
     assert (
         (ROOT / "LICENSE").read_text().startswith(f"MIT License\n\nCopyright (c) 2026 {PROJECT['authors'][0]['name']}")
     )
     assert "Creative Commons Attribution 4.0 International Public License" in (ROOT / "LICENSE-TEXT").read_text()
-    checked = run("check-jsonschema", "--builtin-schema", "vendor.citation-file-format", "CITATION.cff")
-    assert checked.returncode == 0, checked.stdout
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == PROJECT["version"] and citation["authors"] == PROJECT["authors"]
     assert " AND ".join(citation["license"]) == PROJECT["license"]
-
-
-def test_what_writes_the_front_door_is_clean():
-    ruff("docs", ".github")
 
 
 # versions, container, conda
 
 
 def test_every_door_brings_a_python_and_a_torch_that_the_project_supports():
-    from rattler import MatchSpec
-
     supported = SpecifierSet(PROJECT["requires-python"])
-    conda = [MatchSpec(spec, strict=True) for spec in CONDA["dependencies"] if isinstance(spec, str)]
-    assert [spec.name.normalized for spec in conda] == ["python", "pip"]
+    conda = [Requirement(spec) for spec in CONDA["dependencies"] if isinstance(spec, str)]
+    assert [need.name for need in conda] == ["python", "pip"]
     pythons = [Version(f"3.{minor}") for minor in range(8, 20)]
-    of_conda = list(SpecifierSet(str(conda[0].version)).filter(pythons))
+    of_conda = list(conda[0].specifier.filter(pythons))
     of_workflow = [Version(python) for python in JOBS["test.yml"]["recorded"]["strategy"]["matrix"]["python"]]
     of_container = Version(re.search(r"^FROM python:(\S+?)-slim", DOCKERFILE, re.MULTILINE)[1])
     assert of_conda == of_workflow and len(of_workflow) == 3
     assert all(python in supported for python in [*of_conda, of_container])
     assert Version(f"{of_container.major}.{of_container.minor}") in of_conda
-
-
-def test_a_loose_conda_spec_is_refused():
-    from rattler import MatchSpec
-
-    with pytest.raises(Exception, match="unable to parse"):
-        MatchSpec("python =>3.11", strict=True)
 
 
 def test_the_container_and_conda_install_the_project_at_the_tested_versions():
@@ -146,11 +136,6 @@ def test_workflows_test_the_oldest_and_the_newest_torch():
     oldest = next(need for need in PROJECT["dependencies"] if need.startswith("torch")).partition(">=")[2]
     assert matrix["torch"] == [PINS["torch"]]
     assert [extra["torch"] for extra in matrix["include"]] == [f"{oldest}.0"]
-
-
-def test_the_dockerfile_is_clean():
-    answer = run("hadolint", "Dockerfile")
-    assert (answer.returncode, answer.stdout) == (0, "")
 
 
 def test_the_container_runs_as_a_user_and_keeps_the_servers_token():
@@ -213,47 +198,19 @@ def test_the_health_check_tells_a_server_from_none(tmp_path):
 # workflows
 
 
-def test_the_workflows_are_valid_and_safe():
-    assert WORKFLOWS.keys() == {"test.yml", "gpu.yml", "weekly.yml", "pages.yml"}
-    checked = run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS.values())
-    assert checked.returncode == 0, checked.stdout
-    safe = run("zizmor", "--offline", "--no-progress", "--color=never", ".github")
-    assert safe.returncode == 0, safe.stdout
-
-
-def test_the_linter_finds_what_is_unsafe(tmp_path):
-    text = WORKFLOWS["gpu.yml"].read_text()
-    unsafe = re.sub(r"@[0-9a-f]{40}", "@main", text).replace(
-        "make doctor", "echo ${{ github.event.head_commit.message }}"
-    )
-    (tmp_path / "gpu.yml").write_text(unsafe)
-    found = run("zizmor", "--offline", "--no-progress", "--color=never", tmp_path / "gpu.yml")
-    assert found.returncode != 0 and "unpinned-uses" in found.stdout and "template-injection" in found.stdout
-
-
-def test_actions_are_pinned_by_commit():
-    uses = re.findall(r"uses: (\S+)(.*)", "".join(path.read_text() for path in WORKFLOWS.values()))
-    assert len(uses) >= 6
-    for action, comment in uses:
-        assert (
-            action.startswith("./") or re.search(r"@[0-9a-f]{40}$", action) and re.search(r"# v\d+\.\d+\.\d+$", comment)
-        )
-
-
-def steps(workflow, job):
-    return [step.get("run", "") for step in JOBS[workflow][job]["steps"]]
-
-
 def test_no_job_can_pass_without_notebooks():
-    recorded = steps("test.yml", "recorded")
-    through_nbmake = 'make test ARGS="--nbmake --nbmake-timeout=600 --junitxml=results.xml notebooks"'
-    counted = "python .github/notebooks_ran.py results.xml"
-    tested = recorded.index("make test")
-    assert recorded[tested : tested + 3] == ["make test", through_nbmake, counted]
-    assert ".venv/bin/python .github/notebooks_ran.py traces/local/executed" in steps("gpu.yml", "live")
-    assert steps("gpu.yml", "live").index("make works-on") == 2
+    """The notebooks that ran are counted after they ran, and no failure is passed over."""
+    for workflow, job, runs in (
+        ("test.yml", "recorded", "--nbmake"),
+        ("gpu.yml", "live", "make works-on"),
+    ):
+        steps = [step.get("run", "") for step in JOBS[workflow][job]["steps"]]
+        (ran,) = [number for number, step in enumerate(steps) if runs in step]
+        (counted,) = [number for number, step in enumerate(steps) if "notebooks_ran.py" in step]
+        assert ran < counted
     weekly = JOBS["weekly.yml"]
-    assert weekly["recorded"]["uses"] == "./.github/workflows/test.yml" and weekly["report"]["needs"] == "recorded"
+    assert weekly["recorded"]["uses"] == "./.github/workflows/test.yml"
+    assert weekly["report"]["needs"] == "recorded"
     assert not any("continue-on-error" in path.read_text() for path in WORKFLOWS.values())
 
 
@@ -280,7 +237,10 @@ def test_the_count_of_a_live_run_wants_every_lesson_executed(tmp_path):
                 cell.execution_count = 1
         nbformat.write(notebook, tmp_path / path.name)
     assert run(sys.executable, ".github/notebooks_ran.py", tmp_path).returncode == 0
-    nbformat.write(nbformat.read(lesson_file("start_here"), as_version=4), tmp_path / lesson_file("start_here").name)
+    nbformat.write(
+        nbformat.read(lesson_file("start_here"), as_version=4),
+        tmp_path / lesson_file("start_here").name,
+    )
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path)
     assert answer.returncode == 1 and answer.stdout == f"Did not run: {lesson_file('start_here').name}\n"
 
@@ -302,7 +262,12 @@ esac
         )
         gh.chmod(0o755)
         (tmp_path / "calls").write_text("")
-        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RESULT": result, "BRANCH": "main", "RUN": "the run"}
+        environment = {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "RESULT": result,
+            "BRANCH": "main",
+            "RUN": "the run",
+        }
         status = run(ROOT / ".github/report.sh", env=environment).returncode
         return status, (tmp_path / "calls").read_text()
 

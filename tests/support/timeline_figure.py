@@ -30,45 +30,67 @@ def handed(trace, name):
 
 
 def touch(figure, lesson, names, step=3):
-    """Hover, zoom, switch and walk on a figure that explore has drawn of two of a lesson's recorded traces."""
+    """Hover, switch, walk and zoom on a figure that explore has drawn of two of a lesson's recorded traces."""
     traces = {name: read_trace(recorded_lesson(lesson).trace(name)) for name in names}
-    page, plot, said, scale = figure.page, figure.locator("svg"), figure.locator("output"), figure.locator("svg text")
     data = timeline_data(traces, step)
     (_, bars), (_, others) = data["variants"]
-    on_gpu = [bar for bar in bars if "GPU stream" in data["lanes"][bar[LANE]][0]]
+    figure.scroll_into_view_if_needed()
+    ticks = ticks_of(figure)
+    hover(figure, data["lanes"], bars)
+    switch(figure, bars, others, ticks)
+    walk(figure, bars)
+    zoom(figure, ticks)
 
+
+def hover(figure, lanes, bars):
+    """The longest bar of the GPU's says what it is, and its launch is marked."""
+    said = figure.locator("output")
+    on_gpu = [bar for bar in bars if "GPU stream" in lanes[bar[LANE]][0]]
     longest = max(on_gpu, key=lambda bar: bar[LONG])
     gpu_lane = figure.locator(f'rect[fill="{COLOURS["GPU busy time"]}"]')
-    figure.scroll_into_view_if_needed()
     box = gpu_lane.nth(on_gpu.index(longest)).bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
+    figure.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
     expect(said).to_contain_text(longest[NAME])
     assert re.search(r"^[\d.]+ us on GPU stream \d+, .*; launched [\d.]+ us before, by cuda", longest[SAID])
     expect(said).to_contain_text(longest[SAID])
     expect(figure.locator("rect.partner")).to_have_count(1)
 
-    ticks = scale.all_text_contents()
+
+def switch(figure, bars, others, ticks):
+    """The arrow keys change between the variants, on the same scale."""
     first, second = figure.get_by_role("radio").all()
     first.focus()
-    page.keyboard.press("ArrowRight")
+    figure.page.keyboard.press("ArrowRight")
     expect(second).to_be_checked()
     expect(figure.locator("rect")).to_have_count(len(others))
-    assert [text for text in scale.all_text_contents() if " us" in text] == [text for text in ticks if " us" in text]
-    page.keyboard.press("ArrowLeft")
+    assert [text for text in ticks_of(figure) if " us" in text] == [text for text in ticks if " us" in text]
+    figure.page.keyboard.press("ArrowLeft")
     expect(figure.locator("rect")).to_have_count(len(bars))
 
+
+def walk(figure, bars):
+    """The keys walk from bar to bar, and down from a launch to what it launched; Enter zooms, Escape leaves."""
+    keyboard = figure.page.keyboard
     for _ in range(4):  # past the buttons
-        page.keyboard.press("Tab")
-    expect(plot).to_be_focused()
+        keyboard.press("Tab")
+    expect(figure.locator("svg")).to_be_focused()
     launch = next(bar for bar in bars if bar[PARTNERS])
-    for key, bar in (("ArrowDown", bars[0]), ("ArrowDown", launch), ("ArrowDown", bars[launch[PARTNERS][0]])):
-        page.keyboard.press(key)
-        expect(said).to_contain_text(bar[SAID])
-    page.keyboard.press("Enter")
+    for bar in (bars[0], launch, bars[launch[PARTNERS][0]]):
+        keyboard.press("ArrowDown")
+        expect(figure.locator("output")).to_contain_text(bar[SAID])
+    keyboard.press("Enter")
     expect(figure.locator("rect")).not_to_have_count(len(bars))
     expect(figure.locator("rect.chosen")).to_have_count(1)
-    page.keyboard.press("Escape")
+    keyboard.press("Escape")
     expect(figure.locator("rect")).to_have_count(len(bars))
+
+
+def zoom(figure, ticks):
+    """The buttons change the scale, and give it back."""
     for name, same in (("zoom in", False), ("zoom out", True), ("zoom in", False), ("whole step", True)):
         figure.get_by_role("button", name=name).click()
-        assert (scale.all_text_contents() == ticks) == same
+        assert (ticks_of(figure) == ticks) == same
+
+
+def ticks_of(figure):
+    return figure.locator("svg text").all_text_contents()
