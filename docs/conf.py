@@ -10,7 +10,9 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
 from sphinx.search.en import SearchEnglish
+from sphinx.util.docutils import SphinxTranslator
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -55,7 +57,8 @@ default_role = "code"
 html_math_renderer = "mathml"
 
 
-def setup(app):
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx: add what writes math, the search's English, Perfetto's button and plain docstrings."""
     gc.set_threshold(50_000)  # pages are many objects and little garbage; the usual 700 cost a sixth of the build
     app.add_html_math_renderer("mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None))
     app.add_search_language(English)
@@ -69,17 +72,18 @@ class English(SearchEnglish):
 
     stem = functools.cache(SearchEnglish.stem)  # Sphinx itself forgets the words of a page
 
-    def word_filter(self, word):
+    def word_filter(self, word: str) -> bool:
+        """Whether the search knows a word."""
         return (word.isdigit() and len(word) == 3) or super().word_filter(word)
 
 
-def write_math(translator, node):
+def write_math(translator: SphinxTranslator, node: nodes.math) -> None:
     """Write math as MathML, which browsers draw by themselves: no script, no fonts from elsewhere."""
     translator.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
     raise nodes.SkipNode
 
 
-def plain_text(app, what, name, obj, options, lines):
+def plain_text(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Docstrings are plain text: keep their stars; lines indented by two are a list, other shapes stay as they are."""
     paragraphs = []
     for paragraph in "\n".join(lines).strip().split("\n\n"):

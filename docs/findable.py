@@ -1,6 +1,8 @@
 """What lets a lesson's page be found: index entries for the search, and a description where a link to it is shown."""
 
 import re
+from pathlib import Path
+from typing import Any
 
 from course.paths import ROOT, lesson_name
 
@@ -19,12 +21,12 @@ MORE_TOPICS = {  # beside the glossary's terms
 }
 
 
-def description(text):
+def description(text: str) -> dict[str, Any]:
     """A page's metadata that say what it is about, where a link to it is shown."""
     return {"og:description": text, "myst": {"html_meta": {"description": text}}}
 
 
-def topics(path):
+def topics(path: Path) -> str:
     """Index entries, which the search puts first: what the glossary says that a lesson teaches, and MORE_TOPICS."""
     terms = [term for term, lesson in GLOSSARY.findall((ROOT / "docs/glossary.md").read_text()) if lesson == path.name]
     entries = ", ".join(f"! {term}" for term in [*terms, *MORE_TOPICS.get(lesson_name(path), [])])

@@ -5,6 +5,9 @@ Beside them: the traces to download, the solutions folded at their exercises, th
 
 import inspect
 import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat.v4 import new_markdown_cell as markdown
@@ -13,7 +16,7 @@ from course.commands.renumber import renamed, stems
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, normalise
-from course.recordings.recording import recordings
+from course.recordings.recording import Recording, recordings
 from course.recordings.sanitise import without_scripts
 from course.recordings.values import MIME
 from course.touch import framed
@@ -22,19 +25,19 @@ from docs.views import lay_views
 from helpers import charts
 
 
-def page(path):
+def page(path: Path) -> nbformat.NotebookNode:
     """A notebook as its page: with its recording's outputs and a sentence on where they come from, if it has one."""
     notebook = nbformat.read(path, as_version=4)
     name = lesson_name(path)
-    recording, *others = recordings(name) or [None]
-    if recording:
+    if recorded := recordings(name):
+        recording, *others = recorded
         lay_outputs(notebook, recording)
         lay_views(notebook, recording)
         notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook), others)
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
-        promise = re.search(r"\*\*After this lesson\*\*,? (.*)", notebook.cells[0].source)[1]
+        (promise,) = re.findall(r"\*\*After this lesson\*\*,? (.*)", notebook.cells[0].source)
         notebook.metadata |= description(f"After this lesson {promise}")
         notebook.cells[0].source = notebook.cells[0].source.replace("\n\n", f"\n\n{topics(path)}\n\n", 1)
     if name == "failure_gallery":
@@ -42,7 +45,7 @@ def page(path):
     return notebook
 
 
-def lay_outputs(notebook, recording):
+def lay_outputs(notebook: nbformat.NotebookNode, recording: Recording) -> None:
     """Give each code cell the outputs that this very cell gave when recorded, and its charts a text."""
     outputs_of, heading = {cell.source: cell.outputs for cell in recording.cells}, ""
     for cell in notebook.cells:
@@ -53,14 +56,14 @@ def lay_outputs(notebook, recording):
             cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
 
 
-def shown(output):
+def shown(output: nbformat.NotebookNode) -> bool:
     """Whether an output is for readers: no values that ride along, no word of a live run or of a server's files."""
     data = output.get("data", {})
     live = "".join(data.get("text/markdown", "")).startswith("**Live**")
     return MIME not in data and not live and "drag the file" not in "".join(data.get("text/html", ""))
 
 
-def harmless(output):
+def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The output without what could run in the page; a timeline gets today's script in place of the recorded one.
 
     Links to lessons get the numbers that the lessons have today.
@@ -73,12 +76,12 @@ def harmless(output):
     return output
 
 
-def gpus(notebook):
+def gpus(notebook: nbformat.NotebookNode) -> int:
     """The GPUs that a lesson asks for where it opens: 1, or what lesson(..., gpus=2) says."""
     return int((re.findall(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE) or [1])[0])
 
 
-def provenance(about, gpus=1, others=()):
+def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording] = ()) -> str:
     """Where a recording comes from, in words, and which others there are of the lesson."""
     too = "".join(f" It was [recorded](../traces/README.md) on {gpus_of(one.about, gpus)} too." for one in others)
     return (
@@ -89,7 +92,7 @@ def provenance(about, gpus=1, others=()):
     )
 
 
-def alternative(source, heading):
+def alternative(source: str, heading: str) -> str:
     """What to read in place of the chart that a cell draws: the lanes or axes that it shows, and where."""
     where = f'Chart in the section "{heading}"'
     call = re.search(rf"\b({'|'.join(CHARTS)})\((.|\n(?=[ )]))*\)", source)
@@ -111,7 +114,7 @@ CHARTS = {
 }
 
 
-def link_traces(notebook, name, files):
+def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str]) -> None:
     """Below the cell that records or reads it first, link each trace; docs/static/course.js adds Perfetto's button."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     of_cell = {}
@@ -126,7 +129,7 @@ def link_traces(notebook, name, files):
         notebook.cells.insert(where, markdown(f"{said}, to download: {', '.join(links)}"))
 
 
-def distance(trace, source):
+def distance(trace: str, source: str) -> int:
     """How surely a cell is about a trace: it names it (0), makes its name up (1 or 2), or has no trace at all (3)."""
     named = re.findall(r"""trace_file\(f?(["'])(.*?)\1\)""", source)
     shapes = [re.sub(r"\\{.*?\\}", "(.+)", re.escape(name)) for _, name in named]
@@ -135,7 +138,7 @@ def distance(trace, source):
     return 2 if re.search(r"trace_file\([a-z]", source) else 3
 
 
-def fold_solutions(notebook, path):
+def fold_solutions(notebook: nbformat.NotebookNode, path: Path) -> None:
     """Below each exercise's check and hints, fold one way to solve it."""
     solutions = {}
     for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
@@ -145,13 +148,14 @@ def fold_solutions(notebook, path):
         source = solutions.get(asked[-1][1]) if asked else None
         if source:
             after = notebook.cells[number + 1]
-            hints = re.match(r"(<details>.*</details>\s*)*", after.source)[0] if after.cell_type == "markdown" else ""
-            after.source = after.source[len(hints) :]
+            hints = re.match(r"(<details>.*</details>\s*)*", after.source)
+            told = hints[0] if hints and after.cell_type == "markdown" else ""
+            after.source = after.source[len(told) :]
             folded = f"<details class='solution'><summary>Solution</summary>\n\n```python\n{source}\n```\n\n</details>"
-            notebook.cells.insert(number + 1, markdown(f"{hints}\n\n{folded}"))
+            notebook.cells.insert(number + 1, markdown(f"{told}\n\n{folded}"))
 
 
-def index_first(notebook):
+def index_first(notebook: nbformat.NotebookNode) -> None:
     """Move the gallery's index to where one looks it up: on top, without the code that makes it."""
     at = next(number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## Index"))
     heading, index = notebook.cells.pop(at), notebook.cells.pop(at)

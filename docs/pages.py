@@ -18,7 +18,7 @@ SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
 BESIDE = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))  # cheat sheet, glossary, originals
 BESIDE += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
-TEXTS = ["CONTRIBUTING.md", "CHANGELOG.md", "traces/README.md", *BESIDE, *RESULTS]
+TEXTS = [Path("CONTRIBUTING.md"), Path("CHANGELOG.md"), Path("traces/README.md"), *BESIDE, *RESULTS]
 ROOMS = {  # what has a reference
     "helpers": "what lessons teach with",
     "capturable": "preflight and explain, for your own code",
@@ -27,7 +27,7 @@ ROOMS = {  # what has a reference
 LINK = re.compile(r"\]\(([^)#\s]+)[^)\s]*\)")  # in Markdown: Sphinx makes a download of it
 
 
-def write_pages(folder=SOURCE):
+def write_pages(folder: Path = SOURCE) -> None:
     """Write every page, and every file of the project that a page links to, into the folder; what was in it goes."""
     shutil.rmtree(folder, ignore_errors=True)
     for text in TEXTS:
@@ -55,7 +55,7 @@ from the expected one.
 """
 
 
-def contents():
+def contents() -> str:
     """The site's navigation, appended to the README."""
     lessons = "\n".join(f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
@@ -69,19 +69,19 @@ def contents():
     )
 
 
-def in_side_bar(path):
+def in_side_bar(path: Path) -> str:
     """A lesson's number, title and minutes: 0 · Start here · 16 min."""
     first = nbformat.read(path, as_version=4).cells[0].source
     title = first.splitlines()[0].removeprefix("# ")
     return f"{int(path.stem[:2])} · {title} · {stated(path)}\N{NO-BREAK SPACE}min"
 
 
-def modules():
+def modules() -> list[str]:
     """The names of the modules of each room, such as helpers.trace."""
     return [f"{room}.{path.stem}" for room in ROOMS for path in sorted((ROOT / room).glob("[a-z]*.py"))]
 
 
-def api():
+def api() -> str:
     """The reference of every module of the rooms, from its docstrings."""
     rooms = "".join(f"- `{room}`: {what}\n" for room, what in ROOMS.items() if (ROOT / room).is_dir())
     sections = "\n".join(
@@ -92,7 +92,7 @@ def api():
     )
 
 
-def copy_linked_files(page, folder):
+def copy_linked_files(page: Path, folder: Path) -> None:
     """Copy what a page links to, and is no page itself, to where the link finds it."""
     for target in LINK.findall(page.read_text()):
         path = (ROOT / page.parent.relative_to(folder) / target).resolve()
@@ -102,7 +102,7 @@ def copy_linked_files(page, folder):
                 _write(copy, path.read_bytes())
 
 
-def slug(heading):
+def slug(heading: str) -> str:
     """A heading's anchor as JupyterLab makes it."""
     return heading.strip().replace(" ", "-")
 

@@ -2,9 +2,11 @@
 
 import json
 import re
+from pathlib import Path
 
 import matplotlib
 import nbformat
+import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
@@ -19,7 +21,7 @@ README = ROOT / "README.md"
 PICTURE = ROOT / "docs/static/cpu_gpu.png"
 
 
-def headline():
+def headline() -> str:
     """What one graph brought on the reference GPU, in a sentence; and a row for every GPU with the first lesson."""
     every = recordings("start_here")
     losses = every[0].value("losses")
@@ -38,7 +40,7 @@ def headline():
     return "\n".join(lines)
 
 
-def lesson_table():
+def lesson_table() -> str:
     """How long the lessons take, and a table of them, from what each one's first screen and its recordings say."""
     lines = ["| | lesson | needs | minutes | after it you can | GPU memory | recorded on |", "|---" * 7 + "|"]
     reading = exercising = 0
@@ -63,7 +65,7 @@ def lesson_table():
     return "\n".join([total, "", *lines])
 
 
-def needs(path, first):
+def needs(path: Path, first: str) -> str:
     """The numbers of the lessons that a lesson builds on, as its first cell says."""
     said = _said(path, first, "you need", r"\| you need .*\n.*\n\| (.*?) \|")
     numbers = sorted(map(int, re.findall(r"\((\d+)_", said)))
@@ -77,7 +79,7 @@ def _said(path, first, what, pattern):
     return found[1]
 
 
-def recorded_on(path, first):
+def recorded_on(path: Path, first: str) -> str:
     """The GPU memory that a lesson's first cell states, and where and when it was recorded: two cells of the table."""
     gpus = {}
     for one in recordings(lesson_name(path)):
@@ -88,12 +90,12 @@ def recorded_on(path, first):
     return f"{_said(path, first, 'GPU memory', r'about ([0-9.]+) GiB of its memory')} GiB | {where}"
 
 
-def in_short(gpu):
+def in_short(gpu: str) -> str:
     """A GPU's name for a narrow column: NVIDIA H100 80GB HBM3 -> H100."""
     return re.sub(r" \d+GB.*", "", gpu.removeprefix("NVIDIA "))
 
 
-def first_chart():
+def first_chart() -> tuple[pd.DataFrame, dict[str, float]]:
     """What the README's picture shows: rounds of measure() and GPU busy times, as the first lesson recorded them."""
     recording = recorded_lesson("start_here")
     traces = {"eager": "eager", "whole-step graph": "whole_step_graph"}
@@ -101,30 +103,31 @@ def first_chart():
     return recording.value("timings"), busy_us
 
 
-def shown(timings, busy_us):
+def shown(timings: pd.DataFrame, busy_us: dict[str, float]) -> str:
     """The numbers in the picture, us, as JSON; they ride in the picture's metadata, so that a test can compare."""
     medians = {lane: quartiles(timings, lane)["median"].round(3).to_dict() for lane in ("host_us", "step_us")}
     return json.dumps(medians | {"busy_us": {name: round(us, 3) for name, us in busy_us.items()}}, sort_keys=True)
 
 
-def draw(path=PICTURE):
+def draw(path: Path = PICTURE) -> None:
     """Draw the first lesson's chart into a PNG."""
     chart = first_chart()
     with matplotlib.rc_context({"savefig.dpi": 160, "savefig.facecolor": "white"}):
-        figure = cpu_gpu_chart(*chart).figure
+        cpu_gpu_chart(*chart)
+        figure = plt.gcf()
         figure.savefig(path, bbox_inches="tight", metadata={"Description": shown(*chart), "Software": None})
         plt.close(figure)
 
 
-def with_tables(text):
+def with_tables(text: str) -> str:
     """The README's text with the tables between its markers as they are now."""
     for name, lines in {"headline": headline(), "lessons": lesson_table(), "works on": works_on()}.items():
         pattern = rf"(<!-- {name}[^>]*-->\n).*?(<!-- end of {name} -->)"
-        text, found = re.subn(
-            pattern, lambda match, lines=lines: f"{match[1]}{lines}\n{match[2]}", text, flags=re.DOTALL
-        )
-        if found != 1:
-            raise LookupError(f"README.md needs one pair of markers for {name!r}, and has {found}.")
+        found = list(re.finditer(pattern, text, flags=re.DOTALL))
+        if len(found) != 1:
+            raise LookupError(f"README.md needs one pair of markers for {name!r}, and has {len(found)}.")
+        between = slice(found[0].end(1), found[0].start(2))
+        text = f"{text[: between.start]}{lines}\n{text[between.stop :]}"
     return text
 
 

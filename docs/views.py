@@ -7,11 +7,12 @@ import nbformat
 from course.lesson import playing
 from course.recordings.cells import code_cells
 from course.recordings.player import play, run
+from course.recordings.recording import Recording
 
 SHOWN = re.compile(r"^from course\.(touch|beside)\b", re.MULTILINE)
 
 
-def lay_views(notebook, recording):
+def lay_views(notebook: nbformat.NotebookNode, recording: Recording) -> None:
     """Under each view of these modules, lay what it gives after the plain cells before it."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     found = [one.number for one in code_cells(notebook) if one.kind == "view" and SHOWN.search(one.source)]
