@@ -6,6 +6,16 @@ from itertools import zip_longest
 from capturable.operators import Op
 
 
+class _Default:
+    """Stands for an argument that was not given."""
+
+    def __repr__(self) -> str:
+        return "its default"
+
+
+DEFAULT = _Default()
+
+
 def differences(first: list[Op], second: list[Op], kept: set[int] | None = None) -> Iterator[tuple[str, Op, str]]:
     """(rule, op, what differs) between the operators of two runs: each would freeze in a graph.
 
@@ -44,8 +54,11 @@ def first_difference(captured: list[Op], eager: list[Op]) -> str:
 
 
 def _changed_number(one: Op, two: Op, shapes_agree: bool) -> str | None:
-    """The first number of an operator that differs, sizes left out once shapes do not agree."""
-    for old, new in zip(one.numbers, two.numbers, strict=False):
+    """The first number of an operator that differs, sizes left out once shapes do not agree.
+
+    An argument that has its default is not among the numbers.
+    """
+    for old, new in zip_longest(one.numbers, two.numbers, fillvalue=DEFAULT):
         if repr(old) != repr(new) and (shapes_agree or not _is_size(old, new)):
             return f"{old!r}, then {new!r}"
     return None
