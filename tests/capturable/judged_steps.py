@@ -962,8 +962,7 @@ def stream_without_a_join(device):
             return x * 2
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            y = x * 2  # here
-        return y
+            return x * 2  # here
 
     return on_batches(step, device, 4)
 
