@@ -3,15 +3,18 @@
 import json
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 LEVELS = {"error": 1, "several": 2, "after": 2, "warning": 4, "reasons": 5, "silent": 7}
 UNDECIDED = {"error": 3, "warning": 6}  # the message has several causes, and nothing near it points to this one
+FIRST = ("error", "several")
 NEAR = 150, 20  # lines before and after the telling line, where a place is looked for
-NUMBER = re.compile(r"90[0-8](?!\d)")
-BEFORE_NUMBER = re.compile(r"(error|failure|code|status|returning)( code)?\W{0,3}$")
+NUMBER = re.compile(r"(90[0-8]|700)(?!\d)")
+BEFORE_NUMBER = re.compile(r"(error|failure|code|status|returning|curesult)( code)?\W{0,3}$")
+CONSEQUENCE = "during handling of the above exception"  # what follows in a traceback came later
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -68,25 +71,32 @@ def find(text: str) -> list[Hit]:
     its causes the one whose place is near (the longest match). Takes time linear in the text.
     """
     lines = (COLOUR.sub("", text) if "\x1b" in text else text).splitlines()
-    squeezed, starts, at = list(map(_squeezed, lines)), [], 0
-    for line in squeezed:
-        starts.append(at)
-        at += len(line) + 1
+    squeezed = list(map(_squeezed, lines))
+    starts = [0, *accumulate(len(line) + 1 for line in squeezed)][: len(lines)]
     whole = " ".join(squeezed)
     positions = {message: whole.find(message) for message in _known()} | _numbers(whole)
-    hits = (_hit(entry, positions, starts, lines) for entry in entries())
-    return sorted(filter(None, hits), key=lambda hit: hit.rank)
+    found = [_hit(entry, positions, starts, lines) for entry in entries()]
+    hits = _first_errors([hit for hit in found if hit], squeezed)
+    return sorted(hits, key=lambda hit: hit.rank)
 
 
-def _hit(entry, positions, starts, lines):
+def _first_errors(hits: list[Hit], lines: list[str]) -> list[Hit]:
+    """The hits, with those behind another error's handling put last, if there are some before it."""
+    later = next((number for number, line in enumerate(lines) if CONSEQUENCE in line), len(lines))
+    if not any(hit.number < later and hit.entry.kind in FIRST for hit in hits):
+        return hits
+    behind = max(LEVELS.values())
+    return [replace(hit, rank=(hit.rank[0] + behind, *hit.rank[1:])) if hit.number > later else hit for hit in hits]
+
+
+def _hit(entry: Entry, positions: dict[str, int], starts: list[int], lines: list[str]) -> Hit | None:
+    """Where an entry's message stands in the text, if it does."""
     said = [(positions[message], -len(message), message) for message in map(_squeezed, entry.messages)]
     at, length, message = min((one for one in said if one[0] >= 0), default=(-1, 0, ""))
     if at < 0:
         return None
     number = bisect_right(starts, at) - 1
-    near = "\n".join(line[:500] for line in lines[max(0, number - NEAR[0]) : number + NEAR[1]])
-    near = re.sub(re.escape(message), "", near, flags=re.I)  # a place stands beside it
-    place = max((len(match[0]) for match in re.finditer(entry.place, near, re.I)), default=0) if entry.place else 0
+    place = _place(entry, message, lines[max(0, number - NEAR[0]) : number + NEAR[1]])
     undecided = not place and message in _known("several", "reasons") and UNDECIDED.get(entry.kind)
     if entry.needs_place and not place and not undecided:
         return None
@@ -94,7 +104,16 @@ def _hit(entry, positions, starts, lines):
     return Hit(entry, (level, number, length, -place), message, number, lines[number].strip())
 
 
-def _numbers(whole):
+def _place(entry: Entry, message: str, lines: list[str]) -> int:
+    """The length of the longest text near the message that the entry's place fits; 0 if there is none."""
+    if not entry.place:
+        return 0
+    near = "\n".join(line[:500] for line in lines)
+    near = re.sub(re.escape(message), "", near, flags=re.I)  # a place stands beside it
+    return max((len(match[0]) for match in re.finditer(entry.place, near, re.I)), default=0)
+
+
+def _numbers(whole: str) -> dict[str, int]:
     """Where "CUDA error 900", "code=900" and the like stand first, by the message that stands for them."""
     found = {}
     for match in NUMBER.finditer(whole):
@@ -104,10 +123,10 @@ def _numbers(whole):
 
 
 @cache
-def _known(*kinds):
+def _known(*kinds: str) -> set[str]:
     """All messages, squeezed, or those of some kinds of entries."""
     return {_squeezed(message) for entry in entries() if not kinds or entry.kind in kinds for message in entry.messages}
 
 
-def _squeezed(text):
+def _squeezed(text: str) -> str:
     return " ".join(text.lower().split())

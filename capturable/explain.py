@@ -1,4 +1,4 @@
-"""What does this message mean?  python -m capturable.explain [--json] "<message>"   (or a log on standard input)
+"""What does this message mean?  capturable explain [--json] "<message>"   (or a log on standard input)
 
 Finds the telling line, wherever it stands, and says what it knows: one cause, or the list of causes
 of a message that names none, and how to tell them apart. Needs the standard library alone.
@@ -10,11 +10,19 @@ import os
 import re
 import sys
 from dataclasses import asdict
+from typing import Any
 
 from capturable.causes import Entry, Hit, entries, find
 from capturable.similar_causes import nearest
 
 NAMES_NO_CAUSE = ("several", "reasons")
+OURS = re.compile(r"captur|(cuda|hip)[ _/-]?graph|graphed|graph\.replay|graph_?pool", re.I)
+FOREIGN = {  # what other things are called graphs, or fail on a GPU
+    "TensorFlow": re.compile(r"tensorflow|\btf\.|Graph execution error", re.I),
+    "JAX or XLA": re.compile(r"\bjax(lib)?\b|\bxla\b|XlaRuntimeError", re.I),
+    "PyTorch's autograd graph": re.compile(r"backward through the graph a second time|retain_graph", re.I),
+    "a plain error of a kernel's arguments": re.compile(r"device-side assert", re.I),
+}
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
 
 
@@ -27,33 +35,54 @@ def explain(text: str) -> list[Entry]:
 
 
 def describe(entry: Entry) -> str:
-    """Title, cause, fix and where to read, as plain text."""
-    lines = [entry.title, f"  cause: {entry.cause}", f"  fix:   {entry.fix}"]
-    lines += [f'  see:   the lesson "Failure gallery", under "{entry.title}"'] if entry.exhibit else []
-    return "\n".join(lines + ([f"  read:  notebooks/*_{entry.lesson}.ipynb"] if entry.lesson else []))
+    """Title, cause and fix, as plain text."""
+    return "\n".join([entry.title, f"  cause: {entry.cause}", f"  fix:   {entry.fix}"])
+
+
+def caveat(text: str, hits: list[Hit]) -> str:
+    """What makes an answer doubtful: the text speaks of no graph, or of another framework's; else ""."""
+    if OURS.search(text) or any(hit.entry.kind == "silent" for hit in hits):
+        return ""
+    if other := next((name for name, sign in FOREIGN.items() if sign.search(text)), None):
+        return f"This looks like {other}, not like CUDA graphs of PyTorch."
+    if not hits:
+        return ""
+    return "This names no capture and no CUDA graph, so it may well have another cause. If a graph is involved:"
 
 
 def answer(text: str, hits: list[Hit]) -> str:
     """What the command prints about a text in which hits were found."""
+    doubt = caveat(text, hits)
     if not hits:
-        likely = "\n\n".join(map(describe, nearest(text)))
-        head = "By its words it may be about one of these:"
-        return "No message that is known here. " + (f"{head}\n\n{likely}" if likely else "Nothing is like it.")
+        return "\n\n".join(["No message that is known here.", *_guessed(text, doubt)])
     first = hits[0]
-    parts = [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
-    parts += [describe(first.entry), *_others(hits)]
-    if not re.search("captur|graph", text, re.I) and first.entry.kind != "silent":
-        parts.append("\nWhat you gave names no capture or graph, so it may well have another cause.")
-    return "\n".join(parts)
+    parts = [f"{doubt}\n"] if doubt else []
+    parts += [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
+    return "\n".join([*parts, describe(first.entry), *_others(hits)])
 
 
-def _others(hits):
+def _guessed(text: str, doubt: str) -> list[str]:
+    """The doubt, or the causes that a text without a known message is most like."""
+    if doubt:
+        return [doubt]
+    likely = nearest(text)
+    if not likely:
+        return ["Nothing is like it."]
+    head = "These are guesses, by the words alone; it may be about one of them, or about none:"
+    return [head, *map(describe, likely)]
+
+
+def _others(hits: list[Hit]) -> list[str]:
     """The other causes of the first hit's message, and how to tell them apart."""
-    first, others = hits[0], [hit.entry for hit in hits[1:] if hit.message == hits[0].message]
+    first = hits[0]
+    others = [hit.entry for hit in hits[1:] if hit.message == first.message]
     others = [entry for entry in others if entry.kind in ("error", "warning")]
     if not others:
         return []
+    decided = first.rank[3] < 0  # the code or the log beside the message has named it
     several = first.entry.kind in NAMES_NO_CAUSE
+    if decided and not several:
+        return [f"\nThe same message has {len(others)} other causes; the lines around it point to this one."]
     head = "How to tell its causes apart:" if several else "The same message has other causes too:"
     told = {entry.title: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
     return ["\n" + head, *(f"  {title}: {tell}." for title, tell in told.items())]
@@ -77,20 +106,28 @@ def main(arguments: list[str] | None = None, program: str = "python -m capturabl
     return 0 if hits else 1
 
 
-def _standard_input():
+def _standard_input() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     text = getattr(sys.stdin, "buffer", sys.stdin).read()
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
-def _as_json(text, hits):
-    """status (known, several or unknown), the telling line, and the entries, or guesses for an unknown text."""
+def _as_json(text: str, hits: list[Hit]) -> str:
+    """status (known, several or unknown), a caveat, the telling line, and the entries, or guesses if it is unknown."""
+    doubt = caveat(text, hits)
     if not hits:
-        return json.dumps({"status": "unknown", "guesses": [asdict(entry) for entry in nearest(text)]}, indent=1)
+        guesses = [] if doubt else nearest(text)
+        return json.dumps({"status": "unknown", "caveat": doubt, "guesses": list(map(_plain, guesses))}, indent=1)
     status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
     line = {"number": hits[0].number + 1, "text": hits[0].line}
-    return json.dumps({"status": status, "line": line, "entries": [asdict(hit.entry) for hit in hits]}, indent=1)
+    found = {"status": status, "caveat": doubt, "line": line, "entries": [_plain(hit.entry) for hit in hits]}
+    return json.dumps(found, indent=1)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    """An entry without what belongs to a course."""
+    return {name: value for name, value in asdict(entry).items() if name not in ("lesson", "exhibit")}
 
 
 if __name__ == "__main__":
