@@ -13,9 +13,10 @@
 # make works-on run every lesson live, and keep what it took   (traces/works_on.json)
 # make pins     resolve the tested versions anew                  (constraints.txt)
 # make doctor   say what this machine can do
-# make clean    remove the set-up  (uv keeps its downloads for the next: `uv cache clean` removes them)
+# make clean    remove the set-up                                 (uv keeps its downloads in ~/.cache/uv)
 #
-# CPU=1 takes torch's build for the CPU, TORCH=2.11.0 another torch, in an environment of its own: .venv-2.11.0
+# CPU=1         torch's build for the CPU, even where there is an NVIDIA driver
+# TORCH=2.11.0  another torch, in an environment of its own: .venv-2.11.0
 
 PYTHON ?= python3
 VENV := .venv$(TORCH:%=-%)
@@ -83,8 +84,10 @@ doctor: $(VENV)/ready
 
 # what learners need (ready), and what tests and the site, live runs of all lessons, and the benchmark add
 $(STAMPS): $(VENV)/%: pyproject.toml constraints.txt
-	@command -v $(PYTHON) > /dev/null || { echo "There is no $(PYTHON): install Python 3.11 or newer, or name it: make PYTHON=..."; exit 1; }
-	@$(PYTHON) -m course.set_up $(filter-out ready,$*) $(if $(filter 1,$(CPU)),--cpu) $(TORCH:%=--torch=%) $(OPTIONS)
+	@command -v $(PYTHON) > /dev/null || (echo "There is no $(PYTHON): install Python 3.11" \
+	    "or newer, or name it: make PYTHON=..." && false)
+	@$(PYTHON) -m course.set_up $(filter-out ready,$*) $(if $(filter 1,$(CPU)),--cpu) \
+	    $(TORCH:%=--torch=%) $(OPTIONS)
 
 clean:
 	rm -rf .venv .venv-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

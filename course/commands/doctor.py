@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 
 from course.machine import extras, machine
+from course.obstacles import obstacle
 from course.paths import REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
@@ -34,6 +35,8 @@ def report() -> Iterator[tuple[str, str]]:
     fine = version >= MINIMUM_TORCH
     yield mark(fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version")
     yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
+    hindrance = obstacle([])
+    yield ("[--]", hindrance) if hindrance else ("[OK]", "JupyterLab can start")
     lessons = len(list((TRACES / REFERENCE_GPU).glob("*.ipynb")))
     restore = "restore traces/ with git"
     yield mark(lessons > 0, f"{lessons} recorded lessons in traces/{REFERENCE_GPU}", restore)
@@ -62,7 +65,8 @@ def why_no_gpu(found: dict) -> str:
     if not found["driver"]:
         missing = "install NVIDIA's driver, or pass the GPU into the container (--gpus all)"
     elif not found["cuda"]:
-        missing = f"the driver is there ({found['driver']}), but this torch is built for the CPU only"
+        built = "this torch is built for the CPU only: run `make clean`, then `make lab`"
+        missing = f"the driver is there ({found['driver']}), but {built}"
     else:
         missing = f"driver {found['driver']} and CUDA {found['cuda']} are there: look at CUDA_VISIBLE_DEVICES"
     return f"no GPU: lessons play recordings; with one they run live. If this machine has one: {missing}"

@@ -123,7 +123,7 @@ def test_without_pytorchs_own_index_the_default_one_serves_and_is_remembered(che
     status, calls = make("lab")
     assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.commands.lab"]
     assert "--torch-backend" in calls[2] and "--torch-backend" not in calls[3]
-    said = "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3 GB in all"
+    said = "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3.2 GB in all"
     assert said in make.said
     (folder / "no_torch_index").unlink()
     assert "--torch-backend" not in make("test")[1][0], "torchvision comes from where torch came from"
@@ -281,16 +281,23 @@ def no_gpu(monkeypatch):
     ("driver", "cuda", "missing"),
     [
         (None, "13.0", "install NVIDIA's driver, or pass the GPU into the container (--gpus all)"),
-        ("580", None, "the driver is there (580), but this torch is built for the CPU only"),
+        ("580", None, "the driver is there (580), but this torch is built for the CPU only: run `make clean`, then `make lab`"),
         ("580", "13.0", "driver 580 and CUDA 13.0 are there: look at CUDA_VISIBLE_DEVICES"),
     ],
 )
 def test_without_a_gpu_doctor_says_what_one_would_bring(no_gpu, monkeypatch, capsys, driver, cuda, missing):
     monkeypatch.setattr(machine, "driver_version", lambda: driver)
     monkeypatch.setattr(doctor.torch.version, "cuda", cuda)
+    monkeypatch.setattr(doctor, "obstacle", lambda options: "")
     assert doctor.main() == 0
     (gain,) = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("[OK]")]
     assert gain.startswith("[--]   no GPU: lessons play recordings; with one they run live.") and missing in gain
+
+
+def test_doctor_says_what_keeps_jupyterlab_from_starting(no_gpu, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "obstacle", lambda options: "JupyterLab does not start.")
+    assert doctor.main() == 0, "lessons can still be run"
+    assert "[--]   JupyterLab does not start.\n" in capsys.readouterr().out
 
 
 def test_doctor_names_the_fix_and_fails_if_lessons_cannot_run(no_gpu, monkeypatch, capsys, tmp_path):
