@@ -89,7 +89,7 @@ def test_the_commands_that_the_front_door_names_exist():
     for name in ("README.md", "CONTRIBUTING.md"):
         text = (ROOT / name).read_text()
         assert set(re.findall(r"(?:^    |`)make ([\w-]+)", text, re.MULTILINE)) <= targets
-        modules = re.findall(r"python -m (\w+\.\w+)", text)
+        modules = re.findall(r"python -m (\w+(?:\.\w+)+)", text)
         assert all((ROOT / f"{module.replace('.', '/')}.py").exists() for module in modules)
 
 
