@@ -14,7 +14,7 @@ from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recorded_lesson, recordings
 from docs.minutes import stated, write_minutes
 from helpers.charts import cpu_gpu_chart
-from helpers.timing import compare, quartiles, ratios
+from helpers.timing import compare, quartiles
 from helpers.trace import read_trace
 
 README = ROOT / "README.md"
@@ -22,16 +22,18 @@ PICTURE = ROOT / "docs/static/cpu_gpu.png"
 
 
 def headline() -> str:
-    """What one graph brought on the reference GPU, in a sentence; and a row for every GPU with the first lesson."""
+    """What one graph saves on the reference GPU, in two sentences, and a row for each GPU with the first lesson."""
     every = recordings("start_here")
-    losses = every[0].value("losses")
+    losses, timings = every[0].value("losses"), every[0].value("timings")
     equal = int((losses["eager"] == losses["whole-step graph"]).sum())
-    host, step = (ratios(every[0].value("timings"), column)["median"].iloc[1] for column in ("host_us", "step_us"))
+    host, step = (quartiles(timings, column)["median"] for column in ("host_us", "step_us"))
     lines = [
-        f"On an {every[0].about['gpu']} one CUDA graph makes this training step **{step:.2g} times faster** and asks "
-        f"**{host:.2g} times less** of the CPU; **{equal} of {len(losses)} losses** are equal to the last bit.",
+        f"On an {every[0].about['gpu']}, one CUDA graph cuts this training step from "
+        f"**{step.iloc[0]:.0f} to {step.iloc[1]:.0f} µs** and its CPU time from "
+        f"**{host.iloc[0]:.0f} to {host.iloc[1]:.0f} µs**. "
+        f"**{equal} of {len(losses)} losses** match eager's bit for bit.",
         "",
-        "| median [quartiles] | host time, us: eager | one graph | step time, us: eager | one graph | a step gets |",
+        "| median [quartiles] | host time, µs: eager | one graph | step time, µs: eager | one graph | a step is |",
         "|---|---|---|---|---|---|",
     ]
     for one in every:
