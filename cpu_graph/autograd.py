@@ -4,7 +4,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from cpu_graph.device_kind import wanting
-from cpu_graph.errors import PER_CAPTURE, STALE_STREAM
+from cpu_graph.errors import PER_CAPTURE, STALE_STREAM, refusal
+from cpu_graph.hints import not_zeroed
 
 
 def remember_stream(node, stream):
@@ -17,28 +18,36 @@ def remember_stream(node, stream):
             new += [following for following, _ in node.next_functions]
 
 
-def leaves_of_default_stream(root):
-    """Whether a gradient would be added on the default stream, where its leaf was first used."""
-    nodes, seen = [root.grad_fn], set()
+def accumulators(root):
+    """The nodes that add gradients to the leaves below a tensor."""
+    nodes = [root.grad_fn]
+    seen = set()
     while nodes:
         node = nodes.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node.name().endswith("AccumulateGrad") and node.metadata.get("stream") == 0:
-            return True
+        if node.name().endswith("AccumulateGrad"):
+            yield node
         nodes += [following for following, _ in node.next_functions]
-    return False
+
+
+def check_leaves(device, leaves):
+    """Refuse gradients that would be added on the default stream, where their leaf was first used."""
+    if any(leaf.metadata.get("stream") == 0 for leaf in leaves):
+        if PER_CAPTURE:
+            raise refusal(STALE_STREAM)
+        device.refuse(906)
+    gradients = (leaf.variable.grad for leaf in leaves)
+    not_zeroed(device, device.capture, [g for g in gradients if g is not None])
 
 
 def backward(device, function, /, *args, **kwargs):
     """Autograd works on the stream of the forward pass, and the caller's stream waits for it."""
     root = next((leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None)
     block = root is not None and device.memory.find(root)
-    if block and device.capturing() and function is not torch.autograd.grad and leaves_of_default_stream(root):
-        if PER_CAPTURE:
-            raise RuntimeError(STALE_STREAM)
-        device.refuse(906)
+    if block and device.capturing() and function is not torch.autograd.grad:
+        check_leaves(device, list(accumulators(root)))
     here, there = device.stream, block.writer if block and isinstance(block.writer, int) else device.stream
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)

@@ -5,8 +5,9 @@ from collections import Counter
 import torch
 
 from cpu_graph.errors import cuda_error
+from cpu_graph.hints import overwritten
 from cpu_graph.memory import Memory, Place, rounded
-from cpu_graph.nodes import Node, drawing, written_by
+from cpu_graph.nodes import Node, called, drawing, written_by
 from cpu_graph.order import Order
 from cpu_graph.trees import mapped, tensors_in
 
@@ -15,10 +16,14 @@ class Device:
     """What there is one of: the memory, the order, the current stream, the capture under way."""
 
     def __init__(self):
-        self.memory, self.counts = Memory(), Counter()
+        self.memory = Memory()
+        self.counts = Counter()
+        self.hints = []  # sentences, see hints
         self.order = Order(self.memory.finished)
-        self.stream, self.capture = 0, None
-        self.want = self.generator = None  # see functions.wanting
+        self.stream = 0
+        self.capture = None
+        self.want = self.generator = None  # see device_kind.wanting
+        self.pools = []  # of use_mem_pool blocks, the innermost last
         self.crossing = self.non_blocking = False
 
     def capturing(self, stream=None):
@@ -41,15 +46,23 @@ class Device:
         if kind == "cpu":
             return torch.empty_strided(shape, stride, dtype=dtype)
         capture = self.capture if kind == "cuda" and self.capturing() else None
-        pool, size = capture.pool if capture else None, rounded(shape, stride, dtype)
+        pool = capture.pool if capture else self.eager_pool(kind)
+        size = rounded(shape, stride, dtype)
         block = self.memory.take((kind, pool, self.stream, size))
         if block is None:
-            if self.capture and not capture and kind == "cuda":
+            if self.capture and not capture and kind == "cuda" and self.capture.mode != "relaxed":
                 self.refuse(900)  # the driver would have to give more
-            self.overwrite(self.memory.stale(pool, capture), capture)
+            stale = self.memory.stale(pool, capture, size) if kind == "cuda" else []
+            self.overwrite(stale, capture)
             block = self.memory.make((kind, pool, self.stream, size))
+            for older in stale:
+                older.overlaps.add(block)
         block.tenant = capture
         return self.memory.tensor(block, shape, stride, dtype)
+
+    def eager_pool(self, kind):
+        """The pool that use_mem_pool names, or None for the common one."""
+        return self.pools[-1] if self.pools and kind == "cuda" else None
 
     def overwrite(self, stale, capture):
         """Poison freed memory that a real allocator might have split or joined: now, or by a replay."""
@@ -62,6 +75,8 @@ class Device:
 
     def node(self, operator, args, kwargs, outputs=None, draws=None):
         """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
+        if not self.capturing():
+            overwritten(self, {block for t in tensors_in(args, kwargs) if (block := self.memory.find(t))})
         kept = [*written_by(operator, args, kwargs), *tensors_in(outputs)]
         spans = self.spans(tensors_in(args, kwargs), False) | self.spans(kept, True)
         return Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
@@ -87,7 +102,7 @@ class Device:
         node.state = generator and generator.raw_state()
         self.order.save(node.spans)
         with drawing(node.state) as ended:
-            node.result = operator(*args, **kwargs)
+            node.result = called(operator, args, kwargs)
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}

@@ -2,11 +2,14 @@
 
 import torch
 
-PER_CAPTURE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # random states are, since then
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+PER_CAPTURE = VERSION >= (2, 13)  # random states are, since then
+SINCE_2_15 = VERSION >= (2, 15)
 
 CUDA = {
     1: ("cudaErrorInvalidValue", "invalid argument"),
     700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
+    710: ("cudaErrorAssert", "device-side assert triggered"),
     900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
     901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
     904: ("cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"),
@@ -61,12 +64,47 @@ EMPTY = (
 )
 
 
+NO_POOL = "Called CUDAGraph::pool() without a preceding successful capture."
+NO_POOLS = "Called CUDAGraph::pools() without a preceding successful capture."
+OTHER_STREAM = "Capture must end on the same stream it began on."
+NOT_BEGUN = "capture_end() called before capture_begin()."
+NOT_ENDED = "capture_end() must have been called before calling instantiate"
+NOT_THE_USERS = "instantiate() is intended to be called by the user only when keep_graph=true"
+NO_CAPTURE = (
+    "get_currently_capturing_graph() can be used only between capture_begin() and capture_end(). Did you use a "
+    "stream without making it depend upon the original stream used for capture?"
+)
+ERROR_MODES = "global", "thread_local", "relaxed"
+UNKNOWN_MODE = "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
+if SINCE_2_15:
+    NOT_KEPT = (
+        "No cudaGraph_t is available: either capture_end() has not been called, or the underlying cudaGraph_t was "
+        "destroyed (keep_graph=false, and capture has been finalized)."
+    )
+
+
 class NotModelled(NotImplementedError):
     """The stand-in does not know what a GPU would do here."""
 
 
-def cuda_error(number: int) -> torch.AcceleratorError:
-    """The error that torch raises for a CUDA error's number."""
+class MissingAttribute(NotModelled, AttributeError):
+    """An attribute that the stand-in does not have, so that hasattr and getattr work."""
+
+
+def refusal(text: str, kind: type[Exception] = RuntimeError) -> Exception:
+    """An error that torch raises on a GPU; errors without this mark are the stand-in's own failures."""
+    error = kind(text)
+    error.as_on_a_gpu = True
+    return error
+
+
+def is_refusal(error: Exception) -> bool:
+    return isinstance(error, NotModelled) or getattr(error, "as_on_a_gpu", False)
+
+
+def cuda_error(number: int, why: str = "") -> torch.AcceleratorError:
+    """The error that torch raises for a CUDA error's number; why: one more line."""
     name, text = CUDA[number]
     where = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
-    return torch.AcceleratorError(f"CUDA error: {text}\nSearch for `{name}' in {where} for more information.")
+    more = f"Search for `{name}' in {where} for more information."
+    return refusal("\n".join(filter(None, [f"CUDA error: {text}", more, why])), torch.AcceleratorError)

@@ -36,6 +36,6 @@ class Functions(TorchFunctionMode):
             want = "cuda"  # what such a function makes inside, it makes where its arguments are
         with wanting(device, want, generator=kwargs.get("generator") or device.generator):
             result = function(*args, **kwargs)
-        if isinstance(result, torch.Tensor) and result.grad_fn:
+        if torch.is_grad_enabled() and isinstance(result, torch.Tensor) and result.grad_fn:
             remember_stream(result.grad_fn, device.stream)
         return result

@@ -6,7 +6,7 @@ one number to the next. A replay begins with the generator's state as number 0.
 
 import torch
 
-from cpu_graph.errors import LATE, OUTSIDE, PER_CAPTURE, SEED, UNREGISTERED, NotModelled
+from cpu_graph.errors import LATE, OUTSIDE, PER_CAPTURE, SEED, UNREGISTERED, NotModelled, refusal
 
 Real = torch.Generator
 
@@ -54,17 +54,17 @@ class Generator(Real):
         if not self.stand_in.capturing():
             Real.manual_seed(self, seed)
         elif seed != self.initial_seed():
-            raise RuntimeError(SEED)
+            raise refusal(SEED)
         return self
 
     def seed(self):
         if self.stand_in.capturing():
-            raise RuntimeError(SEED)
+            raise refusal(SEED)
         return Real.seed(self)
 
     def register(self, graph):
         if self.stand_in.capturing():
-            raise RuntimeError(LATE)
+            raise refusal(LATE)
         graph.generators.add(self)
 
     def begin(self, capture):
@@ -77,10 +77,10 @@ class Generator(Real):
         capture = self.stand_in.capture
         if not self.stand_in.capturing():
             if self.capture and not PER_CAPTURE:
-                raise RuntimeError(OUTSIDE)
+                raise refusal(OUTSIDE)
             return self
         if self.capture is not capture:
-            raise RuntimeError(UNREGISTERED)
+            raise refusal(UNREGISTERED)
         begins, self.number = self.number, next(capture.numbers)
         return self, begins, self.number
 

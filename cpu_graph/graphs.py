@@ -1,79 +1,197 @@
-"""CUDAGraph on the stand-in: a capture that runs nothing, and its replay."""
+"""A CUDA graph on the stand-in: a capture that runs nothing, and its replay."""
 
 import warnings
 from itertools import count
+from types import CellType, FunctionType
 
 import torch
 
 from cpu_graph.errors import (
     DEFAULT_STREAM,
     EMPTY,
+    ERROR_MODES,
+    NO_CAPTURE,
     NO_GRAPH,
+    NO_POOL,
+    NO_POOLS,
+    NOT_BEGUN,
+    NOT_ENDED,
     NOT_KEPT,
+    NOT_THE_USERS,
+    OTHER_STREAM,
     OWNS_GRAPH,
     PER_CAPTURE,
     REPLAY_INSIDE,
+    SINCE_2_15,
+    UNKNOWN_MODE,
+    MissingAttribute,
     NotModelled,
     cuda_error,
+    is_refusal,
+    refusal,
 )
-from cpu_graph.nodes import unseen
+from cpu_graph.hints import lost_inputs
+from cpu_graph.nodes import Node, unseen
 from cpu_graph.order import merge
 
 pools = count(1)
+numbers = count(1)
 
 
 class Capture:
     """A capture under way, and what it has recorded."""
 
-    def __init__(self, device, pool):
-        self.device, self.pool, self.origin = device, pool, device.stream
-        self.nodes, self.clocks, self.ticks = [], {device.stream: {}}, count(1)  # a clock per stream that takes part
-        self.lost, self.poisoned = False, set()
-        self.start, self.numbers = {}, count(1)  # random states: of each generator now, and numbers of later ones
+    def __init__(self, device, pool, mode):
+        self.device = device
+        self.pool = pool
+        self.mode = mode
+        self.origin = device.stream
+        self.number = next(numbers)
+        self.nodes = []
+        self.bodies = [self.nodes]  # where nodes go: the graph, or a conditional node's body
+        self.clocks = {device.stream: {}}  # of each stream that takes part
+        self.ticks = count(1)
+        self.lost = False
+        self.poisoned = set()
+        self.written = set()  # blocks that it writes to
+        self.reads = {}  # block from outside -> (its generation, the operator that reads it first)
+        self.start = {}  # the random state of each generator when it began
+        self.numbers = count(1)  # of later random states
 
     def add(self, node):
-        node.stream, clock = self.device.stream, self.clocks[self.device.stream]
+        clock = self.clocks[self.device.stream]
+        node.stream = self.device.stream
         clock[node.stream] = next(self.ticks)
         node.clock = dict(clock)
         for (block, *_), writes in node.spans.items():
-            block.in_graph, block.writer = True, node.stream if writes else block.writer
-        self.nodes.append(node)
+            block.in_graph = True
+            if block.tenant is not self and block not in self.written:
+                self.reads.setdefault(block, (block.generation, node))
+            if writes:
+                block.writer = node.stream
+                self.written.add(block)
+        self.bodies[-1].append(node)
 
     def unjoined(self):
         """Whether some stream did work that the capturing stream did not wait for at the end."""
-        return not all(node.before(self.clocks[self.origin]) for node in self.nodes)
+        return not all(node.before(self.clocks[self.origin]) for node in flat(self.nodes))
+
+
+class Conditional:
+    """A body of nodes that a replay runs once if a flag is set, or as long as it is."""
+
+    def __init__(self, capture, flag, loops):
+        block = capture.device.memory.find(flag)
+        if block is None or flag.dtype is not torch.bool or flag.dim():
+            raise NotModelled("A conditional node needs a boolean CUDA tensor of no dimension.")
+        self.flag = flag.data
+        self.loops = loops
+        self.nodes = Body(self)
+        self.again = self.flag  # what decides on another round
+
+    def rounds(self):
+        """The nodes of each round, as long as the flag says so; it is read between rounds."""
+        if not self.flag.item():
+            return
+        yield from taken(self.nodes)
+        while self.loops and self.again.item():
+            yield from taken(self.nodes)
+
+
+class Body(list):
+    """The nodes of a conditional node, which is its owner."""
+
+    def __init__(self, owner):
+        super().__init__()
+        self.owner = owner
+
+
+def taken(nodes):
+    """The nodes that a replay runs, those of conditional bodies as often as it runs them."""
+    for node in nodes:
+        if isinstance(node, Conditional):
+            yield from node.rounds()
+        else:
+            yield node
+
+
+def flat(nodes):
+    """All nodes, those of conditional bodies too."""
+    for node in nodes:
+        if isinstance(node, Conditional):
+            yield from flat(node.nodes)
+        else:
+            yield node
+
+
+class Handle:
+    """The driver's graph, which goes with its owner: that breaks a capture that is under way."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def __del__(self):
+        if self.device.capture:
+            self.device.capture.lost = "freed"
 
 
 class CUDAGraph:
-    """torch.cuda.CUDAGraph on the stand-in."""
+    """What torch's C++ class does; torch's own Python class stands on it, see ``derived``."""
 
     stand_in = None  # the device of the stand-in in force
 
+    def __new__(cls, keep_graph=False):
+        graph = super().__new__(cls)
+        graph.stand_in = CUDAGraph.stand_in  # for good: it may be collected under a later one
+        graph.keep_graph = keep_graph
+        graph.capture = None
+        graph.handle = None
+        graph.generators = set()
+        graph.token = None
+        graph.retained = []
+        graph.has_instance = False
+        graph.last = {}  # the clock of its last launch
+        return graph
+
     def __init__(self, keep_graph=False):
-        self.stand_in = CUDAGraph.stand_in  # for good: it may be collected under a later one
-        self.keep_graph, self.capture, self.generators = keep_graph, None, set()
-        self.token = None
+        pass
 
     def register_generator_state(self, generator):
         generator.register(self)
 
-    def capture_begin(self, pool=None, capture_error_mode="global", check_input_liveness=False):
+    def capture_begin(self, pool=None, capture_error_mode="global"):
+        if capture_error_mode not in ERROR_MODES:
+            raise refusal(UNKNOWN_MODE + str(capture_error_mode))
+        if pool is not None and not isinstance(pool, tuple):
+            expected = "incompatible function arguments. The following argument types are supported:"
+            raise refusal(f"capture_begin(): {expected}", TypeError)
         if self.capture:
-            raise RuntimeError(OWNS_GRAPH)
-        if check_input_liveness:
-            raise NotModelled("check_input_liveness is not modelled.")
+            raise refusal(OWNS_GRAPH)
         if self.stand_in.stream == 0:
-            raise RuntimeError(DEFAULT_STREAM)
+            raise refusal(DEFAULT_STREAM)
         if self.stand_in.capture:
             self.stand_in.refuse(900)
         self.token = pool or (0, next(pools))
-        capture = self.stand_in.capture = Capture(self.stand_in, self.token)
+        capture = Capture(self.stand_in, self.token, capture_error_mode)
+        capture.graph = self
+        self.stand_in.capture = capture
         for generator in {torch.cuda.default_generators[0], *self.generators}:
             generator.begin(capture)
 
     def capture_end(self):
-        capture, self.stand_in.capture = self.stand_in.capture, None
-        if capture is None or capture.lost:
+        self.capture_end_pre()
+        if not self.keep_graph:
+            self.has_instance = True
+
+    def capture_end_pre(self):
+        capture = self.stand_in.capture
+        if capture is None or capture.graph is not self:
+            raise refusal(NOT_BEGUN) if SINCE_2_15 else refusal(OTHER_STREAM)
+        if self.stand_in.stream != capture.origin:
+            raise refusal(OTHER_STREAM)
+        self.stand_in.capture = None
+        capture.graph = None  # else neither of the two would be gone before the other
+        if capture.lost:
             raise cuda_error(901)
         if capture.unjoined():
             raise cuda_error(904)
@@ -81,27 +199,69 @@ class CUDAGraph:
             generator.capture = None
         capture.end = {generator: generator.number for generator in capture.start}
         self.capture = capture
+        self.handle = Handle(self.stand_in)
         if not capture.nodes:
             warnings.warn(EMPTY, UserWarning, stacklevel=3)
 
+    def capture_end_post(self):
+        pass
+
+    @staticmethod
+    def get_currently_capturing_graph():
+        device = CUDAGraph.stand_in
+        if not device.capturing():
+            raise refusal(NO_CAPTURE)
+        return device.capture.graph
+
+    def begin_capture_to_if_node(self, flag):
+        self._begin_body(flag, loops=False)
+
+    def begin_capture_to_while_node(self, flag):
+        self._begin_body(flag, loops=True)
+
+    def _begin_body(self, flag, loops):
+        capture = self.stand_in.capture
+        node = Conditional(capture, flag, loops)
+        capture.bodies[-1].append(node)
+        capture.bodies.append(node.nodes)
+
+    def set_conditional_handle_for_current_node(self, flag):
+        capture = self.stand_in.capture
+        capture.bodies[-1].owner.again = flag.data
+
+    def end_capture_to_conditional_node(self):
+        self.stand_in.capture.bodies.pop()
+
     def replay(self):
         if self.capture is None:
-            raise RuntimeError(NO_GRAPH)
+            raise refusal(NO_GRAPH)
         if self.stand_in.capturing():
             if PER_CAPTURE:
                 self.stand_in.refuse(900)
-            raise RuntimeError(REPLAY_INSIDE)
+            raise refusal(REPLAY_INSIDE)
+        self.has_instance = True
         device = self.stand_in
         device.counts["graphs"] += 1
-        launch, clock = next(device.order.ticks), device.order.tick(device.stream)
-        with unseen():
-            self.launch(launch, clock)
+        lost_inputs(device, self.capture)
+        merge(device.order.clocks[device.stream], self.last)  # its launches run one after the other
+        launch = next(device.order.ticks)
+        clock = device.order.tick(device.stream)
+        try:
+            with unseen():
+                self._launch(launch, clock)
+        except Exception as error:
+            if is_refusal(error):
+                raise
+            raise NotModelled(f"This replay is not modelled ({error}).") from error
+        self.last = dict(device.order.clocks[device.stream])
 
-    def launch(self, launch, clock):
+    def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
-        states = {(g, 0): g.raw_state() if capture.end[g] else capture.start[g] for g in capture.start}
+        states = {}
+        for generator, begins in capture.start.items():
+            states[generator, 0] = generator.raw_state() if capture.end[generator] else begins
         raced = False
-        for recorded in capture.nodes:
+        for recorded in taken(capture.nodes):
             inside = {(launch, stream): tick for stream, tick in recorded.clock.items()}
             node = recorded.launched((launch, recorded.stream), clock | inside)
             device.order.save(node.spans)
@@ -113,32 +273,95 @@ class CUDAGraph:
                 node.run()
             raced |= device.order.enter(node)
             merge(device.order.clocks[device.stream], inside)
+        raced |= self._write_over(launch)
         device.order.settle(raced)
         for generator, number in capture.end.items():
             if number:
                 generator.set_raw_state(states[generator, number])
 
-    def reset(self):
-        if self.capture and self.stand_in.capture:
-            self.stand_in.capture.lost = "freed"  # a graph cannot be destroyed during a capture
-        self.capture = None
+    def _write_over(self, launch):
+        """Poison newer blocks that a real allocator might have cut out of those just written."""
+        device, capture = self.stand_in, self.capture
+        newer = {block for older in capture.written for block in older.overlaps}
+        for block in newer - capture.written:
+            span = block, 0, block.home[3]
+            node = Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {span: True})
+            node.stream = launch, capture.origin
+            node.clock = dict(device.order.clocks[device.stream])
+            device.order.save(node.spans)
+            node.run()
+            device.order.enter(node)
+            block.overwritten = capture
+        return False
 
-    def __del__(self):
-        if self.__dict__.get("capture"):
-            self.reset()
+    def reset(self):
+        self.capture = None
+        self.handle = None
+        self.has_instance = False
+
+    @property
+    def _has_graph_exec(self):
+        return self.has_instance
 
     def pool(self):
+        if self.capture is None:
+            raise refusal(NO_POOL)
         return self.token
 
+    def pools(self):
+        if self.capture is None:
+            raise refusal(NO_POOLS)
+        return [self.token, *self.retained]
+
+    def _retain_pool(self, pool):
+        self.retained.append(pool)
+
     def instantiate(self):
-        pass
+        if self.capture is None:
+            raise refusal(NOT_ENDED)
+        if self.has_instance and not self.keep_graph:
+            raise refusal(NOT_KEPT if SINCE_2_15 else NOT_THE_USERS)
+        self.has_instance = True
 
     def raw_cuda_graph(self):
         if not self.keep_graph:
-            raise RuntimeError(NOT_KEPT)
+            raise refusal(NOT_KEPT)
         raise NotModelled("The stand-in has no raw CUDA graph.")
 
+    def raw_cuda_graph_exec(self):
+        raise NotModelled("The stand-in has no raw CUDA graph.")
+
+    def enable_debug_mode(self):
+        raise NotModelled("CUDAGraph.enable_debug_mode is not modelled.")
+
+    def debug_dump(self, path):
+        raise NotModelled("CUDAGraph.debug_dump is not modelled.")
+
     def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise NotModelled(f"CUDAGraph.{name} is not modelled.")
+        raise MissingAttribute(f"CUDAGraph.{name} is not modelled.")
+
+
+def derived(real, base):
+    """torch's own Python class on another base: what its methods call super() is then that base."""
+    cell = CellType()
+
+    def rebound(value):
+        if isinstance(value, staticmethod):  # as __new__ is
+            return staticmethod(rebound(value.__func__))
+        if not isinstance(value, FunctionType) or "__class__" not in value.__code__.co_freevars:
+            return value
+        cells = zip(value.__code__.co_freevars, value.__closure__, strict=True)
+        closure = tuple(cell if name == "__class__" else old for name, old in cells)
+        copy = FunctionType(
+            value.__code__, value.__globals__, value.__name__, value.__defaults__, closure
+        )
+        copy.__kwdefaults__ = value.__kwdefaults__
+        return copy
+
+    inherited = {"__dict__", "__weakref__"}
+    names = {name: rebound(v) for name, v in vars(real).items() if name not in inherited}
+    cell.cell_contents = type(real.__name__, (base,), names)
+    return cell.cell_contents
+
+
+TorchGraph = derived(torch.cuda.graphs.CUDAGraph, CUDAGraph)

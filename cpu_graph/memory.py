@@ -12,9 +12,11 @@ from collections import defaultdict
 from functools import lru_cache
 
 import torch
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 
 from cpu_graph.order import HOST
 
+SMALL = 2**20  # bytes: up to here blocks share segments of 2 MiB
 LARGE = 10 * 2**20  # bytes: from here on PyTorch's blocks are segments of their own
 
 
@@ -22,11 +24,17 @@ class Block:
     """Some memory with a fixed address; its home is its kind ("cuda" or "pinned"), pool, stream and size."""
 
     def __init__(self, home):
-        self.kind, self.home = home[0], home
-        self.bytes = torch.full((home[3],), 0xFF, dtype=torch.uint8)  # NaN, as floating-point numbers
-        self.in_graph = self.returned = False  # a graph knows its address; the driver has it back
+        self.kind = home[0]
+        self.home = home
+        self.bytes = aligned(home[3]).fill_(0xFF)  # NaN, as floating-point numbers
+        self.in_graph = False  # a graph knows its address
+        self.returned = False  # the driver has it back
         self.used_elsewhere = False  # on other streams, as record_stream says
         self.tenant = None  # the capture that it was last handed to
+        self.generation = 0  # how many tensors it has been handed to
+        self.free = False  # no tensor lies in it
+        self.overlaps = set()  # newer blocks of other sizes that a real allocator might have cut out of it
+        self.overwritten = None  # the graph that wrote over it from such an older block
         self.writer = None  # the stream that last wrote to it
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
 
@@ -34,27 +42,43 @@ class Block:
 class Place:
     """Where a tensor lies; keeps the block, but not the tensor's storage."""
 
-    __slots__ = "block", "dtype", "where"
+    __slots__ = "block", "conjugate", "dtype", "negative", "where"
 
     def __init__(self, block, tensor):
-        self.block, self.dtype = block, tensor.dtype
+        self.block = block
+        self.dtype = tensor.dtype
         self.where = tensor.storage_offset(), tensor.shape, tensor.stride()
+        self.conjugate = tensor.is_conj()
+        self.negative = tensor.is_neg()
 
     def view(self):
         """The tensor's memory."""
-        return torch.empty(0, dtype=self.dtype).set_(self.block.bytes.untyped_storage(), *self.where)
+        memory = self.block.bytes.untyped_storage()
+        view = torch.empty(0, dtype=self.dtype).set_(memory, *self.where)
+        return with_lazy_bits(view, self)
+
+
+def with_lazy_bits(view, place):
+    """A view with the lazy conjugate and sign of a place."""
+    if place.conjugate:
+        view = torch._conj(view)
+    return torch._neg_view(view) if place.negative else view
 
 
 class Memory:
     """All blocks by address, and the free ones by home."""
 
     def __init__(self):
-        self.blocks, self.free, self.deferred = {}, defaultdict(list), []
+        self.blocks = {}
+        self.free = defaultdict(list)
+        self.deferred = []
 
     def find(self, tensor):
         """The block that a tensor lies in, or None for ordinary CPU memory."""
         if tensor.layout is not torch.strided:
             return None
+        if is_functorch_wrapped_tensor(tensor):
+            return self.find(get_unwrapped(tensor))
         return self.blocks.get(tensor.untyped_storage().data_ptr())
 
     def span(self, tensor):
@@ -73,12 +97,17 @@ class Memory:
 
     def tensor(self, block, shape, stride, dtype):
         """A new tensor in a block; the block is free again when the tensor's storage is."""
-        buffer = (ctypes.c_char * block.bytes.numel()).from_address(block.bytes.data_ptr())
+        size = max(1, extent(shape, stride, dtype))  # a storage of what it needs, as on a GPU
+        buffer = (ctypes.c_char * size).from_address(block.bytes.data_ptr())
         weakref.finalize(buffer, self.give_back, block).atexit = False
+        block.generation += 1
+        block.free = False
+        block.overwritten = None
         storage = torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
         return torch.empty(0, dtype=dtype).set_(storage, 0, shape, stride)
 
     def give_back(self, block):
+        block.free = True
         copied = block.kind == "pinned" and any(stream != HOST for stream, *_ in block.accesses)
         (self.deferred if block.used_elsewhere or copied else self.free[block.home]).append(block)
 
@@ -89,10 +118,15 @@ class Memory:
             self.free[block.home].append(block)
         self.deferred.clear()
 
-    def stale(self, pool, capture):
-        """A pool's free blocks whose content a graph may still read, other than this capture's own."""
-        lists = (blocks for home, blocks in self.free.items() if home[1] == pool)
-        return [b for blocks in lists for b in blocks if b.in_graph and (capture is None or b.tenant is not capture)]
+    def stale(self, pool, capture, size=None):
+        """A pool's free blocks whose content a graph may still read, other than this capture's own.
+
+        size: only those that a real allocator might split or join for a block of this many bytes.
+        """
+        lists = (blocks for home, blocks in self.free.items() if home[1] == pool and home[0] == "cuda")
+        known = (block for blocks in lists for block in blocks if block.in_graph)
+        others = [block for block in known if capture is None or block.tenant is not capture]
+        return [block for block in others if size is None or shares(block.home[3], size)]
 
     def empty_cache(self):
         """Give free memory outside private pools back to the driver. Small blocks share segments: they stay."""
@@ -102,6 +136,21 @@ class Memory:
             for block in self.free.pop(home):
                 block.returned = True
                 self.blocks.pop(block.bytes.data_ptr())
+
+
+def aligned(size):
+    """Bytes at an address that is a multiple of 512, as all of a GPU's are."""
+    raw = torch.empty(size + 512, dtype=torch.uint8)
+    buffer = (ctypes.c_char * size).from_address(raw.data_ptr() + -raw.data_ptr() % 512)
+    buffer.memory = raw  # kept as long as the buffer
+    return torch.frombuffer(buffer, dtype=torch.uint8)
+
+
+def shares(old, new):
+    """Whether PyTorch's allocator might lay a new block where a freed one of another size was."""
+    if (old <= SMALL) != (new <= SMALL):
+        return False  # small blocks have segments of their own
+    return old > new or new <= LARGE
 
 
 def rounded(shape, stride, dtype):

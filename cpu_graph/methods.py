@@ -6,9 +6,24 @@ import torch
 
 from cpu_graph.autograd import backward
 from cpu_graph.device_kind import GPU, moved, wanting
-from cpu_graph.errors import NUMPY, PAGEABLE, NotModelled
+from cpu_graph.errors import NUMPY, PAGEABLE, NotModelled, refusal
 
 Tensor = torch.Tensor
+TYPES = {
+    f"torch.{name}Tensor": dtype
+    for name, dtype in {
+        "Float": torch.float32,
+        "Double": torch.float64,
+        "Half": torch.float16,
+        "BFloat16": torch.bfloat16,
+        "Long": torch.int64,
+        "Int": torch.int32,
+        "Short": torch.int16,
+        "Char": torch.int8,
+        "Byte": torch.uint8,
+        "Bool": torch.bool,
+    }.items()
+}
 HANDLERS = {}  # torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
 
 
@@ -53,8 +68,8 @@ def pin_memory(device, function, tensor, *_):
 
 
 @instead_of(Tensor.cuda)
-def cuda(device, function, tensor, where=None, non_blocking=False, **_):
-    return to(device, Tensor.to, tensor, GPU, None, non_blocking)
+def cuda(stand_in, function, tensor, device=None, non_blocking=False, **_):
+    return to(stand_in, Tensor.to, tensor, GPU, None, non_blocking)
 
 
 @instead_of(Tensor.cpu)
@@ -69,6 +84,10 @@ def to(device, function, tensor, /, *args, **kwargs):
     if args and type(args[0]) is int:
         args = (GPU, *args[1:])
     copy = kwargs.pop("copy", False)
+    flags = [number for number, one in enumerate(args) if type(one) is bool]
+    if len(flags) == 2:  # non_blocking, copy: _parse_to takes the first alone
+        copy = args[flags[1]]
+        args = args[: flags[1]] + args[flags[1] + 1 :]
     where, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     if where is not None and where.type == "meta":
         return function(tensor, *args, **kwargs)
@@ -94,7 +113,7 @@ def on_host(device, function, tensor, /, *args, **kwargs):
 @instead_of(Tensor.numpy, Tensor.__array__)
 def numpy(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
-        raise TypeError(NUMPY)
+        raise refusal(NUMPY, TypeError)
     return function(tensor, *args, **kwargs)
 
 
@@ -108,13 +127,26 @@ def shown(device, function, tensor, /, *args, **kwargs):
     return text[:-1] + ", device='cuda:0')"
 
 
+@instead_of(Tensor.type)
+def type_of(device, function, tensor, dtype=None, non_blocking=False, **_):
+    """The name of its type, or a tensor of another one."""
+    if isinstance(dtype, str):
+        want = "cuda" if ".cuda." in dtype else "cpu"
+        dtype = TYPES[dtype.replace(".cuda", "")]
+        return to(device, Tensor.to, tensor, want, dtype, non_blocking)
+    if dtype is not None:
+        return to(device, Tensor.to, tensor, dtype, non_blocking)
+    name = function(tensor)
+    return name.replace("torch.", "torch.cuda.", 1) if device.kind(tensor) == "cuda" else name
+
+
 @instead_of(Tensor.__setitem__)
 def set_item(device, function, tensor, index, value):
     if isinstance(value, numbers.Number) and device.kind(tensor) == "cuda":
         indices = index if isinstance(index, tuple) else (index,)
         one_element = len(indices) == tensor.dim() and all(type(one) is int for one in indices)
         if device.capturing() and one_element:
-            raise RuntimeError(PAGEABLE)  # for one element PyTorch copies from the CPU
+            raise refusal(PAGEABLE)  # for one element PyTorch copies from the CPU
         with wanting(device, "cuda"):
             value = torch.full((), value, dtype=tensor.dtype)
     return function(tensor, index, value)
@@ -137,6 +169,13 @@ def not_modelled(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise NotModelled(f"{function.__qualname__} of a CUDA tensor is not modelled.")
     return function(tensor, *args, **kwargs)
+
+
+@instead_of(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+def recurrent(device, function, *args, **kwargs):
+    """Without oneDNN, whose operators keep results that no shape function knows."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        return function(*args, **kwargs)
 
 
 instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)

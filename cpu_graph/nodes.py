@@ -7,22 +7,29 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from cpu_graph import core
-from cpu_graph.errors import cuda_error
+from cpu_graph.errors import NotModelled, cuda_error, is_refusal
 from cpu_graph.memory import Place
 from cpu_graph.trees import mapped, tensors_in
+
+OUT_OF_BOUNDS = "out of range in self", "out of bounds for dimension", "is out of bounds.", "index out of range"
 
 
 class Node:
     """An operator, what it works on, and when: its stream, and the clock of what comes before it.
 
-    spans: every (block, first byte, end) that it touches, and whether it writes there. draws: a generator and, in a
-    graph, the numbers of the random states that it begins and ends with; state is the first.
-    Its tensors may be given as places: most launches are never run again, and views take time.
+    spans: every (block, first byte, end) that it touches, and whether it writes there. draws: a
+    generator and, in a graph, the numbers of the random states that it begins and ends with; state
+    is the first. Its tensors may be given as places: most launches are never run again, and views
+    take time.
     """
 
     def __init__(self, operator, args, kwargs, outputs, spans, draws=None):
-        self.operator, self.args, self.kwargs, self.outputs = operator, args, kwargs, outputs
-        self.spans, self.draws = spans, draws
+        self.operator = operator
+        self.args = args
+        self.kwargs = kwargs
+        self.outputs = outputs
+        self.spans = spans
+        self.draws = draws
         self.stream = self.clock = self.state = self.result = None
         self.cycles = 0  # how long it sleeps; all other work takes no time
 
@@ -37,7 +44,7 @@ class Node:
         if any(block.returned for block, *_ in self.spans):
             raise cuda_error(700)
         with drawing(self.state) as ended:
-            self.result = self.operator(*self.args, **self.kwargs)
+            self.result = called(self.operator, self.args, self.kwargs)
         core.write(self.result, self.outputs)
         return ended.get("state")
 
@@ -48,21 +55,55 @@ class Node:
     def launched(self, stream, clock):
         """The same work at one replay."""
         node = Node(self.operator, self.args, self.kwargs, self.outputs, self.spans, self.draws)
-        node.stream, node.clock, node.cycles = stream, clock, self.cycles
+        node.stream = stream
+        node.clock = clock
+        node.cycles = self.cycles
         return node
+
+
+def called(operator, args, kwargs):
+    """What an operator returns. Its errors are marked: most are what a GPU would say, too."""
+    try:
+        return operator(*args, **kwargs)
+    except Exception as error:
+        if is_refusal(error):
+            raise
+        failure = as_on_a_gpu(operator, error, args, kwargs)
+    raise failure
+
+
+def as_on_a_gpu(operator, error, args, kwargs):
+    """What a GPU says where the CPU's operator raises an error."""
+    words = str(error)
+    if isinstance(error, NotImplementedError) or "not implemented for" in words:
+        return NotModelled(f"{name_of(operator)}: the CPU has no such operator. {words}")
+    indices = any(not t.is_floating_point() and t.dim() for t in tensors_in(args, kwargs))
+    if indices and any(part in words for part in OUT_OF_BOUNDS):
+        return cuda_error(710, f"The CPU's operator says: {words.splitlines()[0]}")
+    error.as_on_a_gpu = True
+    return error
+
+
+def name_of(operator):
+    """An operator's name as its errors and lists give it: aten::add.Tensor."""
+    return operator.name() if callable(getattr(operator, "name", None)) else str(operator)
 
 
 @contextmanager
 def unseen():
-    """Run operators for real: neither torch functions nor operators come to the stand-in."""
-    with _disable_current_modes(), torch._C.DisableTorchFunction():
+    """Run operators for real: neither torch functions nor operators come to the stand-in.
+
+    In inference mode, in which tensors of that mode can be written to as well as all others.
+    """
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.inference_mode():
         yield
 
 
 @contextmanager
 def drawing(state):
     """Let operators draw from a random state, by way of the CPU's default generator."""
-    ended, default = {}, torch.default_generator
+    ended = {}
+    default = torch.default_generator
     if state is None:
         yield ended
         return
@@ -77,15 +118,21 @@ def drawing(state):
 
 def written_by(operator, args, kwargs):
     """The tensors among an operator's arguments that it writes to."""
-    return tensors_in(*(args[number] if number < len(args) else kwargs.get(name) for number, name in marked(operator)))
+    return tensors_in(
+        *(
+            args[number] if number < len(args) else kwargs.get(name)
+            for number, name in marked(operator)
+        )
+    )
 
 
 @cache
 def marked(operator):
-    """Place and name of each argument that an operator writes: its schema marks them, but for running statistics."""
+    """Place and name of each argument that it writes: its schema says, but for running statistics."""
     forward = "native_batch_norm" in operator.name() and "backward" not in operator.name()
+    statistics = ("running_mean", "running_var") if forward else ()
     return [
         (number, one.name)
         for number, one in enumerate(operator._schema.arguments)
-        if (one.alias_info and one.alias_info.is_write) or (forward and one.name in ("running_mean", "running_var"))
+        if (one.alias_info and one.alias_info.is_write) or one.name in statistics
     ]

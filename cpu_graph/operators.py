@@ -5,21 +5,36 @@ from functools import cache
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cpu_graph.errors import INVALIDATED, PAGEABLE, PER_CAPTURE, TWO_DEVICES, NotModelled
+from cpu_graph.errors import (
+    INVALIDATED,
+    PAGEABLE,
+    PER_CAPTURE,
+    TWO_DEVICES,
+    NotModelled,
+    is_refusal,
+    refusal,
+)
+from cpu_graph.nodes import name_of
 from cpu_graph.order import HOST
 from cpu_graph.shapes import not_computed
+from cpu_graph.tables import COPIES, INDEXING, MOVED, NOT_DETERMINISTIC, UNKNOWN_IN_CAPTURES, WAITING
 from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
-INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
-COPIES = {aten.copy_.default, aten._to_copy.default, aten.clone.default}
-MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.resize_.default}
 
 
 @cache
 def makes(operator):
     """Whether an operator is told on which device to make its result."""
-    return operator is aten.clone.default or any(argument.name == "device" for argument in operator._schema.arguments)
+    named = any(argument.name == "device" for argument in operator._schema.arguments)
+    return named or operator is aten.clone.default
+
+
+@cache
+def does_no_work(operator):
+    """Whether it only looks at memory in another way, or marks a profile."""
+    in_place = torch.Tag.inplace_view in operator.tags and operator not in MOVED
+    return operator.is_view or in_place or operator.namespace == "profiler"
 
 
 class Operators(TorchDispatchMode):
@@ -30,35 +45,73 @@ class Operators(TorchDispatchMode):
         self.device = device
 
     @classmethod
-    def _should_skip_dynamo(cls):  # else torch._dynamo is imported, which takes seconds
+    def _should_skip_dynamo(cls):  # else torch._dynamo wraps every call
         return False
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        return True
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunction():
-            if operator.is_view or operator.namespace == "profiler":
+            if does_no_work(operator):
                 return operator(*args, **(kwargs or {}))
-            return dispatch(self.device, operator, args, kwargs or {})
+            try:
+                return dispatch(self.device, operator, args, kwargs or {})
+            except Exception as error:
+                if is_refusal(error):
+                    raise
+                said = f"{type(error).__name__}: {error}"
+                raise NotModelled(f"{name_of(operator)} is not modelled ({said}).") from error
 
 
 def dispatch(device, operator, args, kwargs):
-    placed = [(tensor, device.kind(tensor)) for tensor in tensors_in(args, kwargs)]
+    tensors = tensors_in(args, kwargs)
+    if not all(tensor.layout is torch.strided for tensor in tensors):
+        return sparse(device, operator, args, kwargs, tensors)
+    placed = [(tensor, device.kind(tensor)) for tensor in tensors]
     kinds = {kind for _, kind in placed}
     on_gpu = "cuda" in kinds
     kind = "cuda" if on_gpu else "cpu"
-    if device.want and makes(operator) and (operator is not aten.clone.default or device.crossing):
+    crosses = operator is not aten.clone.default or device.crossing
+    if device.want and makes(operator) and crosses:
         kind = device.want
     if not on_gpu and kind != "cuda":
         if "pinned" in kinds or kind == "pinned":
             return device.execute(operator, args, kwargs, kind, HOST)
-        return operator(*args, **kwargs)
+        return unmarked(operator, args, kwargs)
     if operator in MOVED:
-        raise NotModelled(f"{operator.name()} on a CUDA tensor is not modelled.")
+        return moved(operator, args, kwargs)
     operator, args = without_mask(operator, args)
     return launch(device, operator, args, kwargs, placed, kind)
 
 
+def unmarked(operator, args, kwargs):
+    """An operator of the CPU's own: its errors are the program's."""
+    try:
+        return operator(*args, **kwargs)
+    except Exception as error:
+        error.as_on_a_gpu = True
+        raise
+
+
+def sparse(device, operator, args, kwargs, tensors):
+    if device.want == "cuda" or any(device.kind(tensor) == "cuda" for tensor in tensors):
+        raise NotModelled(f"{name_of(operator)} of a sparse CUDA tensor is not modelled.")
+    return unmarked(operator, args, kwargs)
+
+
+def moved(operator, args, kwargs):
+    """A tensor's new storage or size: nothing happens if the size is the old one."""
+    tensor, *size = args
+    if operator is aten.resize_.default and list(tensor.shape) == list(size[0]):
+        return tensor
+    raise NotModelled(f"{name_of(operator)} on a CUDA tensor is not modelled.")
+
+
 def launch(device, operator, args, kwargs, placed, kind):
     """Launch an operator of the GPU's, or record it."""
+    check_known(device, operator)
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
@@ -69,7 +122,7 @@ def launch(device, operator, args, kwargs, placed, kind):
         return result
     if device.capture.lost:
         if PER_CAPTURE and device.capture.lost == "freed":
-            raise RuntimeError(INVALIDATED)
+            raise refusal(INVALIDATED)
         device.refuse(901)
     outputs = record(device, operator, args, kwargs, kind, generator)
     if blocking:
@@ -77,14 +130,22 @@ def launch(device, operator, args, kwargs, placed, kind):
     return outputs
 
 
+def check_known(device, operator):
+    """Refuse by name what a GPU does in a way that is not known."""
+    name = name_of(operator).removeprefix("aten::").partition(".")[0]
+    if torch.are_deterministic_algorithms_enabled() and name in NOT_DETERMINISTIC:
+        raise NotModelled(f"{name} with deterministic algorithms alone is not modelled.")
+    if device.capturing() and name in UNKNOWN_IN_CAPTURES:
+        raise NotModelled(f"{name} in a capture is not modelled: its libraries may wait or copy.")
+
+
 def record(device, operator, args, kwargs, kind, draws):
     def allocate(shape, stride, dtype):
         return device.allocate(shape, stride, dtype, kind)
 
-    try:
-        outputs = not_computed(operator, args, kwargs, allocate) if operator._schema.returns else None
-    except NotImplementedError as error:
-        raise NotModelled(f"{operator.name()} in a capture is not modelled: it has no shape function.") from error
+    outputs = None
+    if operator._schema.returns:
+        outputs = not_computed(operator, args, kwargs, allocate)
     device.capture.add(device.node(operator, args, kwargs, outputs, draws).viewed())
     return outputs
 
@@ -95,31 +156,37 @@ def waits(device, operator, args, kwargs, placed, kind):
         if device.capture:
             device.refuse(900)
         return True
-    ordinary, kinds = [tensor for tensor, here in placed if here == "cpu"], {here for _, here in placed}
+    ordinary = [tensor for tensor, here in placed if here == "cpu"]
+    kinds = {here for _, here in placed}
     copies = operator in COPIES and (operator is aten.copy_.default or kinds != {kind})
     if not copies and "cuda" not in kinds:
         return False  # only shapes are taken from the others
     if not copies:
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
     if ordinary and not copies and operator not in INDEXING:
-        raise RuntimeError(TWO_DEVICES)
+        raise refusal(TWO_DEVICES)
     if ordinary or (copies and kind == "cpu"):
         if device.capturing():
-            raise RuntimeError(PAGEABLE)
+            raise refusal(PAGEABLE)
         return True
-    non_blocking = (
-        device.non_blocking or kwargs.get("non_blocking") or (operator is aten.copy_.default and any(args[2:]))
-    )
-    return copies and len(kinds | {kind}) > 1 and not non_blocking
+    return copies and len(kinds | {kind}) > 1 and not asynchronous(device, operator, args, kwargs)
+
+
+def asynchronous(device, operator, args, kwargs):
+    """Whether a copy lets the host go on."""
+    if device.non_blocking or kwargs.get("non_blocking"):
+        return True
+    return operator is aten.copy_.default and any(args[2:])
 
 
 def reads_values(operator, args, kwargs):
     """Whether the host must know values before it can go on."""
     if operator in INDEXING:
-        return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
+        masks = torch.bool, torch.uint8
+        return any(index is not None and index.dtype in masks for index in args[1])
     if operator is aten.repeat_interleave.Tensor:
         return kwargs.get("output_size") is None
-    return shaped_by_values(operator)
+    return operator in WAITING and WAITING[operator](args, kwargs) or shaped_by_values(operator)
 
 
 @cache
@@ -131,17 +198,20 @@ def without_mask(operator, args):
     """x[mask] = number is ``masked_fill_`` on a GPU."""
     if operator is not aten.index_put_.default or len(args[1]) > 1 or any(args[3:]):
         return operator, args
-    (mask,), value = args[1:3]
-    filled = mask.dtype is torch.bool and value.dim() == 0
-    return (aten.masked_fill_.Tensor, (args[0], mask, value)) if filled else (operator, args)
+    (mask,) = args[1]
+    value = args[2]
+    if mask.dtype is not torch.bool or value.dim() > 0:
+        return operator, args
+    return aten.masked_fill_.Tensor, (args[0], mask, value)
 
 
 def draw(device, operator, kwargs):
     """The generator that an operator draws from, as a node holds it, and the arguments without it."""
     if torch.Tag.nondeterministic_seeded not in operator.tags:
         return None, kwargs
-    given = device.generator if kwargs.get("generator") else None  # Python's object, which operators do not get
+    given = device.generator if kwargs.get("generator") else None  # Python's, which operators do not get
     generator = given or torch.cuda.default_generators[0]
     if generator.device.type != "cuda":
-        raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
-    return generator.draws(), kwargs | ({"generator": None} if "generator" in kwargs else {})
+        raise refusal("Expected a 'cuda' device type for generator but found 'cpu'")
+    without = {"generator": None} if "generator" in kwargs else {}
+    return generator.draws(), kwargs | without

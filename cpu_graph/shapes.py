@@ -1,6 +1,10 @@
-"""What operators would return: torch is asked once for arguments of the same shapes, which takes it half a millisecond.
+"""What operators would return, asked once for arguments of the same shapes.
 
-A tree that is remembered holds tensors without memory, and the place among the arguments of those that are written to.
+Two are asked: torch's shape function, on tensors without memory, and the CPU's operator itself, on
+zeros that overlap as the arguments do. The second is right about what it will return at a replay,
+and refuses at the capture what it would refuse there; zeros are not always good values, though, so
+what it says of values counts for nothing. A tree that is remembered holds tensors without memory,
+and the number among the arguments of those that are written to.
 """
 
 from functools import partial
@@ -8,31 +12,63 @@ from functools import partial
 import torch
 
 from cpu_graph import core
+from cpu_graph.errors import NotModelled, is_refusal
+from cpu_graph.memory import extent, with_lazy_bits
+from cpu_graph.nodes import called, name_of
 from cpu_graph.trees import SEQUENCES, mapped, tensors_in
 
-known = {}  # (operator, arguments by their shapes) -> (results, id of a result -> number of the argument that it is)
+known = {}  # (operator, arguments by shapes) -> (results, id of a result -> number of its argument)
+OF_SHAPES = (  # what an operator says of shapes, overlaps and types, where zeros cannot be to blame
+    "unsupported operation:",
+    "the same dtype",
+    "expected scalar type",
+    "shapes cannot be multiplied",
+    "does not support automatic differentiation",
+)
 
 
 def not_computed(operator, args, kwargs, allocate):
     """What core.not_computed gives, with new memory from allocate(shape, stride, dtype)."""
     given = list({id(tensor): tensor for tensor in tensors_in(args, kwargs)}.values())
     numbers = {id(tensor): number for number, tensor in enumerate(given)}
-    key = operator, torch.get_default_dtype(), described(args, numbers), described(kwargs, numbers)
+    layout = tuple(sharing(given))
+    key = (
+        operator,
+        torch.get_default_dtype(),
+        layout,
+        described(args, numbers),
+        described(kwargs, numbers),
+    )
     if key not in known:
-        known[key] = asked(operator, args, kwargs, numbers)
+        known[key] = asked(operator, args, kwargs, given)
     results, inputs = known[key]
 
     def made(result):
         number = inputs.get(id(result))
-        return allocate(result.shape, result.stride(), result.dtype) if number is None else given[number]
+        if number is None:
+            return allocate(result.shape, result.stride(), result.dtype)
+        if given[number].shape != result.shape:
+            raise NotModelled(f"{name_of(operator)} resizes a CUDA tensor: that is not modelled.")
+        return given[number]
 
     return mapped(made, results)
 
 
+def sharing(given):
+    """For each tensor, where it lies in the memory that it shares with others."""
+    first = {}
+    for tensor in given:
+        pointer = tensor.untyped_storage().data_ptr()
+        offset = tensor.storage_offset() * tensor.itemsize
+        number, start = first.setdefault(pointer, (len(first), offset))
+        yield number, offset - start
+
+
 def described(tree, numbers):
-    """Arguments as a key: tensors by their shapes and numbers, others with their types, for 1 is no 1.0 here."""
+    """Arguments as a key: tensors by shape and number, others with their types, for 1 is no 1.0."""
     if isinstance(tree, torch.Tensor):
-        return tree.shape, tree.stride(), tree.dtype, numbers[id(tree)]
+        bits = tree.is_conj(), tree.is_neg()
+        return tree.shape, tree.stride(), tree.dtype, bits, numbers[id(tree)]
     if isinstance(tree, dict):
         return tuple((name, described(part, numbers)) for name, part in tree.items())
     if isinstance(tree, SEQUENCES):
@@ -40,15 +76,107 @@ def described(tree, numbers):
     return type(tree), tree
 
 
-def asked(operator, args, kwargs, numbers):
+def asked(operator, args, kwargs, given):
     """The results on "meta", and which of them are arguments."""
+    by_shape, shape_error = attempted(lambda: from_shape_function(operator, args, kwargs, given))
+    by_cpu, cpu_error = attempted(lambda: from_cpu(operator, args, kwargs, given))
+    if cpu_error is not None:
+        words = str(cpu_error)
+        if by_shape is None or any(part in words for part in OF_SHAPES):
+            raise refused(operator, shape_error, cpu_error)
+        return by_shape
+    if by_shape is not None and alike(by_shape[0], by_cpu[0]):
+        return by_shape  # its strides are a GPU's
+    return by_cpu
+
+
+def attempted(question):
+    try:
+        return question(), None
+    except Exception as error:
+        return None, error
+
+
+def refused(operator, shape_error, cpu_error):
+    """The error to raise where an operator's results are not known."""
+    by_values = shape_error is None or isinstance(shape_error, NotImplementedError)
+    of_shapes = any(part in str(cpu_error) for part in OF_SHAPES)
+    if is_refusal(cpu_error) and (of_shapes or not by_values):
+        return cpu_error
+    return NotModelled(f"{name_of(operator)} in a capture is not modelled: {cpu_error}")
+
+
+def from_shape_function(operator, args, kwargs, given):
+    numbers = {id(tensor): number for number, tensor in enumerate(given)}
+    on_meta = partial(torch.empty_strided, device="meta")
+    return remembered(core.not_computed(operator, args, dict(kwargs), on_meta), numbers)
+
+
+def from_cpu(operator, args, kwargs, given):
+    """Run the CPU's operator on zeros."""
+    zeros = dict(zip(map(id, given), zeros_like(given), strict=True))
+    args, kwargs = mapped(lambda tensor: zeros[id(tensor)], (args, kwargs))
+    random = torch.default_generator.get_state()
+    try:
+        results = called(operator, args, kwargs)
+    finally:
+        torch.default_generator.set_state(random)
+    numbers = {id(zeros[id(tensor)]): number for number, tensor in enumerate(given)}
+    if any(tensor.layout is not torch.strided for tensor in tensors_in(results)):
+        raise NotModelled(f"{name_of(operator)} gives a sparse tensor: that is not modelled.")
+    return remembered(mapped(lambda t: t if id(t) in numbers else core.on_meta(t), results), numbers)
+
+
+def zeros_like(given):
+    """Zeros that overlap as the given tensors do."""
+    lowest, highest = {}, {}
+    for tensor in given:
+        pointer = tensor.untyped_storage().data_ptr()
+        start = tensor.storage_offset() * tensor.itemsize
+        end = start + extent(tensor.shape, tensor.stride(), tensor.dtype)
+        lowest[pointer] = min(start, lowest.get(pointer, start))
+        highest[pointer] = max(end, highest.get(pointer, end))
+    memory = {
+        pointer: torch.zeros(highest[pointer] - start + 16, dtype=torch.uint8).untyped_storage()
+        for pointer, start in lowest.items()
+    }
+    for tensor in given:
+        pointer = tensor.untyped_storage().data_ptr()
+        begins = lowest[pointer] - lowest[pointer] % tensor.itemsize
+        offset = tensor.storage_offset() - begins // tensor.itemsize
+        zeros = torch.empty(0, dtype=tensor.dtype)
+        zeros = zeros.set_(memory[pointer], offset, tensor.shape, tensor.stride())
+        yield with_lazy_bits(zeros, Lazy(tensor))
+
+
+class Lazy:
+    """The lazy conjugate and sign of a tensor."""
+
+    def __init__(self, tensor):
+        self.conjugate = tensor.is_conj()
+        self.negative = tensor.is_neg()
+
+
+def remembered(results, numbers):
+    """Results without memory; what is an argument becomes a tensor that stands for it."""
     inputs = {}
 
     def kept(result):
         if id(result) not in numbers:
             return result
-        stands_for = torch.empty(0, device="meta")
+        stands_for = torch.empty_strided(
+            result.shape, result.stride(), dtype=result.dtype, device="meta"
+        )
         inputs[id(stands_for)] = numbers[id(result)]
         return stands_for
 
-    return mapped(kept, core.not_computed(operator, args, kwargs, partial(torch.empty_strided, device="meta"))), inputs
+    return mapped(kept, results), inputs
+
+
+def alike(one, other):
+    """Whether two trees of results have the same shapes and types."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.shape == other.shape and one.dtype == other.dtype
+    if isinstance(one, SEQUENCES) and isinstance(other, SEQUENCES):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return one is None and other is None or type(one) is type(other) and not tensors_in(one, other)

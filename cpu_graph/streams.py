@@ -4,8 +4,10 @@ from itertools import cycle
 
 import torch
 
-from cpu_graph.errors import NotModelled, cuda_error
+from cpu_graph.errors import MissingAttribute, NotModelled, cuda_error
 from cpu_graph.order import HOST, merge
+
+HANDLE = 0x5EED0000  # where the numbers of streams begin, as the driver's addresses
 
 
 class Stream:
@@ -16,7 +18,17 @@ class Stream:
 
     def __init__(self, device=None, priority=0, stream_id=None):
         self.stream_id = next(self.numbers) if stream_id is None else stream_id
-        self.device, self.priority = torch.device("cuda", 0), priority
+        self.device = torch.device("cuda", 0)
+        self.priority = priority
+
+    @property
+    def cuda_stream(self):
+        """The driver's number of the stream: 0 for the default stream."""
+        return HANDLE + self.stream_id if self.stream_id else 0
+
+    @property
+    def device_index(self):
+        return 0
 
     def __eq__(self, other):
         return isinstance(other, Stream) and self.stream_id == other.stream_id
@@ -53,12 +65,35 @@ class Stream:
         device.order.wait(HOST, device.order.clocks[self.stream_id])
 
     def query(self):
-        if self.stand_in.capture:
+        if self.stand_in.capturing(self.stream_id):
             self.stand_in.refuse(900)
+        if self.stand_in.capture and self.stand_in.capture.mode != "relaxed":
+            self.stand_in.refuse(900)
+        order = self.stand_in.order
+        if all(node.before(order.clocks[HOST]) for node in order.log if on(node, self.stream_id)):
+            return True
         raise NotModelled("Stream.query asks how far the GPU is: the stand-in has no time.")
 
     def is_capturing(self):
         return self.stand_in.capturing(self.stream_id)
+
+
+    def __getattr__(self, name):
+        raise MissingAttribute(f"Stream.{name} is not modelled.")
+
+
+def on(node, stream_id):
+    """Whether a launch is on a stream, or in a graph that was launched there."""
+    return stream_id in node.clock
+
+
+def external_stream(number, device=None):
+    """torch.cuda.ExternalStream: the stream that has a driver's number."""
+    if number == 0:
+        return Stream(stream_id=0)
+    if not HANDLE < number <= HANDLE + 32:
+        raise NotModelled("torch.cuda.ExternalStream of a stream that torch did not make is not modelled.")
+    return Stream(stream_id=number - HANDLE)
 
 
 class Event:
@@ -67,10 +102,13 @@ class Event:
     stand_in = None  # the device of the stand-in in force
 
     def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
-        self.enable_timing, self.external, self.clock, self.capture = enable_timing, external, None, None
+        self.enable_timing = enable_timing
+        self.external = external
+        self.clock = self.capture = None
 
     def record(self, stream=None):
-        stream, device = stream or torch.cuda.current_stream(), self.stand_in
+        device = self.stand_in
+        stream = stream or torch.cuda.current_stream()
         if self.external and device.capturing(stream.stream_id):
             raise NotModelled("An external event in a capture is not modelled.")
         self.capture = device.capture if device.capturing(stream.stream_id) else None
@@ -80,7 +118,8 @@ class Event:
             merge(self.clock, device.order.clocks[HOST])
 
     def wait(self, stream=None):
-        stream, device = stream or torch.cuda.current_stream(), self.stand_in
+        device = self.stand_in
+        stream = stream or torch.cuda.current_stream()
         if self.clock is None:
             return
         if self.capture is None:
@@ -111,8 +150,13 @@ class Event:
         raise NotModelled("Event.elapsed_time: the stand-in has no time.")
 
     def _ask(self):
-        if self.capture or self.stand_in.capture:
-            self.stand_in.refuse(907 if self.capture else 900)
+        if self.capture:
+            self.stand_in.refuse(907)
+        if self.stand_in.capture and self.stand_in.capture.mode != "relaxed":
+            self.stand_in.refuse(900)
+
+    def __getattr__(self, name):
+        raise MissingAttribute(f"Event.{name} is not modelled.")
 
     def _pending(self):
         return [node for node in self.stand_in.order.log if node.before(self.clock)]

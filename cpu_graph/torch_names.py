@@ -14,25 +14,41 @@ from cpu_graph.device_kind import GPU
 from cpu_graph.errors import NotModelled
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
-from cpu_graph.graphs import CUDAGraph, pools
+from cpu_graph.graphs import CUDAGraph, TorchGraph, pools
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
-from cpu_graph.streams import Event, Stream
+from cpu_graph.pools import MemPool, use_mem_pool
+from cpu_graph.streams import Event, Stream, external_stream
 
 OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}  # torch's Python works
 OWN |= {"manual_seed", "manual_seed_all", "initial_seed", "seed", "seed_all"}
 OWN |= {"get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "check_error"}
 ANSWERS = {
-    "is_available": lambda: True, "is_initialized": lambda: True, "device_count": lambda: 1,
-    "current_device": lambda: 0, "set_device": lambda device: None, "init": lambda: None,
-    "is_bf16_supported": lambda *_, **__: True, "get_device_name": lambda *_: "the stand-in on the CPU",
-    "default_stream": lambda *_: Stream(stream_id=0), "_initialized": True, "_exchange_device": lambda index: 0,
-    "_maybe_exchange_device": lambda index: 0, "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph,
-}  # fmt: skip
+    "is_available": lambda: True,
+    "is_initialized": lambda: True,
+    "device_count": lambda: 1,
+    "current_device": lambda: 0,
+    "set_device": lambda device: None,
+    "init": lambda: None,
+    "is_bf16_supported": lambda *_, **__: True,
+    "get_device_name": lambda *_: "the stand-in on the CPU",
+    "default_stream": lambda *_: Stream(stream_id=0),
+    "_initialized": True,
+    "_exchange_device": lambda index: 0,
+    "_maybe_exchange_device": lambda index: 0,
+    "CUDAGraph": TorchGraph,
+    "Event": Event,
+    "ExternalStream": external_stream,
+    "MemPool": MemPool,
+    "Stream": Stream,
+}
 RANDOM = {
-    "_lazy_init": lambda: None, "_lazy_call": lambda call, **_: call(),
-    "current_device": lambda: 0, "device_count": lambda: 1, "is_initialized": lambda: True,
-}  # fmt: skip
+    "_lazy_init": lambda: None,
+    "_lazy_call": lambda call, **_: call(),
+    "current_device": lambda: 0,
+    "device_count": lambda: 1,
+    "is_initialized": lambda: True,
+}
 ACCELERATOR = {"is_available": lambda: True, "current_accelerator": lambda *_, **__: GPU}
 
 
@@ -49,7 +65,7 @@ def cpu_graphs():
     import_module("torch._dynamo")  # torch does at the first capture: it must not find these names
     device = Device()
     with ExitStack() as stack:
-        for cls in (CUDAGraph, Stream, Event, Generator):
+        for cls in (CUDAGraph, Stream, Event, Generator, MemPool):
             stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in replacements(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
@@ -68,7 +84,7 @@ def replacements(device):
     for target, table in tables:
         for name, value in table.items():
             yield target, name, value
-    yield cuda.graphs, "CUDAGraph", CUDAGraph
+    yield cuda.graphs, "CUDAGraph", TorchGraph
     yield cuda.graphs, "_graph_pool_handle", lambda: (0, next(pools))
     yield cuda.graphs, "_cuda_isCurrentStreamCapturing", device.capturing
     yield cuda.graph, "default_capture_stream", None
@@ -77,6 +93,8 @@ def replacements(device):
     yield torch, "Generator", Generator
     yield torch, "compile", if_disabled(torch.compile)
     yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
+    yield cuda, "use_mem_pool", use_mem_pool
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False  # RNNs then leave their weights apart
     for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
     yield torch.amp.autocast_mode.autocast, "__init__", autocast(torch.amp.autocast_mode.autocast.__init__)

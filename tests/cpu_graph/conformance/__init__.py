@@ -6,8 +6,21 @@ widened by torch.cuda._sleep. `python -m tests.cpu_graph.conformance` on a GPU r
 end there, in traces/<gpu>/conformance.json.
 """
 
-from tests.cpu_graph.conformance import addresses, graphed, host, pools, random_numbers, streams, training, values
+from tests.cpu_graph.conformance import (
+    addresses,
+    checks,
+    expressions,
+    graphed,
+    host,
+    networks,
+    pools,
+    random_numbers,
+    streams,
+    training,
+    values,
+)
 from tests.cpu_graph.conformance.outcomes import PROGRAMS, outcome
 
 __all__ = ["PROGRAMS", "outcome"]
 MODULES = addresses, graphed, host, pools, random_numbers, streams, training, values
+MODULES += checks, expressions, networks

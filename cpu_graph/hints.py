@@ -1,0 +1,54 @@
+"""What the stand-in can say of a program that runs without an error, as a GPU would run it.
+
+A hint is a sentence in ``device.hints``. It says what was seen, not that it is wrong.
+"""
+
+from cpu_graph.nodes import name_of
+from cpu_graph.trees import tensors_in
+
+
+def hint(device, sentence):
+    """Say something once."""
+    if sentence not in device.hints:
+        device.hints.append(sentence)
+
+
+def lost_inputs(device, capture):
+    """At a replay: tensors from outside that the graph reads and that are gone."""
+    for block, (generation, node) in capture.reads.items():
+        if block.generation == generation and not block.free:
+            continue
+        operator = name_of(node.operator)
+        sentence = f"Graph {capture.number} reads memory whose tensor is gone ({operator}): "
+        if block.free:
+            sentence += "any later tensor may get that memory."
+        else:
+            sentence += "another tensor has that memory now."
+        hint(device, sentence + " Keep every tensor that a graph reads as long as the graph.")
+
+
+def overwritten(device, blocks):
+    """At a read: results that an older graph of the pool wrote over."""
+    for block in blocks:
+        if block.overwritten is not None:
+            owner = f"a result of graph {block.tenant.number}" if block.tenant else "a tensor"
+            hint(
+                device,
+                f"A tensor that is read now, {owner}, was overwritten by a replay of graph "
+                f"{block.overwritten.number}, in whose memory it may lie: read or clone it before "
+                "that replay, or keep what that graph allocated.",
+            )
+
+
+def not_zeroed(device, capture, gradients):
+    """In a backward pass under capture: gradients from before it that nothing sets to zero."""
+    blocks = [device.memory.find(gradient) for gradient in tensors_in(list(gradients))]
+    count = sum(block is not None and block not in capture.written for block in blocks)
+    if count:
+        hint(
+            device,
+            f"The backward pass in graph {capture.number} adds to {count} gradients that were there "
+            "before the capture, and nothing in the graph sets them to zero: every replay adds to "
+            "what the one before has left. Set them to None before the capture, or call zero_grad "
+            "in it.",
+        )

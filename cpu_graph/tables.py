@@ -1,0 +1,90 @@
+"""What a GPU does with single operators, where neither the schema nor the CPU's operator tells it.
+
+Sources: PyTorch's CUDA kernels (aten/src/ATen/native/cuda, 2.11 to 2.15) and what an H200 did in
+tests/cpu_graph (the operator sweep and the conformance programs).
+"""
+
+import torch
+
+aten = torch.ops.aten
+
+INDEXING = {  # take indices that lie on the CPU, or masks, which have to be counted
+    aten.index.Tensor,
+    aten.index_put_.default,
+    aten.index_put.default,
+    aten._index_put_impl_.default,
+}
+COPIES = {aten.copy_.default, aten._to_copy.default, aten.clone.default}
+MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.resize_.default}
+
+
+def always(args, kwargs):
+    return True
+
+
+def without_bounds(args, kwargs):
+    """histc looks for the smallest and the largest value itself if both bounds are equal."""
+    low = args[2] if len(args) > 2 else kwargs.get("min", 0)
+    high = args[3] if len(args) > 3 else kwargs.get("max", 0)
+    return low == high
+
+
+WAITING = {  # operator -> whether the host waits for values inside of it
+    aten.normal.Tensor_Tensor: always,  # it checks that no deviation is negative
+    aten.normal.float_Tensor: always,
+    aten.normal.Tensor_Tensor_out: always,
+    aten.normal.float_Tensor_out: always,
+    aten._linalg_check_errors.default: always,
+    aten.histc.default: without_bounds,
+    aten.bincount.default: always,
+}
+UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compared with a GPU
+    "embedding_renorm_",
+    "linalg_eig",
+    "_linalg_eigvals",
+    "linalg_lstsq",
+    "geqrf",
+    "linalg_householder_product",
+    "ormqr",
+    "lu_unpack",
+    "linalg_ldl_factor_ex",
+    "linalg_ldl_solve",
+    "linalg_matrix_exp",
+    "_ctc_loss",
+    "_pack_padded_sequence",
+    "segment_reduce",
+    "_nested_tensor_from_mask",
+}
+NOT_DETERMINISTIC = {  # torch.use_deterministic_algorithms refuses some uses of them on a GPU
+    "put_",
+    "scatter_reduce_",
+    "scatter_reduce",
+    "histc",
+    "bincount",
+    "kthvalue",
+    "median",
+    "cumsum",
+    "cumsum_",
+    "_adaptive_avg_pool2d_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+    "avg_pool3d_backward",
+    "max_pool3d_with_indices_backward",
+    "max_unpool2d",
+    "fractional_max_pool2d_backward",
+    "reflection_pad1d_backward",
+    "reflection_pad2d_backward",
+    "reflection_pad3d_backward",
+    "replication_pad1d_backward",
+    "replication_pad2d_backward",
+    "replication_pad3d_backward",
+    "upsample_linear1d_backward",
+    "upsample_bilinear2d_backward",
+    "upsample_bicubic2d_backward",
+    "upsample_trilinear3d_backward",
+    "grid_sampler_2d_backward",
+    "grid_sampler_3d_backward",
+    "nll_loss2d_forward",
+    "_ctc_loss_backward",
+    "_embedding_bag_dense_backward",
+}

@@ -1,0 +1,78 @@
+"""Networks: forward and backward pass in one graph, in training and in evaluation."""
+
+import torch
+from torch import nn
+
+from tests.cpu_graph.conformance.common import captured
+from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.sameness import TURNS, Inputs, alike, tensors, warmed_up
+
+NETWORKS = {
+    "batch_norm": (lambda: nn.BatchNorm1d(3), "x"),
+    "batch_norm_of_images": (lambda: nn.BatchNorm2d(3), "image"),
+    "batch_norm_without_weights": (lambda: nn.BatchNorm2d(3, affine=False), "image"),
+    "batch_norm_without_statistics": (
+        lambda: nn.BatchNorm2d(3, track_running_stats=False),
+        "image",
+    ),
+    "convolutions": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
+        "image",
+    ),
+    "group_norm": (lambda: nn.GroupNorm(3, 3), "image"),
+    "layer_norm": (lambda: nn.LayerNorm(3), "x"),
+    "instance_norm": (lambda: nn.InstanceNorm2d(3, affine=True), "image"),
+    "lstm": (lambda: nn.LSTM(3, 4), "sequence"),
+    "lstm_both_ways": (lambda: nn.LSTM(3, 4, 2, bidirectional=True), "sequence"),
+    "gru": (lambda: nn.GRU(3, 4), "sequence"),
+    "rnn": (lambda: nn.RNN(3, 4), "sequence"),
+    "lstm_cell": (lambda: nn.LSTMCell(3, 4), "x"),
+    "embedding_with_padding": (lambda: nn.Embedding(4, 3, padding_idx=0), "n"),
+    "linear_of_a_vector": (lambda: nn.Linear(3, 2, bias=False), "v"),
+    "perceptron": (lambda: nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 2)), "x"),
+    "pooling": (lambda: nn.Sequential(nn.Conv2d(3, 3, 1), nn.MaxPool2d(2)), "image"),
+    "encoder": (
+        lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
+        "t",
+    ),
+}
+
+
+def trains_as_eager(make, feed, train):
+    """Whether replays give eager's results, gradients and buffers."""
+    torch.manual_seed(1)
+    network = make().to("cuda").train(train)
+    parameters = list(network.parameters())
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+
+    def step(inputs):
+        results = tensors(network(getattr(inputs, feed)))
+        if not parameters:
+            return results
+        loss = sum(result.pow(2).sum() for result in results)
+        return [*results, *torch.autograd.grad(loss, parameters)]
+
+    inputs = Inputs()
+    warmed_up(step, inputs)
+    replay = captured(lambda: step(inputs))
+    for turn in range(1, TURNS):
+        ends = []
+        for once in (replay, lambda turn=turn: step(Inputs(turn))):
+            network.load_state_dict(state)
+            inputs.write(turn)
+            ends.append([tensor.detach().clone() for tensor in once()])
+            ends[-1] += [value.clone() for value in network.state_dict().values()]
+            torch.cuda.synchronize()
+        if not all(map(alike, *ends)):
+            return False
+    return True
+
+
+for _name, (_make, _feed) in NETWORKS.items():
+    for _train in (False, True):
+
+        def _run(make=_make, feed=_feed, train=_train):
+            return trains_as_eager(make, feed, train)
+
+        _run.__name__ = f"{_name}_in_{'training' if _train else 'evaluation'}"
+        program(True)(_run)

@@ -1,0 +1,121 @@
+"""Every operator of torch's own test database, captured and replayed: how does it end, here and on a GPU?
+
+`python -m tests.cpu_graph.operator_sweep` writes cpu_graph/OPERATORS.md from the stand-in's endings and, where
+they are recorded, a GPU's.
+"""
+
+import sys
+import types
+import unittest
+import warnings
+from itertools import islice
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+try:
+    import expecttest  # noqa: F401
+except ModuleNotFoundError:  # torch's database imports it and uses none of it
+    stub = types.ModuleType("expecttest")
+    stub.TestCase = unittest.TestCase
+    stub.assert_expected_inline = None
+    sys.modules["expecttest"] = stub
+
+SAMPLES = 3
+
+
+def database() -> dict:
+    """torch's operators by name, each with sample inputs."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {
+        op.name + (f".{op.variant_test_name}" if op.variant_test_name else ""): op for op in op_db
+    }
+
+
+def samples(operator) -> list:
+    """The first sample inputs, on the CPU."""
+    types = operator.supported_dtypes("cpu")
+    chosen = torch.float32 if torch.float32 in types else sorted(types, key=str)[0]
+    torch.manual_seed(0)
+    return list(islice(operator.sample_inputs("cpu", chosen, requires_grad=False), SAMPLES))
+
+
+def attempt(operator) -> list[str]:
+    """How each sample ends: "same", or what is wrong."""
+    return [one_sample(operator, sample) for sample in samples(operator)]
+
+
+def one_sample(operator, sample) -> str:
+    given = sample.input, sample.args, sample.kwargs
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            eager = [called(operator, on_gpu(given)) for _ in range(2)]
+        except Exception as error:
+            return f"eager: {told(error)}"
+        inputs = on_gpu(given)
+        torch.cuda.synchronize()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(graph):
+                captured = called(operator, inputs)
+            graph.replay()
+            torch.cuda.synchronize()
+        except Exception as error:
+            torch.cuda.set_stream(stream)
+            return f"capture: {told(first(error))}"
+        return compared(eager, captured)
+
+
+def on_gpu(given):
+    def there(tensor):
+        return tensor.to("cuda", copy=True)
+
+    given = tree_map_only(torch.Tensor, there, given)
+    return tree_map_only(torch.device, lambda _: torch.device("cuda"), given)
+
+
+def called(operator, given):
+    value, args, kwargs = given
+    if str(kwargs.get("device", "")).startswith("cpu"):
+        kwargs = kwargs | {"device": "cuda"}
+    return operator.op(value, *args, **kwargs)
+
+
+def first(error):
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def told(error) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"
+
+
+def compared(eager, captured) -> str:
+    """Whether a replay gives what eager gives; where two eager runs differ, types and shapes alone."""
+    one, other, mine = (
+        [leaf for leaf in tree_leaves(each) if isinstance(leaf, torch.Tensor)]
+        for each in (*eager, captured)
+    )
+    if [described(t) for t in one] != [described(t) for t in mine]:
+        return f"shapes: {[described(t) for t in mine]}, eager {[described(t) for t in one]}"[:200]
+    for first_run, second_run, replayed in zip(one, other, mine, strict=True):
+        if alike(first_run, second_run) and not alike(first_run, replayed):
+            return "values"
+    return "same"
+
+
+def described(tensor):
+    return list(tensor.shape), str(tensor.dtype), str(tensor.layout)
+
+
+def alike(one, other):
+    one, other = (tensor.detach().cpu() for tensor in (one, other))
+    if one.layout is not torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    if not (one.is_floating_point() or one.is_complex()):
+        return torch.equal(one, other)
+    one, other = (tensor.resolve_conj().to(torch.complex128) for tensor in (one, other))
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-4, equal_nan=True)
