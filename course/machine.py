@@ -4,6 +4,7 @@ import platform
 import subprocess
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 from course.paths import LessonError
 
@@ -22,16 +23,27 @@ def gpu_name() -> str | None:
 
 
 def machine() -> dict[str, str | None]:
-    """What the measurements depend on: GPU, driver, CUDA, torch and Python, as a dict of strings."""
+    """What the measurements depend on: GPU, driver, CUDA, CPU, torch and Python, as strings."""
     import torch
 
     return {
         "gpu": gpu_name(),
         "driver": driver_version(),
         "cuda": torch.version.cuda,
+        "cpu": cpu_name(),
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
+
+
+def cpu_name() -> str | None:
+    """The model of this machine's CPU, which sets the time of an eager step; None if it is unknown."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or None
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, None) or platform.processor() or None
 
 
 def driver_version() -> str | None:
@@ -57,9 +69,10 @@ def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
 
 def played(about: dict, gpus: int, lacking: list[str]) -> str:
     """The Markdown that says where a recording comes from, and what would be needed to run live."""
+    host = f", host CPU {about['cpu']}" if about.get("cpu") else ""
     return (
         f"**Recorded**: `%%gpu` cells show what ran on {gpus_of(about, gpus)} "
-        f"(torch {about['torch']}, {about['date']}). Everything else runs for real."
+        f"(torch {about['torch']}{host}, {about['date']}). Everything else runs for real."
     ) + (f" To run live, this lesson needs {' and '.join(lacking)}." if lacking else "")
 
 

@@ -55,7 +55,7 @@ def set_up(extra: str = "", version: str = "", cpu: bool = False) -> None:
             run("install uv with pip", python(venv), "-m", "pip", "install", *quiet, pin)
             (venv / "constraints.txt").write_text("".join(f"{pin}\n" for pin in pins(version)))
             (venv / "torch-backend").write_text(torch_backend(cpu))
-        if not ready(venv) or extra and not (venv / extra).exists():
+        if not ready(venv) or (extra and not (venv / extra).exists()):
             install(venv, extra)
             (venv / "ready").write_text(f"{ROOT}\n")
             (venv / (extra or "ready")).touch()

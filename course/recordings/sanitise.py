@@ -35,6 +35,17 @@ def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.Notebo
     return nbformat.from_dict(notebook)
 
 
+def without_running_outputs(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Leave no script in a lesson's outputs: clean their HTML, drop their JavaScript; return the notebook."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            data.pop("application/javascript", None)
+            if "text/html" in data:
+                data["text/html"] = without_scripts(data["text/html"])
+    return notebook
+
+
 def without_scripts(html: str) -> str:
     """HTML with its tables, text and timelines' data; without scripts, styles and whatever else could run in a page."""
     import nh3  # here, because recording needs none of it

@@ -7,7 +7,16 @@ from torch import nn
 
 from course.answers.graph_use import EVERY_TIME_THE_FIRST, Used, Wrong, close, copied, use
 from course.answers.launches import launches
-from course.scenarios.common import ANEW, DREW, FILLED, TRAINED, draw_batches, losses_of, momentum, perceptron
+from course.scenarios.common import (
+    ANEW,
+    DREW,
+    FILLED,
+    TRAINED,
+    draw_batches,
+    losses_of,
+    momentum,
+    perceptron,
+)
 
 
 def capture_training(answer: Callable) -> None:

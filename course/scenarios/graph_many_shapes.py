@@ -45,7 +45,7 @@ def replay_until(answer: Callable) -> None:
             done.copy_(count.add_(1) >= target)
         asked = min(limit, -(-target // every) * every)
         with watch() as seen:
-            used = use(lambda *given: torch.tensor(answer(*given)), [(graph, done, every, limit)], what="It")  # noqa: B023
+            used = use(lambda *given: torch.tensor(answer(*given)), [(graph, done, every, limit)], what="It")
         _stopped(len(seen.replayed), int(used.given[0]), used.counts["operators"], asked, every, limit)
 
 

@@ -42,7 +42,7 @@ def _compare(number, tokens, answers, going, rows, end):
     limit, more = len(rows[0]), False
     for token, answer, row in zip(tokens, answers, rows, strict=True):
         stop = min(number, row.index(end) + 1 if end in row else limit)
-        more = more or stop == number < limit and row[stop - 1] != end
+        more = more or (stop == number < limit and row[stop - 1] != end)
         if answer != row[:stop] + [-1] * (limit - stop):
             raise Wrong(_parted(number, answer, row[:stop], end))
         if token != row[stop - 1]:

@@ -5,7 +5,16 @@ from collections.abc import Callable
 
 import torch
 
-from course.answers.graph_use import EVERY_TIME_THE_FIRST, Used, Watched, Wrong, close, copied, use, watch
+from course.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
 from course.scenarios.common import few
 from examples.decoder import Config, Decoder, new_cache
 
