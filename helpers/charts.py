@@ -1,6 +1,7 @@
-"""The charts of the course: CPU against GPU time, and the timeline of a step. One colour per lane everywhere.
+"""The charts of the course: CPU and GPU time, and the timeline of a step. Each lane has one colour.
 
-Colours for colour-blind readers: jfly.uni-koeln.de/color, sronpersonalpages.nl/~pault; on white, in dark themes too.
+Colours for colour-blind readers: jfly.uni-koeln.de/color, sronpersonalpages.nl/~pault; on white,
+in dark themes too.
 """
 
 import textwrap
@@ -12,22 +13,43 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from helpers.kineto import outermost
 from helpers.timing import quartiles
-from helpers.trace import Trace
+from helpers.trace import Trace, busy_time
+from helpers.trace_file import outermost
 
-COLOURS = (
-    {"host time": "#0072B2", "GPU busy time": "#009E73", "step time": "#888888"}
-    | {"launch": "#E69F00", "waiting": "#CCCCCC", "your guess": "#D55E00"}
-    | {"eager": "#CC79A7", "graph": "#56B4E9", "other": "#332288"}
-    | {"memory in use": "#882255", "memory free": "#DDDDDD", "number kept": "#117733", "number dropped": "#DDCC77"}
-)
-MARKERS = {"host time": "o", "GPU busy time": "s", "step time": "^", "eager": "o", "graph": "s", "other": "^"}
+COLOURS = {
+    "host time": "#0072B2",
+    "GPU busy time": "#009E73",
+    "step time": "#888888",
+    "launch": "#E69F00",
+    "waiting": "#CCCCCC",
+    "your guess": "#D55E00",
+    "eager": "#CC79A7",
+    "graph": "#56B4E9",
+    "other": "#332288",
+    "memory in use": "#882255",
+    "memory free": "#DDDDDD",
+    "number kept": "#117733",
+    "number dropped": "#DDCC77",
+}
+MARKERS = {
+    "host time": "o",
+    "GPU busy time": "s",
+    "step time": "^",
+    "eager": "o",
+    "graph": "s",
+    "other": "^",
+}
 GUESSES = "DPX*"  # a marker for each guess of a chart
 WIDTH = 6.5  # inches: whole beside JupyterLab's file browser
-IDLES = "Where the step time is longer than GPU busy time, the GPU idles."
-TIES = "A thin line ties each launch to the GPU work that it started."
-plt.style.use({"font.size": 12, "legend.frameon": False, "figure.facecolor": "white", "axes.formatter.min_exponent": 5})
+plt.style.use(
+    {
+        "font.size": 12,
+        "legend.frameon": False,
+        "figure.facecolor": "white",
+        "axes.formatter.min_exponent": 5,
+    }
+)
 
 
 def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
@@ -40,80 +62,141 @@ def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
     return axes
 
 
-def mark_guess(axes: Axes, x: float | None, y: float | None, number: int = 0, label: str = "your guess") -> None:
-    """Mark a guess at (x, y), unless one of them is None; number 0 to 3: a marker for each guess of a chart."""
+def mark_guess(
+    axes: Axes, x: float | None, y: float | None, number: int = 0, label: str = "your guess"
+) -> None:
+    """Mark a guess at (x, y), unless one of them is None; number, 0 to 3, chooses the marker."""
     if x is not None and y is not None:
         look = {"markeredgecolor": "white", "markersize": 10, "linestyle": "", "zorder": 5}
         axes.plot(x, y, GUESSES[number], color=COLOURS["your guess"], label=label, **look)
 
 
 def cpu_gpu_chart(
-    rounds: pd.DataFrame, busy_us: dict[str, float] | None = None, guess: tuple | list | None = None, title: str = IDLES
+    rounds: pd.DataFrame,
+    busy_us: dict[str, float] | None = None,
+    guess: tuple | list | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Draw host time, GPU busy time and step time of each variant, as medians with quartiles.
 
-    rounds: what measure() returned. busy_us: variant -> GPU busy time per step in us, from a trace. guess:
-    (variant, lane, us), such as ("eager", "step time", 900), or a list of them; None for us is not drawn.
+    rounds: what measure() returned. busy_us: variant -> GPU busy time per step in µs, from a trace.
+    guess: (variant, lane, µs), such as ("eager", "step time", 900), or a list of them; None for µs
+    is not drawn. title: the finding; without one, the fastest variant's times.
     """
     spreads = {"host time": quartiles(rounds, "host_us"), "step time": quartiles(rounds, "step_us")}
-    medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()}).rename_axis(None)
-    reach = [[spread["median"] - spread.q1, spread.q3 - spread["median"]] for spread in spreads.values()]
+    medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()})
+    medians = medians.rename_axis(None)
+    reach = [
+        [spread["median"] - spread.q1, spread.q3 - spread["median"]] for spread in spreads.values()
+    ]
     if busy_us:
         medians.insert(1, "GPU busy time", pd.Series(busy_us, dtype=float))
         reach.insert(1, np.full((2, len(medians)), np.nan))  # one trace has no spread to show
-    axes = sheet(title, 1.6 + 0.28 * medians.size)
-    look = {"color": [COLOURS[lane] for lane in medians], "error_kw": {"elinewidth": 1, "capsize": 2}}
-    medians.plot.barh(xerr=np.array(reach), width=0.8, ax=axes, legend=False, **look)
+    axes = sheet(title or _finding(medians), 1.6 + 0.28 * medians.size)
+    colours = [COLOURS[lane] for lane in medians]
+    whiskers = {"elinewidth": 1, "capsize": 2}
+    medians.plot.barh(
+        xerr=np.array(reach), width=0.8, ax=axes, legend=False, color=colours, error_kw=whiskers
+    )
     bars = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
-    for one in bars.values():
-        axes.bar_label(one, fmt=lambda us: f"{us:.3g}" if us < 100 else f"{us:.0f}", padding=4, fontsize=10)
-    _mark_bars(axes, bars, medians, [guess] if guess and isinstance(guess[0], str) else guess or [])
+    for lane_bars in bars.values():
+        axes.bar_label(lane_bars, fmt=_digits, padding=4, fontsize=10)
+    guesses = [guess] if guess and isinstance(guess[0], str) else guess or []
+    _mark_bars(axes, bars, medians, guesses)
     axes.invert_yaxis()
-    axes.set(xlabel="time per step, us (median, quartiles)", xmargin=0.13 + max(map(len, medians.index)) / 200)
+    longest = max(map(len, medians.index))
+    axes.set(
+        xlabel="time per step, µs (bar: median, whisker: quartiles)", xmargin=0.13 + longest / 200
+    )
     axes.locator_params("x", nbins=5)  # a long name leaves the numbers less width
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes
 
 
+def _digits(us):
+    return f"{us:.3g}" if us < 100 else f"{us:.0f}"
+
+
+def _finding(medians):
+    """What the medians of a chart say of the variant with the shortest step."""
+    name = medians["step time"].idxmin()
+    row = medians.loc[name]
+    text = f"A step takes {_digits(row['step time'])} µs ({name.replace(chr(10), ', ')})"
+    if "GPU busy time" in row and row["GPU busy time"] > 0:
+        return f"{text}; the GPU works for {_digits(row['GPU busy time'])}."
+    return f"{text}; the CPU issues it in {_digits(row['host time'])}."
+
+
 def _mark_bars(axes, bars, medians, guesses):
-    """A marker on the bar of each guess but None; at the edge, and said so, for one that lies far off."""
-    guesses, edge = [one for one in guesses if one[2] is not None], 1.3 * medians.max(axis=None)
+    """A marker on the bar of each guess but None; at the edge, and said so, if it is far off."""
+    guesses = [guess for guess in guesses if guess[2] is not None]
+    edge = 1.3 * medians.max(axis=None)
     for number, (variant, lane, us) in enumerate(guesses):
         bar = bars[lane][medians.index.get_loc(variant)]
-        label = ("your guess" if len(guesses) == 1 else f"guess, {lane}") + (", off the chart" if us > edge else "")
-        mark_guess(axes, min(max(us, 0), edge), bar.get_y() + bar.get_height() / 2, number, label)
+        label = "your guess" if len(guesses) == 1 else f"guess, {lane}"
+        if us > edge:
+            label += ", off the chart"
+        y = bar.get_y() + bar.get_height() / 2
+        mark_guess(axes, min(max(us, 0), edge), y, number, label)
 
 
-def timeline(trace: Trace, step: int = 0, end_us: float | None = None, title: str = TIES) -> Axes:
+def timeline(
+    trace: Trace, step: int = 0, end_us: float | None = None, title: str | None = None
+) -> Axes:
     """Draw one step of a Trace: host ranges, launches and waits, and each GPU stream's activities.
 
-    Time counts from the step's start on the host, up to end_us or all of it. Raises IndexError without such a step.
+    A thin line ties each launch to the GPU work that it started. Time counts from the step's start
+    on the host, up to end_us or all of it. title: the finding; without one, how long the GPU works.
+    Raises IndexError without such a step.
     """
     return timelines({"": trace}, step, end_us, title)[0]
 
 
-def timelines(traces: dict[str, Trace], step: int = 0, end_us: float | None = None, title: str = TIES) -> np.ndarray:
-    """Draw the same step of several traces, a dict of name -> Trace, on one time axis; see timeline."""
+def timelines(
+    traces: dict[str, Trace],
+    step: int = 0,
+    end_us: float | None = None,
+    title: str | None = None,
+) -> np.ndarray:
+    """Draw the same step of several traces, a dict of name -> Trace, on one time axis."""
     parts = {name: _of_step(trace, step) for name, trace in traces.items()}
     lanes = [2 + part["gpu"].groupby(["device", "stream"]).ngroups for part in parts.values()]
-    end = end_us or np.nanmax([(rows.at_us + rows.dur_us).max() for part in parts.values() for rows in part.values()])
+    ends = [(rows.at_us + rows.dur_us).max() for part in parts.values() for rows in part.values()]
+    end = end_us or np.nanmax(ends)
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
+    title = title or _work(parts)
     column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
     for axes, (name, part) in zip(column, parts.items(), strict=True):
         axes.set_title(name, loc="left", fontsize="medium", fontweight="bold", pad=18)
         _draw(axes, end=end, **part)
-    column[-1].set(xlim=(0, end * 1.01), xlabel="time since the step began on the host, us")
+    column[-1].set(xlim=(0, end * 1.01), xlabel="time since the step began on the host, µs")
     return column
 
 
+def _work(parts):
+    """For how long the GPU works in the step of each trace, and when its work ends."""
+    said = []
+    for name, part in parts.items():
+        gpu = part["gpu"]
+        end_us = (gpu.at_us + gpu.dur_us).max() if len(gpu) else 0
+        text = f"{_digits(busy_time(gpu))} of {_digits(end_us)} µs"
+        said.append(f"{text} ({name})" if name else text)
+    return f"The GPU works for {', '.join(said)}."
+
+
 def _of_step(trace, step):
-    """The step's outermost host ranges, launches, waits and GPU activities, timed from its start on the host."""
+    """The step's outermost host ranges, launches, waits and GPU activities, from its start."""
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
     ranges = outermost(trace.annotations[trace.annotations.step == step])
     tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
-    own = {name: table[table.step == step].sort_values("start_us") for name, table in tables.items()}
-    return {name: rows.assign(at_us=rows.start_us - trace.steps.start_us[step]) for name, rows in own.items()}
+    own = {
+        name: table[table.step == step].sort_values("start_us") for name, table in tables.items()
+    }
+    return {
+        name: rows.assign(at_us=rows.start_us - trace.steps.start_us[step])
+        for name, rows in own.items()
+    }
 
 
 def _draw(axes, ranges, launches, waits, gpu, end):
@@ -122,7 +205,9 @@ def _draw(axes, ranges, launches, waits, gpu, end):
     _lane(axes, 1, waits, "waiting")
     labels, ties = ["host ranges", "launches, waits" if len(waits) else "launches"], []
     for row, ((device, stream), own) in enumerate(gpu.groupby(["device", "stream"]), 2):
-        labels.append(f"GPU{f' {device:.0f},' if gpu.device.nunique() > 1 else ''} stream {stream:.0f}")
+        labels.append(
+            f"GPU{f' {device:.0f},' if gpu.device.nunique() > 1 else ''} stream {stream:.0f}"
+        )
         _lane(axes, row, own, "GPU busy time")
         launched = own.at_us + own.launch_us - own.start_us
         ties += [((x, 1.35), (at, row - 0.35)) for x, at in zip(launched, own.at_us, strict=True)]
@@ -132,11 +217,13 @@ def _draw(axes, ranges, launches, waits, gpu, end):
 
 def _lane(axes, row, events, colour, **style):
     style = {"facecolor": COLOURS[colour], "edgecolor": COLOURS[colour], "linewidth": 0.6} | style
-    axes.broken_barh(list(zip(events.at_us, events.dur_us, strict=True)), (row - 0.35, 0.7), **style)
+    axes.broken_barh(
+        list(zip(events.at_us, events.dur_us, strict=True)), (row - 0.35, 0.7), **style
+    )
 
 
 def _ranges(axes, ranges, end):
-    """The named host ranges: names inside where they fit, else above where there is room, one after the other."""
+    """The host ranges, with names inside where they fit, else above them where there is room."""
     _lane(axes, 0, ranges, "host time", alpha=0.75, edgecolor="white", linewidth=1)
     taken = 0
     for name, at_us, dur_us in ranges[["name", "at_us", "dur_us"]].itertuples(index=False):
@@ -144,7 +231,9 @@ def _ranges(axes, ranges, end):
         width = end * 0.018 * len(name)
         left = min(max(at_us, taken), end - width)
         if shown_us > width:
-            axes.text(at_us + shown_us / 2, 0, name, ha="center", va="center", fontsize=10, color="white")
+            axes.text(
+                at_us + shown_us / 2, 0, name, ha="center", va="center", fontsize=10, color="white"
+            )
         elif left >= taken and shown_us > 0:
             axes.text(left, -0.6, name, va="bottom", fontsize=10, color=COLOURS["host time"])
             taken = left + width

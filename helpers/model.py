@@ -16,19 +16,26 @@ DROPOUTS = (0.2, 0.1, 0.1)
 
 
 def make_model(
-    widths: Sequence[int] = WIDTHS, dropouts: Sequence[float] = DROPOUTS, device: str = "cuda", seed: int = 0
+    widths: Sequence[int] = WIDTHS,
+    dropouts: Sequence[float] = DROPOUTS,
+    device: str = "cuda",
+    seed: int = 0,
 ) -> nn.Sequential:
     """Build the MLP: blocks of Linear, ReLU, Dropout, then a Linear head without either.
 
-    widths: input width, hidden widths, output width; dropouts: one probability per hidden width. The children
-    block1, block2, ..., head map (batch, widths[0]) to (batch, widths[-1]). The same seed gives the same weights.
-    Raises ValueError when the dropouts do not match the hidden widths.
+    widths: input width, hidden widths, output width; dropouts: one probability per hidden width.
+    The children block1, block2, ..., head map (batch, widths[0]) to (batch, widths[-1]). The same
+    seed gives the same weights. Raises ValueError if there is not one dropout per hidden width.
     """
     if len(dropouts) != len(widths) - 2:
-        raise ValueError(f"{len(widths) - 2} hidden widths need as many dropouts, not {len(dropouts)}")
+        raise ValueError(
+            f"{len(widths) - 2} hidden widths need as many dropouts, not {len(dropouts)}"
+        )
     torch.manual_seed(seed)
     model = nn.Sequential()
-    for number, (fan_in, fan_out, p) in enumerate(zip(widths, widths[1:-1], dropouts, strict=False), 1):
+    for number, (fan_in, fan_out, p) in enumerate(
+        zip(widths, widths[1:-1], dropouts, strict=False), 1
+    ):
         block = nn.Sequential(nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(p))
         model.add_module(f"block{number}", block)
     model.add_module("head", nn.Linear(widths[-2], widths[-1]))
@@ -41,9 +48,13 @@ def make_optimizer(model: nn.Module) -> torch.optim.SGD:
 
 
 def make_batches(
-    count: int = 10, batch: int = BATCH, widths: Sequence[int] = WIDTHS, device: str = "cuda", seed: int = 1
+    count: int = 10,
+    batch: int = BATCH,
+    widths: Sequence[int] = WIDTHS,
+    device: str = "cuda",
+    seed: int = 1,
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Draw count batches of normal float32 numbers on device: (batch, widths[0]) and (batch, widths[-1])."""
+    """Draw count batches of normal float32 numbers: (batch, widths[0]) and (batch, widths[-1])."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def draw(width):
@@ -57,7 +68,8 @@ def training_step(
 ) -> torch.Tensor:
     """Run one eager training step (mean squared error) and return its loss, a detached 0-d tensor.
 
-    Each part is annotated, so that a trace shows which part issued which kernel. Nothing in here waits for the GPU.
+    Each part is annotated, so that a trace shows which part issued which kernel. Nothing in here
+    waits for the GPU.
     """
     with record_function("## zero_grad ##"):
         optimizer.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""Several ranks: their traces side by side, what of them is communication, and a wait with a limit."""
+"""Several ranks: their traces side by side, their communication, and a wait with a limit."""
 
 import gzip
 import json
@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 
 from helpers.charts import COLOURS, sheet
-from helpers.kineto import TraceError
 from helpers.trace import Trace, busy_time, read_trace
+from helpers.trace_file import TraceError
 
 INFO = re.compile(r'"distributedInfo"\s*:\s*')
 
@@ -26,7 +26,9 @@ def distributed_info(path: Path | str) -> dict:
     with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
         head = file.read(1 << 20)  # it stands before the events
     if not (found := INFO.search(head)):
-        raise TraceError(f"{str(path)!r} names no rank: start the profiler after init_process_group.")
+        raise TraceError(
+            f"{str(path)!r} names no rank: start the profiler after init_process_group."
+        )
     return json.JSONDecoder().raw_decode(head, found.end())[0]
 
 
@@ -39,7 +41,9 @@ def read_ranks(paths: Iterable[Path | str]) -> dict[int, Trace]:
     for path in paths:
         rank = distributed_info(path)["rank"]
         if rank in traces:
-            raise TraceError(f"{str(path)!r} and {str(traces[rank].path)!r} are both of rank {rank}.")
+            raise TraceError(
+                f"{str(path)!r} and {str(traces[rank].path)!r} are both of rank {rank}."
+            )
         traces[rank] = read_trace(path)
     return dict(sorted(traces.items()))
 
@@ -52,8 +56,8 @@ def communication(gpu: pd.DataFrame) -> pd.Series:
 def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
     """A row for each run and rank, per step: launches, and microseconds of the GPU's time.
 
-    busy: anything runs; computes, communicates: this runs; exposed: communication runs alone. What overlaps counts
-    once in each.
+    busy: anything runs; computes, communicates: this runs; exposed: communication runs alone. What
+    overlaps counts once in each.
     """
     rows = {}
     for name, ranks in runs.items():
@@ -63,12 +67,15 @@ def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
             busy, computes, communicates = (busy_time(part) / steps for part in parts)
             launches = (trace.launches.step >= 0).sum() / steps
             rows[name, f"rank {rank}"] = (launches, busy, computes, communicates, busy - computes)
-    columns = ["launches", *(f"{name}, us" for name in ("busy", "computes", "communicates", "exposed"))]
+    columns = [
+        "launches",
+        *(f"{name}, µs" for name in ("busy", "computes", "communicates", "exposed")),
+    ]
     return pd.DataFrame(rows, index=columns).T
 
 
 def wait_for_gpu(seconds: float = 12) -> None:
-    """Wait until the current stream is done. Raises TimeoutError if it is not in so many seconds."""
+    """Wait until the current stream is done. Raises TimeoutError if that takes longer."""
     done, end = torch.cuda.Event(), time.monotonic() + seconds
     done.record()
     while not done.query():
@@ -78,14 +85,16 @@ def wait_for_gpu(seconds: float = 12) -> None:
 
 
 def rank_lanes(runs: dict[str, dict[int, Trace]], title: str, step: int = -1) -> np.ndarray:
-    """Draw one step of each run, a dict of name -> what read_ranks gave: two lanes per rank, on one time axis.
+    """Draw one step of each run, two lanes per rank, on one time axis; returns the Axes.
 
-    step counts as in a list: without it the last, since profiling disturbs the first. Each rank has a clock of its
-    own. An all-reduce ends on all ranks at once, so time counts from the end of the step's first. Returns the Axes,
-    one per run.
+    runs: name -> what read_ranks returned. step counts as in a list: by default the last, because
+    profiling disturbs the first. Each rank has its own clock. An all-reduce ends on all ranks at
+    once, so time counts from the end of the step's first one.
     """
     lanes = max(map(len, runs.values()))
-    column = sheet(title, 1.2 + len(runs) * (0.5 + 0.6 * lanes), len(runs), sharex=True, squeeze=False)[:, 0]
+    column = sheet(
+        title, 1.2 + len(runs) * (0.5 + 0.6 * lanes), len(runs), sharex=True, squeeze=False
+    )[:, 0]
     for axes, (name, ranks) in zip(column, runs.items(), strict=True):
         labels = []
         for rank, trace in ranks.items():
@@ -95,10 +104,16 @@ def rank_lanes(runs: dict[str, dict[int, Trace]], title: str, step: int = -1) ->
             for kind, rows in (("computes", own[~collective]), ("communicates", own[collective])):
                 colour = COLOURS["GPU busy time" if kind == "computes" else "other"]
                 bars = list(zip(rows.start_us - zero, rows.dur_us, strict=True))
-                axes.broken_barh(bars, (len(labels) - 0.35, 0.7), facecolor=colour, edgecolor=colour, linewidth=0.6)
+                axes.broken_barh(
+                    bars,
+                    (len(labels) - 0.35, 0.7),
+                    facecolor=colour,
+                    edgecolor=colour,
+                    linewidth=0.6,
+                )
                 labels.append(f"rank {rank} {kind}")
         axes.set_title(name, loc="left", fontsize="medium", fontweight="bold")
         axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
-    column[-1].set_xlabel("time since the step's first all-reduce ended, us")
+    column[-1].set_xlabel("time since the step's first all-reduce ended, µs")
     column[-1].locator_params(axis="x", nbins=6)
     return column

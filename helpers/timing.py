@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pandas as pd
 import torch
-from tqdm import tqdm
+
+BURST_US = 5000  # the least time of a burst; it is less than twice as long
+FEWEST_STEPS = 4
 
 
 def synchronize() -> None:
@@ -18,59 +20,83 @@ def synchronize() -> None:
 def measure(
     variants: dict[str, Callable[[], object]],
     rounds: int = 20,
-    burst: int = 10,
-    steps: int = 40,
+    burst: int | None = None,
+    steps: int | None = None,
     warmup: int = 5,
     clock: Callable[[], float] = time.perf_counter,
     wait: Callable[[], object] = synchronize,
 ) -> pd.DataFrame:
     """Time variants, a dict of name -> step (a function without arguments), in interleaved rounds.
 
-    Every round visits each variant once (A B C A B C ...), so that a drift of the machine hits all. Host
-    time: a burst of steps issued into an empty launch queue, without waiting for them; keep burst x launches
-    per step under 1024, where the queue makes the host wait. Step time: steps in a row, then one wait.
-    Returns a row per round and variant: round, variant, host_us and step_us (microseconds per step). clock
-    (seconds) and wait can be replaced for tests. Raises ValueError without variants; what a step raises
-    comes through with its variant's name.
+    Every round visits each variant once (A B C A B C ...), so that a drift of the machine hits all.
+    A visit starts with an idle GPU, issues `steps` steps in a row, then waits for the GPU once.
+      step time: the whole visit, wait included, per step
+      host time: until the first `burst` of these steps are issued, per step
+
+    By default a burst is as many steps as take 5 to 10 ms: long enough for a step of a few
+    microseconds, and too short to fill the launch queue (about 1,000 launches), which would make
+    the host wait. A visit is one burst, but at least 4 steps. So host time cannot exceed step time,
+    except for steps of more than 1.25 ms, whose first ones may be slower than the average.
+    Ranks that communicate pass `burst` or `steps`: by time, each would choose its own number.
+
+    Returns a row per round and variant: round, variant, host_us and step_us (µs per step). clock
+    (seconds) and wait can be replaced for tests. Raises ValueError without variants; what a step
+    raises comes through with its variant's name.
     """
     if not variants:
         raise ValueError("measure needs at least one variant, such as {'eager': step}")
-    rows = []
-    visits = ((number, name, step) for number in range(-1, rounds) for name, step in variants.items())
-    with tqdm(visits, "measuring", (rounds + 1) * len(variants), delay=2, leave=False) as bar:
-        for number, name, step in bar:
-            try:
-                if number < 0:
-                    _time(step, warmup, clock, wait)
-                    continue
-                rows.append((number, name, _time(step, burst, clock, wait)[0], _time(step, steps, clock, wait)[1]))
-            except Exception as error:
-                error.add_note(f"raised by variant {name!r} while it was measured")
-                raise
+    counts, rows = {}, []
+    try:
+        for name, step in variants.items():
+            for _ in range(warmup):
+                step()
+            counts[name] = _counts(step, burst, steps, clock, wait)
+        for number in range(rounds):
+            for name, step in variants.items():
+                host_us, step_us = _time(step, *counts[name], clock, wait)
+                rows.append((number, name, host_us, step_us))
+    except Exception as error:
+        error.add_note(f"raised by variant {name!r} while it was measured")
+        raise
     return pd.DataFrame(rows, columns=["round", "variant", "host_us", "step_us"])
 
 
-def _time(step, count, clock, wait):
-    """Microseconds per step until the last one is issued, and until the last one is done."""
+def _time(step, burst, steps, clock, wait):
+    """µs per step until the first `burst` steps are issued, and until all `steps` are done."""
     wait()
     start = clock()
-    for _ in range(count):
+    for number in range(1, steps + 1):
         step()
-    issued = clock()
+        if number == burst:
+            issued = clock()
     wait()
     done = clock()
-    return (issued - start) / count * 1e6, (done - start) / count * 1e6
+    return (issued - start) / burst * 1e6, (done - start) / steps * 1e6
+
+
+def _counts(step, burst, steps, clock, wait):
+    """How many steps a burst and a visit have: as given, else by time."""
+    if burst is None and steps is None:
+        burst = 1
+        while burst < 2**16:
+            shortest_us = min(_time(step, burst, burst, clock, wait)[1] for _ in range(2))
+            if burst * shortest_us >= BURST_US:
+                break
+            burst *= 2
+    steps = steps or max(burst, FEWEST_STEPS)
+    return min(burst or steps, steps), steps
 
 
 def quartiles(rounds: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Median and quartiles of a column of measure's rounds: columns q1, median, q3, a row per variant."""
+    """Median and quartiles of a column of measure's rounds: q1, median, q3, a row per variant."""
     table = rounds.groupby("variant", sort=False)[column].quantile([0.25, 0.5, 0.75]).unstack()
     return table.set_axis(["q1", "median", "q3"], axis=1).rename_axis(index=None)
 
 
 def ratios(rounds: pd.DataFrame, column: str) -> pd.DataFrame:
     """First variant over each variant, taken round by round: columns q1, median, q3."""
-    table = rounds.pivot(index="round", columns="variant", values=column)[list(rounds.variant.unique())]
+    table = rounds.pivot(index="round", columns="variant", values=column)
+    table = table[list(rounds.variant.unique())]
     shares = table.rdiv(table.iloc[:, 0], axis=0)
     return quartiles(shares.melt(var_name="variant", value_name=column), column)
 
@@ -82,25 +108,30 @@ def too_close(rounds: pd.DataFrame, column: str) -> pd.Series:
 
 
 def compare(rounds: pd.DataFrame) -> pd.DataFrame:
-    """Lay the variants side by side in words, a row each: times, and how they compare with the first.
+    """Compare the variants in words, a row each: their times, and how they relate to the first.
 
-    Times are in microseconds per step, "median [quartiles]" over the rounds; so are the factors, taken round by
-    round. It is too close to call where the times' quartile ranges overlap, or where the factor's holds 1.
+    Times are in µs per step, "median [quartiles]" over the rounds; so are the factors, taken round
+    by round. Brackets describe this run, not other machines. A pair is too close to call where the
+    quartile ranges of its times overlap, or where that of its factor holds 1.
     """
-    times, beside = {}, {}
+    times, factors = {}, {}
     for what, column in (("host", "host_us"), ("step", "step_us")):
         spreads, close = quartiles(rounds, column), too_close(rounds, column)
-        times[f"{what} time, us: median [quartiles]"] = [_spread(*row, _short) for row in spreads.to_numpy()]
+        times[f"{what} time, µs: median [quartiles]"] = [
+            _spread(*row, _short) for row in spreads.to_numpy()
+        ]
         cells = [
             "too close to call" if near or low <= 1 <= high else _faster(low, middle, high)
-            for near, (low, middle, high) in zip(close, ratios(rounds, column).to_numpy(), strict=True)
+            for near, (low, middle, high) in zip(
+                close, ratios(rounds, column).to_numpy(), strict=True
+            )
         ]
-        beside[f"{what} time beside {close.index[0]}: median [quartiles]"] = ["1", *cells[1:]]
-    return pd.DataFrame(times | beside, index=spreads.index)
+        factors[f"{what} time vs. {close.index[0]}: median [quartiles]"] = ["1", *cells[1:]]
+    return pd.DataFrame(times | factors, index=spreads.index)
 
 
 def _faster(low, middle, high):
-    """A ratio and its quartiles in words: 2.8 times faster [2.7, 2.9], or 25 times slower [24, 26]."""
+    """A ratio and its quartiles in words: 2.8 times faster [2.7, 2.9], 25 times slower [24, 26]."""
     if middle > 1:
         return _spread(low, middle, high, _factor).replace(" ", " times faster ", 1)
     return _spread(1 / high, 1 / middle, 1 / low, _factor).replace(" ", " times slower ", 1)

@@ -9,8 +9,8 @@ from IPython.display import HTML
 from course.touch import touchable
 from course.touch.svg import area, drawing, image, rectangle, text
 from helpers.charts import COLOURS
-from helpers.kineto import outermost
 from helpers.trace import Trace
+from helpers.trace_file import outermost
 
 WIDTH, LEFT, RIGHT, PANEL, LANE = 580, 74, 572, 122, 26
 LANES = {"CPU": 26, "queue": 58, "GPU": 90}  # where they begin below a panel's top

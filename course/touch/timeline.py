@@ -12,8 +12,8 @@ from IPython.display import HTML
 
 from course.touch import touchable
 from helpers.charts import COLOURS
-from helpers.kineto import outermost
 from helpers.trace import Trace
+from helpers.trace_file import outermost
 
 HOST = {"host ranges": "host time", "launches": "launch", "waits": "waiting"}  # a lane and its colour
 SAYS_NOTHING = r"^void |at::native::|\(anonymous namespace\)::|\bat::|^[# ]+|[# ]+$"  # in the name of a kernel or range

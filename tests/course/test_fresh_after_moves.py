@@ -56,9 +56,9 @@ def imported_by_cells(module):
 
 
 def test_a_renamed_module_makes_no_recording_stale(tree):
-    assert reaching("helpers.json_events.read_events") and not imported_by_cells("json_events")
-    (tree / "helpers" / "json_events.py").rename(tree / "helpers" / "json_stream.py")
-    replace_everywhere(tree, r"helpers\.json_events", "helpers.json_stream")
+    assert reaching("helpers.trace_file.read_events") and not imported_by_cells("trace_file")
+    (tree / "helpers" / "trace_file.py").rename(tree / "helpers" / "kineto.py")
+    replace_everywhere(tree, r"helpers\.trace_file", "helpers.kineto")
     assert changes() == {}
 
 

@@ -1,10 +1,15 @@
-"""unchanged: what a warm-up changes is put back in place. (capture_step itself: test_model.py.)"""
+"""capture_step, and unchanged: what a warm-up changes is restored in place."""
+
+import gc
 
 import pytest
 import torch
 from torch import nn
 
-from helpers.capture import unchanged
+from cpu_graph import cpu_graphs
+from helpers.capture import capture_step, unchanged
+from helpers.model import make_batches, make_model, make_optimizer, training_step
+from tests.support.machine import needs_gpu
 
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -93,3 +98,89 @@ def test_other_things_are_refused_by_name():
         unchanged([]),
     ):
         pass
+
+
+@pytest.fixture
+def collector():
+    """Whatever a test does to the garbage collector ends with it."""
+    enabled, thresholds = gc.isenabled(), gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    (gc.enable if enabled else gc.disable)()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_garbage_collector_pauses_for_the_capture_only(collector, enabled, fails):
+    states = []
+
+    def step(x):
+        states.append(gc.isenabled())
+        x = x + 1
+        if fails and len(states) == 3:
+            raise ZeroDivisionError
+        return x
+
+    (gc.enable if enabled else gc.disable)()
+    with cpu_graphs():
+        x = torch.ones(1, device="cuda")
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                capture_step(step, x, warmup=2)
+        else:
+            capture_step(step, x, warmup=2)
+    assert states == [enabled, enabled, False]
+    assert gc.isenabled() == enabled
+
+
+def test_a_capture_collects_no_garbage(collector):
+    """A collection takes 100 ms in a notebook full of objects, far longer than the capture."""
+    collections = []
+
+    def watch(phase, _):
+        collections.append(phase)
+
+    with cpu_graphs():
+        x = torch.ones(1, device="cuda")
+        gc.disable()
+        gc.callbacks.append(watch)
+        capture_step(lambda x: x + 1, x)
+        gc.callbacks.remove(watch)
+    assert not collections
+
+
+@needs_gpu
+def test_a_captured_step_gives_eagers_losses_to_the_bit():
+    batches, losses = make_batches(5), {}
+    for name in ("eager", "graph"):
+        model = make_model()
+        optimizer, start = make_optimizer(model), {k: v.clone() for k, v in model.state_dict().items()}
+
+        def step(x, y, model=model, optimizer=optimizer):
+            return training_step(model, optimizer, x, y)
+
+        run = step if name == "eager" else capture_step(step, *[t.clone() for t in batches[0]])
+        model.load_state_dict(start)
+        torch.manual_seed(0)
+        losses[name] = [run(*batch).item() for batch in batches]
+    assert losses["graph"] == losses["eager"]
+    assert len(set(losses["graph"])) == 5
+
+
+@needs_gpu
+def test_garbage_that_holds_a_graph_does_not_break_the_next_capture(collector):
+    """A graph freed during a capture invalidates it; so no garbage is collected meanwhile."""
+
+    def add_one(x):
+        if torch.cuda.is_current_stream_capturing():
+            gc.set_threshold(1, 1, 1)
+            [[[]] for _ in range(1000)]  # allocations, each of which would start a collection
+            gc.set_threshold(10**8)
+        return x + 1
+
+    gc.set_threshold(10**8)  # the garbage lasts until the capture
+    old = capture_step(lambda x: x * 2, torch.ones(4, device="cuda"))
+    old.circle = old  # from here on only the garbage collector can free it
+    del old
+    replay = capture_step(add_one, torch.ones(4, device="cuda"))
+    assert replay(torch.full((4,), 2.0, device="cuda")).tolist() == [3.0] * 4

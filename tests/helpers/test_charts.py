@@ -39,7 +39,7 @@ def test_the_bars_are_the_medians(rounds):
     }
     assert widths == {"host time": [901.5, 21.5], "GPU busy time": [290, 295], "step time": [1001.5, 301.5]}
     assert [label.get_text() for label in axes.get_yticklabels()] == ["eager", "graph"]
-    assert "us" in axes.get_xlabel()
+    assert axes.get_xlabel() == "time per step, µs (bar: median, whisker: quartiles)"
 
 
 def test_every_lane_has_a_colour_of_its_own():
@@ -65,9 +65,23 @@ def test_the_chart_is_no_wider_than_the_page(rounds, us):
 
 def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
     assert sheet("One thing.").figure.get_suptitle() == "One thing."
-    assert cpu_gpu_chart(rounds).figure.get_suptitle().endswith("idles.")
     path = write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
     assert timeline(read_trace(path), title="Look here.").figure.get_suptitle() == "Look here."
+
+
+def test_without_a_title_a_chart_says_its_finding(rounds, write_trace):
+    title = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}).figure.get_suptitle()
+    assert title == "A step takes 302 µs (graph); the GPU works for 295."
+    assert cpu_gpu_chart(rounds).figure.get_suptitle() == "A step takes 302 µs (graph); the CPU issues it in 21.5."
+    trace = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
+    assert timeline(trace).figure.get_suptitle() == "The GPU works for 5 of 15 µs."
+    both = timelines({"eager": trace, "graph": trace})[0].figure.get_suptitle()
+    assert both == "The GPU works for 5 of 15 µs (eager), 5 of 15 µs (graph)."
+
+
+def test_a_step_without_gpu_work_is_drawn(write_trace):
+    trace = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1), step(1, 50, 50)))
+    assert timeline(trace, 1, end_us=50).figure.get_suptitle() == "The GPU works for 0 of 0 µs."
 
 
 def test_the_guess_lies_on_its_bar(rounds):

@@ -1,10 +1,7 @@
-import gc
-
 import pytest
 import torch
 
 from helpers.model import make_batches, make_model, make_optimizer, training_step
-from tests.support.machine import needs_gpu
 
 SMALL = (16, 12, 8, 6, 4)
 
@@ -35,39 +32,3 @@ def test_a_step_trains_every_parameter():
 def test_dropouts_must_match_the_widths():
     with pytest.raises(ValueError, match="3 hidden widths need as many dropouts, not 2"):
         make_model(SMALL, dropouts=(0.1, 0.1), device="cpu")
-
-
-@needs_gpu
-def test_a_captured_step_gives_eagers_losses_to_the_bit():
-    from helpers.capture import capture_step
-
-    batches, losses = make_batches(5), {}
-    for name in ("eager", "graph"):
-        model = make_model()
-        optimizer, start = make_optimizer(model), {k: v.clone() for k, v in model.state_dict().items()}
-
-        def step(x, y, model=model, optimizer=optimizer):
-            return training_step(model, optimizer, x, y)
-
-        run = step if name == "eager" else capture_step(step, *[t.clone() for t in batches[0]])
-        model.load_state_dict(start)
-        torch.manual_seed(0)
-        losses[name] = [run(*batch).item() for batch in batches]
-    assert losses["graph"] == losses["eager"]
-    assert len(set(losses["graph"])) == 5
-
-
-@needs_gpu
-def test_garbage_that_holds_a_graph_does_not_break_the_next_capture():
-    """A graph freed during a capture invalidates it; so what is garbage goes before."""
-    from helpers.capture import capture_step
-
-    def add_one(x):
-        gc.collect(0)  # what an unlucky allocation of Python objects does by itself
-        return x + 1
-
-    old = capture_step(lambda x: x * 2, torch.ones(4, device="cuda"))
-    old.circle = old  # from here on only the garbage collector can free it
-    del old
-    replay = capture_step(add_one, torch.ones(4, device="cuda"))
-    assert replay(torch.full((4,), 2.0, device="cuda")).tolist() == [3.0] * 4

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from helpers import ranks
-from helpers.kineto import TraceError
 from helpers.ranks import communication, distributed_info, per_rank, rank_lanes, read_ranks, wait_for_gpu
+from helpers.trace_file import TraceError
 
 
 def event(category, name, start, duration, **args):

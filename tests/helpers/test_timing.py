@@ -3,6 +3,8 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers import timing
 from helpers.timing import compare, measure, quartiles, ratios, too_close
@@ -39,12 +41,82 @@ def test_host_time_is_issuing_and_step_time_is_the_slower_of_host_and_gpu():
     assert step.to_dict() == pytest.approx({"cpu-bound": 100, "gpu-bound": 50}, rel=1e-2)
 
 
-def test_rounds_are_interleaved_and_nothing_waits_inside_a_burst():
+def runs(machine):
+    """The steps that ran in a row: name and number."""
+    return [(name, len(list(group))) for name, group in itertools.groupby(machine.log) if name != "wait"]
+
+
+def test_rounds_are_interleaved_and_nothing_waits_inside_a_visit():
     machine = Machine()
     machine.measure({"a": (1, 1), "b": (1, 1)}, rounds=3, burst=2, steps=4, warmup=1)
-    runs = [(name, len(list(group))) for name, group in itertools.groupby(machine.log) if name != "wait"]
-    one_round = [("a", 2), ("a", 4), ("b", 2), ("b", 4)]
-    assert runs == [("a", 1), ("b", 1), *one_round * 3]
+    assert runs(machine) == [("a", 1), ("b", 1), *[("a", 4), ("b", 4)] * 3]
+
+
+@pytest.mark.parametrize(
+    "host, gpu, visit", [(3, 1, 2048), (3, 350, 16), (1400, 300, 4), (1000, 6000, 4), (35_000, 9000, 4)]
+)
+def test_a_visit_is_5_to_10_ms_or_four_steps(host, gpu, visit):
+    machine = Machine()
+    rounds = machine.measure({"a": (host, gpu)}, rounds=2)
+    assert runs(machine)[-2:] == [("a", visit)] * 2
+    assert 5000 <= visit * rounds.step_us.median() < 10_100 or visit == 4
+    assert machine.log[-visit - 2 :] == ["wait", *["a"] * visit, "wait"]
+
+
+@given(st.integers(1, 1000), st.floats(2.5, 50), st.floats(0.1, 50_000))
+def test_the_launch_queue_never_fills(launches, launch_us, gpu_us):
+    """Steps of so many launches, each of 2.5 us or more on the CPU; gpu_us: all that they start on the GPU."""
+    machine, host_us = Machine(), launches * launch_us
+    step = machine.step("a", host_us / 1e6, gpu_us / 1e6)
+    burst, steps = timing._counts(step, None, None, lambda: machine.now, machine.wait)
+    started = burst * min(1.0, host_us / gpu_us)  # when the last one is issued
+    assert launches * (burst - started) <= 1001
+    assert steps == max(burst, 4)
+
+
+@given(st.floats(0.5, 1250), st.floats(0.5, 1250))
+def test_host_time_never_exceeds_the_step_time_of_the_same_burst(host, gpu):
+    rounds = Machine().measure({"a": (host, gpu)}, rounds=2)
+    assert (rounds.host_us <= rounds.step_us * (1 + 1e-9)).all()
+
+
+def test_the_first_steps_of_a_long_visit_give_the_host_time():
+    """A step of more launches than the queue holds is issued once: later ones would wait for room in the queue."""
+    machine, calls = Machine(), itertools.count()
+
+    def step():
+        machine.now += 1e-3 if next(calls) % 4 == 0 else 9e-3
+        machine.gpu_free = max(machine.gpu_free, machine.now) + 9e-3
+
+    rounds = measure({"a": step}, rounds=3, warmup=0, burst=1, steps=4, clock=lambda: machine.now, wait=machine.wait)
+    assert list(rounds.host_us) == pytest.approx([1000] * 3)
+
+
+@pytest.mark.parametrize(
+    "options, visit",
+    [
+        ({"burst": 2, "steps": 6}, 6),
+        ({"steps": 7}, 7),
+        ({"burst": 5}, 5),
+        ({"burst": 1}, 4),
+        ({"burst": 9, "steps": 3}, 3),
+    ],
+)
+def test_given_numbers_are_kept_and_nothing_is_tried_out(options, visit):
+    """As ranks need it, which must all run the same steps."""
+    machine = Machine()
+    machine.measure({"a": (1, 1)}, rounds=2, warmup=3, **options)
+    assert runs(machine) == [("a", 3), ("a", visit), ("a", visit)]
+
+
+def test_measuring_prints_nothing(capfd):
+    measure({"a": lambda: None}, rounds=3)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_step_of_no_time_ends():
+    rounds = measure({"a": lambda: None}, rounds=1, clock=lambda: 0.0, wait=lambda: None)
+    assert rounds.step_us.tolist() == [0]
 
 
 def test_a_row_per_round_and_variant():
@@ -77,16 +149,16 @@ def test_ratios_are_taken_round_by_round():
     assert ratios(drifting, "step_us").loc["fast"].tolist() == [2, 2, 2]
 
 
-BESIDE = "step time beside first: median [quartiles]"
+VERSUS = "step time vs. first: median [quartiles]"
 
 
 def test_overlapping_quartiles_are_too_close_to_call():
     rounds = table(first=[98, 100, 102, 104], near=[101, 103, 105, 107], far=[10, 11, 12, 13])
     assert too_close(rounds, "step_us").to_dict() == {"first": True, "near": True, "far": False}
     text = compare(rounds)
-    assert text.loc["near", BESIDE] == "too close to call"
-    assert text.loc["first", BESIDE] == "1"
-    assert text.loc["far", "step time, us: median [quartiles]"] == "11.5 [10.8, 12.2]"
+    assert text.loc["near", VERSUS] == "too close to call"
+    assert text.loc["first", VERSUS] == "1"
+    assert text.loc["far", "step time, µs: median [quartiles]"] == "11.5 [10.8, 12.2]"
 
 
 @pytest.mark.parametrize(
@@ -100,22 +172,22 @@ def test_overlapping_quartiles_are_too_close_to_call():
     ],
 )
 def test_a_factor_is_said_in_words(values, words):
-    assert compare(table(first=[100] * 4, other=values)).loc["other", BESIDE] == words
+    assert compare(table(first=[100] * 4, other=values)).loc["other", VERSUS] == words
 
 
 def test_a_factor_whose_quartiles_hold_one_is_too_close_to_call():
     rounds = table(first=[100, 200, 300, 400], other=[190, 190, 190, 190])
     rounds.loc[rounds.variant == "other", ["host_us", "step_us"]] = [[90], [210], [280], [430]] * np.ones(2)
-    assert compare(rounds).loc["other", BESIDE] == "too close to call"
+    assert compare(rounds).loc["other", VERSUS] == "too close to call"
 
 
 def test_the_heads_name_unit_and_brackets():
     heads = list(compare(table(first=[1, 1], other=[2, 2])))
     assert heads == [
-        "host time, us: median [quartiles]",
-        "step time, us: median [quartiles]",
-        "host time beside first: median [quartiles]",
-        BESIDE,
+        "host time, µs: median [quartiles]",
+        "step time, µs: median [quartiles]",
+        "host time vs. first: median [quartiles]",
+        VERSUS,
     ]
 
 

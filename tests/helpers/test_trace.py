@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -19,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.recordings.recording import recorded_lesson
-from helpers.json_events import MIB, read_events
-from helpers.kineto import TraceError
 from helpers.trace import busy_time, busy_until, main, read_trace
+from helpers.trace_file import MIB, TraceError, read_events
 from tests.support.machine import needs_gpu
 from tests.support.traces import event, kernel, launch, step
+
+NOTHING = "No verdict: no GPU activity was launched inside a step."
 
 
 def test_a_kernel_belongs_to_the_launch_with_its_correlation_id_not_to_one_it_overlaps(write_trace):
@@ -106,7 +108,7 @@ def test_a_synchronising_copy_and_a_host_callback_are_told_from_launches(write_t
 def test_the_verdict_says_what_limits_and_what_a_graph_could_save(write_trace, idle, bound):
     trace = read_trace(write_trace(step(0, 0, 100), launch(0, 1), kernel(idle, 100 - idle, 1)))
     assert trace.verdict().startswith(bound)
-    assert f"at most {idle} us" in trace.verdict()
+    assert f"at most {idle} µs" in trace.verdict()
 
 
 def loading(wait_us, compute_us, host=()):
@@ -125,7 +127,8 @@ def test_a_wait_for_data_is_not_promised_to_a_graph(write_trace):
     assert list(trace.per_step().loader_us) == [9005, 8905 + 100, 9005]
     summary = trace.summary()
     assert summary.loader_us == 9005 and summary.loader_share == pytest.approx(9005 / 9200)
-    assert "98% of that before its first launch" in trace.verdict() and "at most 195 us (1.0x)" in trace.verdict()
+    assert "98% of the idle time lies before the step's first launch" in trace.verdict()
+    assert "at most 195 µs (1.0x)" in trace.verdict()
 
 
 def test_the_gpu_at_work_on_the_step_before_is_not_idle_while_data_are_loaded(write_trace):
@@ -144,7 +147,7 @@ def test_time_on_earlier_launches_is_not_idle(write_trace):
     trace = read_trace(write_trace(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1)))
     summary = trace.summary()
     assert (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share) == (1, 40, 60, 0)
-    assert "at work for 60% on what was launched outside the steps" in trace.verdict()
+    assert "works for 60% on launches from outside the steps" in trace.verdict()
 
 
 def test_a_step_that_is_a_graph_is_not_told_to_use_one(write_trace):
@@ -176,7 +179,148 @@ def test_two_gpus_are_averaged(write_trace):
 def test_without_gpu_work_in_a_step_there_is_a_summary_and_nothing_to_judge(write_trace):
     trace = read_trace(write_trace(step(0, 0, 10), launch(50, 1), kernel(60, 5, 1)))
     assert trace.summary().gpu_busy_us == 0 and np.isfinite(trace.summary()).all()
-    assert trace.verdict().endswith("nothing to judge.")
+    assert trace.verdict() == NOTHING
+
+
+def test_host_time_is_split_into_launch_calls_waiting_and_everything_else(write_trace):
+    """Autograd's thread launches as well; two calls at once count once."""
+    backward = launch(50, 2) | {"tid": 2, "dur": 20}
+    nested = launch(55, 3, "cuLaunchKernel", "cuda_driver") | {"tid": 2, "dur": 10}
+    wait = event("cuda_runtime", "cudaDeviceSynchronize", 80, 15)
+    kernels = [kernel(100 + i, 1, i) for i in (1, 2, 3)]
+    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1) | {"dur": 5}, backward, nested, wait, *kernels))
+    [row] = trace.host_time().to_dict("records")
+    assert row == {"launch calls": 25, "waiting": 15, "everything else": 60}
+    summary = trace.summary()
+    assert summary[["launch_calls_us", "wait_us", "host_issue_us"]].tolist() == [25, 15, 85]
+
+
+def test_the_recorded_eager_step_spends_most_host_time_outside_of_launches():
+    trace = read_trace(recorded_lesson("start_here").trace("eager"))
+    parts, issue_us = trace.host_time(), trace.per_step().host_issue_us
+    assert (parts.sum(axis=1) - parts.waiting).to_list() == pytest.approx(issue_us.to_list())
+    assert (parts["everything else"] > parts["launch calls"]).all() and (parts["launch calls"] > 0).all()
+
+
+def sound(process=1, at=0, thread=1, first=0):
+    """Two steps of a process, with a launch and a kernel each."""
+    events = []
+    for n in range(2):
+        begin = at + n * 100
+        own = [step(n, begin, 100), launch(begin + 10, first + n), kernel(begin + 20, 50, first + n)]
+        events += [one | {"pid": process, "tid": thread} for one in own]
+    return events
+
+
+def test_a_sound_trace_has_no_fault(write_trace, recorded_trace):
+    assert read_trace(write_trace(*sound())).fault() == "" == read_trace(recorded_trace).fault()
+
+
+FAULTS = {
+    "two processes": ([*sound(), *sound(process=2, at=7)], "launches of 2 processes, whose step numbers"),
+    "one after the other": ([*sound(), *sound(process=2, at=500)], "launches of 2 processes"),
+    "a process twice": ([*sound(), *sound(at=500)], "the same correlation id, as where traces were merged"),
+    "marks on two threads": (
+        [*sound(), *(step(n, n * 100 + 3, 100) | {"tid": 2} for n in range(2))],
+        r"the steps overlap: ProfilerStep#0 .* \(there are marks on 2 threads\)\.$",
+    ),
+    "a mark around all": ([*sound(at=10), step(9, 0, 300)], "the steps overlap: ProfilerStep#0 begins before"),
+    "clock": (
+        [*sound(), launch(150, 7), kernel(120, 5, 7)],
+        "1 of 3 GPU activities begin before their own launch, by up to 30 µs: the GPU's clock is off",
+    ),
+    "long before": ([*sound(), launch(150, 7), kernel(-(10**6), 5, 7)], "by up to 1000150 µs: the GPU's clock is off"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_trace_that_means_nothing_gets_a_sentence_and_no_verdict(write_trace, name, capsys):
+    events, sentence = FAULTS[name]
+    path = write_trace(*events)
+    verdict = read_trace(path).verdict()
+    assert re.search(sentence, verdict) and verdict == f"No verdict: {read_trace(path).fault()}"
+    assert not re.search("bound|could save", verdict) and verdict.count(".") == 1
+    assert main([str(path)]) == 0 and capsys.readouterr().out.splitlines()[-1] == verdict
+
+
+def test_clocks_and_marks_may_differ_by_their_resolution(write_trace):
+    """Older traces count whole microseconds."""
+    events = [step(0, 0, 101), step(1, 100, 100), launch(50, 1), kernel(49, 30, 1)]
+    assert read_trace(write_trace(*events)).fault() == ""
+
+
+def test_an_unmarked_trace_is_promised_nothing(write_trace):
+    trace = read_trace(write_trace(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1)))
+    assert trace.verdict() == (
+        "CPU-bound: the GPU is idle for 100% of 10000000 µs. "
+        "The trace has no steps: call profiler.step() after each one."
+    )
+
+
+OLD = {"cpu_op": "Operator", "user_annotation": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel"}
+OLD |= {"gpu_memcpy": "Memcpy", "gpu_memset": "Memset"}
+
+
+def test_a_trace_of_torch_before_1_12_is_read_like_a_new_one(write_trace):
+    kinds = [kernel(180 + i, 5, i, category=kind) for i, kind in enumerate(("gpu_memcpy", "gpu_memset"))]
+    events = [*sound(), *kinds, event("cpu_op", "aten::mm", 5, 9)]
+    older = [one | {"cat": OLD[one["cat"]], "tid": str(one["tid"])} for one in events]
+    now, then = read_trace(write_trace(*events)), read_trace(write_trace(*older, name="old.json"))
+    pd.testing.assert_series_equal(then.summary(), now.summary())
+    assert then.verdict() == now.verdict() and then.gpu.kind.tolist() == now.gpu.kind.tolist()
+    assert then.summary().steps == 2 and then.cpu_ops.name.tolist() == ["aten::mm"]
+
+
+def test_a_host_calls_own_stream_is_not_read(write_trace):
+    """As ROCm writes it."""
+    call = event("cuda_runtime", "hipLaunchKernel", 10, 2, correlation=1, stream="0x0", device="?")
+    operator = event("cpu_op", "aten::mm", 5, 9, correlation="no number")
+    trace = read_trace(write_trace(step(0, 0, 100), operator, call, kernel(20, 5, 1)))
+    assert trace.summary()[["launches", "kernels", "gpu_busy_us", "orphans"]].tolist() == [1, 1, 5, 0]
+
+
+EVENTS = json.dumps([step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)])
+WHOLE = f'{{"schemaVersion": 1, "traceEvents": {EVENTS}}}'
+READ = {
+    "nested before": f'{{"a": {{"traceEvents": []}}, "traceEvents": {EVENTS}}}',
+    "nested after": f'{{"traceEvents": {EVENTS}, "a": [{{"traceEvents": [5]}}]}}',
+    "in a text": f'{{"a": "\\"traceEvents\\": [", "traceEvents": {EVENTS}}}',
+    "blanks": f' \n{{ "a" : 1.5e3 , "traceEvents"\t: {EVENTS}\n,"b":null}} \n',
+    "an array": f" {EVENTS} ",
+    "17 MiB before": f'{{"a": "{"x" * (17 << 20)}", "traceEvents": {EVENTS}}}',
+    "20 values before": f'{{{", ".join(f"{chr(34)}{n}{chr(34)}: [{n}]" for n in range(20))}, "traceEvents": {EVENTS}}}',
+}
+REFUSED = {
+    "nested only": (f'{{"a": {WHOLE}}}', "no JSON with traceEvents"),
+    "twice": (f'{WHOLE[:-1]}, "traceEvents": []}}', "it has traceEvents twice"),
+    "two documents": (WHOLE + WHOLE, "something follows its JSON"),
+    "two arrays": (EVENTS + EVENTS, "something follows its JSON"),
+    "no list": ('{"traceEvents": 5}', "no JSON with traceEvents"),
+    "cut off": (WHOLE[:-1], "cut off"),
+    "cut off in the head": (WHOLE[:12], "cut off"),
+    "no comma": (WHOLE.replace(', "trace', ' "trace'), "no JSON with traceEvents"),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("piece", [3, MIB])
+def test_the_own_trace_events_of_a_file_are_read(tmp_path, monkeypatch, name, piece):
+    if piece < 9 and len(READ[name]) > MIB:
+        pytest.skip("is about length, and takes long in small pieces")
+    monkeypatch.setattr("helpers.trace_file.PIECE", piece)
+    path = tmp_path / "trace.json"
+    path.write_text(READ[name])
+    assert read_trace(path).summary().gpu_busy_us == 10
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("piece", [3, MIB])
+def test_no_trace_events_win_without_a_word(tmp_path, monkeypatch, name, piece):
+    monkeypatch.setattr("helpers.trace_file.PIECE", piece)
+    path, (text, sentence) = tmp_path / "trace.json", REFUSED[name]
+    path.write_text(text)
+    with pytest.raises(TraceError, match=f"cannot be read as a profiler trace: .*{sentence}"):
+        read_trace(path)
 
 
 intervals = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), min_size=1)
@@ -297,7 +441,7 @@ BAD += [("args", {"correlation": [1]}), ("args", {"correlation": 1, "stream": "s
 @pytest.mark.parametrize("key, value", BAD)
 def test_a_value_that_cannot_be_is_one_sentence(write_trace, key, value):
     path = write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1) | {key: value})
-    with pytest.raises(TraceError, match=r"cannot be read as a profiler trace: (event 2|correlation, stream)"):
+    with pytest.raises(TraceError, match=r"as a profiler trace: (event 2|the (correlation|stream) of an event)"):
         read_trace(path)
 
 
@@ -310,7 +454,7 @@ def test_arguments_of_any_form_are_read(write_trace, args):
 @pytest.mark.parametrize("duration", [0, 1e-300])
 def test_activities_of_no_length_are_nothing_to_judge(write_trace, duration):
     trace = read_trace(write_trace(step(0, 0, 1e15), launch(1, 1), kernel(5, duration, 1)))
-    assert np.isfinite(trace.summary()).all() and trace.verdict().endswith("nothing to judge.")
+    assert np.isfinite(trace.summary()).all() and trace.verdict() == NOTHING
 
 
 def test_events_that_cross_the_pieces_of_a_file_are_whole(write_trace, monkeypatch):
@@ -318,7 +462,7 @@ def test_events_that_cross_the_pieces_of_a_file_are_whole(write_trace, monkeypat
     events = [step(0, 0, 100), launch(1, 1), kernel(5, 1.5, 1), {"ph": "M", "name": "\u00fc"}]
     path = write_trace(*events)
     for size in range(1, 40):
-        monkeypatch.setattr("helpers.json_events.PIECE", size)
+        monkeypatch.setattr("helpers.trace_file.PIECE", size)
         assert list(read_events(path)) == events
 
 
@@ -402,9 +546,12 @@ def test_the_command_prints_a_summary_and_a_verdict(recorded_trace):
 
 @pytest.mark.parametrize("arguments, status", [(["--help"], 0), ([], 2), (["a", "b", "c"], 2), (["a", "many"], 2)])
 def test_the_command_says_how_it_is_used(arguments, status, capsys):
-    assert main(arguments) == status
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
     said = capsys.readouterr()
-    assert "FILE [MIB]" in (said.err or said.out) or "'many'" in said.err
+    assert ended.value.code == status
+    assert "usage: python -m helpers.trace [-h] file [mib]" in (said.err if status else said.out)
+    assert arguments != ["a", "many"] or "'many'" in said.err
 
 
 @pytest.mark.parametrize("output", ["| head -c 1", "| true", "> /dev/full", ">&-", "--help > /dev/full"])
