@@ -45,7 +45,8 @@ def measure(
     """
     if not variants:
         raise ValueError("measure needs at least one variant, such as {'eager': step}")
-    counts, rows = {}, []
+    counts = {}
+    rows = []
     try:
         for name, step in variants.items():
             for _ in range(warmup):

@@ -548,7 +548,7 @@ def test_an_unchanged_lesson_is_fresh(copied):
 @pytest.mark.parametrize(
     "old, new, changed",
     [
-        ("burst: int = 10", "burst: int = 9", ["helpers.timing.measure has changed"]),
+        ("rounds: int = 20", "rounds: int = 19", ["helpers.timing.measure has changed"]),
         ("issued = clock()", "issued = clock() + 1", ["helpers.timing._time has changed"]),
         ("Time variants, a dict", "Time some variants, a dict", []),
         ("too close to call", "too near", []),
