@@ -49,4 +49,4 @@ def tables(rounds: pd.DataFrame, traced: pd.DataFrame) -> tuple[pd.DataFrame, pd
     counts = traced[list(COUNTS)].astype(float).round(1).rename(columns=COUNTS)
     whole = f"original: {WHOLE_STEP}"
     beside_whole = compare(pd.concat([rounds[rounds.variant == whole], rounds[rounds.variant != whole]]))
-    return compare(rounds).join(counts), beside_whole.filter(like="beside")
+    return compare(rounds).join(counts), beside_whole.filter(like="vs.")

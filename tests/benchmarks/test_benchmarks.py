@@ -97,10 +97,10 @@ def test_the_loops_are_compared_with_the_eager_one_and_with_the_originals_graph(
     traced = pd.DataFrame({"gpu_busy_us": 90.04, "launches": 3, "kernels": 40, "steps": 7}, index=names)
     beside_eager, beside_whole = steps.tables(rounds, traced)
     assert list(beside_eager.index) == names
-    assert beside_eager.filter(like="step time beside original: eager").iloc[1, 0].startswith("4.0 times faster")
+    assert beside_eager.filter(like="step time vs. original: eager").iloc[1, 0].startswith("4.0 times faster")
     assert beside_eager.loc[names[2], ["GPU busy, us", "launches", "kernels"]].tolist() == [90, 3, 40]
     assert beside_whole.index[0] == names[1]
-    assert list(beside_whole) == [f"{what} time beside {names[1]}: median [quartiles]" for what in ("host", "step")]
+    assert list(beside_whole) == [f"{what} time vs. {names[1]}: median [quartiles]" for what in ("host", "step")]
 
 
 def test_a_table_is_markdown():
