@@ -67,16 +67,15 @@ class Trace:
 
         wait_us = total(self.waits[self.waits.thread.isin(steps.thread)], "dur_us")
         issue_us = (steps.dur_us - wait_us).clip(lower=0)
-        launch_us = total(
-            _merged(self.launches, ["step"]), "dur_us"
-        )  # autograd's thread launches too
+        calls = _merged(self.launches, ["step"])  # on several threads: autograd launches as well
+        launch_us = total(calls, "dur_us")
+        gpu_us = total(_merged(own, ["step", "device"]), "dur_us")
         columns = {
             "host_issue_us": issue_us,
             "launch_calls_us": np.minimum(launch_us, issue_us),
             "wait_us": wait_us,
             "loader_us": np.diff(before - busy_until(self.gpu, before), axis=0)[0],
-            "gpu_busy_us": total(_merged(own, ["step", "device"]), "dur_us")
-            / max(1, own.device.nunique()),
+            "gpu_busy_us": gpu_us / max(1, own.device.nunique()),
             "launches": total(self.launches),
             "graph_launches": total(self.launches[self.launches.graph]),
             "kernels": total(own[own.kind == "kernel"]),
@@ -87,8 +86,9 @@ class Trace:
     def host_time(self) -> pd.DataFrame:
         """Split the host's time, a row per step, in microseconds under the profiler.
 
-        launch calls: inside the CUDA calls that give the GPU work, on any thread; waiting: inside
-        calls that wait for the GPU; everything else: Python, PyTorch's dispatcher, autograd.
+        launch calls: inside the CUDA calls that give the GPU work, on any thread (a full launch
+        queue makes them longer); waiting: inside calls that wait for the GPU; everything else:
+        Python, PyTorch's dispatcher, autograd.
         """
         steps = self.per_step()
         return pd.DataFrame(
@@ -129,7 +129,8 @@ class Trace:
                 f"the file holds launches of {processes} processes, whose step numbers and "
                 "correlation ids collide: read the trace of each process by itself."
             )
-        if self.launches.correlation.dropna().duplicated().any():
+        correlation = self.launches.correlation
+        if correlation[correlation > 0].duplicated().any():
             return (
                 "several launches have the same correlation id, as where traces were merged: "
                 "read the trace of each process by itself."
@@ -160,9 +161,8 @@ class Trace:
         text += f": the GPU is idle for {s.idle_share:.0%} of "
         text += f"a traced step of {s.step_us:.0f} µs" if marked else f"{s.step_us:.0f} µs"
         if s.earlier_us > 0.01 * s.step_us:
-            text += (
-                f", and works for {s.earlier_us / s.step_us:.0%} on launches from outside the steps"
-            )
+            share = s.earlier_us / s.step_us
+            text += f", and works for {share:.0%} on launches from outside the steps"
         if waits := s.loader_share > 0.3:  # less may be the step's own Python, which a graph saves
             text += f"; {s.loader_share:.0%} of the idle time lies before the step's first launch, "
             text += "as when it waits for data"

@@ -199,17 +199,18 @@ def read_events(path: Path, limit_mib: int | None = None) -> Iterator[Any]:
 
 
 def _trace_events(reader):
-    """The elements of traceEvents in the object that begins here: of its own one, of just one."""
-    found = 0
+    """Yield the elements of the object's own traceEvents, which it must have once."""
+    found = False
     reader.take("{")
     while reader.next() != "}":
         key = reader.value()
         reader.take(":")
         if key != "traceEvents":
             reader.value()
-        elif (found := found + 1) > 1:
+        elif found:
             raise ValueError("it has traceEvents twice")
         else:
+            found = True
             yield from reader.elements()
         if reader.next() != "}":
             reader.take(",")
