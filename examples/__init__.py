@@ -1,6 +1,10 @@
-"""Scripts to copy: each runs by itself, and needs torch alone.
+"""Code to copy, which needs torch alone (and the Triton and cuda.bindings that come with it).
 
-train_gpt: a training of a small GPT, each step of the optimizer one graph; it reads shakespeare.txt
-decoder: a language model with a static cache, ready for a graph
+train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
+decoder: a language model with a static key-value cache, ready for a graph
+triton_decoder: the same decoder's step for one sequence, in five Triton kernels per block
+transformers_llama: Llama of the transformers package on the decoder's weights
+repeatability: does a step repeat its bits, and if not, which operator does not?
+busy_host: how long does a call take when the CPU is busy?
 graph_nodes: open a captured graph, and change what it does
 """

@@ -1,12 +1,14 @@
-"""A decoder of the Llama family with a static key-value cache, in pure PyTorch: ready for a CUDA graph.
+"""A decoder of the Llama family with a static key-value cache, ready for a CUDA graph.
 
     model = Decoder(Config(), "cuda", torch.bfloat16)
-    cache = new_cache(Config(), batch=1, device="cuda", dtype=torch.bfloat16)
-    logits = model(tokens, positions, cache)
+    kv_cache = new_kv_cache(Config(), batch_size=1, device="cuda", dtype=torch.bfloat16)
+    logits = model(tokens, input_pos, kv_cache)
     tokens = sample(logits, temperature=0.8)
 
-Token, position and cache are tensors on the device: the step reads nothing back, so a graph can hold it.
-The shape is that of Llama 3.2 1B: https://huggingface.co/meta-llama/Llama-3.2-1B
+Tokens, positions and cache are tensors on the GPU, and a step reads none of them back to the CPU:
+so a graph can hold it. In the comments B is the batch size, and T the number of tokens that a call
+reads: that of the prompt in a prefill, 1 in a decode step. The default sizes are those of Llama
+3.2 1B: https://huggingface.co/meta-llama/Llama-3.2-1B
 """
 
 from dataclasses import dataclass
@@ -21,119 +23,180 @@ from torch import Tensor
 class Config:
     """The sizes of a decoder; the defaults make 1.24 billion parameters."""
 
-    layers: int = 16
-    width: int = 2048
-    heads: int = 32
-    kv_heads: int = 8
-    hidden: int = 8192
-    vocabulary: int = 128256
-    context: int = 512
+    n_layers: int = 16
+    dim: int = 2048
+    n_heads: int = 32
+    n_kv_heads: int = 8
+    hidden_dim: int = 8192
+    vocab_size: int = 128256
+    max_seq_len: int = 512
     rope_theta: float = 500000.0
-    eps: float = 1e-5
+    norm_eps: float = 1e-5
 
     @property
-    def head(self) -> int:
+    def head_dim(self) -> int:
         """The width of one head."""
-        return self.width // self.heads
+        return self.dim // self.n_heads
 
 
-def new_cache(config: Config, batch: int, device: str, dtype: torch.dtype) -> Tensor:
-    """Keys and values of shape (layers, 2, batch, kv_heads, context, head); b rows of it are `cache[:, :, :b]`."""
-    shape = (config.layers, 2, batch, config.kv_heads, config.context, config.head)
-    return torch.zeros(shape, device=device, dtype=dtype)
+def new_kv_cache(config: Config, batch_size: int, device: str, dtype: torch.dtype) -> Tensor:
+    """Zeros for keys and values, (n_layers, 2, batch_size, n_kv_heads, max_seq_len, head_dim)."""
+    shape = (batch_size, config.n_kv_heads, config.max_seq_len, config.head_dim)
+    return torch.zeros(config.n_layers, 2, *shape, device=device, dtype=dtype)
 
 
-def rotations(config: Config, device: str) -> Tensor:
-    """RoPE's cosines and sines of every position, (2, context, 1, head / 2)."""
-    powers = torch.arange(0, config.head, 2, device=device) / config.head
-    angles = torch.arange(config.context, device=device)[:, None, None] / config.rope_theta**powers
-    return torch.stack((angles.cos(), angles.sin()))
+def rope_tables(config: Config, device: str) -> tuple[Tensor, Tensor]:
+    """The cosines and sines of every position, each (max_seq_len, 1, head_dim / 2)."""
+    exponents = torch.arange(0, config.head_dim, 2, device=device) / config.head_dim
+    positions = torch.arange(config.max_seq_len, device=device)
+    angles = positions[:, None, None] / config.rope_theta**exponents
+    return angles.cos(), angles.sin()
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x (B, T, heads, head), turned by cosines and sines (B, T, 1, head / 2)."""
+def apply_rotary_emb(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate x (B, T, heads, head_dim) by the angles of its positions, (B, T, 1, head_dim / 2)."""
     left, right = x.float().chunk(2, dim=-1)
-    return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1).to(x.dtype)
+    rotated = torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+    return rotated.to(x.dtype)
+
+
+def write_at(cache: Tensor, input_pos: Tensor, new: Tensor) -> None:
+    """Write new (B, T, n_kv_heads, head_dim) into cache (B, n_kv_heads, max_seq_len, head_dim)."""
+    new = new.transpose(1, 2)  # (B, n_kv_heads, T, head_dim)
+    index = input_pos[:, None, :, None].expand_as(new)
+    cache.scatter_(2, index, new)  # in place: the address and the shape stay
 
 
 class Attention(nn.Module):
-    """Grouped-query attention that writes its keys and values into a static cache."""
+    """Grouped-query attention over a static cache."""
 
-    def __init__(self, config: Config, **place) -> None:
+    def __init__(self, config: Config, **factory_kwargs) -> None:
         super().__init__()
-        self.groups, self.head = (config.heads, config.kv_heads, config.kv_heads), config.head
-        self.qkv = nn.Linear(config.width, sum(self.groups) * config.head, bias=False, **place)
-        self.output = nn.Linear(config.width, config.width, bias=False, **place)
+        self.n_heads = config.n_heads
+        self.n_kv_heads = config.n_kv_heads
+        self.head_dim = config.head_dim
+        qkv_dim = (config.n_heads + 2 * config.n_kv_heads) * config.head_dim
+        self.qkv = nn.Linear(config.dim, qkv_dim, bias=False, **factory_kwargs)
+        self.output = nn.Linear(config.dim, config.dim, bias=False, **factory_kwargs)
 
-    def forward(self, x: Tensor, keys: Tensor, values: Tensor, where: tuple, turns: Tensor, hidden: Tensor) -> Tensor:
-        """x (B, T, width) attends to the cache, itself included, but for what is hidden: (B, 1, 1, T, context)."""
-        q, k, v = self.qkv(x).unflatten(-1, (-1, self.head)).split(self.groups, dim=2)
-        keys[where] = rotate(k, *turns)
-        values[where] = v
-        return self.output(self.attend(rotate(q, *turns), keys, values, hidden))
+    def forward(
+        self, x: Tensor, kv_cache: Tensor, input_pos: Tensor, cos: Tensor, sin: Tensor, mask: Tensor
+    ) -> Tensor:
+        """x (B, T, dim) to the same shape; writes its keys and values into kv_cache at input_pos.
 
-    def attend(self, q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
-        """q (B, T, heads, head) to (B, T, width). In plain products: a fused kernel need not repeat its bits."""
-        q = q.unflatten(2, (keys.shape[1], -1)).permute(0, 2, 3, 1, 4) * self.head**-0.5
-        scores = q.flatten(2, 3) @ keys.mT
-        scores.view(*q.shape[:-1], -1).masked_fill_(hidden, -torch.inf)
-        y = scores.softmax(dim=-1) @ values
-        return y.view(q.shape).permute(0, 3, 1, 2, 4).flatten(2)
+        kv_cache: (2, B, n_kv_heads, max_seq_len, head_dim). input_pos: (B, T). cos, sin: (B, T, 1,
+        head_dim / 2). mask: (B, 1, 1, T, max_seq_len), True where a token must not look.
+        """
+        qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, heads, head_dim)
+        q, k, v = qkv.split([self.n_heads, self.n_kv_heads, self.n_kv_heads], dim=2)
+        q = apply_rotary_emb(q, cos, sin)
+        k = apply_rotary_emb(k, cos, sin)
+        keys, values = kv_cache  # each (B, n_kv_heads, max_seq_len, head_dim)
+        write_at(keys, input_pos, k)
+        write_at(values, input_pos, v)
+        return self.output(self.attend(q, keys, values, mask))
+
+    def attend(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """q (B, T, n_heads, head_dim) to (B, T, dim), by products that repeat their bits.
+
+        A fused kernel may give other bits in each run. keys, values: (B, n_kv_heads, max_seq_len,
+        head_dim); each head of them serves a group of query heads.
+        """
+        q = q.unflatten(2, (self.n_kv_heads, -1)) * self.head_dim**-0.5
+        q = q.permute(0, 2, 3, 1, 4)  # (B, n_kv_heads, group, T, head_dim)
+        scores = q.flatten(2, 3) @ keys.mT  # (B, n_kv_heads, group * T, max_seq_len)
+        scores.unflatten(2, q.shape[2:4]).masked_fill_(mask, -torch.inf)
+        y = scores.softmax(dim=-1) @ values  # (B, n_kv_heads, group * T, head_dim)
+        y = y.unflatten(2, q.shape[2:4])  # (B, n_kv_heads, group, T, head_dim)
+        return y.permute(0, 3, 1, 2, 4).flatten(2)
+
+
+class FeedForward(nn.Module):
+    """A gated linear unit: silu(gate) * up, projected down."""
+
+    def __init__(self, config: Config, **factory_kwargs) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(config.dim, 2 * config.hidden_dim, bias=False, **factory_kwargs)
+        self.down = nn.Linear(config.hidden_dim, config.dim, bias=False, **factory_kwargs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, dim) to the same shape."""
+        gate, up = self.gate_up(x).chunk(2, dim=-1)  # each (B, T, hidden_dim)
+        return self.down(F.silu(gate) * up)
 
 
 class Block(nn.Module):
-    """Attention and a gated feed-forward, each behind an RMSNorm and added to what came in."""
+    """Attention and feed-forward, each on the normalized input and added to it."""
 
-    def __init__(self, config: Config, **place) -> None:
+    def __init__(self, config: Config, **factory_kwargs) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.width, config.eps, **place)
-        self.attention = Attention(config, **place)
-        self.feed_norm = nn.RMSNorm(config.width, config.eps, **place)
-        self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False, **place)
-        self.down = nn.Linear(config.hidden, config.width, bias=False, **place)
+        self.attention_norm = nn.RMSNorm(config.dim, config.norm_eps, **factory_kwargs)
+        self.attention = Attention(config, **factory_kwargs)
+        self.feed_forward_norm = nn.RMSNorm(config.dim, config.norm_eps, **factory_kwargs)
+        self.feed_forward = FeedForward(config, **factory_kwargs)
 
-    def forward(self, x: Tensor, *cached: Tensor | tuple) -> Tensor:
-        """x (B, T, width) to the same shape; cached is what the attention takes."""
-        x = x + self.attention(self.attention_norm(x), *cached)
-        gate, up = self.gate_up(self.feed_norm(x)).chunk(2, dim=-1)
-        return x + self.down(F.silu(gate) * up)
+    def forward(
+        self, x: Tensor, kv_cache: Tensor, input_pos: Tensor, cos: Tensor, sin: Tensor, mask: Tensor
+    ) -> Tensor:
+        """x (B, T, dim) to the same shape; the other arguments are the attention's."""
+        x = x + self.attention(self.attention_norm(x), kv_cache, input_pos, cos, sin, mask)
+        return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class Decoder(nn.Module):
     """A Llama-style decoder with random weights; the embedding is also the head."""
 
-    def __init__(self, config: Config, device: str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
+    def __init__(
+        self,
+        config: Config,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
-        place = {"device": device, "dtype": dtype}
-        self.embedding = nn.Embedding(config.vocabulary, config.width, **place)
-        self.blocks = nn.ModuleList(Block(config, **place) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.width, config.eps, **place)
-        self.register_buffer("slots", torch.arange(config.context, device=device))
-        self.register_buffer("rotations", rotations(config, device))
+        factory_kwargs = {"device": device, "dtype": dtype}
+        self.embedding = nn.Embedding(config.vocab_size, config.dim, **factory_kwargs)
+        self.blocks = nn.ModuleList(Block(config, **factory_kwargs) for _ in range(config.n_layers))
+        self.norm = nn.RMSNorm(config.dim, config.norm_eps, **factory_kwargs)
+        cos, sin = rope_tables(config, device)
+        self.register_buffer("cos", cos)
+        self.register_buffer("sin", sin)
+        self.register_buffer("positions", torch.arange(config.max_seq_len, device=device))
         generator = torch.Generator(device).manual_seed(seed)
-        for weight in (one for one in self.parameters() if one.dim() == 2):
-            # narrower weights would give the same token again and again
-            weight.data.normal_(std=2 * weight.shape[1] ** -0.5, generator=generator)
+        for weight in self.parameters():
+            if weight.dim() == 2:  # with a smaller std it would say the same token again and again
+                weight.data.normal_(std=2 * weight.shape[1] ** -0.5, generator=generator)
 
-    def forward(self, tokens: Tensor, positions: Tensor, cache: Tensor) -> Tensor:
-        """Tokens and positions (B, T), int64, and a cache of B rows, written in place: the last token's logits."""
-        x, turns = self.embedding(tokens), self.rotations[:, positions]
-        where = torch.arange(len(tokens), device=x.device)[:, None], slice(None), positions
-        hidden = (self.slots > positions[..., None])[:, None, None]
-        for block, (keys, values) in zip(self.blocks, cache, strict=True):
-            x = block(x, keys, values, where, turns, hidden)
+    def forward(self, tokens: Tensor, input_pos: Tensor, kv_cache: Tensor) -> Tensor:
+        """The logits of the last token, (B, vocab_size), float32; writes into the cache in place.
+
+        tokens, input_pos: (B, T), int64. kv_cache: (n_layers, 2, B, n_kv_heads, max_seq_len,
+        head_dim); kv_cache[:, :, :b] is a cache of b rows.
+        """
+        x = self.embedding(tokens)  # (B, T, dim)
+        cos, sin = self.cos[input_pos], self.sin[input_pos]  # (B, T, 1, head_dim / 2)
+        mask = self.positions > input_pos[..., None]  # (B, T, max_seq_len)
+        mask = mask[:, None, None]  # (B, 1, 1, T, max_seq_len)
+        for block, layer_cache in zip(self.blocks, kv_cache, strict=True):
+            x = block(x, layer_cache, input_pos, cos, sin, mask)
         return project(self.norm(x[:, -1]), self.embedding.weight)
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
-    """x (B, width) times the head (vocabulary, width), in float32: bfloat16 logits tie."""
+    """x (B, dim) times the head (vocab_size, dim), in float32, because logits in bfloat16 tie."""
     if x.is_cuda and x.dtype != torch.float32:
         return torch.mm(x, weight.t(), out_dtype=torch.float32)
     return F.linear(x, weight).float()
 
 
-def sample(logits: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
-    """The next tokens (B, 1): the most likely ones at 0, else drawn from the generator or the device's default one."""
+def sample(
+    logits: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None
+) -> Tensor:
+    """The next tokens (B, 1): the most likely ones at temperature 0, else drawn.
+
+    They are drawn from the softmax by the Gumbel trick: add noise to the logits, take the largest.
+    The noise comes from the generator, or from the default one of the device.
+    """
     if temperature == 0:
         return logits.argmax(dim=-1, keepdim=True)
     noise = torch.empty_like(logits).exponential_(generator=generator).log()

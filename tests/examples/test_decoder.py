@@ -6,28 +6,28 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from unittest.mock import patch
 
 import nbformat
 import pytest
 import torch
 
-from benchmarks.llama import llama_of, llama_step, llama_steps
-from benchmarks.repeats import busy_host, differing, first_to_differ, waited
 from course.paths import NOTEBOOKS, ROOT
 from cpu_graph import cpu_graphs
-from examples.decoder import Config, Decoder, new_cache, sample
+from examples.busy_host import busy_host, times_with_wait
+from examples.decoder import Config, Decoder, new_kv_cache, sample
+from examples.repeatability import KeepOutputs, differing_runs, first_to_differ
+from examples.transformers_llama import DecodeStep, llama_like
 from helpers.capture import capture_step, unchanged
 from tests.support.clean_steps import models_of
 
-TINY = Config(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=256, context=96)
+TINY = Config(n_layers=2, dim=64, n_heads=4, n_kv_heads=2, hidden_dim=128, vocab_size=256, max_seq_len=96)
 
 
 def start(model, config, rows, device="cpu", length=6, seed=0):
     """Tokens and positions (rows, 1) after a prompt, the cache, and the prompt."""
     torch.manual_seed(seed)
-    cache = new_cache(config, rows, device, torch.float32)
-    prompt = torch.randint(config.vocabulary, (rows, length), device=device)
+    cache = new_kv_cache(config, rows, device, torch.float32)
+    prompt = torch.randint(config.vocab_size, (rows, length), device=device)
     tokens = sample(model(prompt, torch.arange(length, device=device).expand(rows, length), cache))
     return tokens, torch.full_like(tokens, length), cache, prompt
 
@@ -68,7 +68,7 @@ def test_rows_stand_at_places_of_their_own():
     model = Decoder(TINY)
     alone = [start(model, TINY, 1, length=length, seed=length) for length in (3, 7)]
     tokens, positions = (torch.cat([one[place] for one in alone]) for place in (0, 1))
-    big = new_cache(TINY, 4, "cpu", torch.float32)
+    big = new_kv_cache(TINY, 4, "cpu", torch.float32)
     cache = big[:, :, :2]
     cache.copy_(torch.cat([one[2] for one in alone], dim=2))
     together = torch.cat([step(model, tokens, positions, cache).clone() for _ in range(12)], dim=1)
@@ -93,7 +93,7 @@ def test_a_prompt_at_once_or_token_by_token(garbage):
 @torch.no_grad()
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_a_graph_decodes_what_eager_decodes(temperature):
-    config = replace(TINY, context=32)
+    config = replace(TINY, max_seq_len=32)
     with cpu_graphs():
         model = Decoder(config, "cuda")
         tokens, positions, cache, _ = start(model, config, 2, "cuda")
@@ -125,38 +125,44 @@ def test_llama_computes_the_same_on_the_same_weights():
     for norm in (one for one in model.parameters() if one.dim() == 1):
         norm.normal_(1, 0.1)
     tokens, positions, cache, prompt = start(model, TINY, 2)
-    llama = llama_of(model, TINY)
+    llama = llama_like(model, TINY)
     shared = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     assert {weight.untyped_storage().data_ptr() for weight in llama.parameters()} == shared
     places = torch.arange(prompt.shape[1]).expand_as(prompt)
-    ours = model(prompt, places, new_cache(TINY, 2, "cpu", torch.float32))
+    ours = model(prompt, places, new_kv_cache(TINY, 2, "cpu", torch.float32))
     assert torch.allclose(ours, llama(prompt).logits[:, -1], atol=1e-4)
-    beside = llama_step(llama, prompt, TINY.context)
+    theirs = DecodeStep(llama, prompt, TINY.max_seq_len)
     for _ in range(20):
-        assert torch.equal(step(model, tokens, positions, cache), beside())
-    assert {int(count) for count in beside.moving[2:]} == {prompt.shape[1] + 20}
+        assert torch.equal(step(model, tokens, positions, cache), theirs())
+    assert [int(count) for count in theirs.counts] == [prompt.shape[1] + 20] * TINY.n_layers
 
 
 @torch.no_grad()
 def test_a_graph_of_llama_needs_the_counts_of_its_cache():
     models_of("transformers")
-    with cpu_graphs(), patch.object(torch, "compile", lambda function, **_: function):
-        model = Decoder(TINY, "cuda")
-        steps, alike = llama_steps(model, TINY, torch.arange(20, device="cuda")[None], count=24)
-    assert alike["the cache's counts too"] == 24 > alike["token and position"]
-    assert [name.partition(", ")[2] for name in steps] == ["eager", "graph", "reduce-overhead"]
-    assert all(len(step.moving) == 2 + TINY.layers for step in steps.values())
+    with cpu_graphs():
+        llama = llama_like(Decoder(TINY, "cuda"), TINY)
+        prompt = torch.arange(20, device="cuda")[None]
+        eager = DecodeStep(llama, prompt, TINY.max_seq_len)
+        expected = [eager().item() for _ in range(24)]
+        made = {}
+        for what in ("token and position", "counts too"):
+            step = DecodeStep(llama, prompt, TINY.max_seq_len)
+            with unchanged(step.tokens, step.input_pos, *(step.counts if "counts" in what else ())):
+                replay = capture_step(step)
+            made[what] = [replay().item() for _ in range(24)]
+    assert made["counts too"] == expected != made["token and position"]
 
 
 ONE_ROW = """
 import torch
-from benchmarks.one_row import one_row
-from examples.decoder import Config, Decoder, new_cache, sample
+from examples.decoder import Config, Decoder, new_kv_cache, sample
+from examples.triton_decoder import triton_decoder
 
-config = Config(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=256, context=32)
+config = Config(n_layers=2, dim=64, n_heads=4, n_kv_heads=2, hidden_dim=128, vocab_size=256, max_seq_len=32)
 model = Decoder(config).requires_grad_(False)
-forward, tokens = one_row(model, config), torch.tensor([[5]])
-caches = [new_cache(config, 1, "cpu", torch.float32) for _ in range(2)]
+forward, tokens = triton_decoder(model, config), torch.tensor([[5]])
+caches = [new_kv_cache(config, 1, "cpu", torch.float32) for _ in range(2)]
 for place in range(3):
     place = torch.tensor([[place]])
     one, other = model(tokens, place, caches[0]), forward(tokens, place, caches[1])
@@ -189,6 +195,12 @@ def test_the_lesson_shows_the_decoder_that_the_examples_hold():
     assert {"Attention", "Block", "Decoder", "sample"} <= shown.keys()
 
 
+def culprits(step):
+    with KeepOutputs() as outputs:
+        replay = capture_step(step)
+    return first_to_differ(replay, outputs, 3)
+
+
 def test_the_operator_that_does_not_repeat_its_bits_is_named():
     with cpu_graphs():
         x, odd = torch.arange(4.0, device="cuda"), torch.ones(4, device="cuda")
@@ -196,16 +208,16 @@ def test_the_operator_that_does_not_repeat_its_bits_is_named():
         def step():
             return (x * 2).cos() + odd
 
-        assert differing(step, 3) == 0 and first_to_differ(step, 3) == {}
+        assert differing_runs(step, 3) == 0 and culprits(step) == {}
 
         def unsteady():
             odd.mul_(2)
             return step()
 
-        assert differing(unsteady, 3) == 3
-        assert first_to_differ(unsteady, 3) == {"aten.add.Tensor": 3}
+        assert differing_runs(unsteady, 3) == 3
+        assert culprits(unsteady) == {"aten.add.Tensor": 3}
 
 
 def test_processes_on_a_busy_host_end_with_it():
     with busy_host(1):
-        assert len(waited(lambda: None, 4)) == 4
+        assert len(times_with_wait(lambda: None, 4)) == 4
