@@ -18,6 +18,7 @@ class Device:
     def __init__(self):
         self.memory = Memory()
         self.counts = Counter()
+        self.casts = False  # as a GPU's autocast does
         self.hints = []  # sentences, see hints
         self.order = Order(self.memory.finished)
         self.stream = 0

@@ -1,4 +1,4 @@
-"""What the stand-in does with torch's functions: device="cuda", pin_memory=True, and tensors' methods."""
+"""What the stand-in does with torch's functions: device="cuda", pin_memory, and tensors' methods."""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -8,6 +8,22 @@ from cpu_graph.device_kind import any_on_gpu, moved, place, wanting
 from cpu_graph.methods import HANDLERS
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
+ON_THE_HOST = {  # what they make, they make where it is asked for, wherever a tensor among the arguments is
+    torch.arange,
+    torch.empty,
+    torch.eye,
+    torch.full,
+    torch.linspace,
+    torch.logspace,
+    torch.ones,
+    torch.rand,
+    torch.randint,
+    torch.randn,
+    torch.scalar_tensor,
+    torch.zeros,
+    torch.Tensor.__getitem__,
+    torch.Tensor.__setitem__,
+}
 
 
 class Functions(TorchFunctionMode):
@@ -18,7 +34,8 @@ class Functions(TorchFunctionMode):
         self.device = device
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        device, kwargs = self.device, dict(kwargs or {})
+        device = self.device
+        kwargs = dict(kwargs or {})
         if function in HANDLERS:
             return HANDLERS[function](device, function, *args, **kwargs)
         want = place(kwargs.pop("device", None))
@@ -32,7 +49,7 @@ class Functions(TorchFunctionMode):
         if function in FROM_DATA:
             made = function(*args, **kwargs)
             return moved(device, made, want) if want and device.kind(made) != want else made
-        if want is None and hasattr(function, "__code__") and any_on_gpu(device, (args, kwargs)):
+        if want is None and function not in ON_THE_HOST and any_on_gpu(device, (args, kwargs)):
             want = "cuda"  # what such a function makes inside, it makes where its arguments are
         with wanting(device, want, generator=kwargs.get("generator") or device.generator):
             result = function(*args, **kwargs)

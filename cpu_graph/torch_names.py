@@ -9,6 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import cuda
 
+from cpu_graph.autocast import as_on_a_gpu
 from cpu_graph.device import Device
 from cpu_graph.device_kind import GPU
 from cpu_graph.errors import NotModelled
@@ -65,6 +66,7 @@ def cpu_graphs():
     import_module("torch._dynamo")  # torch does at the first capture: it must not find these names
     device = Device()
     with ExitStack() as stack:
+        device.for_the_block = stack.enter_context
         for cls in (CUDAGraph, Stream, Event, Generator, MemPool):
             stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in replacements(device):
@@ -95,9 +97,12 @@ def replacements(device):
     yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
     yield cuda, "use_mem_pool", use_mem_pool
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: False  # RNNs then leave their weights apart
-    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
-    yield torch.amp.autocast_mode.autocast, "__init__", autocast(torch.amp.autocast_mode.autocast.__init__)
+    for name in ("set_autocast_enabled", "set_autocast_dtype"):
+        yield torch, name, on_cpu(getattr(torch, name), device)
+    cls = torch.amp.autocast_mode.autocast
+    yield cls, "__init__", autocast(cls.__init__, device)
 
 
 def runtime(device):
@@ -171,15 +176,32 @@ def grouped(real, device):
     return group
 
 
-def on_cpu(function):
-    """A question about autocast on "cuda", which is the default, asked about the CPU."""
-    return lambda device="cuda", *args: function("cpu" if device == "cuda" else device, *args)
+def on_cpu(function, device=None):
+    """A call about autocast on "cuda", which is the default, made about the CPU."""
+
+    def call(where="cuda", *args):
+        if where != "cuda":
+            return function(where, *args)
+        if device:
+            cast_as_on_a_gpu(device)
+        return function("cpu", *args)
+
+    return call
 
 
-def autocast(init):
+def autocast(init, device):
     def init_on_cpu(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if device_type == "cuda":
-            device_type, dtype = "cpu", dtype or torch.float16
+            device_type = "cpu"
+            dtype = dtype or torch.float16
+            cast_as_on_a_gpu(device)
         init(self, device_type, dtype, enabled, cache_enabled)
 
     return init_on_cpu
+
+
+def cast_as_on_a_gpu(device):
+    """From the first autocast on "cuda" on, to the end of the block of cpu_graphs."""
+    if not device.casts:
+        device.casts = True
+        device.for_the_block(as_on_a_gpu(device))
