@@ -19,7 +19,7 @@ COUNTS = {"gpu_busy_us": "GPU busy, us", "launches": "launches", "kernels": "ker
 def build_all(batches: Batches) -> tuple[dict[str, Step], dict[str, int]]:
     """A step by name for every loop, and how many training steps one call of it is (1 if not named)."""
     original = {f"original: {name}": build(batches, make_model()) for name, build in ORIGINALS.items()}
-    course = {f"course: {name}": build(batches) for name, build in RUNGS.items()}
+    course = {f"course: {name}": build(batches) for name, build in RUNGS.items()}  # type: ignore[operator]
     return original | course, {f"course: {name}": count for name, count in STEPS_PER_CALL.items()}
 
 

@@ -22,7 +22,7 @@ PUBLIC = {"preflight": "preflight", "watch": "watch", "Finding": "findings", "Fi
 class _Package(ModuleType):
     """The package, in which preflight and watch are the functions, not the modules that hold them."""
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> object:
         """Import torch only when something is asked for that needs it."""
         if name not in PUBLIC:
             raise AttributeError(f"module 'capturable' has no attribute {name!r}")

@@ -119,7 +119,7 @@ def _device(options: argparse.Namespace) -> str:
 
 
 def _preflight(made: Any, device: str, options: argparse.Namespace) -> Any:
-    from capturable import preflight
+    from capturable.preflight import preflight
 
     return preflight(
         made.step,

@@ -58,7 +58,7 @@ def entries() -> tuple[Entry, ...]:
     """All causes, the gallery's exhibits first and in their order. A number among messages stands for its names."""
     known = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
     texts = {int(number): [*names, f"cuda error {number}"] for number, names in known["codes"].items()}
-    messages = [sum((texts.get(one, [one]) for one in entry["messages"]), []) for entry in known["entries"]]
+    messages = [[text for one in entry["messages"] for text in texts.get(one, [one])] for entry in known["entries"]]
     return tuple(
         Entry(**entry | {"messages": tuple(said)}) for entry, said in zip(known["entries"], messages, strict=True)
     )

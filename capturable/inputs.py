@@ -1,7 +1,7 @@
 """The step's inputs: how another batch differs from the one that a graph would read."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import torch
@@ -107,7 +107,7 @@ def merged(static: Call, real: Call) -> Call:
 def _merge(static: Any, real: Any) -> Any:
     if isinstance(static, torch.Tensor):
         return static
-    if isinstance(static, Mapping) and isinstance(real, Mapping):
+    if isinstance(static, MutableMapping) and isinstance(real, Mapping):
         both = copy.copy(static)
         both.update((key, _merge(static.get(key), real[key])) for key in real)
         return both

@@ -1,7 +1,7 @@
 """Judge what runs: which rule an operator, an optimizer, a module or a batch of inputs breaks."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
@@ -143,7 +143,7 @@ def _judge_index(name: str, args: tuple, gpu: str) -> Fault | None:
 def _judge_copy(args: tuple, kwargs: dict, gpu: str) -> Fault | None:
     """The fault of a copy between two devices: it waits unless it is asked not to, from or to pinned memory."""
     host = args[0] if args[1].device.type == gpu else args[1]
-    non_blocking = kwargs.get("non_blocking") or len(args) > 2 and args[2]
+    non_blocking = kwargs.get("non_blocking") or (len(args) > 2 and args[2])
     if host.is_pinned() and non_blocking:
         return None
     return Fault("copy", "a copy between CPU and GPU makes the CPU wait")
@@ -195,7 +195,7 @@ def kept_graphs(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set
     return {name_of(t) for t in alive if leaves & {id(leaf) for leaf in _leaves(t.grad_fn)}}
 
 
-def _leaves(node: object) -> Iterator[torch.Tensor]:
+def _leaves(node: Any) -> Iterator[torch.Tensor]:
     """The tensors into which the autograd graph behind a node accumulates gradients."""
     nodes, seen = [node], set()
     while nodes:

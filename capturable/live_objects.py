@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from types import FrameType
 from typing import Any
 
 from capturable.user_lines import runs_users
@@ -19,7 +20,7 @@ def name_of(*values: Any) -> str:
 
 def _variable(values: tuple) -> str | None:
     """The variable in the user's frames above that holds one of the values."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame:
         if runs_users(frame):
             for name, held in frame.f_locals.items():

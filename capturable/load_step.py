@@ -33,7 +33,7 @@ class Made(NamedTuple):
 
     step: Callable
     inputs: tuple = ()
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, Any] = {}  # noqa: RUF012
     other_inputs: tuple | None = None
     other_kwargs: dict[str, Any] | None = None
 

@@ -108,7 +108,7 @@ def here(thread: int | None) -> Here:
 
     On autograd's threads there is no line of the user's; then it is that at which thread waits in backward().
     """
-    for frame in (sys._getframe(1), sys._current_frames().get(thread)):
+    for frame in (sys._getframe(1), sys._current_frames().get(thread or 0)):
         library, inside = "", None
         while frame:
             file = frame.f_code.co_filename

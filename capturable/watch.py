@@ -99,6 +99,7 @@ class _Watcher:
         self.check.report.runs += 1
         self.check.report.operators = len(log.ops)
         if len(self.runs) == 2:
-            self.check.compare(*self.runs, self.kept)
-            self.check.judge_capture_checks(self.runs[1])
+            first, second = self.runs
+            self.check.compare(first, second, self.kept)
+            self.check.judge_capture_checks(second)
         self.results = [weakref.ref(tensor) for tensor in live(torch.Tensor) if address(tensor) in log.made]

@@ -48,7 +48,7 @@ def fails(title: str, says: str | int | tuple, error: str = "RuntimeError", unti
         except Exception as raised:
             told = _tell(raised)
     if error.endswith("Warning"):
-        told = told or next((_tell(warning.message) for warning in warned if says in str(warning.message)), None)
+        told = told or next((_tell(warning.message) for warning in warned if says in str(warning.message)), None)  # type: ignore[operator]
     gc.collect()  # what a traceback kept alive may hold graphs
     texts = says if isinstance(says, tuple) else (says,)
     known = {CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error for one in texts}
@@ -93,7 +93,7 @@ def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -
 def start_spare() -> None:
     """Start a process that imports torch and waits, without GPU memory, for alone() to use it."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    _spare.append(subprocess.Popen([sys.executable, "-c", PRELUDE], **pipes, text=True))
+    _spare.append(subprocess.Popen([sys.executable, "-c", PRELUDE], **pipes, text=True))  # type: ignore[call-overload]
 
 
 def fixed(got: object, right: object = None) -> None:

@@ -33,7 +33,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         existing = next(folder for folder in path.parents if folder.exists())
         free = shutil.disk_usage(existing).free >> 20
         silent = isinstance(error, FileNotFoundError | json.JSONDecodeError)  # the profiler's writer reports nothing
-        reason = "its writer stopped short" if silent else error.strerror
+        reason = "its writer stopped short" if silent else getattr(error, "strerror", "")
         in_the_way = isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError | PermissionError)
         raise SavingError(
             f"{short(path)} could not be written ({reason}; {free} MiB free on that disk): "

@@ -115,10 +115,12 @@ class Lesson:
 
     @cached_property
     def recording(self) -> Recording:
+        """The recording that is played."""
         return recorded_lesson(self.name, self.recorded_on, TRACES)
 
     @cached_property
     def history(self) -> History:
+        """What has run in this kernel, beside what the recording ran."""
         return History(get_ipython(), self.recording)
 
 
@@ -143,7 +145,7 @@ def play(source: str) -> None:
     if cell.outputs:  # a cell that only defines something shows nothing, recorded or live
         display(Markdown(f"*recorded on {about['gpu']}, torch {about['torch']}, {about['date']}*"))
     try:
-        values = {name: decode(name, values_in(cell)[name]) for name in handed_on(source)}
+        values = {name: decode(name, values_in(cell)[name]) for name in handed_on(source) or ()}
         for output in cell.outputs:
             _show(output)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

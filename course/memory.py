@@ -40,7 +40,7 @@ def holds_gpu(value: object, around: tuple = ()) -> bool:
     elif isinstance(value, dict | SimpleNamespace):
         inner = (value if isinstance(value, dict) else vars(value)).values()
     elif isinstance(value, list | tuple | set):
-        inner = value
+        inner = value  # type: ignore[assignment]
     else:
         return isinstance(value, HOLDERS)
     return any(holds_gpu(item, (*around, value)) for item in inner)

@@ -134,10 +134,10 @@ def uv(command: list[str]) -> str:
     """Run uv and show in a few lines how far it is; return why it failed, or ""."""
     sizes, said = {}, []
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        for line in process.stderr:
+        for line in process.stderr or ():
             word, _, rest = line.strip().partition(" ")
             if word == "Downloading":
-                package, size, unit = re.match(r"(\S+) \(([\d.]+)(\w+)\)", rest).groups()
+                ((package, size, unit),) = re.findall(r"(\S+) \(([\d.]+)(\w+)\)", rest)
                 sizes[package] = float(size) * {"GiB": 1024, "MiB": 1}.get(unit, 0)
             elif word == "Downloaded" and sizes.get(rest, 0) >= LARGE:
                 print(f"  {rest}, {sizes[rest]:.0f} MiB", flush=True)

@@ -8,7 +8,7 @@ import torch
 
 from cpu_graph.errors import LATE, OUTSIDE, PER_CAPTURE, SEED, UNREGISTERED, NotModelled, refusal
 
-Real = torch.Generator
+Real: type[torch.Generator] = torch.Generator
 
 
 class Generator(Real):

@@ -103,7 +103,7 @@ def reach(*roots: Any) -> list[Place]:
         seen.add(id(value))
         own = _is_users(value)
         scheduler = is_a(value, torch.optim.lr_scheduler.LRScheduler)  # which keeps books on the CPU
-        users = scheduler or users and (own or is_a(value, KEEPS_ON))
+        users = scheduler or (users and (own or is_a(value, KEEPS_ON)))
         near = own or is_a(value, NEAR)
         if near or depth < DEPTH:
             for name, holder, key in _parts(label, value, own):
@@ -174,7 +174,7 @@ def _is_users(value: Any) -> bool:
         return is_users(names.get("__file__") or "<none>", names.get("__name__") or "")
     kind = value if is_a(value, type) else type(value)
     module = sys.modules.get(_module_of(kind))
-    return kind is SimpleNamespace or is_a(module, ModuleType) and _is_users(module)
+    return kind is SimpleNamespace or (is_a(module, ModuleType) and _is_users(module))
 
 
 def _module_of(kind: type) -> str:

@@ -150,7 +150,7 @@ def _states_among(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
     for value in values:
         if is_a(value, random.Random) and not is_a(value, random.SystemRandom):
             yield value.getstate, value.setstate
-        elif is_a(value, torch.Generator) or numpy and is_a(value, numpy.random.RandomState):
+        elif is_a(value, torch.Generator) or (numpy and is_a(value, numpy.random.RandomState)):
             yield value.get_state, value.set_state
         elif numpy and is_a(value, numpy.random.Generator):
             bits = value.bit_generator

@@ -1,7 +1,7 @@
 """What is wrong with an answer that captures a graph: used as a reader would use it, and told by its symptoms."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,7 +82,7 @@ class Used:
         if outside > operators:
             raise Wrong(f"{outside} operators ran outside of the graph, where {operators} would do: capture them too.")
 
-    def gives(self, expected: list, symptoms: dict[str, list | Callable[[], list]]) -> None:
+    def gives(self, expected: list, symptoms: Mapping[str, list | Callable[[], list]]) -> None:
         """Raises Wrong unless the results are the expected ones.
 
         symptoms: what is wrong -> the results that it leads to, or a function that computes them.

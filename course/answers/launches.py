@@ -1,7 +1,7 @@
 """Judge code that should use a graph: run it on the stand-in or on a GPU, and count what it launches."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,9 @@ class Trial:
     seed: int
 
 
-def trials(scenario: Callable[[], Any], seeds=(0, 1, 2), gpu=False) -> Iterator[Trial]:
+def trials(
+    scenario: Callable[[], Any], seeds: Iterable[int] = (0, 1, 2), gpu: bool = False
+) -> Iterator[Trial]:
     """Run a scenario once per seed, each on a new stand-in, or on the GPU.
 
     scenario takes nothing: it makes its tensors on "cuda", builds the answer, and uses it as a

@@ -4,12 +4,13 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from capturable.explain import explain
 from course.answers.graph_use import Wrong
-from course.answers.launches import Trial, trials
+from course.answers.launches import trials
 from course.answers.solutions import place, words
 from cpu_graph import NotModelled
 
@@ -41,7 +42,7 @@ def _problem(answer, scenario, gpu):
         try:
             for trial in trials(lambda: scenario(returned), SEEDS, gpu):
                 if trial.error is not None:
-                    return _said(trial, notebook, warned)
+                    return _said(trial.error, notebook, warned)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too
@@ -50,7 +51,7 @@ def _problem(answer, scenario, gpu):
 
 
 @contextmanager
-def _undisturbed(gpu) -> Iterator[list]:
+def _undisturbed(gpu: bool) -> Iterator[list]:
     """Random states stay, warnings are kept back, and captures need not search the notebook for garbage."""
     if gpu:  # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it right
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -64,17 +65,18 @@ def _undisturbed(gpu) -> Iterator[list]:
         gc.unfreeze()
 
 
-def _said(trial: Trial, notebook, warned):
-    """A trial's error in words: the one that came first, for a lost capture raises others."""
-    error, own = trial.error, lambda error: place(error, notebook) or place(trial.error, notebook)
+def _said(raised: BaseException, notebook: Any, warned: list) -> str:
+    """What a trial raised, in words: the one that came first, for a lost capture raises others."""
+    error = raised
     while error.__context__ is not None and not isinstance(error, Wrong):
         error = error.__context__
+    own = place(error, notebook) or place(raised, notebook)
     if isinstance(error, Wrong):
         empty_graph = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
         return str(error) + " A graph is empty: its work is not inside of the capture." * empty_graph
     if isinstance(error, NotModelled):
-        return f"the stand-in cannot judge this. {error}{own(error)}"
+        return f"the stand-in cannot judge this. {error}{own}"
     if isinstance(error, NotImplementedError) and not error.args:
         return "not implemented yet: yours to write."
     told = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
-    return f"it raised {words(error)}{own(error)}" + (f". {told.split('. ')[0].rstrip('.')}." if told else "")
+    return f"it raised {words(error)}{own}" + (f". {told.split('. ')[0].rstrip('.')}." if told else "")

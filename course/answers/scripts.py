@@ -4,6 +4,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -190,7 +191,7 @@ SCRIPTS = {
         "make_graphed_callables",
         "the second backward pass wrote over gradients that lay in the graph's memory",
         lambda steps: training(steps, nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), rate=0.5),
-        lambda *given: _train(*given, after=2),
+        partial(_train, after=2),
         beside=24,
     ),
     "train_in_parts": Script(
@@ -204,7 +205,7 @@ SCRIPTS = {
         "replay_random_numbers",
         "a seed is set by the CPU, so it cannot be set inside a capture",
         lambda steps: training(steps, nn.Dropout(0.5)),
-        lambda *given: _train(*given, seed=torch.cuda.manual_seed),
+        partial(_train, seed=torch.cuda.manual_seed),
     ),
     "ensemble": Script(
         "share_memory_pools",
@@ -249,7 +250,8 @@ def judge(known: Script, script: Callable) -> None:
         gc.collect()  # a graph of the run before, freed in a capture, would break it
         torch.manual_seed(seed)
         runs.append(run(function, known.make(times * known.steps)))
-    if problem := symptom(*runs, known.beside):
+    eager, short, long = runs
+    if problem := symptom(eager, short, long, known.beside):
         raise Wrong(problem)
 
 

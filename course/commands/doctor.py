@@ -31,7 +31,7 @@ def report() -> Iterator[tuple[str, str]]:
     found, live = machine(), torch.cuda.is_available()
     fine = sys.version_info >= MINIMUM_PYTHON
     yield mark(fine, f"Python {found['python']}", "install Python 3.11 or newer")
-    version = tuple(int(part) for part in found["torch"].split(".")[:2])
+    version = tuple(int(part) for part in str(found["torch"]).split(".")[:2])
     fine = version >= MINIMUM_TORCH
     yield mark(fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version")
     yield from live_report(found) if live else [("[--]", why_no_gpu(found))]

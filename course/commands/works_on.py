@@ -62,7 +62,7 @@ def through_nbmake(paths: list[Path], *options: str, env: dict | None = None) ->
         command = [sys.executable, "-m", "pytest", *plugins, *own, *options, *map(str, paths)]
         run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
         cases = ElementTree.parse(report).iter("testcase") if report.exists() else ()
-        return run, [(float(case.get("time")), len(case) == 0) for case in cases]
+        return run, [(float(case.get("time", 0)), len(case) == 0) for case in cases]
 
 
 def _with_asking_cell(path, folder):

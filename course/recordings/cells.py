@@ -105,9 +105,12 @@ def python(source: str) -> str:
 
 def checked(source: str) -> list[tuple[str, str]]:
     """The exercises that a cell checks, in order: ("check_capture", "make_predictor") for each call of CHECKS."""
-    calls = [node for node in ast.walk(ast.parse(python(source))) if isinstance(node, ast.Call) and node.args]
-    named = [call for call in calls if isinstance(call.func, ast.Name) and isinstance(call.args[0], ast.Name)]
-    return [(call.func.id, call.args[0].id) for call in named if call.func.id in CHECKS]
+    found = []
+    for node in ast.walk(ast.parse(python(source))):
+        match node:
+            case ast.Call(ast.Name(check), [ast.Name(exercise), *_]) if check in CHECKS:
+                found.append((check, exercise))
+    return found
 
 
 def lessons() -> list[Path]:

@@ -17,7 +17,7 @@ from course.recordings.cells import CodeCell, python
 ROOMS = ("helpers", "course", "capturable", "cpu_graph", "examples", "benchmarks")
 LEFT_OUT = {"course.lesson", "capturable.preflight"}  # today's recordings were made before the latter was followed
 
-Bindings = dict[str, list[ast.AST]]
+Bindings = dict[str, list[ast.stmt]]
 
 
 def hashes(cells: list[CodeCell], root: Path = ROOT) -> dict[str, str]:
@@ -56,7 +56,7 @@ def bindings(cells: list[CodeCell]) -> Bindings:
 def used(cell: CodeCell, bound: Bindings) -> set[str]:
     """The names that a cell uses, itself or through definitions of its notebook."""
     found: set[str] = set()
-    queue = [ast.parse(python(cell.source))]
+    queue: list[ast.AST] = [ast.parse(python(cell.source))]
     while queue:
         for name in {name.partition(".")[0] for name in _names(queue.pop())} - found:
             found.add(name)
@@ -139,13 +139,14 @@ def _module(root: Path, name: str) -> tuple[str, Bindings]:
     return "\n".join(lines), _bindings(ast.parse(source).body)
 
 
-def _hash(node: ast.AST, source: str) -> str:
+def _hash(node: ast.stmt, source: str) -> str:
     """Of the lines of a definition, without its docstrings; ast would say it differently on each Python version."""
     start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
     lines = source.splitlines()
     for inner in ast.walk(node):
         if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(inner):
             doc = inner.body[0]
-            lines[doc.lineno - 1 : doc.end_lineno] = [""] * (doc.end_lineno - doc.lineno + 1)
+            for number in range(doc.lineno - 1, doc.end_lineno or 0):
+                lines[number] = ""
     text = "\n".join(line.rstrip() for line in lines[start - 1 : node.end_lineno] if line.strip())
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -45,7 +45,7 @@ class History:
 
     def after(self, result: ExecutionResult) -> None:
         """Take note of a cell that has just run."""
-        source, values = normalise(result.info.raw_cell or ""), self._values()
+        source, values = normalise(getattr(result.info, "raw_cell", None) or ""), self._values()
         place = getattr(result.info, "cell_id", None) or source
         self.last_run.pop(place, None)
         if source in self.binds and result.success:

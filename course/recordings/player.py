@@ -41,6 +41,8 @@ def run(source: str, names: dict[str, Any]) -> Any:
     file = f"<cell {hash(source)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     body = ast.parse(source).body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    last = body[-1] if body else None
+    if isinstance(last, ast.Expr):
+        body.pop()
     exec(compile(ast.Module(body, []), file, "exec"), names)
-    return eval(compile(ast.Expression(last.value), file, "eval"), names) if last else None
+    return eval(compile(ast.Expression(last.value), file, "eval"), names) if isinstance(last, ast.Expr) else None

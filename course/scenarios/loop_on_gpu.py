@@ -33,12 +33,13 @@ def capture_turn(answer: Callable) -> None:
         raise Wrong(MOVED.format("the tokens, the answers or going"))
     states = use(lambda: (turn(), copied((tokens, answers, going.view(()))))[1], [()] * (limit + 3))
     for number, state in enumerate(states.given, 1):
-        _compare(number, *(one.tolist() for one in state), rows, ring[-1])
+        _compare(number, [one.tolist() for one in state], rows, ring[-1])
     states.replays(graphs=limit + 3, operators=3 * (limit + 3))
 
 
-def _compare(number, tokens, answers, going, rows, end):
+def _compare(number, state, rows, end):
     """Raises Wrong unless the state after so many turns is the expected one."""
+    tokens, answers, going = state
     limit, more = len(rows[0]), False
     for token, answer, row in zip(tokens, answers, rows, strict=True):
         stop = min(number, row.index(end) + 1 if end in row else limit)

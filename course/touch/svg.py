@@ -1,6 +1,8 @@
 """The few shapes that the pictures are made of, as SVG text without styles of its own: it may lie in any page."""
 
+from collections.abc import Iterable
 from html import escape
+from itertools import pairwise
 from urllib.parse import quote
 
 FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"
@@ -19,11 +21,11 @@ def text(x: float, y: float, words: str, size: int = 14, colour: str = "#222222"
 def area(points: list[tuple[float, float]], bottom: float, colour: str) -> str:
     """The steps from point to point, filled down to bottom."""
     path = f"M{points[0][0]:.1f} {bottom:.1f}"
-    path += "".join(f"V{y:.1f}H{x:.1f}" for (_, y), (x, _) in zip(points, points[1:], strict=False))
+    path += "".join(f"V{y:.1f}H{x:.1f}" for (_, y), (x, _) in pairwise(points))
     return f'<path d="{path}V{bottom:.1f}Z" fill="{colour}"/>'
 
 
-def line(points: list[tuple[float, float]], colour: str, name: str, more: str = "") -> str:
+def line(points: Iterable[tuple[float, float]], colour: str, name: str, more: str = "") -> str:
     """A line from point to point, of the class name."""
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return f'<polyline class="{name}" points="{path}" fill="none" stroke="{colour}" stroke-width="1.6" {more}/>'

@@ -20,7 +20,7 @@ counted = 0
 
 
 class Slotted:
-    __slots__ = ("value", "new")
+    __slots__ = ("new", "value")
 
     def __init__(self):
         self.value = 1

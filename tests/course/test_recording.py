@@ -167,8 +167,17 @@ def test_a_cell_edited_after_it_ran_needs_a_gpu_until_it_runs_as_recorded_again(
 
 @pytest.mark.parametrize(
     "cell",
-    ["factor = 3", "for factor in range(5): pass", "globals()['factor'] = 5", "options['more'] = 2", "options.clear()"]
-    + ["def scale(x):\n    return 1", "del options", "import math as scale", "options |= {'more': 3}"],
+    [
+        "factor = 3",
+        "for factor in range(5): pass",
+        "globals()['factor'] = 5",
+        "options['more'] = 2",
+        "options.clear()",
+        "def scale(x):\n    return 1",
+        "del options",
+        "import math as scale",
+        "options |= {'more': 3}",
+    ],
 )
 def test_a_cell_of_the_readers_own_that_changes_what_a_gpu_cell_uses_needs_a_gpu(learner, cell):
     learner.run_all(*CELLS[:8])
@@ -181,8 +190,16 @@ def test_a_cell_of_the_readers_own_that_changes_what_a_gpu_cell_uses_needs_a_gpu
 
 @pytest.mark.parametrize(
     "cell",
-    ["guess = 4", "1 + 1", "mine = options['more']", "scale(3)", "1 / 0", "options.copy().clear()", "def idle(a): ..."]
-    + ["import pandas as pd"],
+    [
+        "guess = 4",
+        "1 + 1",
+        "mine = options['more']",
+        "scale(3)",
+        "1 / 0",
+        "options.copy().clear()",
+        "def idle(a): ...",
+        "import pandas as pd",
+    ],
 )
 def test_a_cell_of_the_readers_own_that_touches_nothing_changes_nothing(learner, cell):
     for source in CELLS:
@@ -208,7 +225,7 @@ def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
 
 def test_a_recorded_script_does_not_run(learner, path):
     def attack(content):
-        outputs = [cell["outputs"] for cell in content["cells"] if "".join(cell["source"]) == TWICE][0]
+        outputs = next(cell["outputs"] for cell in content["cells"] if "".join(cell["source"]) == TWICE)
         outputs[0]["data"]["text/html"] = (
             "<script>alert(1)</script><b onclick='alert(2)'>2</b><table border='1'></table>"
         )

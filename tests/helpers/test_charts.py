@@ -11,7 +11,16 @@ import pandas as pd
 import pytest
 
 from course.paths import ROOT
-from helpers.charts import COLOURS, MARKERS, WIDTH, cpu_gpu_chart, mark_guess, sheet, timeline, timelines
+from helpers.charts import (
+    COLOURS,
+    MARKERS,
+    WIDTH,
+    cpu_gpu_chart,
+    mark_guess,
+    sheet,
+    timeline,
+    timelines,
+)
 from helpers.trace import read_trace
 from tests.support.traces import event, kernel, launch, step
 
@@ -87,7 +96,7 @@ def test_a_step_without_gpu_work_is_drawn(write_trace):
 def test_the_guess_lies_on_its_bar(rounds):
     axes = cpu_gpu_chart(rounds, guess=("graph", "step time", 500))
     (mark,) = [line for line in axes.lines if line.get_label() == "your guess"]
-    bars = [bars for bars in axes.containers if hasattr(bars, "patches") and bars.get_label() == "step time"][0]
+    bars = next(bars for bars in axes.containers if hasattr(bars, "patches") and bars.get_label() == "step time")
     assert mark.get_xdata()[0] == 500
     assert bars[1].get_y() < mark.get_ydata()[0] < bars[1].get_y() + bars[1].get_height()
 

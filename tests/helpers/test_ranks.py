@@ -8,12 +8,27 @@ import pytest
 import torch
 
 from helpers import ranks
-from helpers.ranks import communication, distributed_info, per_rank, rank_lanes, read_ranks, wait_for_gpu
+from helpers.ranks import (
+    communication,
+    distributed_info,
+    per_rank,
+    rank_lanes,
+    read_ranks,
+    wait_for_gpu,
+)
 from helpers.trace_file import TraceError
 
 
 def event(category, name, start, duration, **args):
-    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": duration, "tid": 1, "args": args}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "ts": start,
+        "dur": duration,
+        "tid": 1,
+        "args": args,
+    }
 
 
 def trace_of(rank, begin=0.0, late=0.0, packed=True):
@@ -23,10 +38,19 @@ def trace_of(rank, begin=0.0, late=0.0, packed=True):
         event("cuda_runtime", "cudaGraphLaunch", begin + 1, 2.0, correlation=7),
         event("kernel", "gemm", begin + 10 + late, 30.0, correlation=7, stream=7, device=rank),
         event(
-            "kernel", "ncclDevKernel_AllReduce", begin + 20 + late, 40.0 - late, correlation=7, stream=9, device=rank
+            "kernel",
+            "ncclDevKernel_AllReduce",
+            begin + 20 + late,
+            40.0 - late,
+            correlation=7,
+            stream=9,
+            device=rank,
         ),
     ]
-    content = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
+    content = {
+        "schemaVersion": 1,
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
+    }
     text = json.dumps(content | {"traceEvents": events}).encode()
     return gzip.compress(text) if packed else text
 
@@ -65,8 +89,13 @@ def test_all_ranks_stand_on_one_clock(files):
     assert all(communication(trace.gpu).sum() == 1 for trace in runs["graph"].values())
     [axes] = rank_lanes(runs, "title")
     ends = [bars.get_paths()[0].get_extents().x1 for bars in axes.collections]
-    assert ends[1] == ends[3] == pytest.approx(0, abs=1e-6), "an all-reduce ends on all ranks at once"
-    assert [label.get_text() for label in axes.get_yticklabels()][::2] == ["rank 0 computes", "rank 1 computes"]
+    assert ends[1] == ends[3] == pytest.approx(0, abs=1e-6), (
+        "an all-reduce ends on all ranks at once"
+    )
+    assert [label.get_text() for label in axes.get_yticklabels()][::2] == [
+        "rank 0 computes",
+        "rank 1 computes",
+    ]
 
 
 @pytest.mark.parametrize("ready", [True, False])

@@ -91,7 +91,7 @@ class InItsPlace(Quiet):
         self.certificates = certificates
         super().__init__(*arguments, **options)
 
-    def do_CONNECT(self):  # noqa: N802 http.server calls it so
+    def do_CONNECT(self):  # http.server calls it so
         self.send_response(200)
         self.end_headers()
         context = self.certificates.context(self.path.partition(":")[0])

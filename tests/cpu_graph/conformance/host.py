@@ -4,7 +4,16 @@ from contextlib import suppress
 
 import torch
 
-from tests.cpu_graph.conformance.common import ERROR, LOST, PAGEABLE, READ, SINCE_2_13, SINCE_2_15, captured, ones
+from tests.cpu_graph.conformance.common import (
+    ERROR,
+    LOST,
+    PAGEABLE,
+    READ,
+    SINCE_2_13,
+    SINCE_2_15,
+    captured,
+    ones,
+)
 from tests.cpu_graph.conformance.outcomes import program
 
 LONG = 10**8
