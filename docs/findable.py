@@ -7,7 +7,7 @@ from typing import Any
 from course.paths import ROOT, lesson_name
 
 GLOSSARY = re.compile(r"^## (.*)\n\n.*Lesson: .*/(\w+\.ipynb)\)", re.MULTILINE)
-MORE_TOPICS = {  # beside the glossary's terms
+MORE_TOPICS = {  # in addition to the terms of the glossary
     "failure_gallery": ["906", "error 906"],
     "replay_random_numbers": ["dropout", "random numbers", "seed"],
     "capture_optimizers": ["Adam", "optimizer", "mixed precision", "fp16"],

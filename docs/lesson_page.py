@@ -1,6 +1,7 @@
-"""A lesson as a page of the site: the notebook as it is now, with the outputs of its recording laid on its cells.
+"""A lesson as a page of the site: the notebook as it is now, with the outputs of its recording.
 
-Beside them: the traces to download, the solutions folded at their exercises, the words by which the search finds it.
+The page also has the traces to download, the solutions folded below their exercises, and index
+entries for the search.
 """
 
 import inspect
@@ -130,7 +131,7 @@ def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str
 
 
 def distance(trace: str, source: str) -> int:
-    """How surely a cell is about a trace: it names it (0), makes its name up (1 or 2), or has no trace at all (3)."""
+    """How surely a cell is about a trace: it names it (0), computes its name (1 or 2), or has no trace (3)."""
     named = re.findall(r"""trace_file\(f?(["'])(.*?)\1\)""", source)
     shapes = [re.sub(r"\\{.*?\\}", "(.+)", re.escape(name)) for _, name in named]
     if found := [shape for shape in shapes if re.fullmatch(shape, trace)]:

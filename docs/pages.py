@@ -1,7 +1,8 @@
 """Write the sources of the course's site:  python -m docs.pages
 
 A lesson's page is made in docs/lesson_page.py.
-The pages lie in docs/_build/source, which mirrors the project: links between files hold on the site as elsewhere.
+The pages are written to docs/_build/source, which mirrors the project, so links between files
+work on the site too.
 """
 
 import re
@@ -16,9 +17,9 @@ from docs.minutes import stated
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
-BESIDE = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))  # cheat sheet, glossary, originals
-BESIDE += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
-TEXTS = [Path("CONTRIBUTING.md"), Path("CHANGELOG.md"), Path("traces/README.md"), *BESIDE, *RESULTS]
+REFERENCES = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))  # cheat sheet, glossary, originals
+REFERENCES += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
+TEXTS = [Path("CONTRIBUTING.md"), Path("CHANGELOG.md"), Path("traces/README.md"), *REFERENCES, *RESULTS]
 ROOMS = {  # what has a reference
     "helpers": "what lessons teach with",
     "capturable": "preflight and explain, for your own code",
@@ -28,7 +29,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)[^)\s]*\)")  # in Markdown: Sphinx makes a dow
 
 
 def write_pages(folder: Path = SOURCE) -> None:
-    """Write every page, and every file of the project that a page links to, into the folder; what was in it goes."""
+    """Write all pages, and the files that they link to, into the folder, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     for text in TEXTS:
         _write(folder / text, (ROOT / text).read_text())
@@ -43,8 +44,8 @@ def write_pages(folder: Path = SOURCE) -> None:
 
 SOLUTIONS = """# Solutions
 
-One way to solve each lesson's exercises. Try them first: every exercise has hints, and says where an answer parts
-from the expected one.
+One way to solve each lesson's exercises. Try them yourself first: every exercise has hints, and
+its check says where your answer differs from the expected one.
 
 ```{toctree}
 :maxdepth: 1
@@ -59,10 +60,10 @@ def contents() -> str:
     """The site's navigation, appended to the README."""
     lessons = "\n".join(f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
-    beside = "\n".join(str(path.with_suffix("")) for path in BESIDE)
+    references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)
     captions = {
         "Lessons": f"{lessons}\nnotebooks/solutions/index",
-        "Reference": f"{beside}\napi\ntraces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
+        "Reference": f"{references}\napi\ntraces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
     }
     return "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n" for caption, listed in captions.items()
