@@ -21,16 +21,17 @@ from tests.support.notebooks import write_notebook
 RECORDER = """
 import signal, sys
 from pathlib import Path
-from course.commands import record
 from course import paths
+from course.commands import record
+from course.recordings import cells
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
 
-folder = notebooks.NOTEBOOKS = Path(sys.argv[1])
+folder = paths.NOTEBOOKS = cells.NOTEBOOKS = Path(sys.argv[1])
 record.TRACES = folder / "traces"
 record.record.__defaults__ = (record.TRACES,)
 record.gpu_slug = lambda: "nvidia-h200"
-execute.machine = lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0"}
+record.machine = lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0"}
 record.torch.cuda.is_available = lambda: True
 sys.exit(record.main([]))
 """
