@@ -179,9 +179,9 @@ def copy_open(tmp_path, monkeypatch):
 
 
 def test_progress_is_noted_and_shown(copy_open):
-    assert "start here: 0 of 3 (`idle_share` ○, " in progress.note("start_here")
+    assert "start here: 0 of 4 (`idle_share` ○, " in progress.note("start_here")
     assert progress.mark("start_here", "idle_share") == progress.mark("start_here", "idle_share") == ""
-    assert "start here: 1 of 3 (`idle_share` ✓, `steps_until_paid` ○" in progress.note("start_here")
+    assert "start here: 1 of 4 (`idle_share` ✓, `steps_until_paid` ○" in progress.note("start_here")
     assert "start here" not in progress.note("reach_floor")
     assert dict(progress.progress())["start_here"]["idle_share"] is True
 

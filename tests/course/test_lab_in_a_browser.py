@@ -110,7 +110,7 @@ def test_start_here_from_top_to_bottom(lab, open_page):
         expect(check).to_contain_text(re.compile(message))
     opening = start.cell('lesson("start_here")')
     start.run(opening)
-    expect(opening).to_contain_text("start here: 1 of 3 (idle_share ✓, steps_until_paid ○")
+    expect(opening).to_contain_text("start here: 1 of 4 (idle_share ✓, steps_until_paid ○")
 
 
 def test_charts_and_timelines_are_readable(open_notebook):
