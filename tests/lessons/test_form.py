@@ -10,6 +10,7 @@ import sys
 import nbformat
 import pytest
 
+from course.commands.unfinished import unfinished
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, handed_on, normalise
@@ -77,11 +78,15 @@ def test_it_states_the_minutes_that_it_takes(path):
 
 
 @named(LESSONS)
-def test_it_has_solutions_for_its_exercises(path):
-    solutions = NOTEBOOKS / "solutions" / path.name
-    asked = {exercise for cell in code_cells(path) for _, exercise in checked(cell.source)}
-    solved = {name for cell in code_cells(solutions) for name in re.findall(r"^def (\w+)", cell.source, re.MULTILINE)}
-    assert len(asked) >= 3 and asked <= solved
+def test_it_lacks_nothing(path):
+    """Solutions, scenarios, cells of their own for checks, and titles of exhibits."""
+    found = unfinished(path)
+    assert not found, " ".join(found)
+
+
+@named(LESSONS)
+def test_it_checks_three_exercises(path):
+    assert len({exercise for cell in code_cells(path) for _, exercise in checked(cell.source)}) >= 3
 
 
 def linked(path, text):

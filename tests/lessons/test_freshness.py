@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
+from course.commands.unfinished import unrecorded
 from course.lesson import playing
 from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
 from course.recordings.cells import code_cells, lessons
@@ -34,6 +35,7 @@ def lesson_of(recording):
 
 
 def test_every_lesson_is_recorded_on_the_reference_gpu():
+    assert [sentence for path in LESSONS for sentence in unrecorded(path)] == []
     names = {lesson_name(path) for path in lessons()}
     assert {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU} == names
     assert {path.stem for path in RECORDED} == names, "other GPUs may have fewer"

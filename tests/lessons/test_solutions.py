@@ -10,6 +10,7 @@ import torch
 
 from course.answers import runs
 from course.answers.solutions import empty
+from course.commands.unfinished import unfinished
 from course.exercise import Outcome
 from course.paths import NOTEBOOKS
 from course.recordings.cells import checked
@@ -56,6 +57,7 @@ def outcome_of(shell, source, name, answer):
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_each_check_tells_right_from_wrong(path, shell, capsys):
+    assert unfinished(path) == []
     for source in code(path):
         asked = checked(source)
         if not asked:
@@ -82,5 +84,6 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_the_solutions_run_from_top_to_bottom(path, shell):
+    assert unfinished(path) == []
     for source in code(NOTEBOOKS / "solutions" / path.name):
         run(shell, source)
