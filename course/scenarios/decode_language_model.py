@@ -7,9 +7,9 @@ from torch import Tensor
 
 from course.answers.graph_use import EAGER, Wrong, close, copied, use, watch
 from course.scenarios.common import few
-from examples.decoder import Config, Decoder, new_cache, sample
+from examples.decoder import Config, Decoder, new_kv_cache, sample
 
-SIZES = Config(layers=1, width=32, heads=4, kv_heads=2, hidden=64, vocabulary=64, context=40)
+SIZES = Config(n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40)
 LATE = range(1, 9)  # tokens that a warm-up may have decoded
 FORGETS = "The cache forgets what is written: let the model write into the very cache that it is given."
 FROZEN = "The position stays that of the capture: keep it in a tensor, and advance that in place, inside."
@@ -24,8 +24,9 @@ State = tuple[Tensor, Tensor, Tensor]
 
 def prompted(rows: int) -> tuple[Decoder, State]:
     """A tiny decoder, and its state after a prompt: tokens and positions (rows, 1), and the cache."""
-    model, cache = Decoder(SIZES, "cuda").requires_grad_(False), new_cache(SIZES, rows, "cuda", torch.float32)
-    prompt = torch.randint(SIZES.vocabulary, (rows, few(4, 8)), device="cuda")
+    model = Decoder(SIZES, "cuda").requires_grad_(False)
+    cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
+    prompt = torch.randint(SIZES.vocab_size, (rows, few(4, 8)), device="cuda")
     tokens = sample(model(prompt, torch.arange(prompt.shape[1], device="cuda").expand_as(prompt), cache))
     return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
 
@@ -66,7 +67,7 @@ def graph_decode(answer: Callable) -> None:
         def draw(late=0, rows=rows, temperature=temperature, seed=seed):
             generator = torch.Generator("cuda").manual_seed(seed)
             for _ in range(late):
-                sample(torch.zeros(rows, SIZES.vocabulary, device="cuda"), 1.0, generator)
+                sample(torch.zeros(rows, SIZES.vocab_size, device="cuda"), 1.0, generator)
             return temperature, generator
 
         expected = decoded(model, state, calls, draw())
@@ -81,11 +82,11 @@ def graph_decode(answer: Callable) -> None:
 
 
 def generate(answer: Callable) -> None:
-    """One row that comes to its end within a replay, or not before the limit."""
+    """One row that comes to its end within a replay, not before the limit, or just behind it."""
     model, state = prompted(1)
     tokens = [one.item() for one in decoded(model, state, 14)]
-    for at, every, limit in ((4, 3, 9), (None, 2, 4)):
-        end = SIZES.vocabulary if at is None else tokens[at]
+    for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5)):
+        end = SIZES.vocab_size if at is None else tokens[at]
         count = tokens.index(end) + 1 if end in tokens[:limit] else limit
         own = copied(state)
         with watch() as seen:

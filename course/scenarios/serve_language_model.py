@@ -16,7 +16,7 @@ from course.answers.graph_use import (
     watch,
 )
 from course.scenarios.common import few
-from examples.decoder import Config, Decoder, new_cache
+from examples.decoder import Config, Decoder, new_kv_cache
 
 SIZES, ROWS, VOCABULARY = [1, 2, 4], 6, 23
 BATCHES = ((2, 0), (0, 2, 4), (4,), (0, 2, 4, 1), (1,), (2, 3, 1), (0, 3))  # live rows, of five
@@ -58,9 +58,11 @@ def serve_in_buckets(answer: Callable) -> None:
 
 def _decoder() -> tuple[Callable, torch.Tensor]:
     """A step that finds each request's keys and values in a row of the cache, and the cache."""
-    config = Config(layers=1, width=16, heads=2, kv_heads=1, hidden=16, vocabulary=VOCABULARY, context=8)
+    config = Config(
+        n_layers=1, dim=16, n_heads=2, n_kv_heads=1, hidden_dim=16, vocab_size=VOCABULARY, max_seq_len=8
+    )
     model = Decoder(config, "cuda").requires_grad_(False)
-    cache = new_cache(config, ROWS, "cuda", torch.float32).normal_()
+    cache = new_kv_cache(config, ROWS, "cuda", torch.float32).normal_()
 
     def step(tokens, positions, rows):
         picked = cache[:, :, rows]

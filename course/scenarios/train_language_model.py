@@ -19,6 +19,7 @@ UNCLIPPED = "The gradients are not clipped: clip them between the last backward 
 LAST = "The gradients are those of the last part: zero them once, before the first."
 SUMMED = "The gradients of earlier steps are still in: zero them at the beginning of each step."
 UNDIVIDED = "Divide the loss of each part by the number of parts."
+DIVIDED_LATE = "Divide the loss before backward(), not only in the sum: the gradients are too large."
 FROZEN = "Every step uses the first rate: write the new one into the tensor that the graph reads."
 MOVED = "The network has new weights, and the graph goes on with the old ones: copy into those that are there."
 REPLACED = "The optimizer has new tensors, and the graph goes on with the old ones: copy into those that are there."
@@ -33,9 +34,12 @@ def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.
 
 
 def train(
-    net: nn.Module, batches: list, rates: list, zero: str = "step", clip: str = "step", divide: bool = True
+    net: nn.Module, batches: list, rates: list, zero: str = "step", clip: str = "step", divide: str = "loss"
 ) -> list:
-    """The losses of an eager training of a copy of net. zero, clip: once for each "step" or "part", or "never"."""
+    """The losses of an eager training of a copy of net. zero, clip: once for each "step" or "part", or "never".
+
+    divide by the number of parts: each part's "loss", only the "sum" that is returned, or "nothing".
+    """
     net, losses = copy.deepcopy(net), []
     (optimizer, tensor), weights = momentum(net, 0.0), list(net.parameters())
     for (inputs, targets), rate in zip(batches, rates, strict=True):
@@ -46,9 +50,9 @@ def train(
         for pair in zip(inputs, targets, strict=True):
             if zero == "part":
                 optimizer.zero_grad()
-            loss = mse_loss(net(pair[0]), pair[1]) / (len(inputs) if divide else 1)
+            loss = mse_loss(net(pair[0]), pair[1]) / (len(inputs) if divide == "loss" else 1)
             loss.backward()
-            of_parts.append(loss.detach())
+            of_parts.append(loss.detach() / (len(inputs) if divide == "sum" else 1))
             if clip == "part":
                 clip_grad_norm_(weights, BOUND)
         if clip == "step":
@@ -59,10 +63,15 @@ def train(
 
 
 def accumulating_step(answer: Callable) -> None:
-    """Five batches of two to four parts, and a rate that changes from step to step."""
+    """Five batches of two to four parts, and a rate that changes from step to step.
+
+    The first batch is nearly fitted, so its gradients stay below the bound of clipping, which hides their size.
+    """
     net, parts, rows = perceptron(nn.Tanh()), few(2, 5), few()
-    rates = [0.1, 0.4, 0.02, 0.2, 0.04]
-    batches = [tuple(3 * torch.randn(parts, rows, wide, device="cuda") for wide in (4, 2)) for _ in rates]
+    rates, batches = [0.1, 0.4, 0.02, 0.2, 0.04], []
+    for error in (0.1, 3.0, 3.0, 3.0, 3.0):
+        inputs = 3 * torch.randn(parts, rows, 4, device="cuda")
+        batches.append((inputs, net(inputs).detach() + error * torch.randn(parts, rows, 2, device="cuda")))
     start = copy.deepcopy(net)
     expected, before = train(net, batches, rates), copied(net.state_dict())
     optimizer, rate = momentum(net, rates[0])
@@ -87,7 +96,8 @@ def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[
         SUMMED: lambda: run(rates, zero="never"),
         UNCLIPPED: lambda: run(rates, clip="never"),
         ONCE: lambda: run(rates, clip="part"),
-        UNDIVIDED: lambda: run(rates, divide=False),
+        UNDIVIDED: lambda: run(rates, divide="nothing"),
+        DIVIDED_LATE: lambda: run(rates, divide="sum"),
     }
 
 
