@@ -52,7 +52,7 @@ def test_it_is_a_valid_stripped_notebook(path):
 def test_it_keeps_the_form_of_a_lesson(path):
     cells = code_cells(path)
     lengths = [len(cell.source.splitlines()) for cell in cells]
-    assert max(lengths) <= 25 and statistics.median(lengths) <= 5
+    assert max(lengths) <= 35 and statistics.median(lengths) <= 7, "a class such as Attention fits, little more"
     lines = "\n".join(cell.source for cell in cells).splitlines()
     assert sum(line.strip().startswith("#") for line in lines) < 0.08 * len(lines)
     assert re.search(rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1])

@@ -43,8 +43,11 @@ def imported(tree):
             yield ast.unparse(node.args[0]).strip("f'\"")
 
 
-# cuda.bindings comes with torch's CUDA builds
-@pytest.mark.parametrize(("room", "more"), [("capturable", set()), ("cpu_graph", set()), ("examples", {"cuda"})])
+# cuda.bindings and triton come with torch's CUDA builds; one example compares with transformers
+WITH_TORCH = {"capturable": set(), "cpu_graph": set(), "examples": {"cuda", "transformers", "triton"}}
+
+
+@pytest.mark.parametrize(("room", "more"), WITH_TORCH.items())
 def test_what_others_may_copy_needs_torch_alone(room, more):
     found = {name.partition(".")[0] for tree in of(room).values() for name in imported(tree)}
     assert "torch" in found
