@@ -14,7 +14,7 @@ import torch
 def busy_host(processes_per_core: int = 2) -> Iterator[None]:
     """Within this block every core of the host has so many processes that do nothing but run."""
     command = [sys.executable, "-c", "while True: pass"]
-    count = processes_per_core * os.cpu_count()
+    count = processes_per_core * (os.cpu_count() or 1)
     processes = [subprocess.Popen(command) for _ in range(count)]
     try:
         time.sleep(2)  # until all of them run

@@ -12,6 +12,7 @@ reads: that of the prompt in a prefill, 1 in a decode step. The default sizes ar
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn as nn
@@ -70,7 +71,7 @@ def write_at(cache: Tensor, input_pos: Tensor, new: Tensor) -> None:
 class Attention(nn.Module):
     """Grouped-query attention over a static cache."""
 
-    def __init__(self, config: Config, **factory_kwargs) -> None:
+    def __init__(self, config: Config, **factory_kwargs: Any) -> None:
         super().__init__()
         self.n_heads = config.n_heads
         self.n_kv_heads = config.n_kv_heads
@@ -114,7 +115,7 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """A gated linear unit: silu(gate) * up, projected down."""
 
-    def __init__(self, config: Config, **factory_kwargs) -> None:
+    def __init__(self, config: Config, **factory_kwargs: Any) -> None:
         super().__init__()
         self.gate_up = nn.Linear(config.dim, 2 * config.hidden_dim, bias=False, **factory_kwargs)
         self.down = nn.Linear(config.hidden_dim, config.dim, bias=False, **factory_kwargs)
@@ -128,7 +129,7 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention and feed-forward, each on the normalized input and added to it."""
 
-    def __init__(self, config: Config, **factory_kwargs) -> None:
+    def __init__(self, config: Config, **factory_kwargs: Any) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(config.dim, config.norm_eps, **factory_kwargs)
         self.attention = Attention(config, **factory_kwargs)

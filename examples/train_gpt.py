@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from types import ModuleType
 
 import torch
 import torch.nn as nn
@@ -34,6 +35,7 @@ TEXT = Path(__file__).with_name("shakespeare.txt")
 LEARNING_RATE = 1e-3
 MIN_LEARNING_RATE = 1e-4
 LEARNING_RATE_WARMUP = 100  # steps
+SAVED_OPTIONS = ("max_steps", "micro_batch", "gradient_accumulation_steps")
 
 # ------------------------------------------------------------------------------------------------
 # Model
@@ -242,7 +244,7 @@ class Graphed:
             self.warmup -= 1
             return self._run_on_side_stream(batch)
         if self.graph is None:
-            self._capture(batch)
+            self.graph = self._capture(batch)
         self.static_batch.copy_(batch, non_blocking=True)
         self.graph.replay()
         return self.output
@@ -255,12 +257,13 @@ class Graphed:
         current.wait_stream(self.stream)
         return output
 
-    def _capture(self, batch: Tensor) -> None:
+    def _capture(self, batch: Tensor) -> torch.cuda.CUDAGraph:
         self.static_batch = batch.to("cuda", copy=True)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=self.pool):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
             self.output = self.function(self.static_batch)
         torch.cuda.synchronize()  # a capture writes the random seed and offset on its own stream
+        return graph
 
 
 # ------------------------------------------------------------------------------------------------
@@ -318,7 +321,7 @@ def load_checkpoint(path: Path, model: GPT, optimizer: Optimizer) -> tuple[int, 
     return checkpoint["step"], checkpoint["options"]
 
 
-def _random(device: torch.device) -> object:
+def _random(device: torch.device) -> ModuleType:
     """The module with the random state of a kind of device: torch.cuda, or torch for the CPU."""
     return torch.cuda if device.type == "cuda" else torch
 
@@ -460,9 +463,8 @@ def resume(args: Namespace, model: GPT, optimizer: Optimizer) -> int:
     step, saved_options = load_checkpoint(args.checkpoint, model, optimizer)
     for name, value in saved_options.items():
         if value != getattr(args, name):
-            print(
-                f"--{name} was {value} until step {step} and is {getattr(args, name)} from here on."
-            )
+            now = getattr(args, name)
+            print(f"--{name} was {value} until step {step} and is {now} from here on.")
     return step
 
 
@@ -473,22 +475,18 @@ def train_loop(
     device = val_batch.device
     on_gpu = device.type == "cuda"
     shape = (args.gradient_accumulation_steps, args.micro_batch, args.block_size)
-    options = {
-        name: getattr(args, name)
-        for name in ("max_steps", "micro_batch", "gradient_accumulation_steps")
-    }
-    trained_model = (
-        torch.compile(model) if args.compile else model
-    )  # evaluation is rare, so it is not compiled
+    options = {name: getattr(args, name) for name in SAVED_OPTIONS}
+    # Evaluation is rare, so it is not compiled
+    trained_model = torch.compile(model) if args.compile else model
 
-    def train_on(batch: Tensor) -> Tensor:
+    def eager_step(batch: Tensor) -> Tensor:
         return train_step(trained_model, optimizer, batch.to(device, non_blocking=True))
 
-    evaluate_on = partial(evaluate, model)
+    train_on: Callable[[Tensor], Tensor] = eager_step
+    evaluate_on: Callable[[Tensor], Tensor] = partial(evaluate, model)
     if on_gpu and not args.eager:
-        pool = (
-            torch.cuda.graph_pool_handle()
-        )  # one for both graphs, because they never run at the same time
+        # One pool for both graphs, because they never run at the same time
+        pool = torch.cuda.graph_pool_handle()
         train_on = Graphed(train_on, pool)
         evaluate_on = Graphed(evaluate_on, pool, warmup=1)
 
