@@ -43,7 +43,7 @@ def training(make_optimizer):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("steps_before", [0, 2])
 def test_training_goes_on_as_if_the_block_had_not_been(name, steps_before):
-    """Bit for bit, with optimizer state that was there before and with state that the block makes."""
+    """Bit for bit, with optimizer state from before and with state that the block creates."""
     expected = [step() for step in [training(OPTIMIZERS[name])[2]] for _ in range(steps_before + 5)]
     model, optimizer, step = training(OPTIMIZERS[name])
     losses = [step() for _ in range(steps_before)]
@@ -57,9 +57,15 @@ def test_everything_stays_at_its_address():
     model, optimizer, step = training(OPTIMIZERS["Adam"])
     with unchanged(model, optimizer):
         step()
-        held = [*model.state_dict().values(), *(v for s in optimizer.state.values() for v in s.values())]
+        held = [
+            *model.state_dict().values(),
+            *(v for s in optimizer.state.values() for v in s.values()),
+        ]
         addresses = [tensor.data_ptr() for tensor in held]
-    after = [*model.state_dict().values(), *(v for s in optimizer.state.values() for v in s.values())]
+    after = [
+        *model.state_dict().values(),
+        *(v for s in optimizer.state.values() for v in s.values()),
+    ]
     assert [tensor.data_ptr() for tensor in after] == addresses
     assert all((value == 0).all() for state in optimizer.state.values() for value in state.values())
 
@@ -84,7 +90,9 @@ def test_gradients_that_exist_tensors_scalers_and_generators_come_back():
 def test_an_optimizer_that_does_not_start_from_zeros_is_refused_until_it_has_a_state(name):
     model, optimizer, step = training(getattr(torch.optim, name))
     with (
-        pytest.raises(TypeError, match=f"{name} does not start from zeros: take one step of it first."),
+        pytest.raises(
+            TypeError, match=f"{name} does not start from zeros: take one step of it first."
+        ),
         unchanged(optimizer),
     ):
         pass
@@ -95,7 +103,10 @@ def test_an_optimizer_that_does_not_start_from_zeros_is_refused_until_it_has_a_s
 
 def test_other_things_are_refused_by_name():
     with (
-        pytest.raises(TypeError, match="unchanged takes modules, optimizers, GradScalers and tensors, not a list"),
+        pytest.raises(
+            TypeError,
+            match="unchanged takes modules, optimizers, GradScalers and tensors, not a list",
+        ),
         unchanged([]),
     ):
         pass
@@ -155,7 +166,10 @@ def test_a_captured_step_gives_eagers_losses_to_the_bit():
     batches, losses = make_batches(5), {}
     for name in ("eager", "graph"):
         model = make_model()
-        optimizer, start = make_optimizer(model), {k: v.clone() for k, v in model.state_dict().items()}
+        optimizer, start = (
+            make_optimizer(model),
+            {k: v.clone() for k, v in model.state_dict().items()},
+        )
 
         def step(x, y, model=model, optimizer=optimizer):
             return training_step(model, optimizer, x, y)
@@ -182,7 +196,9 @@ def garbage_in_a_capture(capture):
     old = capture_step(lambda x: x * 2, torch.ones(4, device="cuda"))
     old.circle = old  # from here on only the garbage collector can free it
     del old
-    return capture(add_one, torch.ones(4, device="cuda"))(torch.full((4,), 2.0, device="cuda")).tolist()
+    return capture(add_one, torch.ones(4, device="cuda"))(
+        torch.full((4,), 2.0, device="cuda")
+    ).tolist()
 
 
 @pytest.mark.parametrize("stand_in", [True, pytest.param(False, marks=needs_gpu)])

@@ -44,9 +44,15 @@ def rounds():
 def test_the_bars_are_the_medians(rounds):
     axes = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0})
     widths = {
-        bars.get_label(): [bar.get_width() for bar in bars] for bars in axes.containers if hasattr(bars, "patches")
+        bars.get_label(): [bar.get_width() for bar in bars]
+        for bars in axes.containers
+        if hasattr(bars, "patches")
     }
-    assert widths == {"host time": [901.5, 21.5], "GPU busy time": [290, 295], "step time": [1001.5, 301.5]}
+    assert widths == {
+        "host time": [901.5, 21.5],
+        "GPU busy time": [290, 295],
+        "step time": [1001.5, 301.5],
+    }
     assert [label.get_text() for label in axes.get_yticklabels()] == ["eager", "graph"]
     assert axes.get_xlabel() == "time per step, µs (bar: median, whisker: quartiles)"
 
@@ -57,11 +63,15 @@ def test_every_lane_has_a_colour_of_its_own():
 
 
 def shown_whole(axes):
-    """Whether all that is drawn lies in the figure, which fits beside JupyterLab's file browser, in type of 10 pt."""
+    """Whether all is inside the figure, which fits next to JupyterLab's file browser, in 10 pt."""
     figure = axes.figure
     figure.canvas.draw()
     box = figure.get_tightbbox()
-    texts = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text() and text.get_visible()]
+    texts = [
+        text
+        for text in figure.findobj(matplotlib.text.Text)
+        if text.get_text() and text.get_visible()
+    ]
     assert figure.get_figwidth() == WIDTH <= 7 and min(text.get_fontsize() for text in texts) >= 10
     return box.x0 > -0.1 and box.x1 < WIDTH + 0.1
 
@@ -69,7 +79,9 @@ def shown_whole(axes):
 @pytest.mark.parametrize("us", [1200, 10**9])
 def test_the_chart_is_no_wider_than_the_page(rounds, us):
     guesses = [("graph", "step time", us), ("eager", "host time", 10)]
-    assert shown_whole(cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}, guesses, title="A sentence. " * 9))
+    assert shown_whole(
+        cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}, guesses, title="A sentence. " * 9)
+    )
 
 
 def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
@@ -81,7 +93,10 @@ def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
 def test_without_a_title_a_chart_says_its_finding(rounds, write_trace):
     title = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}).figure.get_suptitle()
     assert title == "A step takes 302 µs (graph); the GPU works for 295."
-    assert cpu_gpu_chart(rounds).figure.get_suptitle() == "A step takes 302 µs (graph); the CPU issues it in 21.5."
+    assert (
+        cpu_gpu_chart(rounds).figure.get_suptitle()
+        == "A step takes 302 µs (graph); the CPU issues it in 21.5."
+    )
     trace = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
     assert timeline(trace).figure.get_suptitle() == "The GPU works for 5 of 15 µs."
     both = timelines({"eager": trace, "graph": trace})[0].figure.get_suptitle()
@@ -96,7 +111,11 @@ def test_a_step_without_gpu_work_is_drawn(write_trace):
 def test_the_guess_lies_on_its_bar(rounds):
     axes = cpu_gpu_chart(rounds, guess=("graph", "step time", 500))
     (mark,) = [line for line in axes.lines if line.get_label() == "your guess"]
-    bars = next(bars for bars in axes.containers if hasattr(bars, "patches") and bars.get_label() == "step time")
+    bars = next(
+        bars
+        for bars in axes.containers
+        if hasattr(bars, "patches") and bars.get_label() == "step time"
+    )
     assert mark.get_xdata()[0] == 500
     assert bars[1].get_y() < mark.get_ydata()[0] < bars[1].get_y() + bars[1].get_height()
 
@@ -115,7 +134,11 @@ def test_an_empty_guess_is_not_drawn(rounds):
 
 
 def test_two_guesses_have_two_markers(rounds):
-    guesses = [("graph", "step time", 500), ("eager", "step time", None), ("eager", "host time", 800)]
+    guesses = [
+        ("graph", "step time", 500),
+        ("eager", "step time", None),
+        ("eager", "host time", 800),
+    ]
     found = marks(cpu_gpu_chart(rounds, guess=guesses))
     assert list(found) == ["guess, step time", "guess, host time"]
     assert len({line.get_marker() for line in found.values()}) == 2
@@ -150,7 +173,9 @@ def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
 
 
 def test_two_timelines_share_an_axis(write_trace):
-    longer = timeline(read_trace(write_trace(step(0, 0, 500), launch(5, 1), kernel(400, 5, 1)))).get_xlim()
+    longer = timeline(
+        read_trace(write_trace(step(0, 0, 500), launch(5, 1), kernel(400, 5, 1)))
+    ).get_xlim()
     shorter = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
     assert timeline(shorter).get_xlim() < longer == timeline(shorter, end_us=405).get_xlim()
 
@@ -173,8 +198,12 @@ def test_names_without_room_are_left_out(write_trace):
 
 
 def test_before_and_after_share_their_time_axis(write_trace):
-    slow = read_trace(write_trace(step(0, 0, 900), launch(5, 1), kernel(800, 100, 1), name="slow.json"))
-    fast = read_trace(write_trace(step(0, 7, 50), launch(12, 1), kernel(17, 5, 1, stream=9), name="fast.json"))
+    slow = read_trace(
+        write_trace(step(0, 0, 900), launch(5, 1), kernel(800, 100, 1), name="slow.json")
+    )
+    fast = read_trace(
+        write_trace(step(0, 7, 50), launch(12, 1), kernel(17, 5, 1, stream=9), name="fast.json")
+    )
     before, after = timelines({"eager": slow, "graph": fast})
     assert before.get_xlim() == after.get_xlim() == (0, 909)
     assert [axes.get_title(loc="left") for axes in (before, after)] == ["eager", "graph"]
@@ -183,7 +212,9 @@ def test_before_and_after_share_their_time_axis(write_trace):
 
 
 def test_streams_of_two_gpus_have_lanes_of_their_own(write_trace):
-    path = write_trace(step(0, 0, 50), launch(5, 1), launch(6, 2), kernel(10, 5, 1), kernel(10, 5, 2, device=1))
+    path = write_trace(
+        step(0, 0, 50), launch(5, 1), launch(6, 2), kernel(10, 5, 1), kernel(10, 5, 2, device=1)
+    )
     labels = [label.get_text() for label in timeline(read_trace(path)).get_yticklabels()]
     assert labels[2:] == ["GPU 0, stream 7", "GPU 1, stream 7"]
 
@@ -196,7 +227,9 @@ def test_a_drawing_keeps_to_the_colours_and_has_a_title(name):
     assert kinds[0] == "title" and drawing[0].text and "rect" in kinds[:4]
     inks = {"#FFFFFF", "#222222", "#666666"}
     assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= inks | set(COLOURS.values())
-    assert min(map(int, re.findall(r"font-size: ?(\d+)", text))) >= 14 and drawing.get("viewBox").startswith("0 0 700 ")
+    assert min(map(int, re.findall(r"font-size: ?(\d+)", text))) >= 14 and drawing.get(
+        "viewBox"
+    ).startswith("0 0 700 ")
 
 
 def test_a_missing_step_is_named(write_trace):

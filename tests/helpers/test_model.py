@@ -9,13 +9,19 @@ SMALL = (16, 12, 8, 6, 4)
 def test_the_model_is_the_published_one():
     model = make_model(device="meta")
     assert [name for name, _ in model.named_children()] == ["block1", "block2", "block3", "head"]
-    assert [layer.p for layer in model.modules() if isinstance(layer, torch.nn.Dropout)] == [0.2, 0.1, 0.1]
+    assert [layer.p for layer in model.modules() if isinstance(layer, torch.nn.Dropout)] == [
+        0.2,
+        0.1,
+        0.1,
+    ]
     assert model(torch.empty(640, 4096, device="meta")).shape == (640, 256)
 
 
 def test_the_same_seed_gives_the_same_model_and_batches():
     first, second = make_model(SMALL, device="cpu"), make_model(SMALL, device="cpu")
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
+    )
     (x, y), (x2, _) = make_batches(2, 5, SMALL, "cpu")
     assert x.shape == (5, 16) and y.shape == (5, 4) and not torch.equal(x, x2)
     assert torch.equal(x, make_batches(1, 5, SMALL, "cpu")[0][0])

@@ -1,4 +1,4 @@
-"""Traces of several ranks: told apart, drawn on one clock, and how much of their communication is exposed."""
+"""Traces of several ranks: told apart, drawn on one clock; how much communication is exposed."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def event(category, name, start, duration, **args):
 
 
 def trace_of(rank, begin=0.0, late=0.0, packed=True):
-    """A step of 100 us: a product, and an all-reduce that runs beside it and then alone; ends at the same time."""
+    """A step of 100 µs: a product, and an all-reduce that first overlaps it and then runs alone."""
     events = [
         event("user_annotation", "ProfilerStep#1", begin, 100.0),
         event("cuda_runtime", "cudaGraphLaunch", begin + 1, 2.0, correlation=7),

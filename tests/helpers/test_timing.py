@@ -30,7 +30,9 @@ class Machine:
         self.now = max(self.now, self.gpu_free)
 
     def measure(self, variants, **options):
-        steps = {name: self.step(name, host / 1e6, gpu / 1e6) for name, (host, gpu) in variants.items()}
+        steps = {
+            name: self.step(name, host / 1e6, gpu / 1e6) for name, (host, gpu) in variants.items()
+        }
         return measure(steps, clock=lambda: self.now, wait=self.wait, **options)
 
 
@@ -43,7 +45,9 @@ def test_host_time_is_issuing_and_step_time_is_the_slower_of_host_and_gpu():
 
 def runs(machine):
     """The steps that ran in a row: name and number."""
-    return [(name, len(list(group))) for name, group in itertools.groupby(machine.log) if name != "wait"]
+    return [
+        (name, len(list(group))) for name, group in itertools.groupby(machine.log) if name != "wait"
+    ]
 
 
 def test_rounds_are_interleaved_and_nothing_waits_inside_a_visit():
@@ -53,7 +57,8 @@ def test_rounds_are_interleaved_and_nothing_waits_inside_a_visit():
 
 
 @pytest.mark.parametrize(
-    "host, gpu, visit", [(3, 1, 2048), (3, 350, 16), (1400, 300, 4), (1000, 6000, 4), (35_000, 9000, 4)]
+    "host, gpu, visit",
+    [(3, 1, 2048), (3, 350, 16), (1400, 300, 4), (1000, 6000, 4), (35_000, 9000, 4)],
 )
 def test_a_visit_is_5_to_10_ms_or_four_steps(host, gpu, visit):
     machine = Machine()
@@ -65,7 +70,7 @@ def test_a_visit_is_5_to_10_ms_or_four_steps(host, gpu, visit):
 
 @given(st.integers(1, 1000), st.floats(2.5, 50), st.floats(0.1, 50_000))
 def test_the_launch_queue_never_fills(launches, launch_us, gpu_us):
-    """Steps of so many launches, each of 2.5 us or more on the CPU; gpu_us: all that they start on the GPU."""
+    """A launch takes the CPU 2.5 µs or more; gpu_us: the GPU's time for all launches of a step."""
     machine, host_us = Machine(), launches * launch_us
     step = machine.step("a", host_us / 1e6, gpu_us / 1e6)
     burst, steps = timing._counts(step, None, None, lambda: machine.now, machine.wait)
@@ -81,14 +86,22 @@ def test_host_time_never_exceeds_the_step_time_of_the_same_burst(host, gpu):
 
 
 def test_the_first_steps_of_a_long_visit_give_the_host_time():
-    """A step of more launches than the queue holds is issued once: later ones would wait for room in the queue."""
+    """Later steps may have to wait for room in the launch queue."""
     machine, calls = Machine(), itertools.count()
 
     def step():
         machine.now += 1e-3 if next(calls) % 4 == 0 else 9e-3
         machine.gpu_free = max(machine.gpu_free, machine.now) + 9e-3
 
-    rounds = measure({"a": step}, rounds=3, warmup=0, burst=1, steps=4, clock=lambda: machine.now, wait=machine.wait)
+    rounds = measure(
+        {"a": step},
+        rounds=3,
+        warmup=0,
+        burst=1,
+        steps=4,
+        clock=lambda: machine.now,
+        wait=machine.wait,
+    )
     assert list(rounds.host_us) == pytest.approx([1000] * 3)
 
 
@@ -177,7 +190,12 @@ def test_a_factor_is_said_in_words(values, words):
 
 def test_a_factor_whose_quartiles_hold_one_is_too_close_to_call():
     rounds = table(first=[100, 200, 300, 400], other=[190, 190, 190, 190])
-    rounds.loc[rounds.variant == "other", ["host_us", "step_us"]] = [[90], [210], [280], [430]] * np.ones(2)
+    rounds.loc[rounds.variant == "other", ["host_us", "step_us"]] = [
+        [90],
+        [210],
+        [280],
+        [430],
+    ] * np.ones(2)
     assert compare(rounds).loc["other", VERSUS] == "too close to call"
 
 
@@ -196,7 +214,8 @@ def test_the_order_of_the_variants_is_kept():
 
 
 @pytest.mark.parametrize(
-    "value, text", [(1743.4, "1743"), (62.11, "62.1"), (5.934, "5.93"), (0.0412, "0.0412"), (0, "0")]
+    "value, text",
+    [(1743.4, "1743"), (62.11, "62.1"), (5.934, "5.93"), (0.0412, "0.0412"), (0, "0")],
 )
 def test_three_significant_digits(value, text):
     assert timing._short(value) == text

@@ -30,7 +30,14 @@ NOTHING = "No verdict: no GPU activity was launched inside a step."
 
 def test_a_kernel_belongs_to_the_launch_with_its_correlation_id_not_to_one_it_overlaps(write_trace):
     trace = read_trace(
-        write_trace(step(0, 0, 100), launch(10, 1), launch(20, 2), kernel(30, 5, 2), kernel(36, 5, 1), launch(35, 3))
+        write_trace(
+            step(0, 0, 100),
+            launch(10, 1),
+            launch(20, 2),
+            kernel(30, 5, 2),
+            kernel(36, 5, 1),
+            launch(35, 3),
+        )
     )
     assert dict(zip(trace.gpu.correlation, trace.gpu.launch_us, strict=True)) == {2: 20, 1: 10}
 
@@ -52,14 +59,23 @@ def test_driver_launches_count_like_runtime_launches(write_trace):
 
 def test_all_kernels_of_a_replay_share_its_launch(write_trace):
     replay = launch(10, 9, "cudaGraphLaunch")
-    trace = read_trace(write_trace(step(0, 0, 20), replay, kernel(30, 5, 9), kernel(40, 5, 9), kernel(50, 5, 9)))
+    trace = read_trace(
+        write_trace(step(0, 0, 20), replay, kernel(30, 5, 9), kernel(40, 5, 9), kernel(50, 5, 9))
+    )
     summary = trace.summary()
-    assert (summary.launches, summary.graph_launches, summary.kernels, summary.gpu_busy_us) == (1, 1, 3, 15)
+    assert (summary.launches, summary.graph_launches, summary.kernels, summary.gpu_busy_us) == (
+        1,
+        1,
+        3,
+        15,
+    )
     assert trace.gpu.graph.all()
 
 
 def test_activities_launched_before_the_trace_are_orphans_and_in_no_step(write_trace):
-    trace = read_trace(write_trace(step(0, 0, 100), kernel(1, 50, 77), launch(60, 1), kernel(70, 10, 1)))
+    trace = read_trace(
+        write_trace(step(0, 0, 100), kernel(1, 50, 77), launch(60, 1), kernel(70, 10, 1))
+    )
     assert trace.summary().orphans == 1
     assert trace.summary().gpu_busy_us == 10
 
@@ -93,7 +109,9 @@ def test_annotations_on_the_gpu_are_no_busy_time(write_trace):
 
 
 def test_without_step_marks_the_trace_is_one_step(write_trace):
-    trace = read_trace(write_trace(event("cpu_op", "aten::add", 0, 50), launch(10, 1), kernel(20, 20, 1)))
+    trace = read_trace(
+        write_trace(event("cpu_op", "aten::add", 0, 50), launch(10, 1), kernel(20, 20, 1))
+    )
     assert trace.summary().steps == 1
     assert trace.summary().step_us == 50
 
@@ -117,12 +135,19 @@ def loading(wait_us, compute_us, host=()):
     for n in range(3):
         start = n * whole + wait_us
         operator = event("cpu_op", "aten::mm", start, 20)
-        events += [step(n, n * whole, whole), operator, launch(start + 5, n), kernel(start + 100, compute_us - 200, n)]
+        events += [
+            step(n, n * whole, whole),
+            operator,
+            launch(start + 5, n),
+            kernel(start + 100, compute_us - 200, n),
+        ]
     return events
 
 
 def test_a_wait_for_data_is_not_promised_to_a_graph(write_trace):
-    collate = event("cpu_op", "aten::stack", 4000, 20)  # a loader in the main thread has operators too
+    collate = event(
+        "cpu_op", "aten::stack", 4000, 20
+    )  # a loader in the main thread has operators too
     trace = read_trace(write_trace(*loading(9000, 1000, host=[collate])))
     assert list(trace.per_step().loader_us) == [9005, 8905 + 100, 9005]
     summary = trace.summary()
@@ -132,21 +157,37 @@ def test_a_wait_for_data_is_not_promised_to_a_graph(write_trace):
 
 
 def test_the_gpu_at_work_on_the_step_before_is_not_idle_while_data_are_loaded(write_trace):
-    events = [step(0, 0, 100), launch(1, 1), kernel(5, 150, 1), step(1, 100, 100), launch(180, 2), kernel(185, 10, 2)]
+    events = [
+        step(0, 0, 100),
+        launch(1, 1),
+        kernel(5, 150, 1),
+        step(1, 100, 100),
+        launch(180, 2),
+        kernel(185, 10, 2),
+    ]
     assert list(read_trace(write_trace(*events)).per_step().loader_us) == [1, 180 - 155]
 
 
 def test_a_step_without_a_launch_is_all_before_its_first(write_trace):
-    trace = read_trace(write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 100, 1), step(1, 100, 50)))
+    trace = read_trace(
+        write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 100, 1), step(1, 100, 50))
+    )
     assert list(trace.per_step().loader_us) == [0, 50]
 
 
 def test_time_on_earlier_launches_is_not_idle(write_trace):
     """As in the originals' trace: replays of the warm-up still run when the first step begins."""
     replay = launch(10, 1, "cudaGraphLaunch")
-    trace = read_trace(write_trace(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1)))
+    trace = read_trace(
+        write_trace(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1))
+    )
     summary = trace.summary()
-    assert (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share) == (1, 40, 60, 0)
+    assert (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share) == (
+        1,
+        40,
+        60,
+        0,
+    )
     assert "works for 60% on launches from outside the steps" in trace.verdict()
 
 
@@ -164,14 +205,18 @@ def test_the_published_graph_is_limited_by_the_gpu():
 
 def test_what_runs_in_two_steps_at_once_counts_once(write_trace):
     steps = [step(0, 0, 100), step(1, 100, 100)]
-    trace = read_trace(write_trace(*steps, launch(10, 1), launch(110, 2), kernel(50, 100, 1), kernel(120, 60, 2)))
+    trace = read_trace(
+        write_trace(*steps, launch(10, 1), launch(110, 2), kernel(50, 100, 1), kernel(120, 60, 2))
+    )
     summary = trace.summary()
     assert list(trace.per_step().gpu_busy_us) == [100, 60]
     assert summary.gpu_busy_us == 65 == summary.step_us * (1 - summary.idle_share)
 
 
 def test_two_gpus_are_averaged(write_trace):
-    trace = read_trace(write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 80, 1), kernel(0, 40, 1, device=1)))
+    trace = read_trace(
+        write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 80, 1), kernel(0, 40, 1, device=1))
+    )
     assert list(trace.gpu.device) == [0, 1]
     assert trace.per_step().gpu_busy_us[0] == trace.summary().gpu_busy_us == 60
 
@@ -188,7 +233,9 @@ def test_host_time_is_split_into_launch_calls_waiting_and_everything_else(write_
     nested = launch(55, 3, "cuLaunchKernel", "cuda_driver") | {"tid": 2, "dur": 10}
     wait = event("cuda_runtime", "cudaDeviceSynchronize", 80, 15)
     kernels = [kernel(100 + i, 1, i) for i in (1, 2, 3)]
-    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1) | {"dur": 5}, backward, nested, wait, *kernels))
+    trace = read_trace(
+        write_trace(step(0, 0, 100), launch(10, 1) | {"dur": 5}, backward, nested, wait, *kernels)
+    )
     [row] = trace.host_time().to_dict("records")
     assert row == {"launch calls": 25, "waiting": 15, "everything else": 60}
     summary = trace.summary()
@@ -199,7 +246,9 @@ def test_the_recorded_eager_step_spends_most_host_time_outside_of_launches():
     trace = read_trace(recorded_lesson("start_here").trace("eager"))
     parts, issue_us = trace.host_time(), trace.per_step().host_issue_us
     assert (parts.sum(axis=1) - parts.waiting).to_list() == pytest.approx(issue_us.to_list())
-    assert (parts["everything else"] > parts["launch calls"]).all() and (parts["launch calls"] > 0).all()
+    assert (parts["everything else"] > parts["launch calls"]).all() and (
+        parts["launch calls"] > 0
+    ).all()
 
 
 def sound(process=1, at=0, thread=1, first=0):
@@ -207,7 +256,11 @@ def sound(process=1, at=0, thread=1, first=0):
     events = []
     for n in range(2):
         begin = at + n * 100
-        own = [step(n, begin, 100), launch(begin + 10, first + n), kernel(begin + 20, 50, first + n)]
+        own = [
+            step(n, begin, 100),
+            launch(begin + 10, first + n),
+            kernel(begin + 20, 50, first + n),
+        ]
         events += [one | {"pid": process, "tid": thread} for one in own]
     return events
 
@@ -217,19 +270,31 @@ def test_a_sound_trace_has_no_fault(write_trace, recorded_trace):
 
 
 FAULTS = {
-    "two processes": ([*sound(), *sound(process=2, at=7)], "launches of 2 processes, whose step numbers"),
+    "two processes": (
+        [*sound(), *sound(process=2, at=7)],
+        "launches of 2 processes, whose step numbers",
+    ),
     "one after the other": ([*sound(), *sound(process=2, at=500)], "launches of 2 processes"),
-    "a process twice": ([*sound(), *sound(at=500)], "the same correlation id, as where traces were merged"),
+    "a process twice": (
+        [*sound(), *sound(at=500)],
+        "the same correlation id, as where traces were merged",
+    ),
     "marks on two threads": (
         [*sound(), *(step(n, n * 100 + 3, 100) | {"tid": 2} for n in range(2))],
         r"the steps overlap: ProfilerStep#0 .* \(there are marks on 2 threads\)\.$",
     ),
-    "a mark around all": ([*sound(at=10), step(9, 0, 300)], "the steps overlap: ProfilerStep#0 begins before"),
+    "a mark around all": (
+        [*sound(at=10), step(9, 0, 300)],
+        "the steps overlap: ProfilerStep#0 begins before",
+    ),
     "clock": (
         [*sound(), launch(150, 7), kernel(120, 5, 7)],
-        "1 of 3 GPU activities begin before their own launch, by up to 30 µs: the GPU's clock is off",
+        "1 of 3 GPU activities begin before their own launch, by up to 30 µs: the GPU's clock",
     ),
-    "long before": ([*sound(), launch(150, 7), kernel(-(10**6), 5, 7)], "by up to 1000150 µs: the GPU's clock is off"),
+    "long before": (
+        [*sound(), launch(150, 7), kernel(-(10**6), 5, 7)],
+        "by up to 1000150 µs: the GPU's clock is off",
+    ),
 }
 
 
@@ -250,19 +315,28 @@ def test_clocks_and_marks_may_differ_by_their_resolution(write_trace):
 
 
 def test_an_unmarked_trace_is_promised_nothing(write_trace):
-    trace = read_trace(write_trace(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1)))
+    trace = read_trace(
+        write_trace(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1))
+    )
     assert trace.verdict() == (
         "CPU-bound: the GPU is idle for 100% of 10000000 µs. "
         "The trace has no steps: call profiler.step() after each one."
     )
 
 
-OLD = {"cpu_op": "Operator", "user_annotation": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel"}
+OLD = {
+    "cpu_op": "Operator",
+    "user_annotation": "Operator",
+    "cuda_runtime": "Runtime",
+    "kernel": "Kernel",
+}
 OLD |= {"gpu_memcpy": "Memcpy", "gpu_memset": "Memset"}
 
 
 def test_a_trace_of_torch_before_1_12_is_read_like_a_new_one(write_trace):
-    kinds = [kernel(180 + i, 5, i, category=kind) for i, kind in enumerate(("gpu_memcpy", "gpu_memset"))]
+    kinds = [
+        kernel(180 + i, 5, i, category=kind) for i, kind in enumerate(("gpu_memcpy", "gpu_memset"))
+    ]
     events = [*sound(), *kinds, event("cpu_op", "aten::mm", 5, 9)]
     older = [one | {"cat": OLD[one["cat"]], "tid": str(one["tid"])} for one in events]
     now, then = read_trace(write_trace(*events)), read_trace(write_trace(*older, name="old.json"))
@@ -276,7 +350,12 @@ def test_a_host_calls_own_stream_is_not_read(write_trace):
     call = event("cuda_runtime", "hipLaunchKernel", 10, 2, correlation=1, stream="0x0", device="?")
     operator = event("cpu_op", "aten::mm", 5, 9, correlation="no number")
     trace = read_trace(write_trace(step(0, 0, 100), operator, call, kernel(20, 5, 1)))
-    assert trace.summary()[["launches", "kernels", "gpu_busy_us", "orphans"]].tolist() == [1, 1, 5, 0]
+    assert trace.summary()[["launches", "kernels", "gpu_busy_us", "orphans"]].tolist() == [
+        1,
+        1,
+        5,
+        0,
+    ]
 
 
 EVENTS = json.dumps([step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)])
@@ -288,7 +367,7 @@ READ = {
     "blanks": f' \n{{ "a" : 1.5e3 , "traceEvents"\t: {EVENTS}\n,"b":null}} \n',
     "an array": f" {EVENTS} ",
     "17 MiB before": f'{{"a": "{"x" * (17 << 20)}", "traceEvents": {EVENTS}}}',
-    "20 values before": f'{{{", ".join(f"{chr(34)}{n}{chr(34)}: [{n}]" for n in range(20))}, "traceEvents": {EVENTS}}}',
+    "20 values before": json.dumps({str(n): [n] for n in range(20)})[:-1] + f", {WHOLE[1:]}",
 }
 REFUSED = {
     "nested only": (f'{{"a": {WHOLE}}}', "no JSON with traceEvents"),
@@ -305,7 +384,9 @@ REFUSED = {
 SHORT = [name for name in READ if "MiB" not in name]
 
 
-@pytest.mark.parametrize("name, piece", [*((name, MIB) for name in READ), *((name, 3) for name in SHORT)])
+@pytest.mark.parametrize(
+    "name, piece", [*((name, MIB) for name in READ), *((name, 3) for name in SHORT)]
+)
 def test_the_own_trace_events_of_a_file_are_read(tmp_path, monkeypatch, name, piece):
     monkeypatch.setattr("helpers.trace_file.PIECE", piece)
     path = tmp_path / "trace.json"
@@ -330,7 +411,8 @@ intervals = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), min_siz
 @given(intervals, st.integers(0, 240))
 def test_busy_time_is_the_union_of_the_intervals(spans, until):
     rows = pd.DataFrame(
-        [(float(start), float(start + length), 0) for start, length in spans], columns=["start_us", "end_us", "device"]
+        [(float(start), float(start + length), 0) for start, length in spans],
+        columns=["start_us", "end_us", "device"],
     )
     covered = {tick for start, length in spans for tick in range(start, start + length)}
     assert busy_time(rows) == len(covered)
@@ -365,14 +447,21 @@ def test_every_activity_is_joined_to_its_launch_whatever_the_order(tmp_path_fact
 
 
 def test_the_recorded_traces_are_read_whole(recorded_trace):
-    trace, content = read_trace(recorded_trace), json.loads(gzip.decompress(recorded_trace.read_bytes()))
+    trace, content = (
+        read_trace(recorded_trace),
+        json.loads(gzip.decompress(recorded_trace.read_bytes())),
+    )
     kernels = [e for e in content["traceEvents"] if e.get("cat") == "kernel"]
     summary = trace.summary()
     assert summary.steps == 7
     assert (trace.gpu.kind == "kernel").sum() == len(kernels)
     assert summary.orphans == 0
     assert summary.gpu_busy_us * 7 == pytest.approx(
-        sum(e["dur"] for e in content["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")),
+        sum(
+            e["dur"]
+            for e in content["traceEvents"]
+            if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+        ),
         rel=1e-3,
     )
     assert summary.graph_launches == ("graph" in recorded_trace.name)
@@ -414,7 +503,8 @@ def broken(kind, tmp_path, recorded):
     return path
 
 
-KINDS = "truncated,text,half,binary,no events,empty,odd,cpu only,directory,missing,pipe,scalar,cut gzip,nothing,damaged"
+KINDS = "truncated,text,half,binary,no events,empty,odd,cpu only,directory,missing,pipe,scalar,"
+KINDS += "cut gzip,nothing,damaged"
 
 
 @pytest.mark.parametrize("kind", [*KINDS.split(","), "deep", "digits", "long name"])
@@ -425,29 +515,54 @@ def test_what_is_no_trace_gets_one_sentence_naming_the_file(kind, tmp_path, reco
     assert main([str(path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.count("\n") == 1 and str(path) in err and err.endswith(".\n") and len(err) < len(str(path)) + 300
+    assert (
+        err.count("\n") == 1
+        and str(path) in err
+        and err.endswith(".\n")
+        and len(err) < len(str(path)) + 300
+    )
 
 
 @pytest.mark.parametrize("path", [None, 5, "", "\0", "a\nb", "/dev/zero", "x" * 5000])
 def test_what_is_no_path_to_a_file_gets_one_sentence(path):
-    with pytest.raises(TraceError, match=r"^.{0,200} cannot be read as a profiler trace: .{5,220}\.$"):
+    with pytest.raises(
+        TraceError, match=r"^.{0,200} cannot be read as a profiler trace: .{5,220}\.$"
+    ):
         read_trace(path)
 
 
-BAD = [("ts", 10**400), ("dur", math.inf), ("dur", -1), ("dur", 1e300), ("ts", math.nan), ("name", 5), ("tid", [1])]
-BAD += [("args", {"correlation": [1]}), ("args", {"correlation": 1, "stream": "seven"}), ("cat", ["kernel"])]
+BAD = [
+    ("ts", 10**400),
+    ("dur", math.inf),
+    ("dur", -1),
+    ("dur", 1e300),
+    ("ts", math.nan),
+    ("name", 5),
+    ("tid", [1]),
+]
+BAD += [
+    ("args", {"correlation": [1]}),
+    ("args", {"correlation": 1, "stream": "seven"}),
+    ("cat", ["kernel"]),
+]
 
 
 @pytest.mark.parametrize("key, value", BAD)
 def test_a_value_that_cannot_be_is_one_sentence(write_trace, key, value):
     path = write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1) | {key: value})
-    with pytest.raises(TraceError, match=r"as a profiler trace: (event 2|the (correlation|stream) of an event)"):
+    with pytest.raises(
+        TraceError, match=r"as a profiler trace: (event 2|the (correlation|stream) of an event)"
+    ):
         read_trace(path)
 
 
 @pytest.mark.parametrize("args", [[1], "text", None, {"a": {"b": [1]}}, {"ph": "X", "name": {}}])
 def test_arguments_of_any_form_are_read(write_trace, args):
-    trace = read_trace(write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1), kernel(20, 3, 9) | {"args": args}))
+    trace = read_trace(
+        write_trace(
+            step(0, 0, 100), launch(1, 1), kernel(5, 10, 1), kernel(20, 3, 9) | {"args": args}
+        )
+    )
     assert trace.summary().gpu_busy_us == 10 and trace.summary().orphans == 1
 
 
@@ -468,10 +583,23 @@ def test_events_that_cross_the_pieces_of_a_file_are_whole(write_trace, monkeypat
 
 SMALL = [
     *(step(0, 0, 100), step(1, 100, 100), event("user_annotation", "## forward ##", 5, 40)),
-    *(event("cpu_op", "aten::mm", 5, 20), launch(10, 1), launch(20, 2, "cuLaunchKernelEx", "cuda_driver")),
+    *(
+        event("cpu_op", "aten::mm", 5, 20),
+        launch(10, 1),
+        launch(20, 2, "cuLaunchKernelEx", "cuda_driver"),
+    ),
     *(launch(110, 3, "cudaGraphLaunch"), event("cuda_runtime", "cudaDeviceSynchronize", 150, 40)),
-    *(kernel(30, 5, 1), kernel(40, 5, 2), kernel(120, 9, 3), kernel(130, 9, 3, stream=8, device=1), kernel(1, 3, 77)),
-    *(kernel(125, 3, 3, category="gpu_memcpy"), {"ph": "M", "name": "process_name", "pid": 1, "args": {}}),
+    *(
+        kernel(30, 5, 1),
+        kernel(40, 5, 2),
+        kernel(120, 9, 3),
+        kernel(130, 9, 3, stream=8, device=1),
+        kernel(1, 3, 77),
+    ),
+    *(
+        kernel(125, 3, 3, category="gpu_memcpy"),
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {}},
+    ),
 ]
 ODD = [
     None,
@@ -491,12 +619,22 @@ ODD = [
     "\ud800",
     "a\nb" * 99,
 ]
-ODD += [[], {}, [1, 2], [[]], {"ph": "X"}, {"a": {"ph": 1}}, [{"ph": "X", "cat": []}], "ProfilerStep#x", "kernel"]
+ODD += [
+    [],
+    {},
+    [1, 2],
+    [[]],
+    {"ph": "X"},
+    {"a": {"ph": 1}},
+    [{"ph": "X", "cat": []}],
+    "ProfilerStep#x",
+    "kernel",
+]
 KEYS = ["ph", "cat", "dur", "ts", "tid", "args", "name", "correlation", "stream", "zz"]
 
 
 def mutated(seed):
-    """A small trace with a few faults: odd values, missing and repeated events, damaged text or gzip."""
+    """A small trace with faults: odd values, missing and repeated events, damaged text or gzip."""
     rng = random.Random(seed)
     content = {"schemaVersion": 1, "traceEvents": copy.deepcopy(SMALL)}
     for _ in range(rng.choice((1, 1, 2, 3, 8))):
@@ -513,7 +651,10 @@ def mutated(seed):
     data = json.dumps(content, indent=rng.choice((None, 1))).encode()
     data = gzip.compress(data) if rng.random() < 0.3 else data
     if rng.random() < 0.2:
-        at, junk = rng.randrange(len(data)), [b"", b"[" * 3000, b'{"a":' * 2000, b"\x00", b"1" * 5000]
+        at, junk = (
+            rng.randrange(len(data)),
+            [b"", b"[" * 3000, b'{"a":' * 2000, b"\x00", b"1" * 5000],
+        )
         data = data[:at] + rng.choice(junk) + data[at + rng.choice((0, 1, 500)) :]
     return data
 
@@ -531,7 +672,9 @@ def test_a_thousand_mutated_traces_end_in_numbers_or_one_sentence(tmp_path):
         else:
             trace.summary = functools.cache(trace.summary)
             assert np.isfinite(trace.summary()).all(), seed
-            assert not {"nan", "inf", "nan%", "inf%", "(infx).", "(nanx)."} & set(trace.verdict().split()), seed
+            assert not {"nan", "inf", "nan%", "inf%", "(infx).", "(nanx)."} & set(
+                trace.verdict().split()
+            ), seed
             assert "(0." not in trace.verdict(), f"{seed}: a graph makes no step slower"
             ends["read"] += 1
     print(dict(ends))
@@ -545,7 +688,9 @@ def test_the_command_prints_a_summary_and_a_verdict(recorded_trace):
     assert answer.stdout.strip().splitlines()[-1].startswith(("CPU-bound", "GPU-bound"))
 
 
-@pytest.mark.parametrize("arguments, status", [(["--help"], 0), ([], 2), (["a", "b", "c"], 2), (["a", "many"], 2)])
+@pytest.mark.parametrize(
+    "arguments, status", [(["--help"], 0), ([], 2), (["a", "b", "c"], 2), (["a", "many"], 2)]
+)
 def test_the_command_says_how_it_is_used(arguments, status, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -555,7 +700,9 @@ def test_the_command_says_how_it_is_used(arguments, status, capsys):
     assert arguments != ["a", "many"] or "'many'" in said.err
 
 
-@pytest.mark.parametrize("output", ["| head -c 1", "| true", "> /dev/full", ">&-", "--help > /dev/full"])
+@pytest.mark.parametrize(
+    "output", ["| head -c 1", "| true", "> /dev/full", ">&-", "--help > /dev/full"]
+)
 def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
     path = "" if "--help" in output else write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
     command = f"set -o pipefail; {sys.executable} -m helpers.trace {path} {output}"
@@ -569,28 +716,33 @@ BOMBS |= {"space": b"    ", "open": b"[", "digits": b"11"}
 
 
 def write_bomb(path, unit, megabytes, said=None):
-    """A gzip of megabytes of the unit, made by repeating one packed megabyte; said: its size by its own word."""
+    """A gzip of megabytes of the unit: one packed megabyte, repeated. said: the size it claims."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     blocks = [
-        packer.compress(text) + packer.flush(zlib.Z_FULL_FLUSH) for text in (OPENING, unit * (10**6 // len(unit)))
+        packer.compress(text) + packer.flush(zlib.Z_FULL_FLUSH)
+        for text in (OPENING, unit * (10**6 // len(unit)))
     ]
     size = megabytes * 10**6 if said is None else said
-    end = b"\3\0" + bytes(4) + size.to_bytes(4, "little")  # the checksum is wrong: nobody should get there
+    wrong_checksum = bytes(4)  # nobody should get there
+    end = b"\3\0" + wrong_checksum + size.to_bytes(4, "little")
     path.write_bytes(gzip.compress(b"")[:10] + blocks[0] + blocks[1] * megabytes + end)
     return path
 
 
 def limited(paths):
-    """Run the command's main on each path, in one process of 1.5 GB of memory that prints what main returns."""
+    """Run main on each path, in one process of 1.5 GB of memory that prints what main returns."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1500 * 10**6,) * 2)"
-    script = f"import sys; {limit}; from helpers.trace import main; print([main([path]) for path in sys.argv[1:]])"
+    call = "from helpers.trace import main; print([main([path]) for path in sys.argv[1:]])"
+    script = f"import sys; {limit}; {call}"
     command = [sys.executable, "-c", script, *paths]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread's stack counts as memory
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def test_a_gzip_bomb_is_one_sentence(tmp_path):
-    paths = [write_bomb(tmp_path / f"{size}.json.gz", BOMBS["nothing"], size) for size in (300, 2000)]
+    paths = [
+        write_bomb(tmp_path / f"{size}.json.gz", BOMBS["nothing"], size) for size in (300, 2000)
+    ]
     run = limited(paths)
     print(f"{paths[-1].stat().st_size / 1e3:.0f} kB that unpack to 2000 MB")
     assert (
@@ -600,14 +752,21 @@ def test_a_gzip_bomb_is_one_sentence(tmp_path):
 
 
 def test_a_gzip_bomb_that_lies_about_its_size_is_one_sentence(tmp_path):
-    run = limited([write_bomb(tmp_path / f"{kind}.json.gz", unit, 100, said=1) for kind, unit in BOMBS.items()])
+    run = limited(
+        [
+            write_bomb(tmp_path / f"{kind}.json.gz", unit, 100, said=1)
+            for kind, unit in BOMBS.items()
+        ]
+    )
     assert run.stdout == f"{[2] * len(BOMBS)}\n", run.stderr
     for kind, sentence in zip(BOMBS, run.stderr.splitlines(), strict=True):
         assert f"{kind}.json.gz cannot be read" in sentence
 
 
 def test_the_limit_can_be_raised(write_trace, capsys):
-    path = write_trace(step(0, 0, 9), launch(1, 1), *[kernel(2, 3, 1)] * 20_000, name="alike.json.gz")
+    path = write_trace(
+        step(0, 0, 9), launch(1, 1), *[kernel(2, 3, 1)] * 20_000, name="alike.json.gz"
+    )
     size = len(gzip.decompress(path.read_bytes())) // MIB
     with pytest.raises(TraceError, match="unpacks to more than 1 MiB"):
         read_trace(path, limit_mib=1)
@@ -620,7 +779,11 @@ def many_steps(count):
         yield step(n, n * 100, 100)
         for i in range(5):
             at, number = n * 100 + i * 15, n * 5 + i
-            yield from (event("cpu_op", "aten::mm", at, 9), launch(at + 2, number), kernel(at + 20, 8, number))
+            yield from (
+                event("cpu_op", "aten::mm", at, 9),
+                launch(at + 2, number),
+                kernel(at + 20, 8, number),
+            )
 
 
 def test_20_000_steps_take_as_many_calls_as_200(write_trace):
@@ -630,15 +793,21 @@ def test_20_000_steps_take_as_many_calls_as_200(write_trace):
         trace = read_trace(write_trace(*many_steps(count)))
         start = time.perf_counter()
         calls[count] = 0
-        sys.setprofile(lambda frame, kind, argument, count=count: calls.update({count: calls[count] + 1}))
+        sys.setprofile(
+            lambda frame, kind, argument, count=count: calls.update({count: calls[count] + 1})
+        )
         summary = trace.summary()
         sys.setprofile(None)
-        print(f"{count} steps: summed up in {calls[count]} calls, {time.perf_counter() - start:.2f} s")
+        print(
+            f"{count} steps: summed up in {calls[count]} calls, {time.perf_counter() - start:.2f} s"
+        )
         assert (summary.steps, summary.gpu_busy_us) == (count, 40)
     assert calls[20_000] < 1.2 * calls[200]
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc"
+)
 def test_a_200_mb_trace_is_read_in_less_than_1200_mb(tmp_path):
     recorded = recorded_lesson("start_here").trace("eager")
     events = json.loads(gzip.decompress(recorded.read_bytes()))["traceEvents"]
@@ -650,9 +819,14 @@ def test_a_200_mb_trace_is_read_in_less_than_1200_mb(tmp_path):
     peak = "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
     script = f"from helpers.trace import main; assert main(['{path}']) == 0; {peak}"
     start = time.perf_counter()
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     *summary, peak_kib = answer.stdout.splitlines()
-    print(f"{path.stat().st_size / 1e6:.0f} MB in {time.perf_counter() - start:.1f} s, {int(peak_kib) / 1e3:.0f} MB")
+    print(
+        f"{path.stat().st_size / 1e6:.0f} MB in {time.perf_counter() - start:.1f} s, "
+        f"{int(peak_kib) / 1e3:.0f} MB"
+    )
     kernels = sum(e.get("cat") == "kernel" for e in events) * copies
     assert f"kernels {kernels:.2f}" in [" ".join(line.split()) for line in summary]
     assert int(peak_kib) * 1024 < 1.2e9
@@ -671,10 +845,18 @@ def test_busy_time_agrees_with_torchs_own_total(tmp_path):
     optimizer, batch = make_optimizer(model), make_batches(1)[0]
     training_step(model, optimizer, *batch)
     synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True
+    ) as profiler:
         for _ in range(5):
             training_step(model, optimizer, *batch)
         synchronize()
     trace = read_trace(save_trace(profiler, tmp_path / "trace.json.gz"))
-    events = [e for e in profiler.key_averages() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
-    assert trace.summary().gpu_busy_us == pytest.approx(sum(e.self_device_time_total for e in events), rel=1e-3)
+    events = [
+        e
+        for e in profiler.key_averages()
+        if e.device_type == DeviceType.CUDA and not e.is_user_annotation
+    ]
+    assert trace.summary().gpu_busy_us == pytest.approx(
+        sum(e.self_device_time_total for e in events), rel=1e-3
+    )
