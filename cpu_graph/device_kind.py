@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import torch
 
+from cpu_graph.errors import NotModelled
 from cpu_graph.trees import tensors_in
 
 GPU = torch.device("cuda", 0)
@@ -24,7 +25,10 @@ def place(where):
     """The kind of memory that a device argument asks for."""
     if where is None:
         return None
-    return torch.device("cuda" if isinstance(where, int) else where).type
+    device = torch.device("cuda", where) if isinstance(where, int) else torch.device(where)
+    if device.type == "cuda" and device.index not in (None, 0):
+        raise NotModelled(f"{device}: a second device is not modelled.")
+    return device.type
 
 
 def any_on_gpu(device, tree):

@@ -31,6 +31,7 @@ from cpu_graph.errors import (
     refusal,
 )
 from cpu_graph.hints import lost_inputs
+from cpu_graph.memory import Place
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.order import merge
 
@@ -78,24 +79,34 @@ class Capture:
 
 
 class Conditional:
-    """A body of nodes that a replay runs once if a flag is set, or as long as it is."""
+    """A body of nodes that a replay runs once if its handle is set, or as long as it is."""
 
     def __init__(self, capture, flag, loops):
+        self.begins = Setting(self, capture, flag)
+        self.loops = loops
+        self.nodes = Body(self)
+        self.set = False
+
+    def rounds(self):
+        """The nodes of each round; a node of the body may set the handle for the next one."""
+        self.begins.read()
+        while self.set:
+            yield from taken(self.nodes)
+            self.set = self.set and self.loops
+
+
+class Setting:
+    """A kernel that sets a conditional node's handle from a boolean on the GPU."""
+
+    def __init__(self, node, capture, flag):
         block = capture.device.memory.find(flag)
         if block is None or flag.dtype is not torch.bool or flag.dim():
             raise NotModelled("A conditional node needs a boolean CUDA tensor of no dimension.")
-        self.flag = flag.data
-        self.loops = loops
-        self.nodes = Body(self)
-        self.again = self.flag  # what decides on another round
+        self.node = node
+        self.flag = Place(block, flag).view()
 
-    def rounds(self):
-        """The nodes of each round, as long as the flag says so; it is read between rounds."""
-        if not self.flag.item():
-            return
-        yield from taken(self.nodes)
-        while self.loops and self.again.item():
-            yield from taken(self.nodes)
+    def read(self):
+        self.node.set = self.flag.item()
 
 
 class Body(list):
@@ -111,6 +122,8 @@ def taken(nodes):
     for node in nodes:
         if isinstance(node, Conditional):
             yield from node.rounds()
+        elif isinstance(node, Setting):
+            node.read()
         else:
             yield node
 
@@ -120,7 +133,7 @@ def flat(nodes):
     for node in nodes:
         if isinstance(node, Conditional):
             yield from flat(node.nodes)
-        else:
+        elif not isinstance(node, Setting):
             yield node
 
 
@@ -227,7 +240,8 @@ class CUDAGraph:
 
     def set_conditional_handle_for_current_node(self, flag):
         capture = self.stand_in.capture
-        capture.bodies[-1].owner.again = flag.data
+        body = capture.bodies[-1]
+        body.append(Setting(body.owner, capture, flag))
 
     def end_capture_to_conditional_node(self):
         self.stand_in.capture.bodies.pop()

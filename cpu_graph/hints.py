@@ -3,6 +3,7 @@
 A hint is a sentence in ``device.hints``. It says what was seen, not that it is wrong.
 """
 
+from cpu_graph.errors import refusal
 from cpu_graph.nodes import name_of
 from cpu_graph.trees import tensors_in
 
@@ -13,18 +14,41 @@ def hint(device, sentence):
         device.hints.append(sentence)
 
 
-def lost_inputs(device, capture):
-    """At a replay: tensors from outside that the graph reads and that are gone."""
+def lost(capture):
+    """The tensors from outside that a graph reads and that are gone: (block, operator that reads it first)."""
     for block, (generation, node) in capture.reads.items():
-        if block.generation == generation and not block.free:
-            continue
-        operator = name_of(node.operator)
-        sentence = f"Graph {capture.number} reads memory whose tensor is gone ({operator}): "
-        if block.free:
-            sentence += "any later tensor may get that memory."
-        else:
-            sentence += "another tensor has that memory now."
-        hint(device, sentence + " Keep every tensor that a graph reads as long as the graph.")
+        if block.generation != generation or block.free:
+            yield block, name_of(node.operator)
+
+
+def lost_inputs(device, capture):
+    """At a replay: say which tensors are gone."""
+    for block, operator in lost(capture):
+        owner = "any later tensor may get that memory" if block.free else "another tensor has it now"
+        hint(
+            device,
+            f"Graph {capture.number} reads memory whose tensor is gone ({operator}): {owner}. Keep "
+            "every tensor that a graph reads as long as the graph.",
+        )
+
+
+class InputLiveness:
+    """What torch 2.15 does for check_input_liveness=True: it refuses a replay whose inputs are gone."""
+
+    stand_in = None  # the device of the stand-in in force
+    capture = None
+
+    def start(self):
+        self.capture = self.stand_in.capture
+
+    def stop(self):
+        pass
+
+    def check_alive(self, pools):
+        dead = list(lost(self.capture))
+        if dead:
+            readers = "".join(f"  read by {operator}\n" for _, operator in dead)
+            raise refusal(f"CUDA graph replay detected {len(dead)} dead tensor(s).\n{readers}")
 
 
 def overwritten(device, blocks):

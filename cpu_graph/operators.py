@@ -3,6 +3,7 @@
 from functools import cache
 
 import torch
+from torch._C import _get_dispatch_mode, _TorchDispatchModeKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.errors import (
@@ -21,6 +22,7 @@ from cpu_graph.tables import COPIES, INDEXING, MOVED, NOT_DETERMINISTIC, UNKNOWN
 from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
+TRACING = _TorchDispatchModeKey.FAKE, _TorchDispatchModeKey.PROXY
 
 
 @cache
@@ -56,6 +58,8 @@ class Operators(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             if does_no_work(operator):
                 return operator(*args, **(kwargs or {}))
+            if any(map(_get_dispatch_mode, TRACING)):
+                raise NotModelled("Tracing (make_fx, export, linearize) is not modelled.")
             try:
                 return dispatch(self.device, operator, args, kwargs or {})
             except Exception as error:

@@ -3,6 +3,7 @@
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
 from types import FunctionType
 from unittest.mock import patch
 
@@ -10,12 +11,14 @@ import torch
 from torch import cuda
 
 from cpu_graph.autocast import as_on_a_gpu
+from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
 from cpu_graph.device_kind import GPU
 from cpu_graph.errors import NotModelled
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, TorchGraph, pools
+from cpu_graph.hints import InputLiveness
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
 from cpu_graph.pools import MemPool, use_mem_pool
@@ -67,7 +70,7 @@ def cpu_graphs():
     device = Device()
     with ExitStack() as stack:
         device.for_the_block = stack.enter_context
-        for cls in (CUDAGraph, Stream, Event, Generator, MemPool):
+        for cls in (CUDAGraph, Stream, Event, Generator, MemPool, InputLiveness):
             stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in replacements(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
@@ -96,6 +99,12 @@ def replacements(device):
     yield torch, "compile", if_disabled(torch.compile)
     yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
     yield cuda, "use_mem_pool", use_mem_pool
+    yield torch, "cond", cond(device)
+    for place in (torch, torch._higher_order_ops):
+        if hasattr(place, "while_loop"):
+            yield place, "while_loop", while_loop(device)
+    if find_spec("torch.utils._cuda_debug"):  # since 2.15
+        yield import_module("torch.utils._cuda_debug"), "_CUDAGraphInputLivenessTracker", InputLiveness
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: False  # RNNs then leave their weights apart
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
