@@ -275,9 +275,13 @@ class CUDAGraph:
         for generator, begins in capture.start.items():
             states[generator, 0] = generator.raw_state() if capture.end[generator] else begins
         raced = False
+        rounds = count(1) if any(isinstance(node, Conditional) for node in capture.nodes) else None
         for recorded in taken(capture.nodes):
-            inside = {(launch, stream): tick for stream, tick in recorded.clock.items()}
-            node = recorded.launched((launch, recorded.stream), clock | inside)
+            stream = recorded.stream if rounds is None else capture.origin
+            # nodes of a loop are launched more than once: all nodes then are on one stream
+            ticks = recorded.clock if rounds is None else {stream: next(rounds)}
+            inside = {(launch, stream): tick for stream, tick in ticks.items()}
+            node = recorded.launched((launch, stream), clock | inside)
             device.order.save(node.spans)
             if node.draws:
                 generator, begins, ends = node.draws
