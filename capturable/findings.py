@@ -91,7 +91,7 @@ class Report:
         left_out = [f"{self.ignored} ignored by comments"] if self.ignored else []
         left_out += [f"{self.known} in the baseline"] if self.known else []
         also = f", {', '.join(left_out)}" if left_out else ""
-        seen = f"Checked on {place}: {self.operators} operators, {self.runs} runs{also}."
+        seen = f"Checked on {place}: {_count(self.operators, 'operator')}, {_count(self.runs, 'run')}{also}."
         return f"{seen} Not seen: {'; '.join(self.unseen())}."
 
 
@@ -147,6 +147,10 @@ def short(file: str) -> str:
         return str(Path(file).resolve().relative_to(Path.cwd()))
     except ValueError:
         return file
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _row(tag: str, cells: Iterable[object]) -> str:

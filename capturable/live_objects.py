@@ -40,14 +40,14 @@ def _attribute(values: tuple) -> str | None:
             for name, value in list(_names(holder).items()):
                 if id(value) in held and isinstance(name, str):
                     return name
-        holders = [holder for holder in found if isinstance(holder, list | tuple)][:50]
+        holders = [holder for holder in found if issubclass(type(holder), (list, tuple))][:50]
     return None
 
 
 def _names(holder: Any) -> dict:
     if type(holder).__module__.startswith("capturable"):
         return {}
-    if isinstance(holder, dict):
+    if issubclass(type(holder), dict):
         return holder
     try:
         names = object.__getattribute__(holder, "__dict__")

@@ -29,7 +29,7 @@ class Memory:
     def __init__(self, alive: list[torch.Tensor], reached: list[Any]) -> None:
         self.forms = [Form.of(tensor) for tensor in alive if _plain(tensor)]
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        inside = [leaf for leaf in tree_leaves(reached) if isinstance(leaf, torch.Tensor)]
+        inside = [leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)]  # wakes no proxy
         self.sparse = [(tensor, tensor.clone()) for tensor in inside if tensor.layout != torch.strided]
         for tensor in inside + [tensor.grad for tensor in inside if tensor.is_leaf and tensor.grad is not None]:
             self.keep(tensor)

@@ -1,0 +1,223 @@
+"""The command meets what people have: packages, arguments, keyword inputs; and says every failure in a sentence."""
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import capturable
+from capturable.__main__ import main
+
+ROOT = Path(capturable.__file__).parent.parent
+MODEL = "import torch\n\n\nclass Net(torch.nn.Linear):\n    pass\n"
+STEP = "    net = Net(4, 2)\n    return (lambda x: net(x)), (torch.ones(3, 4),)\n"
+RELATIVE = f"import torch\n\nfrom .model import Net\n\n\ndef make_step():\n{STEP}"
+ABSOLUTE = f"import torch\n\nfrom pkg.model import Net\n\n\ndef make_step():\n{STEP}"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """write(path, text) files in a folder that is the current one; sys.path and what is imported there are restored."""
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    known = set(sys.modules)
+    yield write
+    for name in set(sys.modules) - known:
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or str(tmp_path)):
+            del sys.modules[name]
+
+
+def check(*arguments):
+    script = ["--", *arguments[1:]] if len(arguments) > 1 else []
+    return main(["check", arguments[0], "--device", "cpu", *script])
+
+
+def refused(capsys, target, *says, arguments=()):
+    """The command's one sentence, on standard error, with status 2."""
+    assert check(target, *arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and re.fullmatch(r"capturable check: [^\n]+\n", said.err.splitlines(keepends=True)[-1])
+    for text in says:
+        assert text in said.err, said.err
+    return said.err
+
+
+@pytest.mark.parametrize("with_init", [True, False])
+@pytest.mark.parametrize("target", ["pkg/train.py:make_step", "pkg.train:make_step"])
+@pytest.mark.parametrize("text", [RELATIVE, ABSOLUTE], ids=["relative", "absolute"])
+def test_a_package_loads(project, target, text, with_init):
+    files = {"pkg/train.py": text, "pkg/model.py": MODEL}
+    project(files | {"pkg/__init__.py": ""} if with_init else files)
+    assert check(target) == 0
+
+
+def test_a_package_in_src_and_deeper_loads(project):
+    files = {"src/pkg/__init__.py": "", "src/pkg/model.py": MODEL, "src/pkg/runs/__init__.py": ""}
+    project(files | {"src/pkg/runs/train.py": RELATIVE.replace(".model", "..model")})
+    assert check("src/pkg/runs/train.py:make_step") == 0
+    assert check("pkg.runs.train:make_step") == 0
+
+
+def test_the_command_alone_finds_what_lies_in_the_folder(project, tmp_path):
+    """Not only python -m, which adds the folder itself."""
+    project({"pkg/__init__.py": "", "pkg/model.py": MODEL, "scripts/train.py": ABSOLUTE})
+    code = f"import sys; sys.path[:] = [p for p in sys.path if p] + [{str(ROOT)!r}]; "
+    code += "from capturable.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "check", "scripts/train.py:make_step", "--device", "cpu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+ARGPARSE = """import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, required=True)
+options = parser.parse_args()
+
+
+class Trainer:
+    @staticmethod
+    def make():
+        return (lambda x: x * options.lr), (torch.ones(3),)
+"""
+
+
+def test_arguments_behind_two_hyphens_are_the_scripts(project, capsys):
+    project({"train.py": ARGPARSE})
+    assert check("train.py:Trainer.make", "--lr", "0.1") == 0
+    capsys.readouterr()
+    refused(capsys, "train.py:Trainer.make", "ended the program", "go behind --")
+
+
+KEYWORDS = """import torch
+
+def make_step():
+    batches = [{"x": torch.ones(3), "scale": scale, "mask": torch.ones(3) > 0} for scale in (1.0, 2.0)]
+    return lambda x, scale, mask: (x * scale).masked_fill(mask, 0.0), *batches
+"""
+
+
+def test_keyword_inputs(project, capsys):
+    project({"train.py": KEYWORDS})
+    assert check("train.py:make_step") == 1
+    said = capsys.readouterr().out
+    assert "inputs['scale']" in said and "aten::mul.Tensor got the number 1.0, then 2.0" in said
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("import sys\nsys.exit('no data')\n", ["train.py:2", "no data"]),
+        ("def make_step(:\n", ["train.py:1", "invalid syntax"]),
+        ("import no_such_package\n", ["train.py:1", "No module named 'no_such_package'"]),
+        ("raise ValueError('of two\\nlines')\n", ["train.py:1: ValueError: of two lines"]),
+        ("def make_step(config):\n    return config\n", ["make_step needs config"]),
+        ("make_step = 3\n", ["make_step is no function"]),
+        ("make_other = 3\n", ["has no function make_step"]),
+        ("def make_step():\n    return 3\n", ["neither a step nor"]),
+        ("def make_step():\n    return (lambda x: x), 3\n", ["keyword arguments"]),
+        ("def make_step():\n    return 1 / 0\n", ["make_step() failed at", "train.py:2", "ZeroDivisionError"]),
+        ("def make_step():\n    return lambda: 1 / 0\n", ["the step failed at", "train.py:2"]),
+        ("def make_step():\n    it = iter([1])\n    return lambda: next(it)\n", ["an iterator ran dry"]),
+        ("def make_step():\n    return lambda: exit(3)\n", ["the step ended the program", "3"]),
+        (
+            "import torch\ndef make_step():\n    return (lambda x: x), (torch.ones(1),), (torch.ones(1), 2)\n",
+            ["other_inputs must match the inputs"],
+        ),
+    ],
+)
+def test_every_failure_is_a_sentence_with_status_2(project, capsys, text, says):
+    project({"train.py": text})
+    refused(capsys, "train.py:make_step", *says)
+
+
+def test_a_gpu_that_is_not_there_is_a_sentence(project, capsys):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    project({"train.py": "import torch\ndef make_step():\n    return (lambda x: x.cuda()), (torch.ones(1),)\n"})
+    refused(capsys, "train.py:make_step", "the step failed at", "train.py:3")
+    for option, says in (["--verify"], "needs a CUDA GPU"), (["--device", "tpu"], "one of cpu, cuda"):
+        assert main(["check", "train.py:make_step", *option]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_names_that_are_nothing_are_told(project, capsys):
+    project({"train.py": "make_step = 1\n"})
+    for target in ("nothing.py:make", "make", "train.py", "no.module:make", ":make", "train.py:"):
+        refused(capsys, target)
+
+
+def test_a_script_named_as_a_standard_module_replaces_none(project):
+    import copy
+
+    project({"copy.py": f"import torch\n\n\ndef make_step():\n{STEP}".replace("Net(", "torch.nn.Linear(")})
+    assert check("copy.py:make_step") == 0
+    assert sys.modules["copy"] is copy
+
+
+def test_the_traceback_is_there_for_the_asking(project, capsys):
+    project({"train.py": "def make_step():\n    return lambda: 1 / 0\n"})
+    assert main(["check", "train.py:make_step", "--device", "cpu", "--traceback"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+LAZY = """import importlib.util
+import sys
+from types import ModuleType
+
+import torch
+
+class Lazy(ModuleType):
+    def __getattr__(self, name):
+        import heavy
+        return getattr(heavy, name)
+
+def lazy(name):
+    spec = importlib.util.find_spec(name)
+    loader = importlib.util.LazyLoader(spec.loader)
+    spec.loader = loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loader.exec_module(module)
+    return module
+
+class Proxy:
+    def __getattr__(self, name):
+        import heavy
+        return getattr(heavy, name)
+
+    @property
+    def __class__(self):
+        import heavy
+        return heavy.Thing
+
+models, other, proxy = Lazy("models"), lazy("other"), Proxy()
+
+def make_step():
+    def step(x):
+        return x * 2 if x is not None else (models, other, proxy)
+    return step, (torch.ones(3),)
+"""
+HEAVY = "import random\nrandom.seed(7)\nopen('imported', 'a').close()\nclass Thing: pass\n"
+
+
+def test_looking_imports_nothing_and_draws_nothing(project, tmp_path):
+    project({"train.py": LAZY, "heavy.py": HEAVY, "other.py": HEAVY})
+    state = random.getstate()
+    assert check("train.py:make_step") == 0
+    assert not (tmp_path / "imported").exists() and random.getstate() == state
