@@ -8,6 +8,7 @@ from pathlib import Path
 from capturable.findings import Finding, Findings, short
 from capturable.rules import SLUGS, slug
 
+KEYS = ("rule", "file", "line")  # of an entry in a baseline
 COMMENT = re.compile(r"#\s*capturable:\s*ignore(?:\[([^\]]*)\])?")
 
 
@@ -32,7 +33,7 @@ def without_ignored(findings: Findings) -> Findings:
 
 def baseline(findings: Findings) -> str:
     """The findings as a baseline, a JSON text: by rule, file and the line's code, so that lines may move."""
-    known = [dict(zip(("rule", "file", "line"), _key(finding), strict=True)) for finding in findings]
+    known = [dict(zip(KEYS, _key(finding), strict=True)) for finding in findings]
     unique = [entry for i, entry in enumerate(known) if entry not in known[:i]]
     return json.dumps(unique, indent=1) + "\n"
 
@@ -43,13 +44,20 @@ def without_known(findings: Findings, file: Path) -> Findings:
     Raises ValueError, one sentence, if the file is none.
     """
     try:
-        known = {tuple(entry[key] for key in ("rule", "file", "line")) for entry in json.loads(file.read_text())}
+        known = {tuple(entry[key] for key in KEYS) for entry in _list(file)}
     except (OSError, ValueError, TypeError, LookupError):
         raise ValueError(f"{file} is no baseline: make one with --write-baseline {file}") from None
     kept = [finding for finding in findings if _key(finding) not in known]
     if findings.report:
         findings.report.known += len(findings) - len(kept)
     return Findings(kept, findings.report)
+
+
+def _list(file: Path) -> list[dict[str, str]]:
+    entries = json.loads(file.read_text())
+    if not isinstance(entries, list):
+        raise TypeError
+    return entries
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:

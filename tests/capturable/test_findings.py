@@ -1,0 +1,225 @@
+"""What findings say: places first, libraries apart, comments and baselines accepted, and what was not seen."""
+
+import linecache
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from capturable import Finding, Findings, preflight, user_lines, watch
+from capturable.__main__ import main
+from capturable.accepted import baseline, unknown_rules, without_known
+from capturable.restore import NotRestored, Restore
+from capturable.rules import ALL, KINDS, RULES, SLUGS, markdown
+from tests.support.project import ROOT
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+def reads(x):
+    return x * x.sum().item()
+
+
+def test_a_finding_begins_with_file_and_line_as_editors_open_them():
+    found = preflight(reads, X.clone(), device="cpu")
+    first, code, rule, fix = str(found[0]).splitlines()
+    number = reads.__code__.co_firstlineno + 1
+    assert first == f"tests/capturable/test_findings.py:{number} in reads"
+    assert code.strip() == "return x * x.sum().item()"
+    assert rule.strip().startswith("sync: ") and fix.strip().startswith("fix: ")
+    named = Finding("inputs", "inputs[0]", "a shape", "a fix")
+    assert str(named).splitlines()[0] == "inputs[0]"
+
+
+def test_the_last_line_says_what_was_looked_at_and_what_was_not():
+    found = preflight(lambda x: x * 2, X.clone(), device="cpu")
+    assert str(found).splitlines()[0] == "no findings"
+    last = str(found).splitlines()[-1]
+    assert last.startswith("Checked on the CPU, in place of a GPU: 1 operator, 3 runs.")
+    for text in ("copies between CPU and GPU", "verify", "other_inputs", "paths that did not run"):
+        assert text in last
+    varied = preflight(lambda x: x * 2, X.clone(), other_inputs=(X,), device="cpu", warmup=3)
+    assert "other_inputs" not in str(varied.report) and varied.report.runs == 5
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """A module among the installed ones, with three faults and a loop."""
+    (tmp_path / "lib.py").write_text(
+        "import torch\n\n"
+        "def forward(model, x):\n"
+        "    y = model(x)\n"
+        "    y = y * y.sum().item()\n"
+        "    keep = y[y > 0]\n"
+        "    return y.mean() + keep.mean() * float(y.max())\n\n"
+        "def train(model, optimizer, steps):\n"
+        "    for _ in range(steps):\n"
+        "        optimizer.zero_grad()\n"
+        "        forward(model, torch.ones(3, 4)).backward()\n"
+        "        optimizer.step()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("capturable.user_lines.LIBRARIES", (str(tmp_path),))
+    user_lines.origin.cache_clear()
+    import lib
+
+    yield lib
+    user_lines.origin.cache_clear()
+    del __import__("sys").modules["lib"]
+
+
+def test_each_line_of_a_library_is_a_finding_of_its_own(library):
+    model = nn.Linear(4, 2)
+    found = preflight(lambda x: library.forward(model, x), X.clone(), device="cpu")
+    places = [finding.inside.rpartition("/")[2] for finding in found if finding.rule == "sync"]
+    assert places == ["lib.py:5 in forward", "lib.py:6 in forward", "lib.py:7 in forward"]
+    text = str(found)
+    assert "In libraries: " in text and "called from tests/capturable/test_findings.py" in text
+
+
+def test_watch_shows_every_line_of_a_librarys_loop(library):
+    model = nn.Linear(4, 2)
+    with watch(device="cpu") as found:
+        library.train(model, torch.optim.AdamW(model.parameters()), 4)
+    lines = {(finding.rule, finding.inside.rpartition(":")[2]) for finding in found}
+    assert {("sync", "5 in forward"), ("sync", "6 in forward"), ("sync", "7 in forward")} <= lines
+    assert ("optimizer", "13 in train") in lines
+
+
+def test_watch_lets_capturable_optimizers_step_on_the_cpu(library):
+    model = nn.Linear(4, 2)
+    with watch(device="cpu") as found:
+        library.train(model, torch.optim.AdamW(model.parameters(), capturable=True), 4)
+    assert "optimizer" not in {finding.rule for finding in found}
+
+
+def test_a_loop_that_ends_too_early_says_so_in_its_text(library):
+    with pytest.warns(RuntimeWarning), watch(device="cpu") as found:
+        library.train(model := nn.Linear(4, 2), torch.optim.SGD(model.parameters(), 0.1), 1)
+    assert "watch saw 1 steps, and needs 3: nothing was compared." in str(found)
+
+
+def test_a_folder_of_ones_own_is_told_from_libraries(library):
+    user_lines.only([ROOT / "capturable"])
+    try:
+        assert user_lines.origin(__file__) == "library"
+        user_lines.only([ROOT / "tests"])
+        assert user_lines.origin(__file__) == "user"
+    finally:
+        user_lines.only([])
+
+
+def test_a_folder_of_pip_target_holds_libraries(tmp_path, monkeypatch):
+    (tmp_path / "thing-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    user_lines._targets.cache_clear()
+    assert user_lines.is_installed(str(tmp_path / "thing.py"))
+    user_lines._targets.cache_clear()
+
+
+SCRIPT = """import torch
+
+kept = {"n": 0}
+
+def make_step():
+    def step(x):
+        print("a step")  # capturable: ignore
+        kept["n"] += 1  # capturable: ignore[cpu-work]
+        return x * x.sum().item()  # capturable: ignore[CPU work, path]
+    return step, (torch.ones(3),)
+"""
+
+
+def check(*arguments):
+    return main(["check", "train.py:make_step", "--device", "cpu", *arguments])
+
+
+def test_a_comment_accepts_a_finding(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    linecache.checkcache()
+    assert check() == 1
+    said = capsys.readouterr().out
+    assert "    sync: " in said and "    CPU work: " not in said and "2 ignored by comments" in said
+    assert unknown_rules("train.py") == []
+    (tmp_path / "other.py").write_text("x = 1  # capturable: ignore[sink]\n")
+    assert unknown_rules("other.py") == ["sink"]
+
+
+def test_a_baseline_accepts_what_was_found_and_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert check("--write-baseline", "known.json") == 0
+    assert check("--baseline", "known.json") == 0
+    assert "in the baseline" in capsys.readouterr().out
+    (tmp_path / "train.py").write_text(SCRIPT.replace("import torch", "import torch\n\n") + "\n")
+    linecache.checkcache()
+    assert check("--baseline", "known.json") == 0  # lines may move
+    (tmp_path / "train.py").write_text(SCRIPT.replace("x * x.sum()", "x * x.max()"))
+    linecache.checkcache()
+    assert check("--baseline", "known.json") == 1
+    capsys.readouterr()
+    (tmp_path / "known.json").write_text("{}")
+    assert check("--baseline", "known.json") == 2 and "is no baseline" in capsys.readouterr().err
+
+
+def test_a_baseline_knows_a_finding_by_rule_file_and_code(tmp_path):
+    rows = [Finding("sync", "f:3  y = x.item()", "seen", "a fix", "fault", "a.py", 3), Finding("inputs", "x", "", "")]
+    (tmp_path / "known").write_text(baseline(Findings(rows[:1])))
+    moved = rows[0]._replace(line="f:9  y = x.item()", number=9)
+    assert without_known(Findings([moved, rows[1]]), tmp_path / "known") == [rows[1]]
+
+
+def test_a_thread_that_ran_before_the_step_is_none_of_its():
+    done = threading.Event()
+
+    def chatter():
+        while not done.is_set():
+            print(end="")
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=chatter)
+    thread.start()
+    try:
+        assert not preflight(lambda x: x.relu() + 1, X.clone(), device="cpu")
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_the_advice_for_an_averaged_model_is_not_an_optimizers():
+    model = nn.Linear(4, 4)
+    average = torch.optim.swa_utils.AveragedModel(model)
+    found = preflight(lambda x: average.update_parameters(model), X.clone(), device="cpu")
+    assert {finding.rule for finding in found.faults} <= {"sync", "CPU work"}
+    assert all("capturable=True" not in finding.fix for finding in found)
+
+
+def test_what_could_not_be_put_back_does_not_hide_the_steps_error():
+    class Closed(dict):
+        def clear(self):
+            raise PermissionError("locked")
+
+    kept = {}
+
+    def step(fails):
+        kept["closed"]["b"] = 2
+        if fails:
+            raise ZeroDivisionError("of the step")
+
+    kept["closed"] = Closed(a=1)
+    with pytest.raises(ZeroDivisionError, match="of the step") as raised, Restore(step):
+        step(True)
+    assert any("could not put back" in note for note in raised.value.__notes__)
+    kept["closed"] = Closed(a=1)
+    with pytest.raises(NotRestored, match="locked"), Restore(step):
+        step(False)
+
+
+def test_the_rules_are_whole_and_their_page_is_made_of_them():
+    assert len(RULES) == len(SLUGS) == len(ALL)
+    for rule in ALL:
+        assert rule.kind in KINDS and rule.why.endswith(".") and rule.example and rule.fix
+    assert (ROOT / "capturable/RULES.md").read_text() == markdown(), "run python -m capturable rules > capturable/RULES.md"
