@@ -1,4 +1,4 @@
-"""The lessons by their names: numbers stand in file names alone, so whoever needs a file asks for it here."""
+"""The lessons by name. Numbers exist in file names only: whoever needs a file asks for it here."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,9 @@ def lesson_file(name: str, folder: Path = NOTEBOOKS) -> Path:
     for path in folder.glob(f"[0-9]*_{name}.ipynb"):
         if unnumbered(path.name) == f"{name}.ipynb":
             return path
-    raise LookupError(f"There is no lesson {name} in {folder}: notebooks are called NN_{name}.ipynb.")
+    raise LookupError(
+        f"There is no lesson {name} in {folder}: notebooks are called NN_{name}.ipynb."
+    )
 
 
 def unnumbered(file: str) -> str:

@@ -1,4 +1,4 @@
-"""Sphinx settings of the course's site; `make site` writes its sources (docs/pages.py) and builds it."""
+"""Sphinx settings of the site; `make site` writes its sources (docs/pages.py) and builds it."""
 
 import functools
 import gc
@@ -31,9 +31,13 @@ html_title = project
 html_static_path = ["static"]
 html_css_files = ["course.css"]
 html_js_files = ["course.js"]
-html_baseurl = ogp_site_url = os.environ.get("SITE_ADDRESS", "")  # the workflow that publishes the site knows it
+html_baseurl = ogp_site_url = os.environ.get(
+    "SITE_ADDRESS", ""
+)  # the workflow that publishes the site knows it
 ogp_image = "_static/cpu_gpu.png"
-ogp_image_alt = "Bar chart: host time, GPU busy time and step time of an eager step and of one CUDA graph"
+ogp_image_alt = (
+    "Bar chart: host time, GPU busy time and step time of an eager step and of one CUDA graph"
+)
 ogp_social_cards = {"enable": False}  # they would be drawn anew for every page
 html_domain_indices = False
 html_theme_options = {
@@ -58,9 +62,13 @@ html_math_renderer = "mathml"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Called by Sphinx: add what writes math, the search's English, Perfetto's button and plain docstrings."""
-    gc.set_threshold(50_000)  # pages are many objects and little garbage; the usual 700 cost a sixth of the build
-    app.add_html_math_renderer("mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None))
+    """Called by Sphinx: add MathML, the search's English, Perfetto's button, plain docstrings."""
+    gc.set_threshold(
+        50_000
+    )  # pages are many objects and little garbage; the usual 700 cost a sixth of the build
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None)
+    )
     app.add_search_language(English)
     app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
     app.connect("autodoc-process-docstring", plain_text)
@@ -78,13 +86,15 @@ class English(SearchEnglish):
 
 
 def write_math(translator: SphinxTranslator, node: nodes.math) -> None:
-    """Write math as MathML, which browsers draw by themselves: no script, no fonts from elsewhere."""
+    """Write math as MathML, which browsers draw without a script or fonts from elsewhere."""
     translator.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
     raise nodes.SkipNode
 
 
-def plain_text(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Docstrings are plain text: keep their stars; lines indented by two are a list, other shapes stay as they are."""
+def plain_text(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Docstrings are plain text: keep stars; lines indented by two are a list, others stay."""
     paragraphs = []
     for paragraph in "\n".join(lines).strip().split("\n\n"):
         text = re.sub(r"([*|\\])", r"\\\1", paragraph)

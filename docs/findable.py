@@ -1,4 +1,4 @@
-"""What lets a lesson's page be found: index entries for the search, and a description where a link to it is shown."""
+"""What lets a lesson's page be found: index entries for the search, and a description for links."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,11 @@ def description(text: str) -> dict[str, Any]:
 
 
 def topics(path: Path) -> str:
-    """Index entries, which the search puts first: what the glossary says that a lesson teaches, and MORE_TOPICS."""
-    terms = [term for term, lesson in GLOSSARY.findall((ROOT / "docs/glossary.md").read_text()) if lesson == path.name]
+    """Index entries, which the search puts first: the lesson's glossary terms and MORE_TOPICS."""
+    terms = [
+        term
+        for term, lesson in GLOSSARY.findall((ROOT / "docs/glossary.md").read_text())
+        if lesson == path.name
+    ]
     entries = ", ".join(f"! {term}" for term in [*terms, *MORE_TOPICS.get(lesson_name(path), [])])
     return f"```{{index}} {entries}\n```" if entries else ""

@@ -27,7 +27,7 @@ from helpers import charts
 
 
 def page(path: Path) -> nbformat.NotebookNode:
-    """A notebook as its page: with its recording's outputs and a sentence on where they come from, if it has one."""
+    """A notebook as its page, with its recording's outputs and their origin, if it has one."""
     notebook = nbformat.read(path, as_version=4)
     name = lesson_name(path)
     if recorded := recordings(name):
@@ -40,32 +40,38 @@ def page(path: Path) -> nbformat.NotebookNode:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
         (promise,) = re.findall(r"\*\*After this lesson\*\*,? (.*)", notebook.cells[0].source)
         notebook.metadata |= description(f"After this lesson {promise}")
-        notebook.cells[0].source = notebook.cells[0].source.replace("\n\n", f"\n\n{topics(path)}\n\n", 1)
+        notebook.cells[0].source = notebook.cells[0].source.replace(
+            "\n\n", f"\n\n{topics(path)}\n\n", 1
+        )
     if name == "failure_gallery":
         index_first(notebook)
     return notebook
 
 
 def lay_outputs(notebook: nbformat.NotebookNode, recording: Recording) -> None:
-    """Give each code cell the outputs that this very cell gave when recorded, and its charts a text."""
+    """Give each code cell the outputs recorded for this very source, and its charts a text."""
     outputs_of, heading = {cell.source: cell.outputs for cell in recording.cells}, ""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
         elif normalise(cell.source) in outputs_of:
-            cell.outputs = [harmless(output) for output in outputs_of[normalise(cell.source)] if shown(output)]
+            cell.outputs = [
+                harmless(output) for output in outputs_of[normalise(cell.source)] if shown(output)
+            ]
             cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
 
 
 def shown(output: nbformat.NotebookNode) -> bool:
-    """Whether an output is for readers: no values that ride along, no word of a live run or of a server's files."""
+    """Whether an output is for readers: not recorded values, nothing of a live run or a server."""
     data = output.get("data", {})
     live = "".join(data.get("text/markdown", "")).startswith("**Live**")
-    return MIME not in data and not live and "drag the file" not in "".join(data.get("text/html", ""))
+    return (
+        MIME not in data and not live and "drag the file" not in "".join(data.get("text/html", ""))
+    )
 
 
 def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The output without what could run in the page; a timeline gets today's script in place of the recorded one.
+    """The output without what could run in the page; a timeline gets today's script.
 
     Links to lessons get the numbers that the lessons have today.
     """
@@ -79,26 +85,33 @@ def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def gpus(notebook: nbformat.NotebookNode) -> int:
     """The GPUs that a lesson asks for where it opens: 1, or what lesson(..., gpus=2) says."""
-    return int((re.findall(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE) or [1])[0])
+    return int(
+        (re.findall(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE) or [1])[0]
+    )
 
 
 def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording] = ()) -> str:
     """Where a recording comes from, in words, and which others there are of the lesson."""
-    too = "".join(f" It was [recorded](../traces/README.md) on {gpus_of(one.about, gpus)} too." for one in others)
+    too = "".join(
+        f" It was [recorded](../traces/README.md) on {gpus_of(one.about, gpus)} too."
+        for one in others
+    )
     return (
-        f"> **Recorded**: what the cells of this page show ran on {gpus_of(about, gpus)} (driver {about['driver']}, "
-        f"CUDA {about['cuda']}, torch {about['torch']}, Python {about['python']}) on {about['date']}, "
-        f"in {about['seconds']} seconds and at most {about['peak_gpu_mib']} MiB of GPU memory. Nothing runs here. "
+        f"> **Recorded**: the cells of this page ran on {gpus_of(about, gpus)} "
+        f"(driver {about['driver']}, CUDA {about['cuda']}, torch {about['torch']}, "
+        f"Python {about['python']}) on {about['date']}, in {about['seconds']} seconds, "
+        f"with at most {about['peak_gpu_mib']} MiB of GPU memory. Nothing runs here. "
         f"In JupyterLab the lesson runs, with or without a GPU.{too}"
     )
 
 
 def alternative(source: str, heading: str) -> str:
-    """What to read in place of the chart that a cell draws: the lanes or axes that it shows, and where."""
+    """The text for the chart that a cell draws: its lanes or axes, and where it is."""
     where = f'Chart in the section "{heading}"'
     call = re.search(rf"\b({'|'.join(CHARTS)})\((.|\n(?=[ )]))*\)", source)
     if call:
-        return f"{where}: {CHARTS[call[1]]} Drawn by {re.sub(r'(?<=[(]) | (?=[)])', '', ' '.join(call[0].split()))}"
+        drawn_by = re.sub(r"(?<=[(]) | (?=[)])", "", " ".join(call[0].split()))
+        return f"{where}: {CHARTS[call[1]]} Drawn by {drawn_by}"
     axes = re.findall(r'(?:xlabel|ylabel)=f?"([^"]*)"', source)
     return f"{where}, with the axes: {'; '.join(axes)}" if axes else where
 
@@ -116,13 +129,15 @@ CHARTS = {
 
 
 def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str]) -> None:
-    """Below the cell that records or reads it first, link each trace; docs/static/course.js adds Perfetto's button."""
+    """Link each trace below the cell that records or reads it first; course.js adds a button."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     of_cell = {}
     for trace, file in files.items():
         cell = min(code, key=lambda cell: distance(trace, cell.source))
         path = TRACES / REFERENCE_GPU / name / file
-        link = f"[{trace}.json.gz](../{path.relative_to(ROOT)}) ({path.stat().st_size / 1e3:.0f} kB)"
+        link = (
+            f"[{trace}.json.gz](../{path.relative_to(ROOT)}) ({path.stat().st_size / 1e3:.0f} kB)"
+        )
         of_cell.setdefault(cell.id, []).append(link)
     for id, links in of_cell.items():
         where = next(number for number, cell in enumerate(notebook.cells) if cell.id == id) + 1
@@ -131,7 +146,7 @@ def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str
 
 
 def distance(trace: str, source: str) -> int:
-    """How surely a cell is about a trace: it names it (0), computes its name (1 or 2), or has no trace (3)."""
+    """How surely a cell is about a trace: names it (0), computes its name (1, 2), has none (3)."""
     named = re.findall(r"""trace_file\(f?(["'])(.*?)\1\)""", source)
     shapes = [re.sub(r"\\{.*?\\}", "(.+)", re.escape(name)) for _, name in named]
     if found := [shape for shape in shapes if re.fullmatch(shape, trace)]:
@@ -143,7 +158,9 @@ def fold_solutions(notebook: nbformat.NotebookNode, path: Path) -> None:
     """Below each exercise's check and hints, fold one way to solve it."""
     solutions = {}
     for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
-        solutions |= dict.fromkeys(re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source)
+        solutions |= dict.fromkeys(
+            re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source
+        )
     for number, cell in reversed(list(enumerate(notebook.cells))):
         asked = checked(cell.source) if cell.cell_type == "code" else []
         source = solutions.get(asked[-1][1]) if asked else None
@@ -152,13 +169,16 @@ def fold_solutions(notebook: nbformat.NotebookNode, path: Path) -> None:
             hints = re.match(r"(<details>.*</details>\s*)*", after.source)
             told = hints[0] if hints and after.cell_type == "markdown" else ""
             after.source = after.source[len(told) :]
-            folded = f"<details class='solution'><summary>Solution</summary>\n\n```python\n{source}\n```\n\n</details>"
+            summary = "<details class='solution'><summary>Solution</summary>"
+            folded = f"{summary}\n\n```python\n{source}\n```\n\n</details>"
             notebook.cells.insert(number + 1, markdown(f"{told}\n\n{folded}"))
 
 
 def index_first(notebook: nbformat.NotebookNode) -> None:
     """Move the gallery's index to where one looks it up: on top, without the code that makes it."""
-    at = next(number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## Index"))
+    at = next(
+        number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## Index")
+    )
     heading, index = notebook.cells.pop(at), notebook.cells.pop(at)
     index.metadata["tags"] = ["remove-input"]
     notebook.cells[2:2] = [heading, index]

@@ -1,7 +1,8 @@
-"""How many minutes a lesson takes, exercises apart; `make readme` writes them into the lessons' first screens.
+"""The minutes of a lesson without its exercises; `make readme` writes them into its first screen.
 
-Counted are 200 words a minute, 10 lines of code a minute (a listing that a cell shows is code too), half a minute for
-each chart and each table, and a minute for each guess. Charts, tables and listings are those of the recording.
+Counted are 200 words a minute, 10 lines of code a minute (a listing that a cell shows is code),
+half a minute for each chart and each table, and a minute for each guess. Charts, tables and
+listings are those of the recording.
 """
 
 import math
@@ -27,7 +28,7 @@ def minutes(path: Path) -> int:
 
 
 def count(notebook: nbformat.NotebookNode, outputs: dict[str, list]) -> float:
-    """The minutes of a notebook, its exercises apart; outputs: those of each code cell, by the cell's source."""
+    """The minutes of a notebook without its exercises. outputs: by the source of a code cell."""
     cells = [cell for cell in code_cells(notebook) if cell.kind != "exercise"]
     words = len(re.findall(r"\S*\w\S*", prose(notebook)))
     return words / WORDS + sum(_minutes(cell, outputs.get(cell.source, [])) for cell in cells)
@@ -51,27 +52,32 @@ def _minutes(cell: CodeCell, outputs: list) -> float:
 
 
 def _shown(data):
-    """What an output is to a reader, "chart", "table", "listing" or "", and how many lines of code it shows."""
+    """What an output is ("chart", "table", "listing" or ""), and its lines of code."""
     html = "".join(data.get("text/html", ""))
     if "image/png" in data or "<svg" in html or "data-timeline" in html:
         return "chart", 0
     if "<table" in html:
         return "table", 0
     if 'class="highlight"' in html:
-        return "listing", len([line for line in "".join(data["text/plain"]).splitlines() if line.strip()])
+        return "listing", len(
+            [line for line in "".join(data["text/plain"]).splitlines() if line.strip()]
+        )
     return "", 0
 
 
 def stated(path: Path) -> int:
-    """The minutes that the first screen of a lesson states. Raises LookupError if it states none."""
+    """The minutes that a lesson's first screen states. Raises LookupError if it states none."""
     found = STATED.search(nbformat.read(path, as_version=4).cells[0].source)
     if not found:
-        raise LookupError(f"The first cell of {path.name} does not say how many minutes it takes: see CONTRIBUTING.md.")
+        raise LookupError(
+            f"The first cell of {path.name} does not say how many minutes it takes: "
+            "CONTRIBUTING.md shows the form."
+        )
     return int(found[1])
 
 
 def write_minutes(path: Path) -> None:
-    """Write the minutes of a lesson into its first screen; those of the exercises are the author's estimate."""
+    """Write a lesson's minutes into its first screen; those of the exercises are an estimate."""
     now = minutes(path)
     if stated(path) != now:
         notebook = nbformat.read(path, as_version=4)

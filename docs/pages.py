@@ -17,9 +17,17 @@ from docs.minutes import stated
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
-REFERENCES = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))  # cheat sheet, glossary, originals
+REFERENCES = sorted(
+    path.relative_to(ROOT) for path in ROOT.glob("docs/*.md")
+)  # cheat sheet, glossary, originals
 REFERENCES += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
-TEXTS = [Path("CONTRIBUTING.md"), Path("CHANGELOG.md"), Path("traces/README.md"), *REFERENCES, *RESULTS]
+TEXTS = [
+    Path("CONTRIBUTING.md"),
+    Path("CHANGELOG.md"),
+    Path("traces/README.md"),
+    *REFERENCES,
+    *RESULTS,
+]
 ROOMS = {  # what has a reference
     "helpers": "what lessons teach with",
     "capturable": "preflight and explain, for your own code",
@@ -58,7 +66,9 @@ its check says where your answer differs from the expected one.
 
 def contents() -> str:
     """The site's navigation, appended to the README."""
-    lessons = "\n".join(f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in sorted(NOTEBOOKS.glob("*.ipynb")))
+    lessons = "\n".join(
+        f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+    )
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)
     captions = {
@@ -66,7 +76,8 @@ def contents() -> str:
         "Reference": f"{references}\napi\ntraces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
     }
     return "".join(
-        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n" for caption, listed in captions.items()
+        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
+        for caption, listed in captions.items()
     )
 
 
@@ -79,18 +90,22 @@ def in_side_bar(path: Path) -> str:
 
 def modules() -> list[str]:
     """The names of the modules of each room, such as helpers.trace."""
-    return [f"{room}.{path.stem}" for room in ROOMS for path in sorted((ROOT / room).glob("[a-z]*.py"))]
+    return [
+        f"{room}.{path.stem}" for room in ROOMS for path in sorted((ROOT / room).glob("[a-z]*.py"))
+    ]
 
 
 def api() -> str:
     """The reference of every module of the rooms, from its docstrings."""
-    rooms = "".join(f"- `{room}`: {what}\n" for room, what in ROOMS.items() if (ROOT / room).is_dir())
+    rooms = "".join(
+        f"- `{room}`: {what}\n" for room, what in ROOMS.items() if (ROOT / room).is_dir()
+    )
     sections = "\n".join(
-        f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n" for name in modules()
+        f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n"
+        for name in modules()
     )
-    return (
-        f"# Modules\n\nThe small modules that lessons show, as their docstrings describe them.\n\n{rooms}\n{sections}"
-    )
+    said = "The small modules that lessons show, as their docstrings describe them."
+    return f"# Modules\n\n{said}\n\n{rooms}\n{sections}"
 
 
 def copy_linked_files(page: Path, folder: Path) -> None:

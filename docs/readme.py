@@ -1,4 +1,4 @@
-"""Write the README's picture and tables, and the minutes that lessons state:  python -m docs.readme"""
+"""Write the README's picture and tables, and the lessons' minutes:  python -m docs.readme"""
 
 import json
 import re
@@ -22,7 +22,7 @@ PICTURE = ROOT / "docs/static/cpu_gpu.png"
 
 
 def headline() -> str:
-    """What one graph saves on the reference GPU, in two sentences, and a row for each GPU with the first lesson."""
+    """What one graph saves on the reference GPU, in two sentences, and a row for each other GPU."""
     every = recordings("start_here")
     losses, timings = every[0].value("losses"), every[0].value("timings")
     equal = int((losses["eager"] == losses["whole-step graph"]).sum())
@@ -33,23 +33,30 @@ def headline() -> str:
         f"**{host.iloc[0]:.0f} to {host.iloc[1]:.0f} µs**. "
         f"**{equal} of {len(losses)} losses** match eager's bit for bit.",
         "",
-        "| median [quartiles] | host time, µs: eager | one graph | step time, µs: eager | one graph | a step is |",
+        "| median [quartiles] | host time, µs: eager | one graph "
+        "| step time, µs: eager | one graph | a step is |",
         "|---|---|---|---|---|---|",
     ]
     for one in every:
         host, step, _, faster = compare(one.value("timings")).T.to_numpy()
-        lines.append(f"| {one.about['gpu']}, torch {one.about['torch']} | {' | '.join([*host, *step, faster[1]])} |")
+        cells = [f"{one.about['gpu']}, torch {one.about['torch']}", *host, *step, faster[1]]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def lesson_table() -> str:
-    """How long the lessons take, and a table of them, from what each one's first screen and its recordings say."""
-    lines = ["| | lesson | needs | minutes | after it you can | GPU memory | recorded on |", "|---" * 7 + "|"]
+    """How long the lessons take, and a table of them, from their first screens and recordings."""
+    lines = [
+        "| | lesson | needs | minutes | after it you can | GPU memory | recorded on |",
+        "|---" * 7 + "|",
+    ]
     reading = exercising = 0
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         first = nbformat.read(path, as_version=4).cells[0].source
         title = _said(path, first, "# ", r"^# (.*)")
-        promise = _said(path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\.")
+        promise = _said(
+            path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\."
+        )
         cells = [
             int(path.stem[:2]),
             f"[{title}](notebooks/{path.name})",
@@ -61,9 +68,12 @@ def lesson_table() -> str:
         lines.append(f"| {' | '.join(map(str, cells))} |")
         if lesson_name(path) != "failure_gallery":
             reading += stated(path)
-            exercising += int(_said(path, first, "minutes of exercises", r"\+ (\d+) minutes of exercises"))
+            exercising += int(
+                _said(path, first, "minutes of exercises", r"\+ (\d+) minutes of exercises")
+            )
     number = f"{len(lines) - 3} lessons and a gallery"
-    total = f"{number}: about {reading / 60:.0f} hours, and {exercising / 60:.0f} for all the exercises."
+    hours = f"about {reading / 60:.0f} hours, and {exercising / 60:.0f} for all the exercises"
+    total = f"{number}: {hours}."
     return "\n".join([total, "", *lines])
 
 
@@ -77,12 +87,14 @@ def needs(path: Path, first: str) -> str:
 def _said(path, first, what, pattern):
     found = re.search(pattern, first)
     if not found:
-        raise LookupError(f"The first cell of {path.name} does not say {what!r}: CONTRIBUTING.md shows the form.")
+        raise LookupError(
+            f"The first cell of {path.name} does not say {what!r}: CONTRIBUTING.md shows the form."
+        )
     return found[1]
 
 
 def recorded_on(path: Path, first: str) -> str:
-    """The GPU memory that a lesson's first cell states, and where and when it was recorded: two cells of the table."""
+    """Two cells of the table: the GPU memory of a lesson, and where and when it was recorded."""
     gpus = {}
     for one in recordings(lesson_name(path)):
         gpus.setdefault(one.about["date"], []).append(in_short(one.about["gpu"]))
@@ -98,17 +110,25 @@ def in_short(gpu: str) -> str:
 
 
 def first_chart() -> tuple[pd.DataFrame, dict[str, float]]:
-    """What the README's picture shows: rounds of measure() and GPU busy times, as the first lesson recorded them."""
+    """What the picture shows: rounds of measure() and GPU busy times of the first lesson."""
     recording = recorded_lesson("start_here")
     traces = {"eager": "eager", "whole-step graph": "whole_step_graph"}
-    busy_us = {name: read_trace(recording.trace(file)).summary().gpu_busy_us for name, file in traces.items()}
+    busy_us = {
+        name: read_trace(recording.trace(file)).summary().gpu_busy_us
+        for name, file in traces.items()
+    }
     return recording.value("timings"), busy_us
 
 
 def shown(timings: pd.DataFrame, busy_us: dict[str, float]) -> str:
-    """The numbers in the picture, us, as JSON; they ride in the picture's metadata, so that a test can compare."""
-    medians = {lane: quartiles(timings, lane)["median"].round(3).to_dict() for lane in ("host_us", "step_us")}
-    return json.dumps(medians | {"busy_us": {name: round(us, 3) for name, us in busy_us.items()}}, sort_keys=True)
+    """The numbers in the picture, µs, as JSON: the picture's metadata, which a test compares."""
+    medians = {
+        lane: quartiles(timings, lane)["median"].round(3).to_dict()
+        for lane in ("host_us", "step_us")
+    }
+    return json.dumps(
+        medians | {"busy_us": {name: round(us, 3) for name, us in busy_us.items()}}, sort_keys=True
+    )
 
 
 def draw(path: Path = PICTURE) -> None:
@@ -117,17 +137,25 @@ def draw(path: Path = PICTURE) -> None:
     with matplotlib.rc_context({"savefig.dpi": 160, "savefig.facecolor": "white"}):
         cpu_gpu_chart(*chart)
         figure = plt.gcf()
-        figure.savefig(path, bbox_inches="tight", metadata={"Description": shown(*chart), "Software": None})
+        figure.savefig(
+            path, bbox_inches="tight", metadata={"Description": shown(*chart), "Software": None}
+        )
         plt.close(figure)
 
 
 def with_tables(text: str) -> str:
     """The README's text with the tables between its markers as they are now."""
-    for name, lines in {"headline": headline(), "lessons": lesson_table(), "works on": works_on()}.items():
+    for name, lines in {
+        "headline": headline(),
+        "lessons": lesson_table(),
+        "works on": works_on(),
+    }.items():
         pattern = rf"(<!-- {name}[^>]*-->\n).*?(<!-- end of {name} -->)"
         found = list(re.finditer(pattern, text, flags=re.DOTALL))
         if len(found) != 1:
-            raise LookupError(f"README.md needs one pair of markers for {name!r}, and has {len(found)}.")
+            raise LookupError(
+                f"README.md needs one pair of markers for {name!r}, and has {len(found)}."
+            )
         between = slice(found[0].end(1), found[0].start(2))
         text = f"{text[: between.start]}{lines}\n{text[between.stop :]}"
     return text

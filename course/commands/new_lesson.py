@@ -1,7 +1,7 @@
 """Begin a lesson:  python -m course.commands.new_lesson VERB_OBJECT
 
-Writes its notebook, the notebook of its solutions and the scenarios of its exercises, as they are in lesson_template/:
-a small lesson that passes the tests of form, to be rewritten piece by piece.
+Writes its notebook, the notebook of its solutions and the scenarios of its exercises, from
+lesson_template/: a small lesson that passes the tests of form, to be rewritten piece by piece.
 """
 
 import argparse
@@ -21,8 +21,8 @@ Next:
    make renumber ARGS="{name} 12" moves it.
 2. make test ARGS="-k {name}" says what is missing.
 3. make record ARGS="{name}" on a machine with a CUDA GPU.
-4. make readme writes its minutes and its row in the README. Add it to a row of the README's table of readers, and
-   its terms to docs/glossary.md.
+4. make readme writes its minutes and its row in the README. Add it to a row of the README's table
+   of readers, and its terms to docs/glossary.md.
 """
 
 
@@ -32,7 +32,9 @@ def new_lesson(name: str, root: Path = ROOT) -> list[Path]:
     Raises ValueError for a name that is none, or is taken already.
     """
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a lesson: a verb and an object, such as share_memory_pools.")
+        raise ValueError(
+            f"{name!r} is no name of a lesson: a verb and an object, such as share_memory_pools."
+        )
     if name in stems(root):
         raise ValueError(f"There is a lesson {name} already: notebooks/{stems(root)[name]}.ipynb.")
     files = stems(root) | {name: f"{len(stems(root)):02}_{name}"}
@@ -56,9 +58,11 @@ def title(name: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Begin the lesson and say what to do next; returns 1, after a sentence, for a name that cannot be taken."""
+    """Begin the lesson and say what to do next; return 1, after a sentence, for an unfit name."""
     parser = argparse.ArgumentParser(prog="make new-lesson", description=__doc__.splitlines()[0])
-    parser.add_argument("name", help="a verb and an object, such as share_memory_pools: NAME=... of make")
+    parser.add_argument(
+        "name", help="a verb and an object, such as share_memory_pools: NAME=... of make"
+    )
     name = parser.parse_args(arguments).name
     try:
         files = [str(short(path)) for path in new_lesson(name)]

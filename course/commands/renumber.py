@@ -1,8 +1,9 @@
-"""Bring links up to date, or give lessons new numbers:  python -m course.commands.renumber [LESSON NUMBER]
+"""Update links, or give lessons new numbers:  python -m course.commands.renumber [LESSON NUMBER]
 
-A lesson's number is in its file name, and links hold file names, so that they can be clicked in JupyterLab and on
-GitHub. Without arguments this writes each lesson's present file name into every link to it. With a lesson's name and
-a number it first moves the lesson to that place in the reading order, and its solutions with it; the others close up.
+A lesson's number is in its file name, and links contain file names, so that they can be clicked in
+JupyterLab and on GitHub. Without arguments this writes each lesson's present file name into every
+link to it. With a lesson's name and a number it first gives the lesson and its solutions that
+number, and the other lessons close up.
 """
 
 import argparse
@@ -16,13 +17,18 @@ from course.lessons import lesson_file, unnumbered
 from course.paths import ROOT
 
 FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html)\b")
-TEXTS = ("*.md", "*/README.md", "docs/*.md", "jupyter/*.json")  # what names lessons, besides the notebooks
+TEXTS = (
+    "*.md",
+    "*/README.md",
+    "docs/*.md",
+    "jupyter/*.json",
+)  # what names lessons, besides the notebooks
 
 
 def renumber(name: str, number: int, root: Path = ROOT) -> None:
-    """Give a lesson and its solutions a number; the lessons after it and those that it passes close up.
+    """Give a lesson and its solutions a number; the other lessons close up, in their order.
 
-    Links are left to update_links. Raises LookupError if there is no such lesson, or no such number.
+    update_links does the links. Raises LookupError if there is no such lesson, or no such number.
     """
     notebooks = root / "notebooks"
     lesson_file(name, notebooks)
@@ -41,7 +47,7 @@ def renumber(name: str, number: int, root: Path = ROOT) -> None:
 
 
 def update_links(root: Path = ROOT) -> list[Path]:
-    """Write the lessons' present file names into all texts and Markdown cells; returns the files that changed."""
+    """Write the lessons' present file names into all Markdown; return the files that changed."""
     notebooks = [*root.glob("notebooks/*.ipynb"), *root.glob("notebooks/solutions/*.ipynb")]
     files = stems(root)
     changed = [path for path in sorted(notebooks) if _update_notebook(path, files)]
@@ -59,7 +65,7 @@ def stems(root: Path = ROOT) -> dict[str, str]:
 
 
 def renamed(text: str, files: dict[str, str]) -> str:
-    """The text with today's number in the name of every lesson's file; other file names stay as they are.
+    """The text with today's number in the name of every lesson's file; other names stay.
 
     files: what stems returns.
     """
@@ -72,7 +78,7 @@ def renamed(text: str, files: dict[str, str]) -> str:
 
 
 def _update_notebook(path, files):
-    """Update the links of a notebook's Markdown cells, never its code, which recordings are compared with."""
+    """Update the links of Markdown cells, never code: recordings are compared with that."""
     notebook = nbformat.read(path, as_version=4)
     before = nbformat.writes(notebook)
     for cell in notebook.cells:
@@ -85,7 +91,7 @@ def _update_notebook(path, files):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Renumber if asked to, and update all links; returns 1, after a sentence, for a lesson or number there is not."""
+    """Renumber if asked to, and update all links; return 1, after a sentence, after a mistake."""
     parser = argparse.ArgumentParser(prog="make renumber", description=__doc__.splitlines()[0])
     parser.add_argument("lesson", nargs="?", help="its name without a number, such as choose_api")
     parser.add_argument("number", nargs="?", type=int, help="its new number")

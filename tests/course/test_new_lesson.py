@@ -1,4 +1,4 @@
-"""A lesson begun by the command keeps the form of a lesson, and its exercises tell right from wrong."""
+"""A lesson begun by the command has the form of a lesson; its checks tell right from wrong."""
 
 import math
 import shutil
@@ -14,7 +14,11 @@ from course.paths import ROOT
 from docs.minutes import count, stated
 
 NEITHER = shutil.ignore_patterns(".*", "__pycache__", "my_lessons", "_build", "*.egg-info")
-CHECKS = ["tests/lessons/test_form.py", "tests/lessons/test_capture_exercises.py", "tests/lessons/test_renumber.py"]
+CHECKS = [
+    "tests/lessons/test_form.py",
+    "tests/lessons/test_capture_exercises.py",
+    "tests/lessons/test_renumber.py",
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +37,20 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
     said = run(project, "course.commands.new_lesson", "check_things")
     assert said.returncode == 0, said.stderr
     file = f"{number:02}_check_things.ipynb"
-    for name in (f"notebooks/{file}", f"notebooks/solutions/{file}", "course/scenarios/check_things.py"):
+    for name in (
+        f"notebooks/{file}",
+        f"notebooks/solutions/{file}",
+        "course/scenarios/check_things.py",
+    ):
         assert name in said.stdout and "erb_object" not in (project / name).read_text()
     assert 'make record ARGS="check_things"' in said.stdout
     chosen = "(check_things and not memory) or make_scaler or running_total or clean or up_to_date"
     told = run(project, "pytest", "-n", "0", "-v", "-p", "no:cacheprovider", *CHECKS, "-k", chosen)
     assert told.returncode == 0, told.stdout[-5000:]
-    for done in (f"keeps_the_form_of_a_lesson[{file[:-6]}]", "tells_right_from_wrong[running_total]"):
+    for done in (
+        f"keeps_the_form_of_a_lesson[{file[:-6]}]",
+        "tells_right_from_wrong[running_total]",
+    ):
         assert f"{done} PASSED" in told.stdout
 
 

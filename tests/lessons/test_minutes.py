@@ -6,7 +6,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from docs import minutes
 
-FIRST = "# A title\n\n| you need | takes | runs |\n|---|---|---|\n| x | 7 minutes + 5 minutes of exercises | y |"
+FIRST = """# A title
+
+| you need | takes | runs |
+|---|---|---|
+| x | 7 minutes + 5 minutes of exercises | y |"""
 TEN_LINES = "\n".join(f"x{number} = {number}" for number in range(10))
 PNG, TABLE = {"image/png": "x"}, {"text/html": "<table><tr><td>1</td></tr></table>"}
 LISTING = {"text/html": '<div class="highlight">...</div>', "text/plain": TEN_LINES}
@@ -50,10 +54,14 @@ def test_the_minutes_are_written_and_those_of_the_exercises_stay(tmp_path, monke
     monkeypatch.setattr(minutes, "minutes", lambda path: 31)
     minutes.write_minutes(path)
     assert minutes.stated(path) == 31
-    assert nbformat.read(path, as_version=4).cells[0].source == FIRST.replace("7 minutes", "31 minutes")
+    assert nbformat.read(path, as_version=4).cells[0].source == FIRST.replace(
+        "7 minutes", "31 minutes"
+    )
 
 
 def test_a_first_screen_without_minutes_is_a_sentence(tmp_path):
     nbformat.write(new_notebook(cells=[new_markdown_cell("# A title")]), tmp_path / "lesson.ipynb")
-    with pytest.raises(LookupError, match=r"first cell of lesson\.ipynb does not say how many minutes"):
+    with pytest.raises(
+        LookupError, match=r"first cell of lesson\.ipynb does not say how many minutes"
+    ):
         minutes.stated(tmp_path / "lesson.ipynb")

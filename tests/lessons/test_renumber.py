@@ -1,4 +1,4 @@
-"""Lessons get new numbers by a command, and every link follows; nothing else in the project knows a number."""
+"""Lessons get new numbers by a command, and every link follows; nothing else knows a number."""
 
 import re
 import shutil
@@ -20,7 +20,9 @@ CODE = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0][0
 @pytest.fixture
 def project(tmp_path):
     """A copy of everything that names lessons."""
-    paths = {path for pattern in (*renumber.TEXTS, "notebooks/**/*.ipynb") for path in ROOT.glob(pattern)}
+    paths = {
+        path for pattern in (*renumber.TEXTS, "notebooks/**/*.ipynb") for path in ROOT.glob(pattern)
+    }
     for path in paths:
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +34,9 @@ def code(folder):
     """The code of every notebook in the folder, by its name without the number."""
     return {
         f"{path.parent.name}/{unnumbered(path.name)}": [
-            cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
+            cell.source
+            for cell in nbformat.read(path, as_version=4).cells
+            if cell.cell_type == "code"
         ]
         for path in folder.rglob("*.ipynb")
     }
@@ -42,7 +46,9 @@ def dead_links(project):
     """Files of lessons that some text or notebook names, and that are not there."""
     texts = [path for path in project.rglob("*") if path.is_file()]
     present = {path.stem for path in project.glob("notebooks/*.ipynb")}
-    named = {found for path in texts for found in NUMBERED.findall(path.read_text(encoding="utf-8"))}
+    named = {
+        found for path in texts for found in NUMBERED.findall(path.read_text(encoding="utf-8"))
+    }
     return named - present
 
 
@@ -52,8 +58,13 @@ def test_links_are_up_to_date(project):
 
 
 def test_code_knows_lessons_by_name_alone():
-    named = {str(path.relative_to(ROOT)): NUMBERED.findall(path.read_text(encoding="utf-8")) for path in CODE}
-    cells = {name: NUMBERED.findall("\n".join(cells)) for name, cells in code(ROOT / "notebooks").items()}
+    named = {
+        str(path.relative_to(ROOT)): NUMBERED.findall(path.read_text(encoding="utf-8"))
+        for path in CODE
+    }
+    cells = {
+        name: NUMBERED.findall("\n".join(cells)) for name, cells in code(ROOT / "notebooks").items()
+    }
     known = {name: found for name, found in (named | cells).items() if found}
     assert known == {}, "ask course.lessons.lesson_file for the file"
 
@@ -69,7 +80,12 @@ def test_lessons_move_and_links_follow(project):
     assert order == [path.stem for path in sorted(notebooks.glob("solutions/*.ipynb"))]
     assert [int(stem[:2]) for stem in order] == list(range(len(NAMES)))
     rest = [name for name in NAMES if name not in ("choose_api", "start_here")]
-    assert [unnumbered(stem) for stem in order] == [*rest[:2], "choose_api", *rest[2:], "start_here"]
+    assert [unnumbered(stem) for stem in order] == [
+        *rest[:2],
+        "choose_api",
+        *rest[2:],
+        "start_here",
+    ]
     assert code(notebooks) == before, "code cells are compared with recordings"
 
 
@@ -80,15 +96,24 @@ def test_a_lesson_that_goes_where_it_is_changes_nothing(project):
 
 def test_only_lessons_that_are_there_are_renamed(tmp_path):
     (tmp_path / "notebooks").mkdir()
-    source = "[a](../notebooks/07_one.ipynb#Top), `9_one.ipynb`, 03_one.html, 07_two.ipynb, 107_one, v07_one.ipynb"
+    source = (
+        "[a](notebooks/07_one.ipynb#Top), `9_one.ipynb`, 03_one.html, 07_two.ipynb, v7_one.ipynb"
+    )
     cells = [new_markdown_cell(source), new_code_cell("'07_one.ipynb'")]
     path = tmp_path / "notebooks/02_one.ipynb"
     nbformat.write(new_notebook(cells=cells), path)
     (tmp_path / "README.md").write_text(source)
     changed = [path, tmp_path / "README.md"]
     assert renumber.update_links(tmp_path) == changed
-    right = source.replace("07_one.ipynb#", "02_one.ipynb#").replace("9_one", "02_one").replace("03_one", "02_one")
-    assert [cell.source for cell in nbformat.read(path, as_version=4).cells] == [right, "'07_one.ipynb'"]
+    right = (
+        source.replace("07_one.ipynb#", "02_one.ipynb#")
+        .replace("9_one", "02_one")
+        .replace("03_one", "02_one")
+    )
+    assert [cell.source for cell in nbformat.read(path, as_version=4).cells] == [
+        right,
+        "'07_one.ipynb'",
+    ]
     assert (tmp_path / "README.md").read_text() == right
 
 
@@ -118,7 +143,9 @@ def test_without_its_solutions_no_lesson_moves(project):
 def test_the_command_says_what_it_did(capsys, monkeypatch):
     monkeypatch.setattr(renumber, "update_links", list)
     assert renumber.main([]) == 0 and capsys.readouterr().out == "All links are up to date.\n"
-    assert renumber.main(["nothing", "3"]) == 1 and capsys.readouterr().err.startswith("There is no lesson nothing")
+    assert renumber.main(["nothing", "3"]) == 1 and capsys.readouterr().err.startswith(
+        "There is no lesson nothing"
+    )
     with pytest.raises(SystemExit):
         renumber.main(["choose_api"])
     assert "which number shall choose_api get?" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The changelog: releases have a version and a date, and the newest is the one that is packaged and cited."""
+"""The changelog: releases have a version and a date; the newest is the one packaged and cited."""
 
 import re
 from datetime import date
@@ -8,8 +8,12 @@ import yaml
 from course.paths import ROOT
 from tests.support.project import PROJECT
 
-HEADINGS = re.findall(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-RELEASES = [re.fullmatch(r"(\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)", heading) for heading in HEADINGS[1:]]
+HEADINGS = re.findall(
+    r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+RELEASES = [
+    re.fullmatch(r"(\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)", heading) for heading in HEADINGS[1:]
+]
 
 
 def test_releases_have_a_version_and_a_date_and_come_newest_first():
