@@ -141,8 +141,10 @@ def uv(command: list[str]) -> str:
                 sizes[package] = float(size) * {"GiB": 1024, "MiB": 1}.get(unit, 0)
             elif word == "Downloaded" and sizes.get(rest, 0) >= LARGE:
                 print(f"  {rest}, {sizes[rest]:.0f} MiB", flush=True)
-            elif word in ("Resolved", "Prepared", "Installed"):
+            elif word in ("Resolved", "Installed"):
                 print(f"  {line.strip()}", flush=True)
+            elif word == "Prepared":
+                print(f"  {line.strip()}; writing them into the environment", flush=True)
             elif word in ("error:", "cause:"):
                 said.append(rest)
     if process.returncode == 0:
