@@ -89,7 +89,9 @@ class Until:
     """
 
     def __init__(self, step: Callable, stop: int | None = None) -> None:
-        self.step, self.stop, self.lines = step, stop, []
+        self.step = step
+        self.stop = stop
+        self.lines = []
 
     def __call__(self, *inputs: Any) -> None:
         """Run the step up to there."""

@@ -45,7 +45,9 @@ class OpLog(TorchDispatchMode):
         after: Callable[[list[torch.Tensor], list[torch.Tensor]], None] | None = None,
     ) -> None:
         super().__init__()
-        self.written, self.before, self.after = written, before, after
+        self.written = written
+        self.before = before
+        self.after = after
         self.ops: list[Op] = []
         self.made: set[int] = set()
         self.thread = threading.get_ident()

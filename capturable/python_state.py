@@ -21,7 +21,9 @@ class PythonStateWatch:
         self.places, self.changed = places, changed
 
     def __enter__(self):
-        self.values, self.line, self.returned = values_at(self.places), None, None
+        self.values = values_at(self.places)
+        self.line = None
+        self.returned = None
         self.outer = sys.gettrace()
         sys.settrace(self._trace)
         return self

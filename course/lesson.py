@@ -42,7 +42,9 @@ def lesson(
     default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if it is needed and missing or damaged.
     """
     global _open
-    gpu, recording, lacking = None if live is False else gpu_name(), RECORD_TO in os.environ, missing(gpus, needs)
+    gpu = None if live is False else gpu_name()
+    recording = RECORD_TO in os.environ
+    lacking = missing(gpus, needs)
     if recording and lacking:
         raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
     live = not lacking and (gpu is not None or recording) if live is None else live

@@ -10,7 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-LOCAL, DEFAULT_PORT, LAST_PORT = "localhost", 8888, 65535
+LOCAL = "localhost"
+DEFAULT_PORT = 8888
+LAST_PORT = 65535
 
 
 def obstacle(options: list[str]) -> str:

@@ -54,7 +54,9 @@ def open_in_perfetto(path: Path | str, ui: str = PERFETTO) -> HTML:
     Raises FileNotFoundError if there is no such trace.
     """
     path = Path(path).resolve()
-    size, name, url = path.stat().st_size, escape(path.name), file_url(path)
+    size = path.stat().st_size
+    name = escape(path.name)
+    url = file_url(path)
     where = f"<code>{escape(str(short(path)))}</code> ({size / 1e3:.0f} kB)"
     if url is None:
         return HTML(f"Open {where} in <a href='{ui}'>{ui}</a>: drag the file onto that page.")

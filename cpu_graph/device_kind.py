@@ -14,7 +14,10 @@ GPU = torch.device("cuda", 0)
 def wanting(device, want, crossing=False, non_blocking=False, generator=None):
     """Make new results in "cuda", "pinned" or "cpu" memory; crossing: let clone copy there."""
     before = device.want, device.crossing, device.non_blocking, device.generator
-    device.want, device.crossing, device.non_blocking, device.generator = want, crossing, non_blocking, generator
+    device.want = want
+    device.crossing = crossing
+    device.non_blocking = non_blocking
+    device.generator = generator
     try:
         yield
     finally:

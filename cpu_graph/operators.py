@@ -18,7 +18,14 @@ from cpu_graph.errors import (
 from cpu_graph.nodes import name_of
 from cpu_graph.order import HOST
 from cpu_graph.shapes import not_computed
-from cpu_graph.tables import COPIES, INDEXING, MOVED, NOT_DETERMINISTIC, UNKNOWN_IN_CAPTURES, WAITING
+from cpu_graph.tables import (
+    COPIES,
+    INDEXING,
+    MOVED,
+    NOT_DETERMINISTIC,
+    UNKNOWN_IN_CAPTURES,
+    WAITING,
+)
 from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
@@ -190,7 +197,7 @@ def reads_values(operator, args, kwargs):
         return any(index is not None and index.dtype in masks for index in args[1])
     if operator is aten.repeat_interleave.Tensor:
         return kwargs.get("output_size") is None
-    return operator in WAITING and WAITING[operator](args, kwargs) or shaped_by_values(operator)
+    return (operator in WAITING and WAITING[operator](args, kwargs)) or shaped_by_values(operator)
 
 
 @cache

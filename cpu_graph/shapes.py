@@ -179,4 +179,4 @@ def alike(one, other):
         return one.shape == other.shape and one.dtype == other.dtype
     if isinstance(one, SEQUENCES) and isinstance(other, SEQUENCES):
         return len(one) == len(other) and all(map(alike, one, other))
-    return one is None and other is None or type(one) is type(other) and not tensors_in(one, other)
+    return (one is None and other is None) or (type(one) is type(other) and not tensors_in(one, other))

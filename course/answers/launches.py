@@ -37,7 +37,9 @@ def trials(
     for seed in seeds:
         with nullcontext() if gpu else cpu_graphs(), launches() as counts:
             torch.manual_seed(seed)
-            stream, result, error = torch.cuda.current_stream(), None, None
+            stream = torch.cuda.current_stream()
+            result = None
+            error = None
             try:
                 result = tree_map_only(torch.Tensor, lambda tensor: tensor.detach().cpu(), scenario())
             except Exception as raised:

@@ -56,7 +56,9 @@ class Decoder(nn.Module):
 
     def __init__(self, most: int):
         super().__init__()
-        self.tokens, self.places, self.head = nn.Embedding(64, 16), nn.Embedding(most, 16), nn.Linear(16, 64)
+        self.tokens = nn.Embedding(64, 16)
+        self.places = nn.Embedding(most, 16)
+        self.head = nn.Linear(16, 64)
         self.register_buffer("cache", torch.zeros(most, 16))
 
     @torch.no_grad()

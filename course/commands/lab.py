@@ -28,7 +28,9 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
     origins = _read(copy / ".origins.json")
     moved, said = follow(course, copy, origins)
     for name in names(course):
-        path, mine, new = course / name, copy / name, content(course / name)
+        path = course / name
+        mine = copy / name
+        new = content(course / name)
         have = content(mine) if mine.is_file() else None
         if mine.exists() and have is None:
             said.append(f"{short(mine)} is no file: rename it to get the lesson.")
@@ -51,9 +53,14 @@ def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], li
     Returns where the learner's own ones were, by new name, and what there is to tell about the others.
     An untouched copy goes: update makes it anew under its new name.
     """
-    now, moved, untouched, said = {_unnumbered(name): name for name in names(course)}, {}, 0, []
+    now = {_unnumbered(name): name for name in names(course)}
+    moved = {}
+    untouched = 0
+    said = []
     for old in [name for name in origins if not (course / name).exists()]:
-        origin, new, mine = origins.pop(old), now.get(_unnumbered(old)), copy / old
+        origin = origins.pop(old)
+        new = now.get(_unnumbered(old))
+        mine = copy / old
         if not mine.is_file():
             continue
         if content(mine) == origin:

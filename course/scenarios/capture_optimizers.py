@@ -15,7 +15,9 @@ def train_with_schedule(answer: Callable) -> None:
     """Adam on one batch, with a learning rate that falls from step to step."""
     net, [batch] = perceptron(nn.Tanh()), draw_batches(1)
     rates = [0.1 / 2**number for number in range(few(4, 6))]
-    count, fixed, own = len(rates), [rates[0]] * len(rates), copy.deepcopy(net)
+    count = len(rates)
+    fixed = [rates[0]] * len(rates)
+    own = copy.deepcopy(net)
     adam = torch.optim.Adam
     losses = partial(losses_of, net, adam, [batch] * count)
     expected = losses(rates)

@@ -19,7 +19,9 @@ def pad_to_buckets(answer: Callable) -> None:
     def total(rows):
         return layer(rows).square().sum(0)
 
-    expected, stale, left = [total(rows) for rows in requests], [], {}
+    expected = [total(rows) for rows in requests]
+    stale = []
+    left = {}
     for rows in requests:
         static = left.setdefault(bisect_left(sizes, len(rows)), torch.zeros(8, 3, device="cuda"))
         static[: len(rows)] = rows

@@ -78,7 +78,9 @@ def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tu
 def capture_iteration(answer: Callable) -> None:
     """A network whose dropout has a generator, and five iterations of two to four microbatches."""
     (net, generator), count = masked(), few(2, 5)
-    groups, own, start = list(torch.randn(5, count, few(), 4, device="cuda")), gradients(net), generator.get_state()
+    groups = list(torch.randn(5, count, few(), 4, device="cuda"))
+    own = gradients(net)
+    start = generator.get_state()
     used, sums = iterations(net, partial(iterate_eagerly, net), groups, own)
     expected = used.given
     generator.set_state(start)

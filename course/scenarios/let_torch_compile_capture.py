@@ -26,7 +26,9 @@ class Compiled(nn.Module):
     def __init__(self, function: Callable, seen: list, real: Callable, options: dict[str, Any]):
         super().__init__()
         self.function = function if CUDAGraph.stand_in else real(function, **options)
-        self.seen, self.mode, self.called = seen, options.get("mode"), False
+        self.seen = seen
+        self.mode = options.get("mode")
+        self.called = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result. Raises Wrong for a call that a capture would refuse."""

@@ -12,7 +12,9 @@ def clip_norm(answer: Callable) -> None:
     """Vectors shorter and longer than a limit, which changes too; the answer is captured."""
     vectors = torch.randn(6, few(3, 9), device="cuda")
     limits = vectors.norm(dim=1) * torch.tensor([2.0, 0.5, 3.0, 0.1, 0.7, 1.5], device="cuda")
-    x, limit, graph = vectors[0].clone(), limits[0].clone(), torch.cuda.CUDAGraph()
+    x = vectors[0].clone()
+    limit = limits[0].clone()
+    graph = torch.cuda.CUDAGraph()
     scales = limits / vectors.norm(dim=1)
     always, never = list(vectors * scales[:, None]), list(vectors)
     expected = list(vectors * scales.clamp(max=1)[:, None])
@@ -41,7 +43,9 @@ def ramp(answer: Callable) -> None:
     """A function that counts its calls, captured at its first and replayed a few times more than it counts."""
     steps = few(3, 6)
     vectors, calls = 1 + torch.rand(steps + 3, 4, device="cuda"), range(1, steps + 4)
-    function, x, graph = answer(steps), vectors[0].clone(), torch.cuda.CUDAGraph()
+    function = answer(steps)
+    x = vectors[0].clone()
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         output = function(x)
 

@@ -11,7 +11,9 @@ from course.scenarios.common import few
 
 def noise_graph(answer: Callable) -> None:
     """A generator that was seeded, and five draws of one shape."""
-    shape, seed, calls = (few(), 3), few(1, 1000), 5
+    shape = (few(), 3)
+    seed = few(1, 1000)
+    calls = 5
     reference, own = (torch.Generator("cuda").manual_seed(seed) for _ in range(2))
 
     def draws(count, generator=None):

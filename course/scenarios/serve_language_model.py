@@ -18,7 +18,9 @@ from course.answers.graph_use import (
 from course.scenarios.common import few
 from examples.decoder import Config, Decoder, new_kv_cache
 
-SIZES, ROWS, VOCABULARY = [1, 2, 4], 6, 23
+SIZES = [1, 2, 4]
+ROWS = 6
+VOCABULARY = 23
 BATCHES = ((2, 0), (0, 2, 4), (4,), (0, 2, 4, 1), (1,), (2, 3, 1), (0, 3))  # live rows, of five
 WARMED = "The warm-up writes into a request's row of the cache: before a capture the static rows hold the spare one."
 PADDED = "Padding writes into a request's row of the cache: it belongs into the spare one, in every call."

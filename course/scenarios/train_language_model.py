@@ -67,11 +67,15 @@ def accumulating_step(answer: Callable) -> None:
 
     The first batch is nearly fitted, so its gradients stay below the bound of clipping, which hides their size.
     """
-    net, parts, rows = perceptron(nn.Tanh()), few(2, 5), few()
-    rates, batches = [0.1, 0.4, 0.02, 0.2, 0.04], []
+    net = perceptron(nn.Tanh())
+    parts = few(2, 5)
+    rows = few()
+    rates = [0.1, 0.4, 0.02, 0.2, 0.04]
+    batches = []
     for error in (0.1, 3.0, 3.0, 3.0, 3.0):
         inputs = 3 * torch.randn(parts, rows, 4, device="cuda")
-        batches.append((inputs, net(inputs).detach() + error * torch.randn(parts, rows, 2, device="cuda")))
+        noise = error * torch.randn(parts, rows, 2, device="cuda")
+        batches.append((inputs, net(inputs).detach() + noise))
     start = copy.deepcopy(net)
     expected, before = train(net, batches, rates), copied(net.state_dict())
     optimizer, rate = momentum(net, rates[0])

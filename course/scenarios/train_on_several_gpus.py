@@ -32,7 +32,9 @@ def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
     def init(ddp, module, *_, **__):
         nn.Module.__init__(ddp)
         ddp.module, ddp.require_backward_grad_sync = module, True
-        ddp.steps, ddp.awaited, ddp.timer = 0, set(), torch.zeros((), device="cuda")
+        ddp.steps = 0
+        ddp.awaited = set()
+        ddp.timer = torch.zeros((), device="cuda")
         ddp.unsynced = False
         ddp.aside = torch.cuda.current_stream() != torch.cuda.default_stream()
         for number, (parameter, other) in enumerate(zip(module.parameters(), others, strict=True)):

@@ -51,7 +51,9 @@ def graph_scaled(answer: Callable) -> None:
     """A layer with delayed scaling, and six batches of different magnitudes."""
     layer, rows = Scaled().cuda(), few()
     batches = [magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)]
-    twin, kept, before = copy.deepcopy(layer), (layer.scale, layer.history), copied(layer.state_dict())
+    twin = copy.deepcopy(layer)
+    kept = (layer.scale, layer.history)
+    before = copied(layer.state_dict())
     with torch.no_grad():
         symptoms = {
             FROZEN: results(copy.deepcopy(layer), batches, moves=()),

@@ -12,7 +12,11 @@ from helpers.charts import COLOURS
 from helpers.trace import Trace
 from helpers.trace_file import outermost
 
-WIDTH, LEFT, RIGHT, PANEL, LANE = 580, 74, 572, 122, 26
+WIDTH = 580
+LEFT = 74
+RIGHT = 572
+PANEL = 122
+LANE = 26
 LANES = {"CPU": 26, "queue": 58, "GPU": 90}  # where they begin below a panel's top
 TITLE = "Eager launches piece by piece, a capture records the launches, a replay launches them all at once."
 

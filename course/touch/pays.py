@@ -9,7 +9,10 @@ from course.touch.svg import drawing, image, line, rectangle, ring, text
 from helpers.charts import COLOURS
 
 WIDTH, HEIGHT = 580, 330
-LEFT, RIGHT, TOP, BOTTOM = 46, 572, 44, 280
+LEFT = 46
+RIGHT = 572
+TOP = 44
+BOTTOM = 280
 X, Y = (0.3, 400.0), (0.8, 30.0)  # what the axes reach over: us per launch, and eager / graph
 TITLE = "Right of the dashed line a graph saves next to nothing."
 

@@ -373,7 +373,9 @@ class Trainer:
         self.model.append(torch.nn.BatchNorm1d(4).to(device))
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
-        self.seen, self.losses, self.average = 0, [], torch.zeros((), device=device)
+        self.seen = 0
+        self.losses = []
+        self.average = torch.zeros((), device=device)
 
     def step(self, x, y):
         self.seen += 1
@@ -449,7 +451,9 @@ def training():
     optimizer = torch.optim.SGD(model.parameters(), torch.tensor(0.1), fused=True)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
     t = SimpleNamespace(model=model, optimizer=optimizer, scheduler=scheduler)
-    t.temperature, t.average, t.history = 2.0, torch.zeros(()), []
+    t.temperature = 2.0
+    t.average = torch.zeros(())
+    t.history = []
     return t
 
 

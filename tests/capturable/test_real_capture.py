@@ -94,7 +94,9 @@ def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
 
 def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
     """It is that of the second eager run, so that the last outputs are alike."""
-    out, static, random_state = torch.zeros(3, 4), X.clone(), random.getstate()
+    out = torch.zeros(3, 4)
+    static = X.clone()
+    random_state = random.getstate()
     numbers = [random.random() for _ in range(3)]  # of what makes the state, and of two runs
     random.setstate(random_state)
     monkeypatch.setattr(

@@ -79,13 +79,21 @@ def tensors(kept, x):
 def everything():
     kept = SimpleNamespace(slotted=Slotted(), model=nn.Linear(2, 2), gone=1, array=np.zeros(3), bytes=bytearray(3))
     kept.numpy_random, kept.python_random = np.random.default_rng(0), random.Random(0)
-    kept.generator, kept.queue, kept.deque = torch.Generator().manual_seed(0), queue.Queue(), deque([1])
+    kept.generator = torch.Generator().manual_seed(0)
+    kept.queue = queue.Queue()
+    kept.deque = deque([1])
     kept.queue.put(1)
-    kept.ordered, kept.set, kept.counter = OrderedDict(a=1, b=2), {1, 2}, Counter("xy")
+    kept.ordered = OrderedDict(a=1, b=2)
+    kept.set = {1, 2}
+    kept.counter = Counter("xy")
     kept.nested, kept.long = {"list": [{"deep": 1}]}, list(range(5000))
-    kept.weight, kept.buffer, kept.sized = nn.Parameter(torch.ones(3)), torch.zeros(4), torch.arange(4.0)
+    kept.weight = nn.Parameter(torch.ones(3))
+    kept.buffer = torch.zeros(4)
+    kept.sized = torch.arange(4.0)
     kept.frozen, kept.base = torch.zeros(2), torch.zeros(4)
-    kept.view, kept.sparse, kept.replaced = kept.base[:2], torch.eye(3).to_sparse(), torch.ones(3)
+    kept.view = kept.base[:2]
+    kept.sparse = torch.eye(3).to_sparse()
+    kept.replaced = torch.ones(3)
     return kept
 
 
@@ -151,7 +159,9 @@ class Tally:
 
 def test_what_functions_and_methods_hold_is_put_back():
     weight = nn.Parameter(torch.ones(2))
-    weight.main_grad, average, many = torch.zeros(2), torch.zeros(2), {n: n for n in range(5000)}
+    weight.main_grad = torch.zeros(2)
+    average = torch.zeros(2)
+    many = {n: n for n in range(5000)}
 
     def step(x):
         nonlocal average

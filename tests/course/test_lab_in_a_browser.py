@@ -116,7 +116,9 @@ def test_start_here_from_top_to_bottom(lab, open_page):
 def test_charts_and_timelines_are_readable(open_notebook):
     """Light and dark, on a wide screen beside the file browser and on a narrow one without it."""
     lesson = open_notebook(f"traces/{REFERENCE_GPU}/profile_eager_training.ipynb")
-    page, shown, files = lesson.page, lesson.page.locator(CHARTS), lesson.page.locator("#jp-left-stack")
+    page = lesson.page
+    shown = lesson.page.locator(CHARTS)
+    files = lesson.page.locator("#jp-left-stack")
     for theme, width, least in (("Light", 1280, 0.9), ("Light", 800, 0.65), ("Dark", 800, 0.65), ("Dark", 1280, 0.9)):
         lesson.menu("Settings", "^Theme", f"^JupyterLab {theme}$")
         expect(page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")

@@ -33,21 +33,21 @@ def of(room):
 
 
 def imported(tree):
-    """The modules that a module imports by their full names, also by a text for import_module."""
+    """The modules that a module imports by their full names, also by a constant text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("__import__", "import_module")):
-            yield ast.unparse(node.args[0]).strip("f'\"")
+            yield from (text.value for text in node.args[:1] if isinstance(text, ast.Constant))
 
 
-# cuda.bindings and triton come with torch's CUDA builds; one example compares with transformers
-WITH_TORCH = {"capturable": set(), "cpu_graph": set(), "examples": {"cuda", "transformers", "triton"}}
-
-
-@pytest.mark.parametrize(("room", "more"), WITH_TORCH.items())
+# cuda.bindings and triton come with torch's CUDA builds; an example graphs a model of transformers
+@pytest.mark.parametrize(
+    ("room", "more"),
+    [("capturable", set()), ("cpu_graph", set()), ("examples", {"cuda", "transformers", "triton"})],
+)
 def test_what_others_may_copy_needs_torch_alone(room, more):
     found = {name.partition(".")[0] for tree in of(room).values() for name in imported(tree)}
     assert "torch" in found
@@ -55,9 +55,17 @@ def test_what_others_may_copy_needs_torch_alone(room, more):
 
 
 def test_helpers_are_few_and_small():
-    paths = [ROOT / path.with_suffix(".py") for path in of("helpers")]
-    assert len(paths) - 1 <= 10
-    assert sum(len(re.findall(r"^.*\S", path.read_text(), re.MULTILINE)) for path in paths) <= 1000
+    """At most ten modules, and 1,000 lines besides docstrings and blank lines."""
+    modules = of("helpers")
+    assert len(modules) - 1 <= 10
+    lines = 0
+    for path, tree in modules.items():
+        text = code = (ROOT / path).with_suffix(".py").read_text()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+                code = code.replace(ast.get_source_segment(text, node.body[0]), "")
+        lines += sum(bool(line.strip()) for line in code.splitlines())
+    assert 0 < lines <= 1000
 
 
 @pytest.mark.parametrize("room", ["benchmarks", "capturable", "course", "cpu_graph", "examples", "helpers"])
@@ -68,12 +76,12 @@ def test_a_room_says_what_is_in_it(room):
 
 def test_no_test_imports_another():
     for path, tree in of("tests").items():
-        last = {part for name in imported(tree) for part in name.split(".")}
-        assert not [part for part in last if part.startswith("test_") or part == "conftest"], path
+        parts = {part for name in imported(tree) for part in name.split(".")}
+        assert not [part for part in parts if part.startswith("test_") or part == "conftest"], path
 
 
-# parallel assignments of more than two values, by room: these may become fewer
-STILL = Counter(course=20, capturable=9, cpu_graph=9, benchmarks=4, helpers=4, examples=2, tests=23)
+# parallel assignments of more than two values that recordings have hashed: they go when these are made again
+STILL = Counter(benchmarks=3)
 
 
 def test_an_assignment_sets_two_names_at_most():
@@ -85,4 +93,4 @@ def test_an_assignment_sets_two_names_at_most():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
     )
-    assert found <= STILL
+    assert found == STILL

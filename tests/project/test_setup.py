@@ -16,9 +16,7 @@ from packaging.utils import canonicalize_name
 from course import machine, set_up
 from course.commands import doctor
 from course.paths import ROOT
-from tests.support.project import PINS, PROJECT
-
-SET_UP = ("course/__init__.py", "course/set_up.py", "course/obstacles.py")
+from tests.support.project import PINS, PROJECT, SET_UP, clean_environment
 
 
 def test_the_tested_versions_are_what_the_course_asks_for():
@@ -81,12 +79,6 @@ esac
 
     make.said = ""
     return tmp_path, make
-
-
-def clean_environment():
-    """This environment without what an outer make or a reader's settings would tell the inner one."""
-    outer = "MAKELEVEL", "MAKEFLAGS", "MAKEOVERRIDES", "TORCH", "CPU", "ARGS", "UV_TORCH_BACKEND"
-    return {name: value for name, value in os.environ.items() if name not in outer}
 
 
 def steps(calls):

@@ -16,9 +16,8 @@ from importlib.util import find_spec
 import pytest
 
 from course.paths import ROOT
-from tests.project.test_setup import SET_UP, clean_environment
 from tests.support import wheels
-from tests.support.project import PINS
+from tests.support.project import PINS, SET_UP, clean_environment
 from tests.support.server import Quiet, serving
 
 pytestmark = [

@@ -29,7 +29,10 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.loads, self.links, self.anchors, self.images = [], [], set(), []
+        self.loads = []
+        self.links = []
+        self.anchors = set()
+        self.images = []
         self.feed(path.read_text())
 
     def handle_starttag(self, tag, attributes):

@@ -147,12 +147,12 @@ class UNet(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.time, self.enter, self.down = nn.Linear(16, 8), nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 4, 2, 1)
-        self.middle, self.up, self.leave = (
-            Residual(8),
-            nn.ConvTranspose2d(8, 8, 4, 2, 1),
-            nn.Conv2d(16, 3, 3, padding=1),
-        )
+        self.time = nn.Linear(16, 8)
+        self.enter = nn.Conv2d(3, 8, 3, padding=1)
+        self.down = nn.Conv2d(8, 8, 4, 2, 1)
+        self.middle = Residual(8)
+        self.up = nn.ConvTranspose2d(8, 8, 4, 2, 1)
+        self.leave = nn.Conv2d(16, 3, 3, padding=1)
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
     def forward(self, x, t):
@@ -188,7 +188,9 @@ class Causal(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed, self.place = nn.Embedding(50, 16), nn.Embedding(12, 16)
-        self.norm, self.qkv, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+        self.qkv = nn.Linear(16, 48)
+        self.out = nn.Linear(16, 16)
         self.mlp = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16), nn.Dropout(0.1))
 
     def forward(self, ids):
@@ -210,7 +212,9 @@ class Llama(nn.Module):
         super().__init__()
         self.embed, self.norm = nn.Embedding(50, 16), nn.RMSNorm(16)
         self.q, self.kv, self.out = (nn.Linear(16, n, bias=False) for n in (16, 16, 16))
-        self.gate, self.up, self.down = nn.Linear(16, 32), nn.Linear(16, 32), nn.Linear(32, 16)
+        self.gate = nn.Linear(16, 32)
+        self.up = nn.Linear(16, 32)
+        self.down = nn.Linear(32, 16)
         self.register_buffer("angles", torch.outer(torch.arange(12.0), 100.0 ** -torch.linspace(0, 1, 2)))
 
     def turn(self, x):

@@ -15,7 +15,9 @@ class Notebook:
     """A notebook open in JupyterLab."""
 
     def __init__(self, lab, page, path):
-        self.lab, self.page, self.path = lab, page, path
+        self.lab = lab
+        self.page = page
+        self.path = path
         expect(page.locator(".jp-Notebook")).to_be_visible()
         self.code = page.locator(".jp-Notebook .jp-CodeCell")
         lab.kernel(path)

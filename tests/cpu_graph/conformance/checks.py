@@ -17,7 +17,9 @@ def made(**options):
 
 
 def by_hand(mode):
-    x, graph, side = ones(4), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    x = ones(4)
+    graph = torch.cuda.CUDAGraph()
+    side = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
         graph.capture_begin(capture_error_mode=mode)
@@ -143,7 +145,9 @@ def one_graph_on_two_streams():
 
 def after_a_larger_graph(order):
     """Whether a smaller graph's result is right, where a larger one's of its pool was let go."""
-    pool, large, small = torch.cuda.graph_pool_handle(), ones(2**22), ones(2**21)
+    pool = torch.cuda.graph_pool_handle()
+    large = ones(2**22)
+    small = ones(2**21)
     first = captured(lambda: large * 2, pool=pool).graph
     second = captured(lambda: small * 3, pool=pool)
     for number in order:

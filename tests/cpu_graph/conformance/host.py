@@ -23,7 +23,9 @@ def in_capture(name, gives, ask, shows=None):
     """A program that does one thing in a capture, with a tensor, one on the CPU and a pinned one."""
 
     def asks():
-        x, host, pinned = ones(4), torch.ones(4), torch.ones(4).pin_memory()
+        x = ones(4)
+        host = torch.ones(4)
+        pinned = torch.ones(4).pin_memory()
         return captured(lambda: ask(x, host, pinned))()
 
     asks.__name__ = name

@@ -58,7 +58,9 @@ def work_on_a_joined_stream_is():
 
 def read_on_the_side(wait):
     """What a side stream makes of a tensor that the main stream is about to fill with 5."""
-    x, y, side = ones(4), zeros(4), torch.cuda.Stream()
+    x = ones(4)
+    y = zeros(4)
+    side = torch.cuda.Stream()
     torch.cuda.synchronize()
     torch.cuda._sleep(LONG)
     x.fill_(5)
@@ -104,7 +106,9 @@ def a_wait_writes_in_time():
 
 def prefetched(wait):
     """Sums of two batches, the second copied by a side stream during the first's replay."""
-    static, batches, side = zeros(4), [ones(4), ones(4) * 10], torch.cuda.Stream()
+    static = zeros(4)
+    batches = [ones(4), ones(4) * 10]
+    side = torch.cuda.Stream()
 
     def slow_sum():
         torch.cuda._sleep(LONG)
@@ -134,7 +138,9 @@ def a_copy_that_waits_for_the_replay():
 
 def inside(wait):
     """What a branch of a graph reads, which waits for the producer or began before it."""
-    x, y, side = ones(4), zeros(4), torch.cuda.Stream()
+    x = ones(4)
+    y = zeros(4)
+    side = torch.cuda.Stream()
 
     def step():
         side.wait_stream(main())
@@ -162,7 +168,10 @@ def a_branch_that_forks_in_time():
 
 @program(5)
 def an_event_orders_what_was_done_before_it():
-    x, y, side, event = ones(4), zeros(4), torch.cuda.Stream(), torch.cuda.Event()
+    x = ones(4)
+    y = zeros(4)
+    side = torch.cuda.Stream()
+    event = torch.cuda.Event()
     torch.cuda.synchronize()
     torch.cuda._sleep(LONG)
     x.fill_(5)
@@ -175,7 +184,10 @@ def an_event_orders_what_was_done_before_it():
 
 @program(1)
 def an_event_recorded_too_early_orders_nothing():
-    x, y, side, event = ones(4), zeros(4), torch.cuda.Stream(), torch.cuda.Event()
+    x = ones(4)
+    y = zeros(4)
+    side = torch.cuda.Stream()
+    event = torch.cuda.Event()
     torch.cuda.synchronize()
     event.record()
     torch.cuda._sleep(LONG)
@@ -187,7 +199,9 @@ def an_event_recorded_too_early_orders_nothing():
 
 
 def read_result(replay_on_side, wait):
-    x, y, side = ones(4), zeros(4), torch.cuda.Stream()
+    x = ones(4)
+    y = zeros(4)
+    side = torch.cuda.Stream()
 
     def slow():
         torch.cuda._sleep(LONG)
