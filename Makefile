@@ -65,16 +65,19 @@ refresh: $(VENV)/ready
 
 readme: $(VENV)/test
 	$(RUN) docs.readme
+	@$(RUN) course.commands.refresh
 
 new-lesson: $(VENV)/ready
 	@$(RUN) course.commands.new_lesson $(NAME)
 
 links: $(VENV)/ready
 	@$(RUN) course.commands.renumber
+	@$(RUN) course.commands.refresh
 
 renumber: $(VENV)/test
 	@$(RUN) course.commands.renumber $(ARGS)
 	$(RUN) docs.readme
+	@$(RUN) course.commands.refresh
 
 works-on: $(VENV)/works-on
 	$(RUN) course.commands.works_on
