@@ -32,7 +32,7 @@ def check(answer: Callable, *cases: Any) -> Outcome:
         problem = _problem(answer, expected_of, arguments, name, exercise.notebook)
         if problem:
             return Outcome(False, problem)
-    count = f"{len(cases)} case{'s' * (len(cases) > 1)}"
+    count = f"{len(cases)} cases" if len(cases) > 1 else "1 case"
     return Outcome(True, f"✓ {name} is right ({count}).{exercise.solved()}")
 
 

@@ -105,39 +105,72 @@ def _near(yours, expected, share=NEAR):
 
 def _asked(yours, expected):
     """What may have gone wrong, as a question in brackets; "" if nothing typical has."""
-    question = ""
-    if callable(yours) and not callable(expected):
-        question = "did you forget the brackets of a call?"
-    elif isinstance(yours, str) and isinstance(expected, str):
-        question = "is it spelt exactly so?" if yours.strip().lower() == expected.strip().lower() else ""
-    elif isinstance(yours, str) and isinstance(expected, Number):
-        question = "a number is asked, not its text"
-    elif isinstance(yours, list) and isinstance(expected, list):
+    question = next((question for question, holds in SLIPS if holds(yours, expected)), "")
+    if isinstance(yours, list) and isinstance(expected, list):
         question = f"length {len(yours)}, not {len(expected)}"
-    elif isinstance(yours, list) and len(yours) == 1 and not _part(yours[0], expected):
-        question = "take the one entry out"
-    elif all(type(side) in (int, float) and abs(side) < 1e15 for side in (yours, expected)):
-        question = _slip(yours, expected)
     return f" ({question})" if question else ""
 
 
-def _slip(yours, expected):
-    """Which usual slip turns the expected number into yours, as a question."""
-    slips = {}
-    if isinstance(expected, int) and abs(yours - expected) <= 1:
-        slips["off by one?" if yours == int(yours) else "a whole number is asked"] = yours
-    elif yours in (math.floor(expected), math.ceil(expected), round(expected, 1), round(expected, 2)):
-        slips["did you round it?"] = yours
-    slips |= {
-        "a percent for a share?": 100 * expected,
-        "a share for a percent?": expected / 100,
-        "us for ms, 1000 times too much?": 1000 * expected,
-        "ms for us, 1000 times too little?": expected / 1000,
-        "is the sign right?": -expected,
-        "is the ratio upside down?": 1 / (expected or 1),
-        "is it the other part, 1 minus yours?": 1 - expected if 0 < expected < 1 else 0,
-    }
-    return next((question for question, value in slips.items() if value and expected and _near(yours, value)), "")
+def _forgotten_call(yours, expected):
+    return callable(yours) and not callable(expected)
+
+
+def _spelt_otherwise(yours, expected):
+    both_text = isinstance(yours, str) and isinstance(expected, str)
+    return both_text and yours.strip().lower() == expected.strip().lower()
+
+
+def _text_of_a_number(yours, expected):
+    return isinstance(yours, str) and isinstance(expected, Number)
+
+
+def _one_entry(yours, expected):
+    return isinstance(yours, list) and len(yours) == 1 and not _part(yours[0], expected)
+
+
+def _numbers(yours, expected):
+    """Whether both are plain numbers that a slip can be read from: not 0, and not too large for floats."""
+    return all(type(side) in (int, float) and 0 < abs(side) < 1e15 for side in (yours, expected))
+
+
+def _next_to(yours, expected):
+    return _numbers(yours, expected) and isinstance(expected, int) and abs(yours - expected) <= 1
+
+
+def _rounded(yours, expected):
+    if not _numbers(yours, expected) or isinstance(expected, int):
+        return False
+    return yours in (math.floor(expected), math.ceil(expected), round(expected, 1), round(expected, 2))
+
+
+def _computed(slip):
+    """Whether slip(expected) is the learner's number."""
+
+    def holds(yours, expected):
+        return _numbers(yours, expected) and _near(yours, slip(expected))
+
+    return holds
+
+
+SLIPS = (  # the first that holds is asked about
+    ("did you forget the brackets of a call?", _forgotten_call),
+    ("is it spelt exactly so?", _spelt_otherwise),
+    ("a number is asked, not its text", _text_of_a_number),
+    ("take the one entry out", _one_entry),
+    ("off by one?", lambda yours, expected: _next_to(yours, expected) and yours == int(yours)),
+    ("a whole number is asked", _next_to),
+    ("did you round it?", _rounded),
+    ("a percent for a share?", _computed(lambda expected: 100 * expected)),
+    ("a share for a percent?", _computed(lambda expected: expected / 100)),
+    ("us for ms, 1000 times too much?", _computed(lambda expected: 1000 * expected)),
+    ("ms for us, 1000 times too little?", _computed(lambda expected: expected / 1000)),
+    ("is the sign right?", _computed(lambda expected: -expected)),
+    ("is the ratio upside down?", _computed(lambda expected: 1 / expected)),
+    (
+        "is it the other part, 1 minus yours?",
+        _computed(lambda expected: 1 - expected if 0 < expected < 1 else 0),
+    ),
+)
 
 
 def brief(value: Any) -> str:

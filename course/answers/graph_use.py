@@ -90,13 +90,10 @@ class Used:
         if close(self.kept, expected):
             return
         if close(self.given, expected):
-            places = [id(t.untyped_storage()) and t.data_ptr() for t in tree_leaves(self.kept) if torch.is_tensor(t)]
-            shared = len(set(places)) < len(places)
-            raise Wrong(
-                "Your second result is the first one's memory: clone it."
-                if shared
-                else "A result was right when it was returned, and a later replay wrote over it: clone it."
-            )
+            addresses = [leaf.data_ptr() for leaf in tree_leaves(self.kept) if torch.is_tensor(leaf)]
+            if len(set(addresses)) < len(addresses):
+                raise Wrong("Your second result is the first one's memory: clone it.")
+            raise Wrong("A result was right when it was returned, and a later replay wrote over it: clone it.")
         for message, results in symptoms.items():
             if close(self.given, results() if callable(results) else results):
                 raise Wrong(message)
@@ -105,8 +102,10 @@ class Used:
 
 def parting(given: list, expected: list) -> str:
     """Where two lists of results part, in words."""
-    number, (yours, asked) = next((i, p) for i, p in enumerate(zip(given, expected, strict=True), 1) if not close(*p))
-    return f"Result {number} is not eager's: yours {shown(yours)}, expected {shown(asked)}."
+    for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
+        if not close(yours, right):
+            return f"Result {number} is not eager's: yours {shown(yours)}, expected {shown(right)}."
+    return "The results differ from eager's."
 
 
 def shown(value: Any) -> str:
@@ -115,7 +114,8 @@ def shown(value: Any) -> str:
     if len(tensors) != 1:
         return f"{len(tensors)} tensors"
     values = [round(number, 3) for number in tensors[0].detach().flatten()[:3].tolist()]
-    return f"{tuple(tensors[0].shape)} {', '.join(map(str, values))}{', ...' * (tensors[0].numel() > 3)}"
+    rest = ", ..." if tensors[0].numel() > 3 else ""
+    return f"{tuple(tensors[0].shape)} {', '.join(map(str, values))}{rest}"
 
 
 def use(answer: Callable, requests: list, what: str = "The function that you return") -> Used:

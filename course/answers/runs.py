@@ -18,11 +18,17 @@ SEEDS = (0, 1, 2)
 
 
 def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None) -> tuple[bool, str]:
-    """Whether it is on the GPU, and what is wrong with the answer, on the stand-in and then on a GPU if there is one.
+    """What is wrong with the answer, and whether it went wrong on the GPU; the text is "" if nothing is wrong.
 
-    gpu says where alone. The text is "" if nothing is wrong.
+    It is tried on the stand-in, then on a GPU if there is one. gpu says where alone.
     """
-    for on_gpu in [False, True][: 1 + torch.cuda.is_available()] if gpu is None else [gpu]:
+    if gpu is not None:
+        places = [gpu]
+    elif torch.cuda.is_available():
+        places = [False, True]
+    else:
+        places = [False]
+    for on_gpu in places:
         if problem := _problem(answer, scenario, on_gpu):
             return on_gpu, problem
     return False, ""
@@ -70,13 +76,14 @@ def _said(raised: BaseException, notebook: Any, warned: list) -> str:
     error = raised
     while error.__context__ is not None and not isinstance(error, Wrong):
         error = error.__context__
-    own = place(error, notebook) or place(raised, notebook)
     if isinstance(error, Wrong):
-        empty_graph = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
-        return str(error) + " A graph is empty: its work is not inside of the capture." * empty_graph
+        is_empty = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
+        return f"{error} A graph is empty: its work is not inside of the capture." if is_empty else str(error)
+    line = place(error, notebook) or place(raised, notebook)
     if isinstance(error, NotModelled):
-        return f"the stand-in cannot judge this. {error}{own}"
+        return f"the stand-in cannot judge this. {error}{line}"
     if isinstance(error, NotImplementedError) and not error.args:
         return "not implemented yet: yours to write."
-    told = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
-    return f"it raised {words(error)}{own}" + (f". {told.split('. ')[0].rstrip('.')}." if told else "")
+    cause = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
+    first = cause.partition(". ")[0].rstrip(".")
+    return f"it raised {words(error)}{line}. {first}." if cause else f"it raised {words(error)}{line}"

@@ -4,6 +4,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -240,25 +241,48 @@ SCRIPTS = {
 }
 
 
-# two runs of a script beside an eager one
+# two runs of a script, compared with an eager one
+
+
+@dataclass
+class Run:
+    """What a run of a script gave, and what it left behind; names are those of weights and buffers.
+
+    shares_memory: whether all results are in the same memory. random: what the generator draws afterwards.
+    counts: "graphs", "operators" outside of them, "captures", and values that the host "reads".
+    """
+
+    results: list[torch.Tensor]
+    shares_memory: bool
+    before: dict[str, torch.Tensor]
+    after: dict[str, torch.Tensor]
+    gradients: dict[str, torch.Tensor]
+    random: torch.Tensor
+    counts: Counter
+
+    def moved(self) -> list[str]:
+        """The names of the weights and buffers that the run has changed."""
+        return [name for name in self.after if not torch.equal(self.after[name], self.before[name])]
 
 
 def judge(known: Script, script: Callable) -> None:
     """Run eager and the script, and the script half as long, each from the same seed. Raises Wrong."""
     with torch.cuda.graph(torch.cuda.CUDAGraph()):  # a failed capture can confuse the generator up to the next good one
         torch.zeros(1, device="cuda")
-    seed, runs = torch.initial_seed(), []
-    for function, times in ((known.eager, 2), (script, 1), (script, 2)):
+    seed = torch.initial_seed()
+
+    def seeded(function: Callable, times: int) -> Run:
         gc.collect()  # a graph of the run before, freed in a capture, would break it
         torch.manual_seed(seed)
-        runs.append(run(function, known.make(times * known.steps)))
-    eager, short, long = runs
+        return run(function, known.make(times * known.steps))
+
+    eager, short, long = seeded(known.eager, 2), seeded(script, 1), seeded(script, 2)
     if problem := symptom(eager, short, long, known.beside):
         raise Wrong(problem)
 
 
-def run(function: Callable, arguments: tuple) -> dict:
-    """What function(*arguments) gives, what it has made of weights and buffers, and counts."""
+def run(function: Callable, arguments: tuple) -> Run:
+    """Call function(*arguments), and note what it gives and what it makes of weights and buffers."""
     models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
     weights = {name: weight for model in models for name, weight in held(model)}
     before = {name: weight.detach().clone() for name, weight in weights.items()}
@@ -266,15 +290,15 @@ def run(function: Callable, arguments: tuple) -> dict:
         results = [torch.as_tensor(one) for one in function(*arguments)]
     addresses = [one.data_ptr() for one in results if one.is_cuda]
     gradients = {name: weight.grad for name, weight in weights.items()}
-    return {
-        "results": [one.cpu() for one in results],
-        "one memory": len(addresses) > 1 and len({*addresses}) == 1,
-        "before": before,
-        "after": weights,
-        "gradients": {name: one for name, one in gradients.items() if one is not None and one.any()},  # not cleared
-        "random": torch.rand(4, device="cuda"),
-        "counts": counts,
-    }
+    return Run(
+        results=[one.cpu() for one in results],
+        shares_memory=len(addresses) > 1 and len({*addresses}) == 1,
+        before=before,
+        after=weights,
+        gradients={name: one for name, one in gradients.items() if one is not None and one.any()},  # not cleared
+        random=torch.rand(4, device="cuda"),
+        counts=counts,
+    )
 
 
 def held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -309,17 +333,19 @@ class Reads(TorchFunctionMode):
 # what is wrong with the runs
 
 
-def symptom(eager: dict, short: dict, long: dict, beside: int) -> str:
+def symptom(eager: Run, short: Run, long: Run, beside: int) -> str:
     """The first thing that is wrong with a script's two runs, in words; "" if there is none.
 
-    eager, short, long: what course.repaired.run gives of an eager run and of the script's two, the long
-    one with eager's arguments. beside: operators that a step may launch outside of graphs.
+    The long run has eager's arguments. beside: operators that a step may launch outside of graphs.
     """
-    if problem := _weights(eager, long) or _results(eager, long) or _after(eager, long):
-        return problem
-    steps = max(1, len(long["results"]) - len(short["results"]))
-    more = long["counts"] - short["counts"]
-    if not long["counts"]["graphs"]:
+    return _weights(eager, long) or _results(eager, long) or _after(eager, long) or _slow(short, long, beside)
+
+
+def _slow(short: Run, long: Run, beside: int) -> str:
+    """What a script with the right results does too often."""
+    steps = max(1, len(long.results) - len(short.results))
+    more = long.counts - short.counts
+    if not long.counts["graphs"]:
         return "right, but no graph is replayed: it runs eagerly."
     if more["captures"] > steps / 3:
         return f"right, but slow: {steps} steps more capture {more['captures']} graphs more."
@@ -330,48 +356,51 @@ def symptom(eager: dict, short: dict, long: dict, beside: int) -> str:
     return ""
 
 
-def _results(eager, yours):
+def _results(eager: Run, yours: Run) -> str:
     """The first wrong result, and what tells of its cause."""
-    expected, found = eager["results"], yours["results"]
+    expected, found = eager.results, yours.results
     right = [_alike(*pair) for pair in zip(found, expected, strict=False)]
     if all(right):
         return "" if len(found) == len(expected) else f"it gives {len(found)} results, eager {len(expected)}."
-    if yours["one memory"]:
+    if yours.shares_memory:
         return "all its results lie in the same memory, so each is the last one."
     wrong = right.index(False) + 1
     if found[wrong - 1].is_floating_point() and not found[wrong - 1].isfinite().all():
         return f"result {wrong} is not finite: it was read before anything computed it, or after it was overwritten."
     if len(found) > 2 and all(_alike(one, found[0]) for one in found):
         return "every result is the first one again: nothing new reaches the graph."
-    first = f"result {wrong} of {len(expected)} is the first that is not eager's: "
-    if _moved(eager):
-        return first + (f"its weights part in step {wrong - 1}." if wrong > 1 else "it does not start as eager does.")
-    late = "something was not given to the graph, or was overwritten before it was read."
-    return first + (late if wrong == 1 else "something that it works on is still that of a step before.")
+    return f"result {wrong} of {len(expected)} is the first that is not eager's: {_why(eager, wrong)}"
 
 
-def _moved(run):
-    """The names of the weights and buffers that a run has changed."""
-    return [name for name, weight in run["after"].items() if not torch.equal(weight, run["before"][name])]
+def _why(eager: Run, wrong: int) -> str:
+    """What makes the result of this number the first wrong one."""
+    if eager.moved():
+        return f"its weights part in step {wrong - 1}." if wrong > 1 else "it does not start as eager does."
+    if wrong == 1:
+        return "something was not given to the graph, or was overwritten before it was read."
+    return "something that it works on is still that of a step before."
 
 
-def _weights(eager, yours):
+def _weights(eager: Run, yours: Run) -> str:
     """Weights that eager training moves, and this one does not."""
-    still = [name for name in _moved(eager) if name not in _moved(yours)]
-    why = ": they get no gradient" if set(still) & {*eager["gradients"]} - {*yours["gradients"]} else ""
-    return f"these do not learn: {', '.join(still)}{why}." if still else ""
+    still = [name for name in eager.moved() if name not in yours.moved()]
+    if not still:
+        return ""
+    lost = eager.gradients.keys() - yours.gradients.keys()
+    why = ": they get no gradient" if lost.intersection(still) else ""
+    return f"these do not learn: {', '.join(still)}{why}."
 
 
-def _after(eager, yours):
+def _after(eager: Run, yours: Run) -> str:
     """What a script leaves behind: weights and buffers, and the state of the random numbers."""
-    different = [name for name, weight in eager["after"].items() if not _alike(yours["after"][name], weight)]
+    different = [name for name, weight in eager.after.items() if not _alike(yours.after[name], weight)]
     if different:
         return f"its results are eager's, but afterwards {', '.join(different)} differ."
-    both = eager["gradients"].keys() & yours["gradients"].keys()
-    wrong = sorted(name for name in both if not _alike(yours["gradients"][name], eager["gradients"][name]))
+    both = eager.gradients.keys() & yours.gradients.keys()
+    wrong = sorted(name for name in both if not _alike(yours.gradients[name], eager.gradients[name]))
     if wrong:
         return f"its results are eager's, but the gradients of {', '.join(wrong)} differ."
-    if not torch.equal(eager["random"], yours["random"]):
+    if not torch.equal(eager.random, yours.random):
         return "its results are eager's, but it has drawn other random numbers than eager."
     return ""
 

@@ -40,26 +40,21 @@ class Recording:
     def read(cls, path: Path) -> "Recording":
         """Read a recording. Raises RecordingError, one sentence, if it is missing, damaged or not in traces/."""
         path = Path(path)
+        notebook = _parsed(path)
         try:
-            inside = path.resolve().is_relative_to(path.parent.parent.resolve())
-            notebook = nbformat.v4.reads(path.read_text(encoding="utf-8") if inside else "")
             about = dict(notebook.metadata["recording"])
             intact = about["digest"] == digest(notebook)
             typed = all(isinstance(about[key], kind) for key, kind in ABOUT.items())
             recording = cls(path, code_cells(notebook), about)
-        except FileNotFoundError:
-            raise RecordingError(f"There is no recording {short(path)}: {FIX}.") from None
-        except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError):
-            raise RecordingError(f"{short(path)} is no recording, or a damaged one: {FIX}.") from None
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError):
+            raise _damaged(path) from None
         if not intact or not typed:
             raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
         if about.get("format", FORMAT) != FORMAT:
             raise RecordingError(
                 f"{short(path)} has format {about['format']}, and this course reads {FORMAT}: update the course."
             )
-        for file, known in about["definitions"].items():
-            if "/" in file and text_hash(ROOT / file) != known:
-                raise RecordingError(f"{file} is not the text that {short(path)} was made with: restore it with git.")
+        _check_texts(path, about["definitions"])
         return recording
 
     def value(self, name: str) -> Any:
@@ -79,6 +74,33 @@ class Recording:
         if not intact:
             raise RecordingError(f"{short(path)} is not the trace that was recorded: restore it with git.")
         return path
+
+
+def _parsed(path: Path) -> nbformat.NotebookNode:
+    """The notebook at path. Raises RecordingError if there is none, or if it is a link to somewhere else."""
+    try:
+        if not path.resolve().is_relative_to(path.parent.parent.resolve()):
+            raise _damaged(path)
+        return nbformat.v4.reads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecordingError(f"There is no recording {short(path)}: {FIX}.") from None
+    except RecordingError:
+        raise
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError):
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> RecordingError:
+    return RecordingError(f"{short(path)} is no recording, or a damaged one: {FIX}.")
+
+
+def _check_texts(path: Path, definitions: dict[str, str]) -> None:
+    """Raises RecordingError unless the text files that a recording reached are as they were."""
+    for file, known in definitions.items():
+        if "/" in file and text_hash(ROOT / file) != known:
+            raise RecordingError(
+                f"{file} is not the text that {short(path)} was made with: restore it with git."
+            )
 
 
 def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
