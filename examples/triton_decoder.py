@@ -6,6 +6,9 @@ kernel: the RMSNorm before it, silu and the residual after it. A norm divides by
 the division can wait until the product is done. Triton comes with PyTorch for CUDA.
 """
 
+# mypy: allow-incomplete-defs
+# because Triton gives the arguments of a kernel their types
+
 from collections.abc import Callable
 from math import gcd
 
