@@ -67,7 +67,12 @@ def mark_guess(
 ) -> None:
     """Mark a guess at (x, y), unless one of them is None; number, 0 to 3, chooses the marker."""
     if x is not None and y is not None:
-        look = {"markeredgecolor": "white", "markersize": 10, "linestyle": "", "zorder": 5}
+        look: dict[str, Any] = {
+            "markeredgecolor": "white",
+            "markersize": 10,
+            "linestyle": "",
+            "zorder": 5,
+        }
         axes.plot(x, y, GUESSES[number], color=COLOURS["your guess"], label=label, **look)
 
 
@@ -86,7 +91,7 @@ def cpu_gpu_chart(
     spreads = {"host time": quartiles(rounds, "host_us"), "step time": quartiles(rounds, "step_us")}
     medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()})
     medians = medians.rename_axis(None)
-    reach = [
+    reach: list[Any] = [
         [spread["median"] - spread.q1, spread.q3 - spread["median"]] for spread in spreads.values()
     ]
     if busy_us:

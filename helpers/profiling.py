@@ -62,9 +62,11 @@ def save_trace(profiler: profile, path: Path | str) -> Path:
             )
             packed.replace(path)
     except (OSError, ValueError) as error:
-        # the profiler's writer says nothing of a full disk: it leaves no file, or half a one
-        silent = isinstance(error, FileNotFoundError | ValueError)
-        reason = "its writer stopped short" if silent else error.strerror
+        if isinstance(error, FileNotFoundError | ValueError):
+            # the profiler's writer says nothing of a full disk: it leaves no file, or half a one
+            reason = "its writer stopped short"
+        else:
+            reason = error.strerror or str(error)
         existing = next(folder for folder in path.absolute().parents if folder.exists())
         free = f"{shutil.disk_usage(existing).free >> 20} MiB free on that disk"
         fix = "make room, or see what is in the way, and run this again"

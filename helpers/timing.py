@@ -45,7 +45,7 @@ def measure(
     """
     if not variants:
         raise ValueError("measure needs at least one variant, such as {'eager': step}")
-    counts = {}
+    counts: dict[str, tuple[int, int]] = {}  # steps of a burst, of a visit
     rows = []
     try:
         for name, step in variants.items():
@@ -119,7 +119,7 @@ def compare(rounds: pd.DataFrame) -> pd.DataFrame:
     for what, column in (("host", "host_us"), ("step", "step_us")):
         spreads, close = quartiles(rounds, column), too_close(rounds, column)
         times[f"{what} time, µs: median [quartiles]"] = [
-            _spread(*row, _short) for row in spreads.to_numpy()
+            _spread(low, middle, high, _short) for low, middle, high in spreads.to_numpy()
         ]
         cells = [
             "too close to call" if near or low <= 1 <= high else _faster(low, middle, high)

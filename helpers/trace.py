@@ -190,7 +190,8 @@ def _merged(activities, keys):
 
 def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
     """For how many microseconds before each time did any activity run? The mean over devices."""
-    total = np.zeros(np.shape(times))
+    times = np.asarray(times, dtype=float)
+    total = np.zeros(times.shape)
     for _, rows in _merged(activities, ["device"]).groupby("device"):
         edges = [rows.start_us, rows.end_us]
         done = rows.dur_us.cumsum()
