@@ -24,12 +24,18 @@ def measure_and_report() -> str:
     if torch.cuda.is_available():
         from benchmarks import steps  # here, for its helpers are of no use without a GPU
 
-        parts.append(report.steps_section(*steps.tables(*timed("training steps", steps.measure_all))))
+        parts.append(
+            report.steps_section(*steps.tables(*timed("training steps", steps.measure_all)))
+        )
         torch.cuda.empty_cache()
     else:
         parts.append("No CUDA GPU was seen here, so no training steps were measured.\n")
     parts.append(report.reading_section(timed("reading traces", measure_reading)))
-    parts.append(report.starting_section(timed("starting kernels", measure_kernels), timed("lessons", run_lessons)))
+    parts.append(
+        report.starting_section(
+            timed("starting kernels", measure_kernels), timed("lessons", run_lessons)
+        )
+    )
     return "\n".join([report.TITLE, report.provenance_section(), *parts])
 
 
@@ -44,7 +50,9 @@ def timed(what: str, function: Callable[[], Result]) -> Result:
 def main(arguments: list[str]) -> None:
     """Print the report and keep it in RESULTS; without a GPU only with --write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="without a GPU: write results/cpu.md, too")
+    parser.add_argument(
+        "--write", action="store_true", help="without a GPU: write results/cpu.md, too"
+    )
     options = parser.parse_args(arguments)
     has_gpu = torch.cuda.is_available()
     text = measure_and_report()

@@ -21,7 +21,9 @@ Step = Callable[[], Tensor]
 STEPS = 10  # of the rungs that hold several steps in one graph
 
 
-def fresh(dropouts: tuple[float, ...], fused: bool | None = True) -> tuple[nn.Module, torch.optim.Optimizer]:
+def fresh(
+    dropouts: tuple[float, ...], fused: bool | None = True
+) -> tuple[nn.Module, torch.optim.Optimizer]:
     """A model that has never run, always with the same weights, and its optimizer."""
     model = make_model(dropouts=dropouts)
     return model, torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
@@ -38,7 +40,9 @@ def on_each(items: Iterable[tuple], train: Callable, model: nn.Module) -> Step:
     return step
 
 
-def eager(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS, fused: bool | None = None) -> Step:
+def eager(
+    batches: Batches, dropouts: tuple[float, ...] = DROPOUTS, fused: bool | None = None
+) -> Step:
     """The ordinary step; fused=None leaves the kind of optimizer to PyTorch."""
     model, optimizer = fresh(dropouts, fused)
     return on_each(batches, partial(training_step, model, optimizer), model)
@@ -52,10 +56,16 @@ def graphed_callables(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) 
     return on_each(batches, partial(training_step, graphed, optimizer), model)
 
 
-def captured(buffers: Iterable[Iterable[Tensor]], dropouts: tuple[float, ...]) -> tuple[nn.Module, list[Step]]:
+def captured(
+    buffers: Iterable[Iterable[Tensor]], dropouts: tuple[float, ...]
+) -> tuple[nn.Module, list[Step]]:
     """A new model, and a replay of its whole step per (inputs, targets), all in one pool: they run in turn."""
     model, optimizer = fresh(dropouts)
-    train, pool, replays = partial(training_step, model, optimizer), torch.cuda.graph_pool_handle(), []
+    train, pool, replays = (
+        partial(training_step, model, optimizer),
+        torch.cuda.graph_pool_handle(),
+        [],
+    )
     with unchanged(model, optimizer):
         for buffer in buffers:
             replays.append(capture_step(train, *buffer, warmup=0 if replays else 3, pool=pool))
@@ -78,7 +88,11 @@ def inputs_behind(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) -> S
     """Two graphs; while one runs, a side stream copies the next batch in for the other."""
     buffers = [[tensor.clone() for tensor in batches[0]] for _ in range(2)]
     model, replays = captured(buffers, dropouts)
-    main, side, upcoming = torch.cuda.current_stream(), torch.cuda.Stream(), cycle(batches[1:] + batches[:1])
+    main, side, upcoming = (
+        torch.cuda.current_stream(),
+        torch.cuda.Stream(),
+        cycle(batches[1:] + batches[:1]),
+    )
 
     def train(replay, other):
         main.wait_stream(side)  # this step's inputs have arrived
@@ -91,14 +105,20 @@ def inputs_behind(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) -> S
     return on_each(zip(replays, buffers[::-1], strict=True), train, model)
 
 
-def forward_and_loss(model: nn.Module, inputs: Tensor, targets: Tensor, bf16: bool = False) -> Tensor:
+def forward_and_loss(
+    model: nn.Module, inputs: Tensor, targets: Tensor, bf16: bool = False
+) -> Tensor:
     """The loss, a 0-d tensor; with bf16 under autocast, which ends here."""
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
         return torch.nn.functional.mse_loss(model(inputs), targets)
 
 
 def train_on(
-    loss_of: Callable, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, targets: Tensor
+    loss_of: Callable,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    inputs: Tensor,
+    targets: Tensor,
 ) -> Tensor:
     """A training step around loss_of(model, inputs, targets); returns the loss without its graph of gradients."""
     optimizer.zero_grad(set_to_none=True)
@@ -109,14 +129,19 @@ def train_on(
 
 
 def ten_steps(
-    batches: Batches, dropouts: tuple[float, ...] = DROPOUTS, bf16: bool = False, compiled: bool = False
+    batches: Batches,
+    dropouts: tuple[float, ...] = DROPOUTS,
+    bf16: bool = False,
+    compiled: bool = False,
 ) -> Step:
     """STEPS steps in one graph; step.losses are those of the last call."""
     model, optimizer = fresh(dropouts)
     loss_of = torch.compile(forward_and_loss, fullgraph=True, dynamic=False, disable=not compiled)
     train = partial(train_on, partial(loss_of, bf16=bf16), model, optimizer)
     with unchanged(model, optimizer):
-        replay = capture_step(lambda: [train(*batch) for batch in islice(cycle(batches), STEPS)], warmup=1)
+        replay = capture_step(
+            lambda: [train(*batch) for batch in islice(cycle(batches), STEPS)], warmup=1
+        )
         step = on_each([()], lambda: replay()[-1], model)
         step.losses = replay()  # undone; these tensors hold the losses of every later call
     return step

@@ -47,12 +47,24 @@ def _moved(event, copy, span):
     if event["name"].startswith(MARK):
         moved["name"] = f"{MARK}{int(event['name'].removeprefix(MARK)) + 1000 * copy}"
     ids = {
-        key: event["args"][key] + copy * IDS for key in ("correlation", "External id") if key in event.get("args", ())
+        key: event["args"][key] + copy * IDS
+        for key in ("correlation", "External id")
+        if key in event.get("args", ())
     }
     return moved | {"args": event["args"] | ids} if ids else moved
 
 
 def _marks(count, start, span):
     """count steps of equal length that span the whole trace."""
-    mark = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "dur": span / max(1, count), "args": {}}
-    return [mark | {"name": f"{MARK}{number}", "ts": start + number * mark["dur"]} for number in range(count)]
+    mark = {
+        "ph": "X",
+        "cat": "user_annotation",
+        "pid": 1,
+        "tid": 1,
+        "dur": span / max(1, count),
+        "args": {},
+    }
+    return [
+        mark | {"name": f"{MARK}{number}", "ts": start + number * mark["dur"]}
+        for number in range(count)
+    ]

@@ -59,7 +59,9 @@ def warm_up(step: Step) -> None:
 
 def graphed_model(batches: Batches, model: torch.nn.Module) -> Step:
     """Only the model's forward and backward pass in graphs; the loop stays as it is."""
-    graphed = torch.cuda.make_graphed_callables(model, (torch.randn_like(batches[0][0]),), num_warmup_iters=3)
+    graphed = torch.cuda.make_graphed_callables(
+        model, (torch.randn_like(batches[0][0]),), num_warmup_iters=3
+    )
     return eager(batches, graphed)
 
 

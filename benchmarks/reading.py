@@ -79,7 +79,13 @@ def read_apart(name: str, path: Path, limit: float = LIMIT) -> dict:
     command = [sys.executable, "-c", script]
     try:
         run = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=limit
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=limit,
         )
     except subprocess.TimeoutExpired:
         return {"variant": f"{name}, stopped after {limit} s", "seconds": limit}
@@ -89,7 +95,9 @@ def read_apart(name: str, path: Path, limit: float = LIMIT) -> dict:
 def measure_readers(path: Path, rounds: int, readers: Iterable[str] = READERS) -> pd.DataFrame:
     """Read path with every installed reader in interleaved rounds: round, variant, seconds, peak MB, kernels."""
     found = [name for name in readers if find_spec("hta") or not name.startswith("HTA")]
-    return pd.DataFrame([{"round": number} | read_apart(name, path) for number in range(rounds) for name in found])
+    return pd.DataFrame(
+        [{"round": number} | read_apart(name, path) for number in range(rounds) for name in found]
+    )
 
 
 def measure_reading(jobs: dict[str, Job] = JOBS) -> dict[str, pd.DataFrame]:

@@ -41,7 +41,9 @@ nbmake with the GPU hidden, so on its recording. Seconds are median [lowest, hig
 def table(frame: pd.DataFrame, corner: str = "variant") -> str:
     """A DataFrame as a Markdown table, its index as the first column."""
     rows = [[corner, *frame.columns], ["---"] * (len(frame.columns) + 1)]
-    rows += [[label, *row] for label, row in zip(frame.index, frame.to_numpy(dtype=object), strict=True)]
+    rows += [
+        [label, *row] for label, row in zip(frame.index, frame.to_numpy(dtype=object), strict=True)
+    ]
     return "\n".join(f"| {' | '.join(_cell(value) for value in row)} |" for row in rows) + "\n"
 
 
@@ -64,7 +66,9 @@ def seconds_table(rounds: pd.DataFrame) -> pd.DataFrame:
     groups = rounds.groupby("variant", sort=False)
     result = groups.median().drop(columns=["round", "seconds"]).round(0).astype("Int64")
     result.insert(0, "seconds", groups.seconds.apply(spread))
-    result.insert(1, f"variant / {first}", [spread(by_round[name] / by_round[first]) for name in result.index])
+    result.insert(
+        1, f"variant / {first}", [spread(by_round[name] / by_round[first]) for name in result.index]
+    )
     return result
 
 
@@ -76,13 +80,20 @@ def steps_section(beside_eager: pd.DataFrame, beside_whole: pd.DataFrame) -> str
 
 def reading_section(measured: dict[str, pd.DataFrame]) -> str:
     """A table for each job of benchmarks.reading."""
-    parts = [f"### {name}\n\n{table(seconds_table(rounds), 'reader')}" for name, rounds in measured.items()]
+    parts = [
+        f"### {name}\n\n{table(seconds_table(rounds), 'reader')}"
+        for name, rounds in measured.items()
+    ]
     return "\n".join([READING, *parts])
 
 
 def starting_section(kernels: pd.DataFrame, lessons: pd.DataFrame) -> str:
     """Kernels' seconds, and how many lessons passed."""
-    failed = f" (failed: {', '.join(lessons.lesson[~lessons.passed])})" if not lessons.passed.all() else ""
+    failed = (
+        f" (failed: {', '.join(lessons.lesson[~lessons.passed])})"
+        if not lessons.passed.all()
+        else ""
+    )
     passed = f"{lessons.passed.sum()} of {len(lessons)} lessons passed{failed}"
     total = f"{lessons.seconds.sum():.0f} s together, {spread(lessons.seconds)} s a lesson"
     return f"{STARTING}\n{table(seconds_table(kernels), 'start')}\nnbmake: {passed}, {total}.\n"
@@ -93,10 +104,14 @@ def provenance_section() -> str:
     about = provenance()
     paths = [*sorted(ROOT.glob("helpers/[a-z]*.py")), ROOT / "benchmarks" / "ladder.py"]
     sources = {path.stem: path.read_bytes() for path in paths}
-    modules = " ".join(f"{name} {hashlib.sha256(source).hexdigest()[:12]}" for name, source in sources.items())
+    modules = " ".join(
+        f"{name} {hashlib.sha256(source).hexdigest()[:12]}" for name, source in sources.items()
+    )
     versions = about.pop("versions") | {"HolisticTraceAnalysis": hta_version()}
     host = {"host CPU": cpu_name(), "host cores": os.cpu_count()}
-    lines = {key: value for key, value in (about | host | versions).items() if value} | {"helpers": modules}
+    lines = {key: value for key, value in (about | host | versions).items() if value} | {
+        "helpers": modules
+    }
     return "## Measured on\n\n" + "".join(f"- {key}: {value}\n" for key, value in lines.items())
 
 
@@ -112,4 +127,6 @@ def cpu_name() -> str | None:
     """The processor's name, where /proc/cpuinfo tells it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), None)
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")), None
+    )

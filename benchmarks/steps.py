@@ -18,7 +18,9 @@ COUNTS = {"gpu_busy_us": "GPU busy, us", "launches": "launches", "kernels": "ker
 
 def build_all(batches: Batches) -> tuple[dict[str, Step], dict[str, int]]:
     """A step by name for every loop, and how many training steps one call of it is (1 if not named)."""
-    original = {f"original: {name}": build(batches, make_model()) for name, build in ORIGINALS.items()}
+    original = {
+        f"original: {name}": build(batches, make_model()) for name, build in ORIGINALS.items()
+    }
     course = {f"course: {name}": build(batches) for name, build in RUNGS.items()}  # type: ignore[operator]
     return original | course, {f"course: {name}": count for name, count in STEPS_PER_CALL.items()}
 
@@ -26,13 +28,19 @@ def build_all(batches: Batches) -> tuple[dict[str, Step], dict[str, int]]:
 def measure_all() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Time and trace every loop; return measure's rounds and the traces' means, both per training step."""
     torch.set_float32_matmul_precision("high")  # matrix products in TF32, as in the originals
-    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # warns of graphs on purpose
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(
+        False
+    )  # warns of graphs on purpose
     steps, per_call = build_all(make_batches())
     rounds = per_training_step(measure(steps), per_call)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json.gz"
-        traced = {name: read_trace(record_trace(step, path)).summary() for name, step in steps.items()}
-    return rounds, pd.DataFrame({name: row / per_call.get(name, 1) for name, row in traced.items()}).T
+        traced = {
+            name: read_trace(record_trace(step, path)).summary() for name, step in steps.items()
+        }
+    return rounds, pd.DataFrame(
+        {name: row / per_call.get(name, 1) for name, row in traced.items()}
+    ).T
 
 
 def per_training_step(rounds: pd.DataFrame, per_call: dict[str, int]) -> pd.DataFrame:
@@ -48,5 +56,7 @@ def tables(rounds: pd.DataFrame, traced: pd.DataFrame) -> tuple[pd.DataFrame, pd
     """
     counts = traced[list(COUNTS)].astype(float).round(1).rename(columns=COUNTS)
     whole = f"original: {WHOLE_STEP}"
-    beside_whole = compare(pd.concat([rounds[rounds.variant == whole], rounds[rounds.variant != whole]]))
+    beside_whole = compare(
+        pd.concat([rounds[rounds.variant == whole], rounds[rounds.variant != whole]])
+    )
     return compare(rounds).join(counts), beside_whole.filter(like="vs.")

@@ -14,7 +14,9 @@ from torch.nn.functional import cross_entropy, mse_loss
 from helpers.model import make_batches, make_model
 
 
-def convolution_net(widths: tuple[int, ...] = (3, 64, 128, 256), classes: int = 10) -> nn.Sequential:
+def convolution_net(
+    widths: tuple[int, ...] = (3, 64, 128, 256), classes: int = 10
+) -> nn.Sequential:
     """A stage of convolution, batch normalisation and ReLU per width; images (batch, 3, height, width) to classes."""
 
     def stage(width, wider):
@@ -22,7 +24,9 @@ def convolution_net(widths: tuple[int, ...] = (3, 64, 128, 256), classes: int = 
         return nn.Sequential(convolution, nn.BatchNorm2d(wider), nn.ReLU())
 
     stages = starmap(stage, pairwise(widths))
-    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
+    return nn.Sequential(
+        *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes)
+    )
 
 
 def transformer_block(width: int = 256, heads: int = 4) -> nn.TransformerEncoderLayer:
@@ -40,7 +44,10 @@ MODELS = {
 def draw_batches() -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
     """Ten pairs of inputs and targets on the GPU for each of MODELS, always the same."""
     torch.manual_seed(0)
-    images, sequences = torch.randn(10, 64, 3, 32, 32, device="cuda"), torch.randn(10, 16, 64, 256, device="cuda")
+    images, sequences = (
+        torch.randn(10, 64, 3, 32, 32, device="cuda"),
+        torch.randn(10, 16, 64, 256, device="cuda"),
+    )
     labels = torch.randint(10, (10, 64), device="cuda")
     return {
         "perceptron": make_batches(10),
@@ -66,7 +73,9 @@ def weights_of(t: SimpleNamespace) -> torch.Tensor:
 def in_pools() -> int:
     """Bytes of GPU memory that graphs keep for themselves, in pools of their own."""
     segments = torch.cuda.memory_snapshot()
-    return sum(segment["total_size"] for segment in segments if segment["segment_pool_id"] != (0, 0))
+    return sum(
+        segment["total_size"] for segment in segments if segment["segment_pool_id"] != (0, 0)
+    )
 
 
 def first_ten(t: SimpleNamespace, way: Callable) -> tuple[torch.Tensor, dict[str, float]]:

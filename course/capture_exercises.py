@@ -11,7 +11,9 @@ from course.answers.outcome import Outcome
 from course.answers.solutions import asked
 
 
-def check_capture(answer: Callable, scenario: Callable | None = None, gpu: bool | None = None) -> Outcome:
+def check_capture(
+    answer: Callable, scenario: Callable | None = None, gpu: bool | None = None
+) -> Outcome:
     """Use a learner's function as its scenario does, with several seeds, and say what is wrong with it.
 
     scenario(answer) raises course.answers.graph_use.Wrong; if none is given it is the one of the exercise's

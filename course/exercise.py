@@ -75,7 +75,11 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
     if isinstance(measured, str | bool):
         right = plain(guess) == measured
         usable = isinstance(plain(guess), type(measured))
-        return Outcome(right, f"your guess {brief(guess)}, found {measured}") if usable else _unusable(guess, measured)
+        return (
+            Outcome(right, f"your guess {brief(guess)}, found {measured}")
+            if usable
+            else _unusable(guess, measured)
+        )
     number, found = guessed(guess), f"measured {measured:.3g}{unit}"
     if number is None:
         return _unusable(guess, found)
@@ -83,7 +87,9 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
     same_side = low > 0 and (number > 0) == (measured > 0)
     factor = 1 if number == measured else high / low if same_side else math.inf
     far = f"off by a factor of {factor:.1f}" if factor < 1e6 else "far off"
-    sign, word = ("✓", "spot on") if factor < 1.1 else ("~", "close") if factor < 1.5 else ("✗", far)
+    sign, word = (
+        ("✓", "spot on") if factor < 1.1 else ("~", "close") if factor < 1.5 else ("✗", far)
+    )
     asked = _percent(number, measured, unit)
     return Outcome(factor < 1.5, f"{sign} your guess {number:g}{unit}, {found}: {word}{asked}")
 
@@ -102,8 +108,12 @@ def guessed(guess: Any, convert: Callable | None = None) -> Any:
 
 def _unusable(guess, found):
     if guess is ... or guess is None:
-        return Outcome(False, f"○ no guess yet: put yours in place of `...`, as in `guess = 3`; {found}")
-    return Outcome(False, f"○ your guess {brief(guess)} is no number: write it without quotes or unit; {found}")
+        return Outcome(
+            False, f"○ no guess yet: put yours in place of `...`, as in `guess = 3`; {found}"
+        )
+    return Outcome(
+        False, f"○ your guess {brief(guess)} is no number: write it without quotes or unit; {found}"
+    )
 
 
 def _percent(number, measured, unit):

@@ -26,14 +26,21 @@ CUDA_ERRORS = {  # as cudaGetErrorString words them; torch gives the text, not t
     906: "operation would make the legacy stream depend on a capturing blocking stream",
     907: "operation not permitted on an event last recorded in a capturing stream",
 }
-ALWAYS_THE_SAME = ("CUDA kernel errors might", "For debugging consider", "Compile with `TORCH_USE", "For more detailed")
+ALWAYS_THE_SAME = (
+    "CUDA kernel errors might",
+    "For debugging consider",
+    "Compile with `TORCH_USE",
+    "For more detailed",
+)
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
 
 _shown, _spare = {}, []
 
 
 @contextmanager
-def fails(title: str, says: str | int | tuple, error: str = "RuntimeError", until: str = "") -> Iterator[None]:
+def fails(
+    title: str, says: str | int | tuple, error: str = "RuntimeError", until: str = ""
+) -> Iterator[None]:
     """Catch what the block raises or warns, assert its type and text, and show it as it appears.
 
     says: a part of the message, or the number of a CUDA error, which torch raises as AcceleratorError;
@@ -48,10 +55,15 @@ def fails(title: str, says: str | int | tuple, error: str = "RuntimeError", unti
         except Exception as raised:
             told = _tell(raised)
     if error.endswith("Warning"):
-        told = told or next((_tell(warning.message) for warning in warned if says in str(warning.message)), None)  # type: ignore[operator]
+        told = told or next(
+            (_tell(warning.message) for warning in warned if says in str(warning.message)), None
+        )  # type: ignore[operator]
     gc.collect()  # what a traceback kept alive may hold graphs
     texts = says if isinstance(says, tuple) else (says,)
-    known = {CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error for one in texts}
+    known = {
+        CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error
+        for one in texts
+    }
     if until and not told and (version := _newer(until)):
         return _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
     kind, text, appears, whole = told or ("nothing", "", "", "")
@@ -83,10 +95,20 @@ def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -
         last_words = process.communicate(source, timeout=120)[1]
     finally:
         process.kill()
-    lines = [line for line in last_words.splitlines() if not line.startswith(("frame #", "Exception raised from"))]
-    ending = signal.Signals(-process.returncode).name if process.returncode < 0 else process.returncode
-    said, line = next(((part, line) for line in lines for part in known if part in line), (None, ""))
-    assert process.returncode and said, f"{title!r}: expected {known} and a failure, not:\n{last_words}"
+    lines = [
+        line
+        for line in last_words.splitlines()
+        if not line.startswith(("frame #", "Exception raised from"))
+    ]
+    ending = (
+        signal.Signals(-process.returncode).name if process.returncode < 0 else process.returncode
+    )
+    said, line = next(
+        ((part, line) for line in lines for part in known if part in line), (None, "")
+    )
+    assert process.returncode and said, (
+        f"{title!r}: expected {known} and a failure, not:\n{last_words}"
+    )
     _show(title, "loud", said, f"{line.strip()}\nexit: {ending}", traceback="\n".join(lines))
 
 
@@ -140,11 +162,18 @@ def _tell(error):
     while chain[0].__context__ is not None:
         chain.insert(0, chain[0].__context__)
     appears = "\n".join(map(_as_it_appears, chain))
-    return type(chain[0]).__name__, str(chain[0]), appears, "".join(traceback.format_exception(error))
+    return (
+        type(chain[0]).__name__,
+        str(chain[0]),
+        appears,
+        "".join(traceback.format_exception(error)),
+    )
 
 
 def _as_it_appears(error):
-    lines = [line for line in str(error).splitlines() if line and not line.startswith(ALWAYS_THE_SAME)]
+    lines = [
+        line for line in str(error).splitlines() if line and not line.startswith(ALWAYS_THE_SAME)
+    ]
     return f"{type(error).__name__}: " + "\n".join(lines)
 
 

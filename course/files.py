@@ -32,9 +32,13 @@ def replacing(path: Path | str) -> Iterator[Path]:
     except (OSError, json.JSONDecodeError) as error:
         existing = next(folder for folder in path.parents if folder.exists())
         free = shutil.disk_usage(existing).free >> 20
-        silent = isinstance(error, FileNotFoundError | json.JSONDecodeError)  # the profiler's writer reports nothing
+        silent = isinstance(
+            error, FileNotFoundError | json.JSONDecodeError
+        )  # the profiler's writer reports nothing
         reason = "its writer stopped short" if silent else getattr(error, "strerror", "")
-        in_the_way = isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError | PermissionError)
+        in_the_way = isinstance(
+            error, FileExistsError | IsADirectoryError | NotADirectoryError | PermissionError
+        )
         raise SavingError(
             f"{short(path)} could not be written ({reason}; {free} MiB free on that disk): "
             f"{'see what is in the way' if in_the_way else 'make room'} and run this again; "

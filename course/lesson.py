@@ -27,13 +27,21 @@ from course.recordings.sanitise import without_scripts
 from course.recordings.values import MIME, decode
 
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
-SHOWN = ("image/png", "text/html", "text/plain")  # of a recorded output, the first of these that it has
+SHOWN = (
+    "image/png",
+    "text/html",
+    "text/plain",
+)  # of a recorded output, the first of these that it has
 
 _open = None
 
 
 def lesson(
-    name: str, live: bool | None = None, gpus: int = 1, needs: Sequence[str] = (), recorded_on: str = ""
+    name: str,
+    live: bool | None = None,
+    gpus: int = 1,
+    needs: Sequence[str] = (),
+    recorded_on: str = "",
 ) -> Markdown:
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here on.
 
@@ -48,7 +56,9 @@ def lesson(
     if recording and lacking:
         raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
     live = not lacking and (gpu is not None or recording) if live is None else live
-    opened = Lesson(name, live, recorded_on or os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU))
+    opened = Lesson(
+        name, live, recorded_on or os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU)
+    )
     shell = get_ipython()
     load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), interrupted)
@@ -80,7 +90,9 @@ def recorded(value: str) -> Any:
 
 def trace_file(name: str) -> Path:
     """Path of the open lesson's profiler trace name: the recorded one without a GPU, else one's own."""
-    return current().folder / f"{name}.json.gz" if current().live else current().recording.trace(name)
+    return (
+        current().folder / f"{name}.json.gz" if current().live else current().recording.trace(name)
+    )
 
 
 @contextmanager
@@ -98,7 +110,9 @@ def playing(recording: Recording) -> Iterator[None]:
 def current() -> "Lesson":
     """The open Lesson. Raises LessonError before lesson() was called."""
     if _open is None:
-        raise LessonError('No lesson is open: run the cell lesson("...") at the top of the notebook first.')
+        raise LessonError(
+            'No lesson is open: run the cell lesson("...") at the top of the notebook first.'
+        )
     return _open
 
 
@@ -151,7 +165,9 @@ def play(source: str) -> None:
         for output in cell.outputs:
             _show(output)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RecordingError(f"The recording of {cell} cannot be shown ({error}): record the lesson again.") from None
+        raise RecordingError(
+            f"The recording of {cell} cannot be shown ({error}): record the lesson again."
+        ) from None
     get_ipython().push(values)
 
 
@@ -170,7 +186,10 @@ def round_numbers(shell: Any) -> None:
     """Let an IPython shell show floats, and pandas those in tables, to five digits; the values stay what they are."""
     pd.options.display.float_format = five_digits
     plain = shell.display_formatter.formatters["text/plain"]
-    plain.for_type(float, lambda value, printer, _: printer.text(repr(value) if whole(value) else five_digits(value)))
+    plain.for_type(
+        float,
+        lambda value, printer, _: printer.text(repr(value) if whole(value) else five_digits(value)),
+    )
 
 
 def five_digits(value: float) -> str:
@@ -183,6 +202,10 @@ def whole(value: float) -> bool:
     return abs(value) < 1e9 and float(value).is_integer()
 
 
-def interrupted(shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None) -> None:
+def interrupted(
+    shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None
+) -> None:
     """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
-    shell._showtraceback(kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."])
+    shell._showtraceback(
+        kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."]
+    )

@@ -8,7 +8,11 @@ from pathlib import Path
 
 from course.paths import LessonError
 
-EXTRAS = {"megatron": "megatron", "transformer_engine": "te", "transformers": "lm"}  # import name: extra of the project
+EXTRAS = {
+    "megatron": "megatron",
+    "transformer_engine": "te",
+    "transformers": "lm",
+}  # import name: extra of the project
 
 
 class NeedsMore(LessonError):
@@ -78,7 +82,11 @@ def played(about: dict, gpus: int, lacking: list[str]) -> str:
 
 def gpus_of(about: dict, gpus: int) -> str:
     """The GPUs that a recording was made on, in words."""
-    return f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}" if gpus > 1 else f"an {about['gpu']}"
+    return (
+        f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}"
+        if gpus > 1
+        else f"an {about['gpu']}"
+    )
 
 
 def found(package: str) -> bool:
@@ -94,5 +102,11 @@ def how_to_get(package: str) -> str:
 
 def extras() -> Iterator[tuple[str, str]]:
     """For further GPUs and each extra, a mark and a sentence for the doctor."""
-    for lacking, there in [(missing(gpus=2), "2 GPUs")] + [(missing(needs=[one]), one) for one in EXTRAS]:
-        yield ("[--]", f"one lesson plays its recording: it needs {lacking[0]}") if lacking else ("[OK]", there)
+    for lacking, there in [(missing(gpus=2), "2 GPUs")] + [
+        (missing(needs=[one]), one) for one in EXTRAS
+    ]:
+        yield (
+            ("[--]", f"one lesson plays its recording: it needs {lacking[0]}")
+            if lacking
+            else ("[OK]", there)
+        )

@@ -8,7 +8,14 @@ from types import FunctionType, SimpleNamespace
 import torch
 from IPython import get_ipython
 
-HOLDERS = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.cuda.CUDAGraph, torch.Generator, partial)
+HOLDERS = (
+    torch.Tensor,
+    torch.nn.Module,
+    torch.optim.Optimizer,
+    torch.cuda.CUDAGraph,
+    torch.Generator,
+    partial,
+)
 
 
 def free_gpu_memory() -> str:
@@ -19,7 +26,11 @@ def free_gpu_memory() -> str:
     such as cuBLAS keep some.
     """
     shell = get_ipython()
-    names = [name for name, value in shell.user_ns.items() if not name.startswith("_") and holds_gpu(value)]
+    names = [
+        name
+        for name, value in shell.user_ns.items()
+        if not name.startswith("_") and holds_gpu(value)
+    ]
     for name in names:
         del shell.user_ns[name]
     shell.displayhook.flush()  # Out[...] keeps what was shown

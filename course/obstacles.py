@@ -32,7 +32,9 @@ def again(options: list[str]) -> str:
     """The command that starts JupyterLab with these options, as the reader would type it."""
     if "MAKELEVEL" not in os.environ:
         return shlex.join(["python", "-m", "course.commands.lab", *options])
-    given = shlex.split(os.environ.get("MAKEFLAGS", "").partition("-- ")[2])  # after --: the variables
+    given = shlex.split(
+        os.environ.get("MAKEFLAGS", "").partition("-- ")[2]
+    )  # after --: the variables
     variables = [word for word in given if "=" in word and not word.startswith("ARGS=")]
     return " ".join(["make lab", *map(shlex.quote, variables), f'ARGS="{shlex.join(options)}"'])
 

@@ -30,9 +30,17 @@ def progress() -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
     asked = {lesson_name(path): exercises(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
     marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
-    moved = {exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])}  # out of its old lesson
+    moved = {
+        exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])
+    }  # out of its old lesson
     for lesson in asked:
-        yield lesson, {exercise: (lesson, exercise) in marks or exercise in moved for exercise in asked[lesson]}
+        yield (
+            lesson,
+            {
+                exercise: (lesson, exercise) in marks or exercise in moved
+                for exercise in asked[lesson]
+            },
+        )
 
 
 def exercises(path: Path) -> list[str]:
@@ -60,7 +68,9 @@ def note(lesson: str) -> str:
 
 def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:
     """One lesson's progress in words."""
-    marks = ", ".join(f"{quote}{exercise}{quote} {'✓' if done else '○'}" for exercise, done in solved.items())
+    marks = ", ".join(
+        f"{quote}{exercise}{quote} {'✓' if done else '○'}" for exercise, done in solved.items()
+    )
     return f"{lesson.replace('_', ' ')}: {sum(solved.values())} of {len(solved)} ({marks})"
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-EVERYWHERE = ("", "*", "0.0.0.0", "::")  # as a container listens; its ports are published on localhost
+EVERYWHERE = (
+    "",
+    "*",
+    "0.0.0.0",
+    "::",
+)  # as a container listens; its ports are published on localhost
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

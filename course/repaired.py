@@ -19,7 +19,9 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     lesson teaches the fault. gpu says where alone. Raises nothing but KeyboardInterrupt, and LookupError if
     there is no such script.
     """
-    exercise = asked(script, sys._getframe(1), if_empty="is empty: fetch the script from the lesson again")
+    exercise = asked(
+        script, sys._getframe(1), if_empty="is empty: fetch the script from the lesson again"
+    )
     name = exercise.name
     if exercise.problem:
         return Outcome(False, exercise.problem)

@@ -26,7 +26,10 @@ from course.obstacles import notice, obstacle
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "constraints.txt")
-DRIVER = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")  # on Linux, but not under Windows
+DRIVER = (
+    "/proc/driver/nvidia/version",
+    "/sys/module/nvidia/version",
+)  # on Linux, but not under Windows
 
 # downloads as measured with torch 2.15.0 (CUDA) and 2.13.0 (CPU)
 CPU, CUDA = "torch for the CPU, about 0.4 GB in all", "torch for CUDA, about 3.2 GB in all"
@@ -92,10 +95,16 @@ def alone() -> Iterator[None]:
 
 def pins(version: str) -> list[str]:
     """The tested versions; with another torch, the one of torchvision is left to uv."""
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     if not version:
         return lines
-    return [line for line in lines if not line.startswith(("torch==", "torchvision=="))] + [f"torch=={version}"]
+    return [line for line in lines if not line.startswith(("torch==", "torchvision=="))] + [
+        f"torch=={version}"
+    ]
 
 
 def torch_backend(cpu: bool) -> str:
@@ -121,7 +130,10 @@ def install(venv: Path, extra: str) -> None:
     reason = uv([*command, f"--torch-backend={backend}"] if backend else command)
     if reason and backend:
         (venv / "torch-backend").write_text("")
-        print(f"PyTorch's own index did not help ({reason}): taking {CUDA}, from the default index.", flush=True)
+        print(
+            f"PyTorch's own index did not help ({reason}): taking {CUDA}, from the default index.",
+            flush=True,
+        )
         reason = uv(command)
     if reason:
         advice = "a proxy goes into HTTPS_PROXY, an index of your own into UV_DEFAULT_INDEX"
@@ -157,16 +169,24 @@ def run(what: str, *command: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr + done.stdout).strip().splitlines()
-        errors = [line for line in said if "error" in line.lower()] or said or [f"status {done.returncode}"]
+        errors = (
+            [line for line in said if "error" in line.lower()]
+            or said
+            or [f"status {done.returncode}"]
+        )
         raise Failed(f"Python could not {what} ({errors[-1].strip().rstrip('.')})")
 
 
 def main(arguments: list[str]) -> None:
     """Find what is in the way, then set up; exits with one sentence where either fails."""
     if sys.version_info < (3, 11):  # noqa: UP036 this file alone may meet an older one
-        sys.exit(f"The course needs Python 3.11 or newer, and this is {platform.python_version()}: make PYTHON=...")
+        sys.exit(
+            f"The course needs Python 3.11 or newer, and this is {platform.python_version()}: make PYTHON=..."
+        )
     if importlib.util.find_spec("ensurepip") is None:
-        sys.exit("This Python has no ensurepip: install it (on Debian and Ubuntu, apt install python3-venv).")
+        sys.exit(
+            "This Python has no ensurepip: install it (on Debian and Ubuntu, apt install python3-venv)."
+        )
     for_lab = "--" in arguments
     own = arguments[: arguments.index("--")] if for_lab else arguments
     options = arguments[len(own) + 1 :]

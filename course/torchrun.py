@@ -46,7 +46,11 @@ class Told:
 
 
 def run(
-    pieces: Iterable[Callable], tasks: dict[str, str], ranks: int = 2, seconds: int = 90, folder: Path | str = ""
+    pieces: Iterable[Callable],
+    tasks: dict[str, str],
+    ranks: int = 2,
+    seconds: int = 90,
+    folder: Path | str = "",
 ) -> dict[str, Told]:
     """Evaluate each task, an expression that may use rank, on so many ranks; all tasks run at once.
 
@@ -77,18 +81,31 @@ def source(pieces: Iterable[Callable]) -> list[str]:
     files = dict.fromkeys(piece.__code__.co_filename for piece in pieces)
     cells = {file: linecache.getlines(file) for file in files}
     if lost := [file for file, lines in cells.items() if not lines]:
-        raise ValueError(f"The source of {lost[0]} is not to be had: run the cells again that define the pieces.")
+        raise ValueError(
+            f"The source of {lost[0]} is not to be had: run the cells again that define the pieces."
+        )
     return [line for lines in cells.values() for line in lines]
 
 
 def _start(own, number, task, ranks, seconds, folder):
     """torchrun in a session of its own, so that an interruption reaches us first."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={ranks}",
+    ]
     command += [str(own / "train.py"), task, str(own / f"{number}."), str(seconds)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with (own / f"{number}.log").open("wb") as log:
         return subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
 
@@ -105,5 +122,7 @@ def _stop(jobs):
 
 def _told(own, number, ranks):
     files = [own / f"{number}.{rank}.json" for rank in range(ranks)]
-    given = [json.loads(file.read_text(encoding="utf-8")) if file.exists() else None for file in files]
+    given = [
+        json.loads(file.read_text(encoding="utf-8")) if file.exists() else None for file in files
+    ]
     return Told(given, (own / f"{number}.log").read_text(encoding="utf-8", errors="replace"))

@@ -15,7 +15,11 @@ SHOWN = re.compile(r"^from course\.(touch|beside)\b", re.MULTILINE)
 def lay_views(notebook: nbformat.NotebookNode, recording: Recording) -> None:
     """Under each view of these modules, lay what it gives after the plain cells before it."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    found = [one.number for one in code_cells(notebook) if one.kind == "view" and SHOWN.search(one.source)]
+    found = [
+        one.number
+        for one in code_cells(notebook)
+        if one.kind == "view" and SHOWN.search(one.source)
+    ]
     with playing(recording):
         for one, names in play(notebook, recording, max(found, default=0)):
             if one.number in found:

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 
 
-def open_graph(work: Callable[[], Any], warmup: int = 3, pool: tuple | None = None) -> tuple[torch.cuda.CUDAGraph, Any]:
+def open_graph(
+    work: Callable[[], Any], warmup: int = 3, pool: tuple | None = None
+) -> tuple[torch.cuda.CUDAGraph, Any]:
     """Capture work() so that the graph can be opened; the graph, not yet instantiated, and the output.
 
     warmup: how often work runs before, on a side stream. pool: of another graph, to share its memory.
@@ -61,7 +63,9 @@ def edges_of(graph: torch.cuda.CUDAGraph) -> list[list[int]]:
     """The edges, as sorted pairs of a node's number and that of a node that waits for it."""
     raw, number = graph.raw_cuda_graph(), {int(node): i for i, node in enumerate(nodes_of(graph))}
     sources, targets, *_ = ask("cuGraphGetEdges", raw, ask("cuGraphGetEdges", raw)[-1])
-    return sorted([number[int(one)], number[int(other)]] for one, other in zip(sources, targets, strict=True))
+    return sorted(
+        [number[int(one)], number[int(other)]] for one, other in zip(sources, targets, strict=True)
+    )
 
 
 def describe(node: Any) -> dict[str, str | int]:
@@ -117,7 +121,13 @@ def set_source(graph: torch.cuda.CUDAGraph, node: Any, source: torch.Tensor) -> 
     """Let a copy of the executable graph read another tensor, of the same size and in the same kind of memory."""
     p = ask("cuGraphMemcpyNodeGetParams", node)[0]
     setattr(p, "srcDevice" if source.is_cuda else "srcHost", source.data_ptr())
-    ask("cuGraphExecMemcpyNodeSetParams", graph.raw_cuda_graph_exec(), node, p, ask("cuCtxGetCurrent")[0])
+    ask(
+        "cuGraphExecMemcpyNodeSetParams",
+        graph.raw_cuda_graph_exec(),
+        node,
+        p,
+        ask("cuCtxGetCurrent")[0],
+    )
 
 
 def set_enabled(graph: torch.cuda.CUDAGraph, node: Any, on: bool) -> None:
@@ -133,7 +143,11 @@ def upload(graph: torch.cuda.CUDAGraph) -> None:
 class _Info(ctypes.Structure):
     """The driver's CUgraphExecUpdateResultInfo."""
 
-    _fields_ = [("result", ctypes.c_int), ("node", ctypes.c_void_p), ("other_node", ctypes.c_void_p)]
+    _fields_ = [
+        ("result", ctypes.c_int),
+        ("node", ctypes.c_void_p),
+        ("other_node", ctypes.c_void_p),
+    ]
 
 
 def update(graph: torch.cuda.CUDAGraph, new: torch.cuda.CUDAGraph) -> str:
@@ -144,5 +158,11 @@ def update(graph: torch.cuda.CUDAGraph, new: torch.cuda.CUDAGraph) -> str:
     from cuda.bindings import driver
 
     info, pair = _Info(), (graph.raw_cuda_graph_exec(), new.raw_cuda_graph())
-    ctypes.CDLL("libcuda.so.1").cuGraphExecUpdate_v2(*map(ctypes.c_void_p, pair), ctypes.byref(info))
-    return driver.CUgraphExecUpdateResult(info.result).name.removeprefix("CU_GRAPH_EXEC_UPDATE_").lower()
+    ctypes.CDLL("libcuda.so.1").cuGraphExecUpdate_v2(
+        *map(ctypes.c_void_p, pair), ctypes.byref(info)
+    )
+    return (
+        driver.CUgraphExecUpdateResult(info.result)
+        .name.removeprefix("CU_GRAPH_EXEC_UPDATE_")
+        .lower()
+    )

@@ -57,8 +57,12 @@ def pytest_runtest_makereport(item):
 @pytest.fixture(scope="module")
 def chromium():
     """Chromium, driven by Playwright; the test is skipped where there is none. Each context of it is a new profile."""
-    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright  # the GPU machine has none
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    sync_playwright = pytest.importorskip(
+        "playwright.sync_api"
+    ).sync_playwright  # the GPU machine has none
+    program = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if program is None:
         pytest.skip("finds no Chromium (apt-get install chromium)")
     quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
@@ -68,7 +72,9 @@ def chromium():
         # Chromium's own sandbox does not start for root, as in containers
         arguments = ["--no-sandbox", "--disable-sync", *quiet.split()]
         arguments += ["--force-gpu-mem-available-mb=16", f"--disable-features={spare}"]
-        browser = playwright.chromium.launch(executable_path=program, args=arguments, timeout=PATIENCE * 1000)
+        browser = playwright.chromium.launch(
+            executable_path=program, args=arguments, timeout=PATIENCE * 1000
+        )
         yield browser
         browser.close()
 
@@ -113,7 +119,9 @@ def shell():
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.InteractiveTB.set_mode("Minimal")
     yield shell
-    atexit.unregister(shell.atexit_operations)  # which would keep it, and all that its cells made, to the end
+    atexit.unregister(
+        shell.atexit_operations
+    )  # which would keep it, and all that its cells made, to the end
     InteractiveShell.clear_instance()
 
 

@@ -23,7 +23,9 @@ def differences(yours: Any, expected: Any) -> str:
     list. Labels matter where both sides have some: dicts, and tables with an index of their own.
     """
     yours, unordered = plain(yours), isinstance(expected, set | frozenset)
-    return _part(_ordered(yours) if unordered and isinstance(yours, list) else yours, plain(expected))
+    return _part(
+        _ordered(yours) if unordered and isinstance(yours, list) else yours, plain(expected)
+    )
 
 
 def plain(value: Any) -> Any:
@@ -51,11 +53,19 @@ def _ordered(items):
 
 
 def _part(yours, expected):
-    if isinstance(yours, dict | TABLE) and isinstance(expected, dict | TABLE) and _labelled(expected):
+    if (
+        isinstance(yours, dict | TABLE)
+        and isinstance(expected, dict | TABLE)
+        and _labelled(expected)
+    ):
         return _part_by_label(_by_label(yours), _by_label(expected))
-    yours, expected = (plain(side.to_numpy()) if isinstance(side, TABLE) else side for side in (yours, expected))
+    yours, expected = (
+        plain(side.to_numpy()) if isinstance(side, TABLE) else side for side in (yours, expected)
+    )
     if isinstance(yours, list) and isinstance(expected, list) and len(yours) == len(expected):
-        parts = ((place, _part(*pair)) for place, pair in enumerate(zip(yours, expected, strict=True)))
+        parts = (
+            (place, _part(*pair)) for place, pair in enumerate(zip(yours, expected, strict=True))
+        )
         return next((f"at {place}, {part}" for place, part in parts if part), "")
     if _same(yours, expected):
         return ""
@@ -75,7 +85,11 @@ def _by_label(value):
         return dict(value.items())
     if isinstance(value, pd.Series):
         pairs = zip(plain(value.index), plain(value.to_numpy()), strict=True)
-        return dict(pairs) if value.index.is_unique and value.index.nlevels == 1 else dict(enumerate(pairs))
+        return (
+            dict(pairs)
+            if value.index.is_unique and value.index.nlevels == 1
+            else dict(enumerate(pairs))
+        )
     return value
 
 
@@ -83,7 +97,9 @@ def _part_by_label(yours, expected):
     missing, extra = expected.keys() - yours.keys(), yours.keys() - expected.keys()
     if missing or extra:
         words = {"lacks": missing, "has too much": extra}
-        return "yours " + " and ".join(f"{verb} {brief(_ordered(keys))}" for verb, keys in words.items() if keys)
+        return "yours " + " and ".join(
+            f"{verb} {brief(_ordered(keys))}" for verb, keys in words.items() if keys
+        )
     parts = ((key, _part(plain(yours[key]), plain(expected[key]))) for key in expected)
     return next((f"at {brief(key)}, {part}" for key, part in parts if part), "")
 
@@ -98,7 +114,9 @@ def _near(yours, expected, share=NEAR):
     if yours == expected or (yours != yours and expected != expected):  # nan is what nan should be
         return True
     try:
-        return math.isfinite(abs(expected)) and abs(yours - expected) <= share * abs(expected) + TINY
+        return (
+            math.isfinite(abs(expected)) and abs(yours - expected) <= share * abs(expected) + TINY
+        )
     except OverflowError:
         return False
 
@@ -140,7 +158,12 @@ def _next_to(yours, expected):
 def _rounded(yours, expected):
     if not _numbers(yours, expected) or isinstance(expected, int):
         return False
-    return yours in (math.floor(expected), math.ceil(expected), round(expected, 1), round(expected, 2))
+    return yours in (
+        math.floor(expected),
+        math.ceil(expected),
+        round(expected, 1),
+        round(expected, 2),
+    )
 
 
 def _computed(slip):
@@ -176,7 +199,9 @@ SLIPS = (  # the first that holds is asked about
 def brief(value: Any) -> str:
     """The value in at most 60 characters, or its type; never raises, whatever its __repr__ does."""
     try:
-        text = f"{value:.{4 if abs(value) < 1e4 else 6}g}" if isinstance(value, float) else repr(value)
+        text = (
+            f"{value:.{4 if abs(value) < 1e4 else 6}g}" if isinstance(value, float) else repr(value)
+        )
     except Exception:
         text = " " * 61
     cut = f"{text[:56]}...{text[-1]}" if isinstance(value, str) else f"a {type(value).__name__}"

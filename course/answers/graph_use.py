@@ -14,7 +14,9 @@ from course.answers.comparison import brief
 from course.answers.launches import launches
 
 EAGER = "Nothing was replayed: this runs eagerly."
-EVERY_TIME_THE_FIRST = "Every result is that of the first input: copy the new input into the static input."
+EVERY_TIME_THE_FIRST = (
+    "Every result is that of the first input: copy the new input into the static input."
+)
 
 
 class Wrong(Exception):
@@ -78,9 +80,13 @@ class Used:
         if not found:
             raise Wrong(EAGER)
         if found != graphs:
-            raise Wrong(f"{found} graph launches where {graphs} are asked: one graph for all the work of a call.")
+            raise Wrong(
+                f"{found} graph launches where {graphs} are asked: one graph for all the work of a call."
+            )
         if outside > operators:
-            raise Wrong(f"{outside} operators ran outside of the graph, where {operators} would do: capture them too.")
+            raise Wrong(
+                f"{outside} operators ran outside of the graph, where {operators} would do: capture them too."
+            )
 
     def gives(self, expected: list, symptoms: Mapping[str, list | Callable[[], list]]) -> None:
         """Raises Wrong unless the results are the expected ones.
@@ -90,10 +96,14 @@ class Used:
         if close(self.kept, expected):
             return
         if close(self.given, expected):
-            addresses = [leaf.data_ptr() for leaf in tree_leaves(self.kept) if torch.is_tensor(leaf)]
+            addresses = [
+                leaf.data_ptr() for leaf in tree_leaves(self.kept) if torch.is_tensor(leaf)
+            ]
             if len(set(addresses)) < len(addresses):
                 raise Wrong("Your second result is the first one's memory: clone it.")
-            raise Wrong("A result was right when it was returned, and a later replay wrote over it: clone it.")
+            raise Wrong(
+                "A result was right when it was returned, and a later replay wrote over it: clone it."
+            )
         for message, results in symptoms.items():
             if close(self.given, results() if callable(results) else results):
                 raise Wrong(message)

@@ -41,7 +41,9 @@ def trials(
             result = None
             error = None
             try:
-                result = tree_map_only(torch.Tensor, lambda tensor: tensor.detach().cpu(), scenario())
+                result = tree_map_only(
+                    torch.Tensor, lambda tensor: tensor.detach().cpu(), scenario()
+                )
             except Exception as raised:
                 error = raised
                 torch.cuda.set_stream(stream)
@@ -69,7 +71,9 @@ def launches() -> Iterator[Counter]:
         counts["graphs"] += 1
         before = counts["operators"]
         replay(graph)
-        counts["operators"] = before  # a replay writes seed and offset of its generators: they belong to it
+        counts["operators"] = (
+            before  # a replay writes seed and offset of its generators: they belong to it
+        )
 
     with Operators(counts), patch.object(torch.cuda.CUDAGraph, "replay", counted):
         yield counts
@@ -84,7 +88,9 @@ class Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         result = operator(*args, **(kwargs or {}))
-        tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
+        tensors = [
+            leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)
+        ]
         if any(tensor.is_cuda for tensor in tensors) and not operator.is_view:
             self.counts["operators"] += not torch.cuda.is_current_stream_capturing()
         return result

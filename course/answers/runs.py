@@ -17,7 +17,9 @@ from cpu_graph import NotModelled
 SEEDS = (0, 1, 2)
 
 
-def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None) -> tuple[bool, str]:
+def first_problem(
+    answer: Callable, scenario: Callable, gpu: bool | None = None
+) -> tuple[bool, str]:
     """What is wrong with the answer, and whether it went wrong on the GPU; the text is "" if nothing is wrong.
 
     It is tried on the stand-in, then on a GPU if there is one. gpu says where alone.
@@ -64,7 +66,10 @@ def _undisturbed(gpu: bool) -> Iterator[list]:
             torch.zeros(1, device="cuda")
     gc.freeze()
     try:
-        with torch.random.fork_rng([0] if gpu else []), warnings.catch_warnings(record=True) as warned:
+        with (
+            torch.random.fork_rng([0] if gpu else []),
+            warnings.catch_warnings(record=True) as warned,
+        ):
             warnings.simplefilter("always")
             yield warned
     finally:
@@ -78,7 +83,11 @@ def _said(raised: BaseException, notebook: Any, warned: list) -> str:
         error = error.__context__
     if isinstance(error, Wrong):
         is_empty = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
-        return f"{error} A graph is empty: its work is not inside of the capture." if is_empty else str(error)
+        return (
+            f"{error} A graph is empty: its work is not inside of the capture."
+            if is_empty
+            else str(error)
+        )
     line = place(error, notebook) or place(raised, notebook)
     if isinstance(error, NotModelled):
         return f"the stand-in cannot judge this. {error}{line}"
@@ -86,4 +95,6 @@ def _said(raised: BaseException, notebook: Any, warned: list) -> str:
         return "not implemented yet: yours to write."
     cause = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
     first = cause.partition(". ")[0].rstrip(".")
-    return f"it raised {words(error)}{line}. {first}." if cause else f"it raised {words(error)}{line}"
+    return (
+        f"it raised {words(error)}{line}. {first}." if cause else f"it raised {words(error)}{line}"
+    )

@@ -91,7 +91,9 @@ def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
     return [torch.randn(16, 8, device="cuda") * size for _ in range(count)]
 
 
-def training(steps: int, *middle: nn.Module, rate: float = 0.1, momentum: float = 0.9, spikes: bool = False) -> tuple:
+def training(
+    steps: int, *middle: nn.Module, rate: float = 0.1, momentum: float = 0.9, spikes: bool = False
+) -> tuple:
     """A model, its optimizer, and batches; with spikes, every third target is a hundred times too large."""
     model = nn.Sequential(nn.Linear(8, 16), *middle, nn.Tanh(), nn.Linear(16, 8)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
@@ -103,7 +105,11 @@ def parts(steps: int) -> tuple:
     """A model of three parts, its optimizer, and batches."""
     parts = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
     model = nn.Sequential(parts[0], nn.Sequential(*parts[1], *parts[2]), nn.Linear(8, 8)).cuda()
-    return model, torch.optim.SGD(model.parameters(), 0.5), [(*rows(), *rows()) for _ in range(steps)]
+    return (
+        model,
+        torch.optim.SGD(model.parameters(), 0.5),
+        [(*rows(), *rows()) for _ in range(steps)],
+    )
 
 
 def text(steps: int) -> tuple:
@@ -111,7 +117,12 @@ def text(steps: int) -> tuple:
     model, first = Decoder(steps).cuda(), torch.randint(64, (1,), device="cuda")
     text = write(model, first, None, steps)
     model.cache.zero_()
-    return model, first, [token for number, token in enumerate(text) if token not in text[:number]][-1], steps
+    return (
+        model,
+        first,
+        [token for number, token in enumerate(text) if token not in text[:number]][-1],
+        steps,
+    )
 
 
 def requests(steps: int) -> tuple:
@@ -163,11 +174,17 @@ def _scheduled(model, batches):
     rate = torch.tensor(0.05, device="cuda")
     optimizer = torch.optim.AdamW(model.parameters(), rate, capturable=True)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
-    return [loss for batch in batches for loss in (*_train(model, optimizer, [batch]), scheduler.step())[:1]]
+    return [
+        loss
+        for batch in batches
+        for loss in (*_train(model, optimizer, [batch]), scheduler.step())[:1]
+    ]
 
 
 def _careful(model, optimizer, batches, limit):
-    return _train(model, optimizer, batches, ready=lambda: clip_grad_norm_(model.parameters(), 1.0) <= limit)
+    return _train(
+        model, optimizer, batches, ready=lambda: clip_grad_norm_(model.parameters(), 1.0) <= limit
+    )
 
 
 def _answers(model, inputs):
@@ -182,7 +199,10 @@ def _answers(model, inputs):
 
 SCRIPTS = {
     "guide": Script(
-        "capture_and_replay", "tensors inside a dict were never copied into the static input", calls, _answers
+        "capture_and_replay",
+        "tensors inside a dict were never copied into the static input",
+        calls,
+        _answers,
     ),
     "fine_tune": Script(
         "capture_training_step",
@@ -193,7 +213,9 @@ SCRIPTS = {
     "accumulate": Script(
         "make_graphed_callables",
         "the second backward pass wrote over gradients that lay in the graph's memory",
-        lambda steps: training(steps, nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), rate=0.5),
+        lambda steps: training(
+            steps, nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), rate=0.5
+        ),
         partial(_train, after=2),
         beside=24,
     ),
@@ -230,7 +252,13 @@ SCRIPTS = {
         write,
         steps=6,
     ),
-    "serve": Script("graph_many_shapes", "every new length captured a graph of its own", requests, _answers, steps=4),
+    "serve": Script(
+        "graph_many_shapes",
+        "every new length captured a graph of its own",
+        requests,
+        _answers,
+        steps=4,
+    ),
     "train_scheduled": Script(
         "capture_optimizers",
         "the learning rate was a number, frozen at the capture",
@@ -267,7 +295,9 @@ class Run:
 
 def judge(known: Script, script: Callable) -> None:
     """Run eager and the script, and the script half as long, each from the same seed. Raises Wrong."""
-    with torch.cuda.graph(torch.cuda.CUDAGraph()):  # a failed capture can confuse the generator up to the next good one
+    with torch.cuda.graph(
+        torch.cuda.CUDAGraph()
+    ):  # a failed capture can confuse the generator up to the next good one
         torch.zeros(1, device="cuda")
     seed = torch.initial_seed()
 
@@ -295,7 +325,9 @@ def run(function: Callable, arguments: tuple) -> Run:
         shares_memory=len(addresses) > 1 and len({*addresses}) == 1,
         before=before,
         after=weights,
-        gradients={name: one for name, one in gradients.items() if one is not None and one.any()},  # not cleared
+        gradients={
+            name: one for name, one in gradients.items() if one is not None and one.any()
+        },  # not cleared
         random=torch.rand(4, device="cuda"),
         counts=counts,
     )
@@ -338,7 +370,12 @@ def symptom(eager: Run, short: Run, long: Run, beside: int) -> str:
 
     The long run has eager's arguments. beside: operators that a step may launch outside of graphs.
     """
-    return _weights(eager, long) or _results(eager, long) or _after(eager, long) or _slow(short, long, beside)
+    return (
+        _weights(eager, long)
+        or _results(eager, long)
+        or _after(eager, long)
+        or _slow(short, long, beside)
+    )
 
 
 def _slow(short: Run, long: Run, beside: int) -> str:
@@ -361,7 +398,11 @@ def _results(eager: Run, yours: Run) -> str:
     expected, found = eager.results, yours.results
     right = [_alike(*pair) for pair in zip(found, expected, strict=False)]
     if all(right):
-        return "" if len(found) == len(expected) else f"it gives {len(found)} results, eager {len(expected)}."
+        return (
+            ""
+            if len(found) == len(expected)
+            else f"it gives {len(found)} results, eager {len(expected)}."
+        )
     if yours.shares_memory:
         return "all its results lie in the same memory, so each is the last one."
     wrong = right.index(False) + 1
@@ -369,13 +410,19 @@ def _results(eager: Run, yours: Run) -> str:
         return f"result {wrong} is not finite: it was read before anything computed it, or after it was overwritten."
     if len(found) > 2 and all(_alike(one, found[0]) for one in found):
         return "every result is the first one again: nothing new reaches the graph."
-    return f"result {wrong} of {len(expected)} is the first that is not eager's: {_why(eager, wrong)}"
+    return (
+        f"result {wrong} of {len(expected)} is the first that is not eager's: {_why(eager, wrong)}"
+    )
 
 
 def _why(eager: Run, wrong: int) -> str:
     """What makes the result of this number the first wrong one."""
     if eager.moved():
-        return f"its weights part in step {wrong - 1}." if wrong > 1 else "it does not start as eager does."
+        return (
+            f"its weights part in step {wrong - 1}."
+            if wrong > 1
+            else "it does not start as eager does."
+        )
     if wrong == 1:
         return "something was not given to the graph, or was overwritten before it was read."
     return "something that it works on is still that of a step before."
@@ -393,11 +440,15 @@ def _weights(eager: Run, yours: Run) -> str:
 
 def _after(eager: Run, yours: Run) -> str:
     """What a script leaves behind: weights and buffers, and the state of the random numbers."""
-    different = [name for name, weight in eager.after.items() if not _alike(yours.after[name], weight)]
+    different = [
+        name for name, weight in eager.after.items() if not _alike(yours.after[name], weight)
+    ]
     if different:
         return f"its results are eager's, but afterwards {', '.join(different)} differ."
     both = eager.gradients.keys() & yours.gradients.keys()
-    wrong = sorted(name for name in both if not _alike(yours.gradients[name], eager.gradients[name]))
+    wrong = sorted(
+        name for name in both if not _alike(yours.gradients[name], eager.gradients[name])
+    )
     if wrong:
         return f"its results are eager's, but the gradients of {', '.join(wrong)} differ."
     if not torch.equal(eager.random, yours.random):
@@ -406,4 +457,6 @@ def _after(eager: Run, yours: Run) -> str:
 
 
 def _alike(one, other):
-    return one.shape == other.shape and torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-5)
+    return one.shape == other.shape and torch.allclose(
+        one.double(), other.double(), rtol=1e-3, atol=1e-5
+    )

@@ -18,7 +18,13 @@ from course.lesson import current
 from course.paths import NOTEBOOKS
 from course.progress import mark
 
-IDLE = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}  # all that an empty function does
+IDLE = {
+    "RESUME",
+    "NOP",
+    "LOAD_CONST",
+    "RETURN_CONST",
+    "RETURN_VALUE",
+}  # all that an empty function does
 
 
 @dataclass
@@ -39,7 +45,9 @@ class Asked:
         return mark(self.lesson, self.name)
 
 
-def asked(answer: Any, caller: FrameType, if_empty: str = "gives nothing yet: yours to write") -> Asked:
+def asked(
+    answer: Any, caller: FrameType, if_empty: str = "gives nothing yet: yours to write"
+) -> Asked:
     """The exercise that an answer is for, by the frame of the cell that checks it.
 
     Raises LookupError if the open lesson has no solution of that name.
@@ -56,7 +64,9 @@ def solutions() -> dict[str, str]:
     for path in NOTEBOOKS.glob(f"solutions/[0-9]*_{current().name}.ipynb"):
         for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
             if cell.cell_type == "code":
-                found |= dict.fromkeys(re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source)
+                found |= dict.fromkeys(
+                    re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source
+                )
     return found
 
 
@@ -70,7 +80,9 @@ def name_of(answer: Any, names: Mapping[str, Any]) -> str:
     bound = [name for name in known if name in names and names[name] is answer]
     if own in bound or not bound:
         if own.isidentifier() and own not in known:
-            raise LookupError(f"The lesson {current().name} has no solution of {own}, only of {', '.join(known)}.")
+            raise LookupError(
+                f"The lesson {current().name} has no solution of {own}, only of {', '.join(known)}."
+            )
         return own if own in known else ""
     return bound[0]
 
@@ -82,7 +94,11 @@ def unfit(name: str, answer: Any) -> str:
     if answer is ...:
         return f"○ {name} is empty yet: yours to write."
     kind = type(answer).__name__
-    return "" if callable(answer) else f"✗ {name} is no function but of type {kind}: write `def {name}(...)`."
+    return (
+        ""
+        if callable(answer)
+        else f"✗ {name} is no function but of type {kind}: write `def {name}(...)`."
+    )
 
 
 def solution(name: str, names: Mapping[str, Any]) -> Callable:
@@ -116,7 +132,9 @@ def empty(answer: Any) -> bool:
         return False
     instructions = list(dis.get_instructions(answer.__code__))
     loaded = [one.argval for one in instructions if one.opname in ("LOAD_CONST", "RETURN_CONST")]
-    return {one.opname for one in instructions} <= IDLE and all(value in (None, ...) for value in loaded)
+    return {one.opname for one in instructions} <= IDLE and all(
+        value in (None, ...) for value in loaded
+    )
 
 
 def words(error: BaseException) -> str:
@@ -133,7 +151,11 @@ def place(error: BaseException, notebook: Mapping[str, Any]) -> str:
 
     notebook: its global variables, by which its frames are known from those of libraries.
     """
-    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_globals is notebook]
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals is notebook
+    ]
     if not frames:
         return ""
     frame, line = frames[-1]

@@ -15,7 +15,12 @@ from course.files import SavingError, replacing
 from course.obstacles import notice, obstacle
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 
-JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}  # metadata that it writes unasked
+JUPYTERS_OWN = {
+    "kernelspec",
+    "language_info",
+    "execution",
+    "trusted",
+}  # metadata that it writes unasked
 
 
 def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
@@ -40,8 +45,14 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
                     shutil.copyfile(path, file)
             origins[name] = new
         elif origins.get(name) != new:
-            there = f"There is a new {short(path)}, but {short(mine)} is yours: rename it to get both."
-            said.append(f"{short(moved[name])} is yours: it is now {short(mine)}. {there}" if name in moved else there)
+            there = (
+                f"There is a new {short(path)}, but {short(mine)} is yours: rename it to get both."
+            )
+            said.append(
+                f"{short(moved[name])} is yours: it is now {short(mine)}. {there}"
+                if name in moved
+                else there
+            )
     with replacing(copy / ".origins.json") as file:
         file.write_text(json.dumps(origins, indent=1))
     return said
@@ -87,7 +98,10 @@ def content(path: Path) -> str:
     data = path.read_bytes()
     try:
         notebook = json.loads(data)
-        seen = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs", [])) for cell in notebook["cells"]]
+        seen = [
+            (cell["cell_type"], "".join(cell["source"]), cell.get("outputs", []))
+            for cell in notebook["cells"]
+        ]
         own = [_own(notebook), *map(_own, notebook["cells"])]
         data = json.dumps([seen, own] if any(own) else seen).encode()
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -128,8 +142,14 @@ def main(options: list[str]) -> None:
     if found := notice(options):
         print(found, flush=True)
     print("Starting JupyterLab; Ctrl-C here ends it.", flush=True)
-    ours = {"JUPYTER_CONFIG_PATH": ROOT / "jupyter", "JUPYTER_PATH": ROOT / "jupyter/data"}  # settings, and the kernel
-    first = {name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)])) for name, path in ours.items()}
+    ours = {
+        "JUPYTER_CONFIG_PATH": ROOT / "jupyter",
+        "JUPYTER_PATH": ROOT / "jupyter/data",
+    }  # settings, and the kernel
+    first = {
+        name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
+        for name, path in ours.items()
+    }
     looks = {"static_custom_path": [str(ROOT / "jupyter/custom")]}  # where custom.css is
     settings = [f"--ServerApp.root_dir={ROOT}", f"--ServerApp.tornado_settings={looks}"]
     command = [sys.executable, "-m", "jupyterlab", *settings, *options]

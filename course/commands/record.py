@@ -44,12 +44,18 @@ def record(path: Path, traces: Path = TRACES) -> Path:
     target = folder / f"{name}.ipynb"
     with tempfile.TemporaryDirectory() as staging:
         notebook = run(path, Path(staging))
-        files = {file.name.removesuffix(".json.gz"): file.read_bytes() for file in sorted(Path(staging).iterdir())}
+        files = {
+            file.name.removesuffix(".json.gz"): file.read_bytes()
+            for file in sorted(Path(staging).iterdir())
+        }
     named = {trace: trace_name(trace, content) for trace, content in files.items()}
     notebook.metadata["recording"] |= {"traces": named}
     notebook = nbformat.v4.reads(nbformat.v4.writes(notebook))  # as it will be read
     notebook.metadata["recording"]["digest"] = digest(notebook)
-    for trace, content in files.items():  # under new names, so that the earlier recording keeps its own
+    for (
+        trace,
+        content,
+    ) in files.items():  # under new names, so that the earlier recording keeps its own
         with replacing(folder / name / named[trace]) as file:
             file.write_bytes(content)
     with replacing(target) as file:
@@ -75,7 +81,10 @@ def attempt(path: Path) -> tuple[bool, str]:
     except SavingError as error:
         problem = str(error)
     else:
-        return True, f"recorded in {about['seconds']} s, peak GPU memory {about['peak_gpu_mib']} MiB"
+        return (
+            True,
+            f"recorded in {about['seconds']} s, peak GPU memory {about['peak_gpu_mib']} MiB",
+        )
     return False, f"failed, so its earlier recording stays.\n  {problem}"
 
 
@@ -118,7 +127,9 @@ def publish(names: list[str]) -> None:
     variables = get_ipython().user_ns
     missing = [name for name in names if name not in variables]
     if missing:
-        raise NameError(f"a %%gpu line hands on {', '.join(missing)}, which its cell does not define")
+        raise NameError(
+            f"a %%gpu line hands on {', '.join(missing)}, which its cell does not define"
+        )
     values = {name: encode(name, variables[name]) for name in names}
     display({MIME: values, "text/plain": f"handed on: {', '.join(names)}"}, raw=True)
 
@@ -134,7 +145,11 @@ def provenance() -> dict:
     for package in EXTRAS:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
-    return machine() | {"gpus": torch.cuda.device_count(), "date": str(datetime.date.today()), "versions": versions}
+    return machine() | {
+        "gpus": torch.cuda.device_count(),
+        "date": str(datetime.date.today()),
+        "versions": versions,
+    }
 
 
 def gpu_slug() -> str:
@@ -148,7 +163,10 @@ def main(names: list[str]) -> int:
     Returns 1 if one failed, 2 if nothing could be tried, 130 if interrupted.
     """
     if not torch.cuda.is_available():
-        print("Recording needs a CUDA GPU, and torch sees none here (`make doctor` says why).", file=sys.stderr)
+        print(
+            "Recording needs a CUDA GPU, and torch sees none here (`make doctor` says why).",
+            file=sys.stderr,
+        )
         return 2
     chosen = [path for path in lessons() if not names or lesson_name(path) in names]
     unknown = set(names) - {lesson_name(path) for path in chosen}

@@ -45,8 +45,15 @@ def run_lessons(paths: list[Path], folder: Path = EXECUTED) -> dict[str, dict]:
         where = f"the copies in {short(folder)} show where"
         raise RuntimeError(f"Not every lesson ran to its end; {where}.\n{run.stdout[-3000:]}")
     told = [_told(folder / path.name) for path in paths]
-    took = [(path, case[0], mib) for path, case, (live, mib) in zip(paths, cases, told, strict=True) if live]
-    return {lesson_name(path): {"seconds": round(seconds, 1), "peak_gpu_mib": mib} for path, seconds, mib in took}
+    took = [
+        (path, case[0], mib)
+        for path, case, (live, mib) in zip(paths, cases, told, strict=True)
+        if live
+    ]
+    return {
+        lesson_name(path): {"seconds": round(seconds, 1), "peak_gpu_mib": mib}
+        for path, seconds, mib in took
+    }
 
 
 def through_nbmake(paths: list[Path], *options: str, env: dict | None = None) -> tuple:
@@ -58,7 +65,11 @@ def through_nbmake(paths: list[Path], *options: str, env: dict | None = None) ->
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "results.xml"
         own = ["--nbmake", f"--junitxml={report}", "--override-ini=addopts="]
-        plugins = ["--disable-plugin-autoload", "-pnbmake", "-pno:cacheprovider"]  # others take a second to load
+        plugins = [
+            "--disable-plugin-autoload",
+            "-pnbmake",
+            "-pno:cacheprovider",
+        ]  # others take a second to load
         command = [sys.executable, "-m", "pytest", *plugins, *own, *options, *map(str, paths)]
         run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
         cases = ElementTree.parse(report).iter("testcase") if report.exists() else ()
@@ -87,7 +98,9 @@ def _told(path):
 def keep(row: dict, rows: Path = ROWS) -> None:
     """Put a machine's row into the file of rows, in the place of its earlier one for the same GPU and torch."""
     earlier = json.loads(rows.read_text()) if rows.exists() else []
-    others = [other for other in earlier if (other["gpu"], other["torch"]) != (row["gpu"], row["torch"])]
+    others = [
+        other for other in earlier if (other["gpu"], other["torch"]) != (row["gpu"], row["torch"])
+    ]
     with replacing(rows) as file:
         file.write_text(json.dumps([*others, row], indent=1) + "\n")
 
@@ -96,11 +109,25 @@ def table(rows: Path = ROWS) -> str:
     """The rows as a Markdown table: a line per machine and torch, with the total over its lessons."""
     if not rows.exists():
         return "*No live run has been kept yet.*"
-    lines = ["| GPU | driver | torch | Python | lessons | seconds | peak GPU memory | date |", "|---" * 8 + "|"]
+    lines = [
+        "| GPU | driver | torch | Python | lessons | seconds | peak GPU memory | date |",
+        "|---" * 8 + "|",
+    ]
     for row in json.loads(rows.read_text()):
         took = row["lessons"].values()
-        seconds, memory = sum(one["seconds"] for one in took), max(one["peak_gpu_mib"] for one in took)
-        cells = [row["gpu"], row["driver"], row["torch"], row["python"], len(took), f"{seconds:.0f}", f"{memory} MiB"]
+        seconds, memory = (
+            sum(one["seconds"] for one in took),
+            max(one["peak_gpu_mib"] for one in took),
+        )
+        cells = [
+            row["gpu"],
+            row["driver"],
+            row["torch"],
+            row["python"],
+            len(took),
+            f"{seconds:.0f}",
+            f"{memory} MiB",
+        ]
         lines.append(f"| {' | '.join(map(str, cells))} | {row['date']} |")
     return "\n".join(lines)
 
@@ -108,7 +135,10 @@ def table(rows: Path = ROWS) -> str:
 def main() -> int:
     """Run, keep and print; returns 1 if a lesson failed, 2 without a GPU."""
     if not torch.cuda.is_available():
-        print("Running live needs a CUDA GPU, and torch sees none here (`make doctor` says why).", file=sys.stderr)
+        print(
+            "Running live needs a CUDA GPU, and torch sees none here (`make doctor` says why).",
+            file=sys.stderr,
+        )
         return 2
     try:
         paths = [path for path in lessons() if path.parent == NOTEBOOKS]
@@ -119,7 +149,9 @@ def main() -> int:
     keep(machine() | {"date": str(datetime.date.today()), "lessons": took})
     print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
     if played := [name for name in map(lesson_name, paths) if name not in took]:
-        print(f"These need more than this machine has, and played their recordings: {', '.join(played)}.")
+        print(
+            f"These need more than this machine has, and played their recordings: {', '.join(played)}."
+        )
     return 0
 
 

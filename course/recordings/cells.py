@@ -26,7 +26,11 @@ class CodeCell(NamedTuple):
     outputs: list[Any]
 
     def __str__(self) -> str:
-        lines = [line for line in self.source.splitlines() if not line.startswith(("%%gpu", "import ", "from "))]
+        lines = [
+            line
+            for line in self.source.splitlines()
+            if not line.startswith(("%%gpu", "import ", "from "))
+        ]
         first = (lines or self.source.splitlines() or [""])[0]
         return f"code cell {self.number} ({first[:60]}{' ...' if len(lines) > 1 or len(first) > 60 else ''})"
 
@@ -62,17 +66,25 @@ def _body(source: str) -> list[ast.stmt]:
 def _is_guess(body: list[ast.stmt]) -> bool:
     """Whether a cell does nothing but assign to names that begin with guess."""
     targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
-    names = [target.id for target in targets if isinstance(target, ast.Name) and target.id.startswith("guess")]
+    names = [
+        target.id
+        for target in targets
+        if isinstance(target, ast.Name) and target.id.startswith("guess")
+    ]
     return bool(body) and len(names) == len(targets) == len(body)
 
 
 def _is_view(body: list[ast.stmt]) -> bool:
     """Whether a cell does nothing but import from course/ and call one of the imported on names and constants."""
     imports, last = [node for node in body[:-1] if isinstance(node, ast.ImportFrom)], body[-1:]
-    if len(imports) + 1 != len(body) or not all((node.module or "").startswith("course.") for node in imports):
+    if len(imports) + 1 != len(body) or not all(
+        (node.module or "").startswith("course.") for node in imports
+    ):
         return False
     imported = {alias.asname or alias.name for node in imports for alias in node.names}
-    calls = [node for node in ast.walk(last[0]) if isinstance(node, ast.Call | ast.NamedExpr | ast.Await)]
+    calls = [
+        node for node in ast.walk(last[0]) if isinstance(node, ast.Call | ast.NamedExpr | ast.Await)
+    ]
     of = last[0].value if isinstance(last[0], ast.Expr) else None
     return calls == [of] and isinstance(of, ast.Call) and getattr(of.func, "id", "") in imported
 
@@ -116,4 +128,8 @@ def checked(source: str) -> list[tuple[str, str]]:
 def lessons() -> list[Path]:
     """The notebooks that have %%gpu cells, in reading order."""
     paths = sorted(NOTEBOOKS.glob("*.ipynb")) + sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
-    return [path for path in paths if any(cell.kind == "gpu" for cell in code_cells(nbformat.read(path, as_version=4)))]
+    return [
+        path
+        for path in paths
+        if any(cell.kind == "gpu" for cell in code_cells(nbformat.read(path, as_version=4)))
+    ]

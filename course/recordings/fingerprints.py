@@ -15,7 +15,10 @@ from course.paths import ROOT
 from course.recordings.cells import CodeCell, python
 
 ROOMS = ("helpers", "course", "capturable", "cpu_graph", "examples", "benchmarks")
-LEFT_OUT = {"course.lesson", "capturable.preflight"}  # today's recordings were made before the latter was followed
+LEFT_OUT = {
+    "course.lesson",
+    "capturable.preflight",
+}  # today's recordings were made before the latter was followed
 
 Bindings = dict[str, list[ast.stmt]]
 
@@ -23,7 +26,12 @@ Bindings = dict[str, list[ast.stmt]]
 def hashes(cells: list[CodeCell], root: Path = ROOT) -> dict[str, str]:
     """A short hash of all that the %%gpu cells reach: definitions by their full names, text files by their paths."""
     notebook = bindings(cells)
-    places = [("", name) for cell in cells if cell.kind == "gpu" for name in _names(ast.parse(python(cell.source)))]
+    places = [
+        ("", name)
+        for cell in cells
+        if cell.kind == "gpu"
+        for name in _names(ast.parse(python(cell.source)))
+    ]
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     while places:
@@ -45,7 +53,11 @@ def hashes(cells: list[CodeCell], root: Path = ROOT) -> dict[str, str]:
 
 def text_hash(file: Path) -> str:
     """A short hash of a text file, however its lines end; "" if there is none."""
-    return hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()[:12] if file.is_file() else ""
+    return (
+        hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()[:12]
+        if file.is_file()
+        else ""
+    )
 
 
 def bindings(cells: list[CodeCell]) -> Bindings:
@@ -60,7 +72,11 @@ def used(cell: CodeCell, bound: Bindings) -> set[str]:
     while queue:
         for name in {name.partition(".")[0] for name in _names(queue.pop())} - found:
             found.add(name)
-            queue += [node for node in bound.get(name, []) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+            queue += [
+                node
+                for node in bound.get(name, [])
+                if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            ]
     return found
 
 
@@ -103,7 +119,11 @@ def _names(node: ast.AST) -> set[str]:
 def _files(node: ast.AST, module: str) -> set[str]:
     """The text files beside a module that a definition names, by their paths in the project."""
     names = [str(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
-    return {f"{module.rpartition('.')[0].replace('.', '/')}/{name}" for name in names if name.endswith(".txt")}
+    return {
+        f"{module.rpartition('.')[0].replace('.', '/')}/{name}"
+        for name in names
+        if name.endswith(".txt")
+    }
 
 
 def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[tuple[str, str]]:
@@ -127,7 +147,9 @@ def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[
 def _module(root: Path, name: str) -> tuple[str, Bindings]:
     """The source of a module of the project, without comments, and what it binds; nothing for other modules."""
     path = root.joinpath(*name.split("."))
-    file = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    file = next(
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
+    )
     if name.partition(".")[0] not in ROOMS or file is None:
         return "", {}
     source = file.read_text()  # with line ends as \n, whatever git wrote
@@ -141,10 +163,14 @@ def _module(root: Path, name: str) -> tuple[str, Bindings]:
 
 def _hash(node: ast.stmt, source: str) -> str:
     """Of the lines of a definition, without its docstrings; ast would say it differently on each Python version."""
-    start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    start = min(
+        [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
+    )
     lines = source.splitlines()
     for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(inner):
+        if isinstance(
+            inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ) and ast.get_docstring(inner):
             doc = inner.body[0]
             for number in range(doc.lineno - 1, doc.end_lineno or 0):
                 lines[number] = ""

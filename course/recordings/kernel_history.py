@@ -30,9 +30,15 @@ class History:
 
     def __init__(self, shell: InteractiveShell, recording: Recording) -> None:
         self.shell, self.cells = shell, that_count(recording.cells)
-        self.bound = bindings([cell for cell in recording.cells if cell.kind in ("gpu", "plain", "view")])
-        self.uses = {cell.source: used(cell, self.bound) for cell in self.cells if cell.kind == "gpu"}
-        self.watched = set().union(*self.uses.values()) - {"_"}  # which is IPython's: what a cell has shown
+        self.bound = bindings(
+            [cell for cell in recording.cells if cell.kind in ("gpu", "plain", "view")]
+        )
+        self.uses = {
+            cell.source: used(cell, self.bound) for cell in self.cells if cell.kind == "gpu"
+        }
+        self.watched = set().union(*self.uses.values()) - {
+            "_"
+        }  # which is IPython's: what a cell has shown
         self.binds = {cell.source: binds(cell.source) for cell in self.cells}
         self.last_run: dict[str, str] = {}  # a cell's place in the notebook -> what ran there
         self.changed: dict[str, str] = {}  # a name -> the cell that changed it
@@ -55,15 +61,21 @@ class History:
         else:
             first = source.partition("\n")[0]
             other = [name for name in self.watched if not _same(values[name], self.values[name])]
-            self.changed |= {name: first for name in other if not self._imported(name, values[name][0])}
+            self.changed |= {
+                name: first for name in other if not self._imported(name, values[name][0])
+            }
         self.values |= {name: value for name, value in values.items() if name not in self.changed}
 
     def allows(self, source: str) -> CodeCell:
         """The recorded %%gpu cell with this source. Raises NeedsGPU if other code came before it here."""
         run, elsewhere = set(self.last_run.values()), "or run this on a machine with a CUDA GPU."
-        number = next((i for i, cell in enumerate(self.cells) if cell.source == normalise(source)), None)
+        number = next(
+            (i for i, cell in enumerate(self.cells) if cell.source == normalise(source)), None
+        )
         if number is None:
-            raise NeedsGPU(f"this %%gpu cell is not one that was recorded: undo the change, {elsewhere}")
+            raise NeedsGPU(
+                f"this %%gpu cell is not one that was recorded: undo the change, {elsewhere}"
+            )
         for before in self.cells[:number]:
             if before.source not in run:
                 raise NeedsGPU(
@@ -90,7 +102,10 @@ class History:
     def _values(self) -> dict[str, tuple[Any, str]]:
         """What each watched name holds: the object, and its content where it is plain data."""
         held = {name: self.shell.user_ns.get(name, MISSING) for name in self.watched}
-        return {name: (value, "" if value is MISSING else _content(value)) for name, value in held.items()}
+        return {
+            name: (value, "" if value is MISSING else _content(value))
+            for name, value in held.items()
+        }
 
 
 def _content(value: Any) -> str:

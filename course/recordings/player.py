@@ -28,7 +28,10 @@ def play(
         if cell.kind == "gpu":
             if cell.source not in handed:
                 break
-            names |= {name: decode(name, handed[cell.source][name]) for name in handed_on(cell.source) or ()}
+            names |= {
+                name: decode(name, handed[cell.source][name])
+                for name in handed_on(cell.source) or ()
+            }
         elif cell.kind == "view":
             run("\n".join(map(ast.unparse, ast.parse(cell.source).body[:-1])), names)
         elif cell.kind != "exercise":
@@ -45,4 +48,8 @@ def run(source: str, names: dict[str, Any]) -> Any:
     if isinstance(last, ast.Expr):
         body.pop()
     exec(compile(ast.Module(body, []), file, "exec"), names)
-    return eval(compile(ast.Expression(last.value), file, "eval"), names) if isinstance(last, ast.Expr) else None
+    return (
+        eval(compile(ast.Expression(last.value), file, "eval"), names)
+        if isinstance(last, ast.Expr)
+        else None
+    )

@@ -61,18 +61,26 @@ class Recording:
         """The value that a cell handed on under this name. Raises RecordingError if none did."""
         values = {key: value for cell in self.cells for key, value in values_in(cell).items()}
         if name not in values:
-            raise RecordingError(f"{self.path.name} records no value {name!r}, only {', '.join(sorted(values))}.")
+            raise RecordingError(
+                f"{self.path.name} records no value {name!r}, only {', '.join(sorted(values))}."
+            )
         return decode(name, values[name])
 
     def trace(self, name: str) -> Path:
         """The file of a profiler trace. Raises RecordingError if it is missing, or another one than was recorded."""
-        path = self.path.with_suffix("") / Path(self.about["traces"].get(name, f"{name}.json.gz")).name
+        path = (
+            self.path.with_suffix("") / Path(self.about["traces"].get(name, f"{name}.json.gz")).name
+        )
         try:
             intact = path.name == trace_name(name, path.read_bytes())
         except OSError:
-            raise RecordingError(f"There is no recorded trace {short(path)}: restore it with git.") from None
+            raise RecordingError(
+                f"There is no recorded trace {short(path)}: restore it with git."
+            ) from None
         if not intact:
-            raise RecordingError(f"{short(path)} is not the trace that was recorded: restore it with git.")
+            raise RecordingError(
+                f"{short(path)} is not the trace that was recorded: restore it with git."
+            )
         return path
 
 
@@ -117,7 +125,9 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
 
 def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
     """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is damaged."""
-    paths = sorted(traces.glob(f"*/{name}.ipynb"), key=lambda path: (path.parent.name != REFERENCE_GPU, path))
+    paths = sorted(
+        traces.glob(f"*/{name}.ipynb"), key=lambda path: (path.parent.name != REFERENCE_GPU, path)
+    )
     return [Recording.read(path) for path in paths if path.parent.name != "local"]
 
 
@@ -135,7 +145,9 @@ def trace_name(name: str, content: bytes) -> str:
 
 def values_in(cell: CodeCell) -> dict[str, Any]:
     """The encoded values that ride in the outputs of a recorded cell, by name."""
-    return next((output.data[MIME] for output in cell.outputs if MIME in output.get("data", {})), {})
+    return next(
+        (output.data[MIME] for output in cell.outputs if MIME in output.get("data", {})), {}
+    )
 
 
 def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
@@ -147,7 +159,10 @@ def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
     cells = code_cells(notebook)
     now, then = that_count(cells), that_count(recording.cells)
     last = max((index for index, cell in enumerate(now) if cell.kind == "gpu"), default=-1)
-    return [*_changed(now[: last + 1], then), *_redefined(hashes(cells), recording.about["definitions"])]
+    return [
+        *_changed(now[: last + 1], then),
+        *_redefined(hashes(cells), recording.about["definitions"]),
+    ]
 
 
 def _changed(now: list[CodeCell], then: list[CodeCell]) -> Iterator[str]:

@@ -23,7 +23,9 @@ def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.Notebo
 
     def clean(node):
         if isinstance(node, dict):
-            return {key: item if key.startswith("image/") else clean(item) for key, item in node.items()}
+            return {
+                key: item if key.startswith("image/") else clean(item) for key, item in node.items()
+            }
         if isinstance(node, list):
             return [clean(item) for item in node]
         return staging.sub(name, pattern.sub("", node)) if isinstance(node, str) else node

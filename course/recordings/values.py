@@ -41,14 +41,23 @@ def encode(name: str, value: Any) -> Any:
     """
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value) in PLAIN or isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)):
+    if (
+        type(value) in PLAIN
+        or isinstance(value, int | str)
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
         return value
     if isinstance(value, list):
-        return [item if type(item) in PLAIN else encode(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        return [
+            item if type(item) in PLAIN else encode(f"{name}[{i}]", item)
+            for i, item in enumerate(value)
+        ]
     for codec in CODECS:
         if codec.holds(value):
             return {codec.tag: codec.to_json(name, value)}
-    raise TypeError(f"{name} is a {type(value).__name__}, which a recording does not take: hand on {kinds()}.")
+    raise TypeError(
+        f"{name} is a {type(value).__name__}, which a recording does not take: hand on {kinds()}."
+    )
 
 
 def decode(name: str, value: Any) -> Any:
@@ -86,12 +95,16 @@ def lossy(codec: Codec) -> str:
     if not codec.holds(codec.example):
         return f"The codec {codec.tag} has no example that it holds: give it one, so that the way back is tested."
     try:
-        content = json.loads(json.dumps(codec.to_json("x", codec.example), allow_nan=False, sort_keys=True))
+        content = json.loads(
+            json.dumps(codec.to_json("x", codec.example), allow_nan=False, sort_keys=True)
+        )
         back = codec.from_json("x", content)
         same = type(back) is type(codec.example) and encode("x", back) == encode("x", codec.example)
     except Exception as error:
         return f"The codec {codec.tag} fails on its example ({type(error).__name__}: {error})."
-    return "" if same else f"The codec {codec.tag} turns its example {codec.example!r} into {back!r}."
+    return (
+        "" if same else f"The codec {codec.tag} turns its example {codec.example!r} into {back!r}."
+    )
 
 
 def _not_finite(value):
@@ -134,9 +147,28 @@ def _is_frame(value):
 
 
 CODECS = (
-    Codec("$float", "", _not_finite, lambda _, value: str(value), lambda _, text: float(text), math.inf),
-    Codec("$dict", "dicts with string keys", _has_string_keys, _pairs, _from_pairs, {"b": [1], "a": {}}),
     Codec(
-        "$dataframe", "DataFrames", _is_frame, _table, _from_table, pd.DataFrame({"us": [1.5, math.nan]}, ["a", "b"])
+        "$float",
+        "",
+        _not_finite,
+        lambda _, value: str(value),
+        lambda _, text: float(text),
+        math.inf,
+    ),
+    Codec(
+        "$dict",
+        "dicts with string keys",
+        _has_string_keys,
+        _pairs,
+        _from_pairs,
+        {"b": [1], "a": {}},
+    ),
+    Codec(
+        "$dataframe",
+        "DataFrames",
+        _is_frame,
+        _table,
+        _from_table,
+        pd.DataFrame({"us": [1.5, math.nan]}, ["a", "b"]),
     ),
 )

@@ -18,4 +18,6 @@ def scenario(lesson: str, exercise: str) -> Callable:
             raise
     except AttributeError:
         pass
-    raise LookupError(f"{exercise} has no scenario: write {exercise}(answer) in course/scenarios/{lesson}.py.")
+    raise LookupError(
+        f"{exercise} has no scenario: write {exercise}(answer) in course/scenarios/{lesson}.py."
+    )

@@ -24,7 +24,10 @@ def make_predictor(answer: Callable) -> None:
         expected,
         {
             EVERY_TIME_THE_FIRST: [expected[0]] * 5,
-            "Each result is that of the input before: copy first, then replay.": [expected[0], *expected[:-1]],
+            "Each result is that of the input before: copy first, then replay.": [
+                expected[0],
+                *expected[:-1],
+            ],
         },
     )
 
@@ -51,7 +54,9 @@ def trajectory(answer: Callable) -> None:
     if graphs == 0:
         raise Wrong(EAGER)
     if graphs != states:
-        raise Wrong(f"{graphs} graph launches for {states} states: capture one step, and replay it for each.")
+        raise Wrong(
+            f"{graphs} graph launches for {states} states: capture one step, and replay it for each."
+        )
 
 
 def _drift(found, expected):

@@ -29,7 +29,9 @@ def train_with_schedule(answer: Callable) -> None:
         raise Wrong("Your first loss is the last one's memory: clone it.")
     if not close(found[0], expected[0]):
         raise Wrong("The first loss is not eager's. " + TRAINED)
-    stays = "The learning rate stays that of the capture: keep it in a tensor, and write the tensor."
+    stays = (
+        "The learning rate stays that of the capture: keep it in a tensor, and write the tensor."
+    )
     symptoms = {stays: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
     Used(found, found, used.counts, used.seen).gives(expected, symptoms)
     used.seen.captured.clear()

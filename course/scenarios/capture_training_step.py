@@ -33,13 +33,17 @@ def capture_training(answer: Callable) -> None:
     warmed = building["operators"] > 10
     if not close(net.state_dict(), before):
         raise Wrong(TRAINED)
-    if warmed and any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
+    if warmed and any(
+        state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()
+    ):
         raise Wrong(FILLED)
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
     used = use(train, batches)
     if not optimizer.state:
-        raise Wrong("The optimizer has lost the state that the graph works on: set it to zero in place instead.")
+        raise Wrong(
+            "The optimizer has lost the state that the graph works on: set it to zero in place instead."
+        )
     used.gives(expected, {ANEW: forgetful})
     used.replays(graphs=5, operators=15)
 
@@ -48,7 +52,9 @@ def gradients_of(answer: Callable) -> None:
     """A network, and the gradients of the mean of its squared results after each of four calls."""
     net, batches = perceptron(nn.Tanh()), [inputs for inputs, _ in draw_batches(4)]
     parameters = list(net.parameters())
-    expected = [list(torch.autograd.grad(net(batch).square().mean(), parameters)) for batch in batches]
+    expected = [
+        list(torch.autograd.grad(net(batch).square().mean(), parameters)) for batch in batches
+    ]
     replay = answer(net, batches[0].clone())
 
     def gradients(batch):
@@ -60,10 +66,14 @@ def gradients_of(answer: Callable) -> None:
         return [parameter.grad for parameter in parameters]
 
     used = use(gradients, batches)
-    used = Used(used.given, used.given, used.counts, used.seen)  # the next call may write over gradients
+    used = Used(
+        used.given, used.given, used.counts, used.seen
+    )  # the next call may write over gradients
     pairs = zip(used.given, used.given[1:], strict=False)
     grown = [[new - old for old, new in zip(*pair, strict=True)] for pair in pairs]
     if close(grown, expected[1:]):
-        raise Wrong("The gradients add up: the capture must begin without any, or zero them itself.")
+        raise Wrong(
+            "The gradients add up: the capture must begin without any, or zero them itself."
+        )
     used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 4})
     used.replays(graphs=4, operators=8)

@@ -28,10 +28,15 @@ def perceptron(*between: nn.Module) -> nn.Module:
 def draw_batches(count: int) -> list:
     """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the rows."""
     rows = few()
-    return [(torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda")) for _ in range(count)]
+    return [
+        (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
+        for _ in range(count)
+    ]
 
 
-def losses_of(net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False) -> list:
+def losses_of(
+    net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
+) -> list:
     """The losses of an eager training of a copy of net; anew: with a new optimizer for each step."""
     net = copy.deepcopy(net)
     optimizer, losses = make(net.parameters()), []
@@ -56,4 +61,6 @@ def accumulated_gradients(net: nn.Module, batches: list) -> list:
     """The gradients of all batches, added up; None where there is no gradient."""
     for inputs, targets in batches:
         mse_loss(net(inputs), targets).backward()
-    return [None if parameter.grad is None else copied(parameter.grad) for parameter in net.parameters()]
+    return [
+        None if parameter.grad is None else copied(parameter.grad) for parameter in net.parameters()
+    ]

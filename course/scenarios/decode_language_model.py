@@ -9,16 +9,22 @@ from course.answers.graph_use import EAGER, Wrong, close, copied, use, watch
 from course.scenarios.common import few
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 
-SIZES = Config(n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40)
-LATE = range(1, 9)  # tokens that a warm-up may have decoded
-FORGETS = "The cache forgets what is written: let the model write into the very cache that it is given."
-FROZEN = "The position stays that of the capture: keep it in a tensor, and advance that in place, inside."
-NOT_FED = "Every call decodes the same input token: write the new one into tokens, in place, inside."
-REBOUND = (
-    "Every call decodes the same token at the same position: a new tensor under the old name is not what it reads."
+SIZES = Config(
+    n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40
 )
+LATE = range(1, 9)  # tokens that a warm-up may have decoded
+FORGETS = (
+    "The cache forgets what is written: let the model write into the very cache that it is given."
+)
+FROZEN = "The position stays that of the capture: keep it in a tensor, and advance that in place, inside."
+NOT_FED = (
+    "Every call decodes the same input token: write the new one into tokens, in place, inside."
+)
+REBOUND = "Every call decodes the same token at the same position: a new tensor under the old name is not what it reads."
 WARMED = "The first token is number {}: a warm-up decoded. Undo it."
-DREW = "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
+DREW = (
+    "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
+)
 State = tuple[Tensor, Tensor, Tensor]
 
 
@@ -27,11 +33,15 @@ def prompted(rows: int) -> tuple[Decoder, State]:
     model = Decoder(SIZES, "cuda").requires_grad_(False)
     cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
     prompt = torch.randint(SIZES.vocab_size, (rows, few(4, 8)), device="cuda")
-    tokens = sample(model(prompt, torch.arange(prompt.shape[1], device="cuda").expand_as(prompt), cache))
+    tokens = sample(
+        model(prompt, torch.arange(prompt.shape[1], device="cuda").expand_as(prompt), cache)
+    )
     return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
 
 
-def decoded(model: Decoder, state: State, count: int, draw: tuple = (), **breaks: bool) -> list[Tensor]:
+def decoded(
+    model: Decoder, state: State, count: int, draw: tuple = (), **breaks: bool
+) -> list[Tensor]:
     """The next count tokens. draw: temperature and generator. breaks: feeds=False decodes the same input again,
     moves=False stays at the position, keeps=False loses what is written into the cache."""
     feeds, moves, keeps = ({"feeds": True, "moves": True, "keeps": True} | breaks).values()
@@ -103,14 +113,20 @@ def _generated(given, tokens, count, every, made):
     asked = -(-count // every)
     if given != tokens[:count]:
         if given[:every] == given[every - 1 : every] * every:
-            raise Wrong("All tokens of a replay are its last one: clone each, inside of the capture.")
+            raise Wrong(
+                "All tokens of a replay are its last one: clone each, inside of the capture."
+            )
         if given == tokens[: count - 1]:
             raise Wrong("The last token is missing: the end belongs to the answer.")
         if given == tokens[: len(given)]:
-            raise Wrong(f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit.")
+            raise Wrong(
+                f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit."
+            )
         for late in LATE:
             if given == tokens[late : late + len(given)]:
                 raise Wrong(WARMED.format(late + 1))
         raise Wrong(f"The tokens are not eager's: yours {given[:6]}, expected {tokens[:6]}.")
     if made != asked:
-        raise Wrong(f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each replay.")
+        raise Wrong(
+            f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each replay."
+        )

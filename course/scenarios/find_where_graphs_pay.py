@@ -14,7 +14,12 @@ def graph_if_it_pays(answer: Callable) -> None:
     net = nn.Linear(4, 3).cuda().requires_grad_(False)
     batches = list(torch.randn(4, few(), 4, device="cuda"))
     expected = list(map(net, batches))
-    cases = [(100, 50.0, 10.0, 3000.0), (70, 50.0, 10.0, 3000.0), (10**6, 50.0, 50.0, 1.0), (2, 9000.0, 10.0, 3000.0)]
+    cases = [
+        (100, 50.0, 10.0, 3000.0),
+        (70, 50.0, 10.0, 3000.0),
+        (10**6, 50.0, 50.0, 1.0),
+        (2, 9000.0, 10.0, 3000.0),
+    ]
     for calls, eager_us, graph_us, capture_us in cases:
         pays = capture_us + calls * graph_us < calls * eager_us
         with watch() as built:

@@ -33,22 +33,40 @@ def pad_to_buckets(answer: Callable) -> None:
     places = [bisect_left(sizes, length) for length in lengths]
     graphs = set(zip(places, used.seen.replayed, strict=True))
     if len(set(used.seen.replayed)) < 3:
-        raise Wrong("Requests of all lengths go through the same graph: take the smallest that holds the request.")
+        raise Wrong(
+            "Requests of all lengths go through the same graph: take the smallest that holds the request."
+        )
     if len(graphs) > 3:
-        raise Wrong("A request goes through a graph that is too large: take the smallest that holds it.")
+        raise Wrong(
+            "A request goes through a graph that is too large: take the smallest that holds it."
+        )
 
 
 def replay_until(answer: Callable) -> None:
     """A graph that counts, and says when it has come to a number that only the GPU knows."""
-    for target, every, limit in ((few(5, 9), 4, 40), (few(10, 20), 5, 20), (100, 6, 12), (1, 3, 30)):
-        count, done = torch.zeros((), device="cuda"), torch.zeros((), dtype=torch.bool, device="cuda")
+    for target, every, limit in (
+        (few(5, 9), 4, 40),
+        (few(10, 20), 5, 20),
+        (100, 6, 12),
+        (1, 3, 30),
+    ):
+        count, done = (
+            torch.zeros((), device="cuda"),
+            torch.zeros((), dtype=torch.bool, device="cuda"),
+        )
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             done.copy_(count.add_(1) >= target)
         asked = min(limit, -(-target // every) * every)
         with watch() as seen:
-            used = use(lambda *given: torch.tensor(answer(*given)), [(graph, done, every, limit)], what="It")
-        _stopped(len(seen.replayed), int(used.given[0]), used.counts["operators"], asked, every, limit)
+            used = use(
+                lambda *given: torch.tensor(answer(*given)),
+                [(graph, done, every, limit)],
+                what="It",
+            )
+        _stopped(
+            len(seen.replayed), int(used.given[0]), used.counts["operators"], asked, every, limit
+        )
 
 
 def _stopped(made, told, reads, asked, every, limit):
@@ -56,11 +74,15 @@ def _stopped(made, told, reads, asked, every, limit):
     if not made:
         raise Wrong(EAGER)
     if reads > made // every:
-        raise Wrong(f"{reads} reads in {made} replays: each makes the CPU wait, so read after every {every} replays.")
+        raise Wrong(
+            f"{reads} reads in {made} replays: each makes the CPU wait, so read after every {every} replays."
+        )
     if made > limit:
         raise Wrong(f"{made} replays where the limit is {limit}.")
     if made > asked:
-        raise Wrong(f"{made} replays where it was done at {asked}: read done after every {every} replays.")
+        raise Wrong(
+            f"{made} replays where it was done at {asked}: read done after every {every} replays."
+        )
     if made < asked:
         raise Wrong(f"It stops after {made} replays, before it is done.")
     if told != made:

@@ -24,7 +24,11 @@ class Mask(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x itself in eval mode."""
-        drawn = torch.rand(x.shape, device=x.device, generator=self.generator) if self.training else 0 * x
+        drawn = (
+            torch.rand(x.shape, device=x.device, generator=self.generator)
+            if self.training
+            else 0 * x
+        )
         return x * (drawn < 0.75) / (0.75 if self.training else 1)
 
 
@@ -71,7 +75,9 @@ def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tu
 
     used = use(asked, [tuple(group) for group in groups])
     if any(gradient is not mine for gradient, mine in zip(gradients(net), own, strict=True)):
-        raise Wrong("It replaced .grad: add to the gradients that exist, because the caller zeroes and reads those.")
+        raise Wrong(
+            "It replaced .grad: add to the gradients that exist, because the caller zeroes and reads those."
+        )
     return used, found
 
 
@@ -89,13 +95,22 @@ def capture_iteration(answer: Callable) -> None:
         raise Wrong(DREW)
     used, found = iterations(net, iterate, groups, own)
     if used.given[0].numel() != count:
-        raise Wrong(f"It gives {used.given[0].numel()} losses where {count} are asked: one for each microbatch.")
+        raise Wrong(
+            f"It gives {used.given[0].numel()} losses where {count} are asked: one for each microbatch."
+        )
     whole = [count * losses for losses in expected]
-    used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 5, "Divide each loss by the number of them.": whole})
+    used.gives(
+        expected,
+        {EVERY_TIME_THE_FIRST: [expected[0]] * 5, "Divide each loss by the number of them.": whole},
+    )
     if not close(found, sums):
         generator.set_state(start)
         lasts = iterations(net, partial(iterate_eagerly, net, zero_between=True), groups, own)[1]
-        raise Wrong(LAST if close(found, lasts) else "The gradients are not eager's. " + parting(found, sums))
+        raise Wrong(
+            LAST
+            if close(found, lasts)
+            else "The gradients are not eager's. " + parting(found, sums)
+        )
     used.replays(graphs=5, operators=5 * (3 * count + 4))
 
 
@@ -145,7 +160,9 @@ def train_and_validate(answer: Callable) -> None:
     if not torch.equal(generator.get_state(), start):
         raise Wrong(DREW)
     if not net.training:
-        raise Wrong("The network stays in eval mode: call net.train() after the capture of the validation.")
+        raise Wrong(
+            "The network stays in eval mode: call net.train() after the capture of the validation."
+        )
     used = in_turns(net, inputs, *pair)
     used.gives(results[0], {DROPOUT: results[1], EVAL: results[2]})
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))

@@ -47,10 +47,18 @@ def _trains(found, expected, seen):
     if not seen.replayed:
         raise Wrong(EAGER)
     if any(gradient is None for gradient in found[2:-2]):
-        raise Wrong("The graphed part gets no gradient: captured by hand, its forward pass has no backward.")
+        raise Wrong(
+            "The graphed part gets no gradient: captured by hand, its forward pass has no backward."
+        )
     if found[0] is None:
-        raise Wrong("The part before the graph gets no gradient and does not train: its sample must require one.")
+        raise Wrong(
+            "The part before the graph gets no gradient and does not train: its sample must require one."
+        )
     if len(seen.replayed) != 2:
-        raise Wrong(f"{len(seen.replayed)} graphs were launched where one forward and one backward would do.")
+        raise Wrong(
+            f"{len(seen.replayed)} graphs were launched where one forward and one backward would do."
+        )
     if not close(found, expected):
-        raise Wrong("The gradients are not eager's: does the sample have the shape of what the first part gives?")
+        raise Wrong(
+            "The gradients are not eager's: does the sample have the shape of what the first part gives?"
+        )

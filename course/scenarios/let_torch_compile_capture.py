@@ -35,7 +35,9 @@ class Compiled(nn.Module):
         if torch.cuda.is_current_stream_capturing():
             torch.zeros(1, device="cuda")  # a graph that is refused shall not be called empty, too
             if self.mode in OWN_GRAPHS:
-                raise Wrong(f'mode="{self.mode}" replays graphs of its own, and a capture refuses that: use another.')
+                raise Wrong(
+                    f'mode="{self.mode}" replays graphs of its own, and a capture refuses that: use another.'
+                )
             if not self.called:
                 raise Wrong("The capture is the first call, and so it compiles: warm up before it.")
             self.seen.append(self)
@@ -49,7 +51,11 @@ def compiling() -> Iterator[list]:
     seen, real = [], torch.compile
 
     def compile(function: Callable | None = None, **options: Any) -> Callable:
-        return partial(compile, **options) if function is None else Compiled(function, seen, real, options)
+        return (
+            partial(compile, **options)
+            if function is None
+            else Compiled(function, seen, real, options)
+        )
 
     with patch.object(torch, "compile", compile):
         yield seen
@@ -72,5 +78,12 @@ def graph_compiled(answer: Callable) -> None:
         used = use(train, batches)
     used.replays(graphs=5, operators=15)
     if not seen:
-        raise Wrong("The graph holds eager kernels: nothing that torch.compile gives was called in the capture.")
-    used.gives(expected, {"Every step trains on the first batch: copy the new one into the static input.": first_again})
+        raise Wrong(
+            "The graph holds eager kernels: nothing that torch.compile gives was called in the capture."
+        )
+    used.gives(
+        expected,
+        {
+            "Every step trains on the first batch: copy the new one into the static input.": first_again
+        },
+    )

@@ -9,13 +9,20 @@ from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
 from course.scenarios.common import few
 from cpu_graph.graphs import CUDAGraph
 
-COSTS = ([2.0, 3.0, 7.0, 1.0, 5.0, 6.0], [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0], [1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
+COSTS = (
+    [2.0, 3.0, 7.0, 1.0, 5.0, 6.0],
+    [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
+    [1.0, 2.0, 3.0, 4.0, 5.0, 9.0],
+)
 
 
 def capture_in_lanes(answer: Callable) -> None:
     """Works of one input that do not need each other, some of which take longer; two lanes for them."""
     costs = COSTS[few(0, len(COSTS))]
-    inputs, weights = list(torch.randn(5, 2, 4, device="cuda")), torch.randn(len(costs), 4, 4, device="cuda")
+    inputs, weights = (
+        list(torch.randn(5, 2, 4, device="cuda")),
+        torch.randn(len(costs), 4, 4, device="cuda"),
+    )
     streams = {}
 
     def work(x, number):
@@ -32,12 +39,18 @@ def capture_in_lanes(answer: Callable) -> None:
         raise Wrong("A list of results is asked, one for each work.")
     used.replays(graphs=5, operators=5 + 5 * len(works))
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
-    mixed = {"The results are in the order of the launches: give them in that of the works.": _sorted(expected, order)}
+    mixed = {
+        "The results are in the order of the launches: give them in that of the works.": _sorted(
+            expected, order
+        )
+    }
     used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5} | mixed)
     if len(built.captured) > 1:
         raise Wrong("One graph is asked, with all works in it.")
     _short(streams, costs)
-    if CUDAGraph.stand_in is not None:  # on a GPU only a graph that was kept tells what waits for what
+    if (
+        CUDAGraph.stand_in is not None
+    ):  # on a GPU only a graph that was kept tells what waits for what
         _apart(built.captured[0].capture.nodes)
 
 
@@ -51,11 +64,19 @@ def _short(streams, costs):
     for number, stream in streams.items():
         lanes[stream] = lanes.get(stream, 0.0) + costs[number]
     if len(lanes) != 2:
-        raise Wrong(f"The works are on {len(lanes)} stream{'s' * (len(lanes) > 1)}: two lanes are asked.")
-    best = min(max(sum(part), sum(costs) - sum(part)) for n in range(len(costs)) for part in combinations(costs, n))
+        raise Wrong(
+            f"The works are on {len(lanes)} stream{'s' * (len(lanes) > 1)}: two lanes are asked."
+        )
+    best = min(
+        max(sum(part), sum(costs) - sum(part))
+        for n in range(len(costs))
+        for part in combinations(costs, n)
+    )
     if max(lanes.values()) > best:
         parts = " and ".join(f"{lane:g}" for lane in lanes.values())
-        raise Wrong(f"The lanes take {parts}, where {best:g} for the longer one would do: the longest works first.")
+        raise Wrong(
+            f"The lanes take {parts}, where {best:g} for the longer one would do: the longest works first."
+        )
 
 
 def _apart(nodes):
@@ -63,4 +84,6 @@ def _apart(nodes):
     products = [node for node in nodes if node.operator.name() in ("aten::mm", "aten::addmm")]
     for one, other in combinations(products, 2):
         if one.stream != other.stream and (one.before(other.clock) or other.before(one.clock)):
-            raise Wrong("One lane waits for the other: fork both first, and join after the last work.")
+            raise Wrong(
+                "One lane waits for the other: fork both first, and join after the last work."
+            )

@@ -16,14 +16,20 @@ def capture_turn(answer: Callable) -> None:
     """Rows on a ring of tokens, each at another distance from the end token; one does not get there in time."""
     size, limit = 29, few(6, 12)
     ring = torch.randperm(size).tolist()
-    after = torch.tensor([ring[(ring.index(token) + 1) % size] for token in range(size)], device="cuda")
+    after = torch.tensor(
+        [ring[(ring.index(token) + 1) % size] for token in range(size)], device="cuda"
+    )
     distances = [few(2, limit), limit + 3, 1, limit - 1]
     tokens = torch.tensor([ring[-1 - distance] for distance in distances], device="cuda")
     start = tokens.tolist()
     rows = [[ring[(place - distance) % size] for place in range(limit)] for distance in distances]
     given = answer(lambda last: after[last], tokens, ring[-1], limit)
-    if not (isinstance(given, tuple | list) and len(given) == 3 and all(map(torch.is_tensor, given[1:]))):
-        raise Wrong("Three things are asked: a function that replays a turn, the answers, and going.")
+    if not (
+        isinstance(given, tuple | list) and len(given) == 3 and all(map(torch.is_tensor, given[1:]))
+    ):
+        raise Wrong(
+            "Three things are asked: a function that replays a turn, the answers, and going."
+        )
     turn, answers, going = given
     if tuple(answers.shape) != (len(rows), limit):
         raise Wrong(f"The answers have the shape {tuple(answers.shape)}, not (rows, limit).")
@@ -48,10 +54,18 @@ def _compare(number, state, rows, end):
             raise Wrong(_parted(number, answer, row[:stop], end))
         if token != row[stop - 1]:
             raise Wrong(
-                GOES_ON if end in row[:stop] else BEYOND if number > limit else _parted(number, token, row, end)
+                GOES_ON
+                if end in row[:stop]
+                else BEYOND
+                if number > limit
+                else _parted(number, token, row, end)
             )
     if bool(going) != more:
-        why = "a row has not come to its end" if more else "every row has come to its end, or the limit"
+        why = (
+            "a row has not come to its end"
+            if more
+            else "every row has come to its end, or the limit"
+        )
         raise Wrong(f"After turn {number} going is {not more}, but {why}.")
 
 
@@ -98,7 +112,9 @@ def _judge(used, weights, requests):
     """Raises Wrong unless the weights after each request are the expected ones; the second has an infinity."""
     second = torch.cat([one.flatten() for one in used.given[1]])
     if second.isnan().any():
-        raise Wrong("A gradient that is not finite spoils the weights: zero times infinity is not a number.")
+        raise Wrong(
+            "A gradient that is not finite spoils the weights: zero times infinity is not a number."
+        )
     if second.isinf().any():
         raise Wrong("An infinite gradient reaches the weights: ask for isfinite.")
     judged = "Each {} is judged alone: what is not finite stops the step for all."
@@ -107,7 +123,9 @@ def _judge(used, weights, requests):
         judged.format("parameter"): lambda _, one: one.isfinite().all(),
         judged.format("element"): lambda _, one: one.isfinite(),
     }
-    expected = _descent(weights, requests, lambda pair, _: all(one.isfinite().all() for one in pair))
+    expected = _descent(
+        weights, requests, lambda pair, _: all(one.isfinite().all() for one in pair)
+    )
     used.gives(expected, {what: _descent(weights, requests, rule) for what, rule in rules.items()})
 
 
@@ -115,7 +133,10 @@ def _descent(weights, requests, allowed):
     """The weights after each request, with what is allowed of its gradients."""
     states = []
     for pair in requests:
-        steps = [torch.where(torch.as_tensor(allowed(pair, one), device=one.device), one, 0) for one in pair]
+        steps = [
+            torch.where(torch.as_tensor(allowed(pair, one), device=one.device), one, 0)
+            for one in pair
+        ]
         weights = [weight - 0.5 * step for weight, step in zip(weights, steps, strict=True)]
         states.append(weights)
     return states

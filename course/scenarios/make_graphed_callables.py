@@ -18,7 +18,9 @@ def graph_for_accumulation(answer: Callable) -> None:
     if not isinstance(graphed, nn.Module):
         raise Wrong(f"The graphed module is to be returned, not a {type(graphed).__name__}.")
     if not close(graphed.state_dict(), before):
-        raise Wrong("The warm-up moved the running statistics of batch normalisation: put the buffers back in place.")
+        raise Wrong(
+            "The warm-up moved the running statistics of batch normalisation: put the buffers back in place."
+        )
     for pair in (batches[:2], batches[2:4], batches[4:]):
         for module in (graphed, twin):
             module.zero_grad(set_to_none=False)

@@ -17,11 +17,16 @@ def steps_in_one_graph(answer: Callable) -> None:
     def step(inputs, targets):
         loss = mse_loss(net(inputs), targets)
         with torch.no_grad():
-            for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            for parameter, gradient in zip(
+                parameters, torch.autograd.grad(loss, parameters), strict=True
+            ):
                 parameter -= 0.1 * gradient
         return loss.detach()
 
-    stacks = [tuple(map(torch.stack, zip(*batches[i : i + steps], strict=True))) for i in range(0, 3 * steps, steps)]
+    stacks = [
+        tuple(map(torch.stack, zip(*batches[i : i + steps], strict=True)))
+        for i in range(0, 3 * steps, steps)
+    ]
     before = copied(net.state_dict())
     firsts = [batches[i - i % steps] for i in range(3 * steps)]
     expected, repeated = (
@@ -32,7 +37,10 @@ def steps_in_one_graph(answer: Callable) -> None:
     if not close(net.state_dict(), before):
         raise Wrong(TRAINED)
     used = use(lambda *stack: _stacked(train(*stack), steps), stacks)
-    used.gives(expected, {"Every step trains on the first batch: step number i is to read inputs[i].": repeated})
+    used.gives(
+        expected,
+        {"Every step trains on the first batch: step number i is to read inputs[i].": repeated},
+    )
     used.replays(graphs=3, operators=18)
 
 

@@ -30,9 +30,9 @@ def noise_graph(answer: Callable) -> None:
         "The numbers are not the generator's but the default one's: pass generator=generator.": others,
     }
     for late in range(1, 11):
-        symptoms[f"The first draw is number {late + 1}: a warm-up drew. Put its state back."] = later[
-            late : late + calls
-        ]
+        symptoms[f"The first draw is number {late + 1}: a warm-up drew. Put its state back."] = (
+            later[late : late + calls]
+        )
     used.gives(expected, symptoms)
     used.replays(graphs=calls, operators=calls)
 
@@ -53,15 +53,21 @@ def paired(answer: Callable) -> None:
     start = torch.cuda.get_rng_state()
     masks = [dropout(torch.ones_like(static), 0.5) for _ in range(2 * pairs)]
     torch.cuda.set_rng_state(start)
-    used = use(lambda *pair: _pair(answer(replay, *pair)), [tuple(pair) for pair in inputs], what="It")
+    used = use(
+        lambda *pair: _pair(answer(replay, *pair)), [tuple(pair) for pair in inputs], what="It"
+    )
     expected = [[mask * new for new in pair] for mask, pair in zip(masks, inputs, strict=False)]
     drawn = [(a != 0, b != 0) for a, b in used.given]
     if close(*zip(*used.given, strict=True)):
         raise Wrong("Both results are the second one: clone the first before the second replay.")
     if not all(torch.equal(*pair) for pair in drawn):
-        raise Wrong("The two masks differ: put the random state of the GPU back before the second replay.")
+        raise Wrong(
+            "The two masks differ: put the random state of the GPU back before the second replay."
+        )
     if all(torch.equal(first, drawn[0][0]) for first, _ in drawn):
-        raise Wrong("Every call has the same mask: rewind to where this call began, and do not seed.")
+        raise Wrong(
+            "Every call has the same mask: rewind to where this call began, and do not seed."
+        )
     used.gives(expected, {})
     used.replays(graphs=2 * pairs, operators=10 * pairs)
 

@@ -61,7 +61,13 @@ def serve_in_buckets(answer: Callable) -> None:
 def _decoder() -> tuple[Callable, torch.Tensor]:
     """A step that finds each request's keys and values in a row of the cache, and the cache."""
     config = Config(
-        n_layers=1, dim=16, n_heads=2, n_kv_heads=1, hidden_dim=16, vocab_size=VOCABULARY, max_seq_len=8
+        n_layers=1,
+        dim=16,
+        n_heads=2,
+        n_kv_heads=1,
+        hidden_dim=16,
+        vocab_size=VOCABULARY,
+        max_seq_len=8,
     )
     model = Decoder(config, "cuda").requires_grad_(False)
     cache = new_kv_cache(config, ROWS, "cuda", torch.float32).normal_()
@@ -92,10 +98,17 @@ def _captured_well(built: Watched, used: Used) -> None:
     """Raises Wrong unless each size has its graph, in one pool, the largest captured first."""
     sizes = [SIZES[bisect_left(SIZES, len(batch))] for batch in BATCHES]
     graphs = dict(zip(sizes, used.seen.replayed, strict=True))
-    if len(set(graphs.values())) < len(SIZES) or [graphs[size] for size in sizes] != used.seen.replayed:
-        raise Wrong("A batch goes through a graph that is too large: take the smallest that holds it.")
+    if (
+        len(set(graphs.values())) < len(SIZES)
+        or [graphs[size] for size in sizes] != used.seen.replayed
+    ):
+        raise Wrong(
+            "A batch goes through a graph that is too large: take the smallest that holds it."
+        )
     if len({graph.pool() for graph in built.captured}) > 1:
         raise Wrong("Each graph has a pool of its own: hand all of them the same one.")
     order = [built.captured.index(graphs[size]) for size in reversed(SIZES)]
     if order != sorted(order):
-        raise Wrong("A smaller graph is captured before a larger one: with the largest first, the pool stays small.")
+        raise Wrong(
+            "A smaller graph is captured before a larger one: with the largest first, the pool stays small."
+        )

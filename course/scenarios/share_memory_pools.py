@@ -22,11 +22,15 @@ def graphs_in_one_pool(answer: Callable) -> None:
             functions = answer(net, copied(samples))
         if not isinstance(functions, list | tuple) or len(functions) != 3:
             raise Wrong("A list of one function per sample is asked.")
-        used = use(lambda size, request: functions[size](request), list(zip(order, requests, strict=True)))
+        used = use(
+            lambda size, request: functions[size](request), list(zip(order, requests, strict=True))
+        )
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if len(set(used.seen.replayed)) < 3:
-        raise Wrong("All functions replay the same graph: each must keep its own, so define it in a function.")
+        raise Wrong(
+            "All functions replay the same graph: each must keep its own, so define it in a function."
+        )
     used.gives(expected, {})
     used.replays(graphs=6, operators=12)
     if len({graph.pool() for graph in built.captured}) > 1:

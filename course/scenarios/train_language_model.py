@@ -19,12 +19,18 @@ UNCLIPPED = "The gradients are not clipped: clip them between the last backward 
 LAST = "The gradients are those of the last part: zero them once, before the first."
 SUMMED = "The gradients of earlier steps are still in: zero them at the beginning of each step."
 UNDIVIDED = "Divide the loss of each part by the number of parts."
-DIVIDED_LATE = "Divide the loss before backward(), not only in the sum: the gradients are too large."
+DIVIDED_LATE = (
+    "Divide the loss before backward(), not only in the sum: the gradients are too large."
+)
 FROZEN = "Every step uses the first rate: write the new one into the tensor that the graph reads."
 MOVED = "The network has new weights, and the graph goes on with the old ones: copy into those that are there."
 REPLACED = "The optimizer has new tensors, and the graph goes on with the old ones: copy into those that are there."
 
-NAMES = {"weights": "weights", "averages": "optimizer's averages", "steps": "optimizer's counts of steps"}
+NAMES = {
+    "weights": "weights",
+    "averages": "optimizer's averages",
+    "steps": "optimizer's counts of steps",
+}
 
 
 def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.Tensor]:
@@ -34,7 +40,12 @@ def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.
 
 
 def train(
-    net: nn.Module, batches: list, rates: list, zero: str = "step", clip: str = "step", divide: str = "loss"
+    net: nn.Module,
+    batches: list,
+    rates: list,
+    zero: str = "step",
+    clip: str = "step",
+    divide: str = "loss",
 ) -> list:
     """The losses of an eager training of a copy of net. zero, clip: once for each "step" or "part", or "never".
 
@@ -131,7 +142,9 @@ def checkpoints(answer: Callable) -> None:
         load(saved)
         judge(net, optimizer, known, right)
         if not close(four_losses(replay), straight):
-            raise Wrong("Dropout draws other numbers than after the checkpoint: save the random state, and set it.")
+            raise Wrong(
+                "Dropout draws other numbers than after the checkpoint: save the random state, and set it."
+            )
 
 
 def four_losses(replay: Callable) -> list:
@@ -156,4 +169,6 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
         if [id(tensor) for tensor in now[what]] != [id(tensor) for tensor in known[what]]:
             raise Wrong(message)
         if not close(known[what], right[what]):
-            raise Wrong(f"The {NAMES[what]} are not those of the checkpoint: save clones, and copy them into place.")
+            raise Wrong(
+                f"The {NAMES[what]} are not those of the checkpoint: save clones, and copy them into place."
+            )

@@ -17,8 +17,12 @@ from course.scenarios.common import TRAINED, draw_batches, perceptron
 ALONE = "Each rank trains alone: no gradient of the other rank arrived, so the step is to call DDP, not the network."
 NO_SYNC = "Each rank trains alone: DDP ran in no_sync, which leaves the all-reduce out."
 UNMOVED = "The weights do not move: the optimizer's step belongs in the graph."
-BUILT = "DDP was built on the default stream, which no capture can take in: build it on a side stream."
-TIMED = "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
+BUILT = (
+    "DDP was built on the default stream, which no capture can take in: build it on a side stream."
+)
+TIMED = (
+    "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
+)
 
 
 @contextmanager
@@ -38,7 +42,9 @@ def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
         ddp.unsynced = False
         ddp.aside = torch.cuda.current_stream() != torch.cuda.default_stream()
         for number, (parameter, other) in enumerate(zip(module.parameters(), others, strict=True)):
-            parameter.register_hook(lambda own, number=number, other=other: _reduced(ddp, number, own, other))
+            parameter.register_hook(
+                lambda own, number=number, other=other: _reduced(ddp, number, own, other)
+            )
         built.append(ddp)
 
     real = DistributedDataParallel
@@ -63,7 +69,9 @@ def _reduced(ddp, number, own, other):
         return own
     ddp.awaited.discard(number)
     if torch.cuda.is_current_stream_capturing() and not ddp.aside:
-        _refused(lambda: torch.cuda.default_stream().wait_stream(torch.cuda.current_stream()), BUILT)
+        _refused(
+            lambda: torch.cuda.default_stream().wait_stream(torch.cuda.current_stream()), BUILT
+        )
     return (own + other) / 2
 
 
@@ -74,7 +82,9 @@ def _refused(call, why):
         raise Wrong(f"{why} ({str(error).splitlines()[0]})") from error
 
 
-def losses_of_rank(net: nn.Module, batches: list, gradients: list | None, rate: float = 0.1) -> list:
+def losses_of_rank(
+    net: nn.Module, batches: list, gradients: list | None, rate: float = 0.1
+) -> list:
     """Losses of an eager training of a copy of net, each gradient averaged with that of another rank, if given."""
     net, losses = copy.deepcopy(net), []
     parameters = list(net.parameters())

@@ -35,7 +35,9 @@ class Scaled(nn.Module):
         return STEPS / self.history.max(), self.history.roll(1)
 
 
-def results(layer: Scaled, batches: list, moves: tuple = ("scale", "history"), early: bool = False) -> list:
+def results(
+    layer: Scaled, batches: list, moves: tuple = ("scale", "history"), early: bool = False
+) -> list:
     """Outputs of layer, which moves that much of its state after each call; before it, if early."""
     found = []
     for batch in batches:
@@ -50,7 +52,9 @@ def results(layer: Scaled, batches: list, moves: tuple = ("scale", "history"), e
 def graph_scaled(answer: Callable) -> None:
     """A layer with delayed scaling, and six batches of different magnitudes."""
     layer, rows = Scaled().cuda(), few()
-    batches = [magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)]
+    batches = [
+        magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)
+    ]
     twin = copy.deepcopy(layer)
     kept = (layer.scale, layer.history)
     before = copied(layer.state_dict())
@@ -62,9 +66,13 @@ def graph_scaled(answer: Callable) -> None:
         }
         expected, run = results(twin, batches), answer(layer, batches[0].clone())
         if layer.scale is not kept[0] or layer.history is not kept[1]:
-            raise Wrong("The layer has new tensors for its state: the graph goes on with the old. Write in place.")
+            raise Wrong(
+                "The layer has new tensors for its state: the graph goes on with the old. Write in place."
+            )
         if not close(layer.state_dict(), before):
-            raise Wrong("The warm-up moved scale and history: put them back in place, before the first replay.")
+            raise Wrong(
+                "The warm-up moved scale and history: put them back in place, before the first replay."
+            )
         used = use(run, batches)
     used.gives(expected, symptoms)
     if not close(layer.state_dict(), twin.state_dict()):

@@ -25,7 +25,10 @@ def touchable(kind: str, still: str, data: Any) -> HTML:
 
 def framed(kind: str, figure: str) -> str:
     """A figure (HTML) with the style and the scripts that let one touch it, without their indents: pages stay small."""
-    texts = [(HERE / name).read_text(encoding="utf-8") for name in ("touch.css", "touch.js", f"{kind}.js")]
+    texts = [
+        (HERE / name).read_text(encoding="utf-8")
+        for name in ("touch.css", "touch.js", f"{kind}.js")
+    ]
     style, *scripts = (re.sub(r"\n\s+", "\n", text) for text in texts)
     code = "\n".join(["(() => {", *scripts, f"touch(document.currentScript, {kind});", "})();"])
     return f"<div class='touch'><style>{style}</style>{figure}<script>{code}</script></div>"

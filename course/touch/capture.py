@@ -61,14 +61,18 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
         "panel": [PANEL, top, tall],
         "phases": [vars(one) for one in phases],
     }
-    return touchable("capture", image(picture(phases, said, window), " ".join([TITLE, *told])), data)
+    return touchable(
+        "capture", image(picture(phases, said, window), " ".join([TITLE, *told])), data
+    )
 
 
 def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
     """What a trace shows from start on, for so many microseconds."""
 
     def times(table: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
-        own = table[(table.end_us > start) & (table.start_us < start + window)].sort_values("start_us")
+        own = table[(table.end_us > start) & (table.start_us < start + window)].sort_values(
+            "start_us"
+        )
         shown = own[["start_us", "end_us"]].sub(start).clip(0, window).round(1).join(own[["name"]])
         return list(shown[columns].itertuples(index=False, name=None))
 
@@ -78,7 +82,14 @@ def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
     launches = [begin for (begin,) in times(trace.launches, ["start_us"])]
     ends = trace.gpu[trace.gpu.step >= 0].groupby("step").end_us.max().sub(start).round(1)
     done = [end for end in ends if 0 < end <= window]
-    return Phase(name, cpu, launches, waiting(trace.gpu, start, window), times(trace.gpu, ["start_us", "end_us"]), done)
+    return Phase(
+        name,
+        cpu,
+        launches,
+        waiting(trace.gpu, start, window),
+        times(trace.gpu, ["start_us", "end_us"]),
+        done,
+    )
 
 
 def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float, int]]:
@@ -93,20 +104,30 @@ def sentence(one: Phase, window: float) -> str:
     """What a phase shows, in numbers."""
     if one.name == "capture":
         return f"the same Python; {one.queue[-1][1]} launches become nodes, the GPU idles"
-    busy, most = sum(end - begin for begin, end in one.gpu) / window, max(count for _, count in one.queue)
+    busy, most = (
+        sum(end - begin for begin, end in one.gpu) / window,
+        max(count for _, count in one.queue),
+    )
     steps = f"{len(one.done)} step{'s' * (len(one.done) != 1)} done"
     return f"{steps}, at most {most} waiting, the GPU busy for {busy:.0%} of the time"
 
 
 def picture(phases: list[Phase], said: list[str], window: float) -> str:
     """All phases below each other as SVG; what time uncovers is in groups of the class time."""
-    panels = [panel(one, words, PANEL * row, window) for row, (one, words) in enumerate(zip(phases, said, strict=True))]
+    panels = [
+        panel(one, words, PANEL * row, window)
+        for row, (one, words) in enumerate(zip(phases, said, strict=True))
+    ]
     bottom = PANEL * len(phases)
     ticks = range(0, int(window), 500)
     places = [(LEFT + (RIGHT - LEFT) * at / window, at) for at in ticks]
     middle = 'text-anchor="middle"'
-    axis = [text(min(x, RIGHT - 14), bottom + 14, str(at), 12, "#555555", middle) for x, at in places]
-    axis.append(text(RIGHT, bottom + 28, "time in the trace, us", 12, "#555555", 'text-anchor="end"'))
+    axis = [
+        text(min(x, RIGHT - 14), bottom + 14, str(at), 12, "#555555", middle) for x, at in places
+    ]
+    axis.append(
+        text(RIGHT, bottom + 28, "time in the trace, us", 12, "#555555", 'text-anchor="end"')
+    )
     return drawing(WIDTH, bottom + 34, TITLE, *panels, *axis)
 
 
@@ -119,9 +140,15 @@ def panel(one: Phase, words: str, top: float, window: float) -> str:
     cpu, queue, gpu = (top + lane for lane in LANES.values())
     most = max(count for _, count in one.queue) or 1
     stairs = [(x(at), queue + LANE * (1 - count / most)) for at, count in one.queue]
-    drawn = [rectangle(x(a), cpu, x(b) - x(a), LANE, COLOURS[lane_colour(name)]) for a, b, name in one.cpu]
+    drawn = [
+        rectangle(x(a), cpu, x(b) - x(a), LANE, COLOURS[lane_colour(name)])
+        for a, b, name in one.cpu
+    ]
     fitting = [(a, name) for a, b, name in one.cpu if x(b) - x(a) > 8.2 * len(name)]
-    drawn += [text(x(a) + 3, cpu + 18, name, 13, "#222222" if name == "waits" else "#FFFFFF") for a, name in fitting]
+    drawn += [
+        text(x(a) + 3, cpu + 18, name, 13, "#222222" if name == "waits" else "#FFFFFF")
+        for a, name in fitting
+    ]
     drawn += [rectangle(x(at), cpu + LANE - 5, 1.2, 5, COLOURS["launch"]) for at in one.launches]
     kind = "graph" if one.name == "capture" else "launch"
     drawn.append(area([*stairs, (x(window), stairs[-1][1])], queue + LANE, COLOURS[kind]))

@@ -26,7 +26,9 @@ def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:
     known = points.assign(x=points.ideal_us / points.launches, gain=points.eager / points.graph)
     slope, start = np.polyfit(points.depth, points.launches, 1)
     data = {
-        "points": known[["depth", "width", "batch", "eager", "graph", "x", "gain"]].round(3).to_dict("records"),
+        "points": known[["depth", "width", "batch", "eager", "graph", "x", "gain"]]
+        .round(3)
+        .to_dict("records"),
         "launches": [round(slope, 3), round(start, 3)],
         "launch_us": round(float(launch_us), 1),
         "stretch": round(float(stretch), 3),
@@ -57,9 +59,13 @@ def up(times: float) -> float:
 def picture(known: pd.DataFrame, crossover: float) -> str:
     """The points, the model's line and its crossover, as SVG."""
     grey = "#555555"
-    axes = [text(across(us) - 6, BOTTOM + 18, f"{us:g}", 13, grey) for us in (1, 3, 10, 30, 100, 300)]
+    axes = [
+        text(across(us) - 6, BOTTOM + 18, f"{us:g}", 13, grey) for us in (1, 3, 10, 30, 100, 300)
+    ]
     axes += [text(LEFT - 28, up(times) + 5, f"{times:g}", 13, grey) for times in (1, 2, 5, 10, 20)]
-    axes += [rectangle(LEFT, up(times), RIGHT - LEFT, 0.6, "#DDDDDD") for times in (1, 2, 5, 10, 20)]
+    axes += [
+        rectangle(LEFT, up(times), RIGHT - LEFT, 0.6, "#DDDDDD") for times in (1, 2, 5, 10, 20)
+    ]
     axes.append(text(LEFT, BOTTOM + 40, "ideal kernel time per launch, us", 14, grey))
     axes.append(text(4, TOP - 10, "eager / graph, step time", 14, grey))
     corner = max(X[0], crossover / Y[1])
@@ -74,5 +80,8 @@ def picture(known: pd.DataFrame, crossover: float) -> str:
         )
         for row in known.itertuples()
     ]
-    lines = [line(model, "#222222", "model"), line(dashed, COLOURS["launch"], "crossover", 'stroke-dasharray="6 4"')]
+    lines = [
+        line(model, "#222222", "model"),
+        line(dashed, COLOURS["launch"], "crossover", 'stroke-dasharray="6 4"'),
+    ]
     return drawing(WIDTH, HEIGHT, TITLE, text(4, 16, TITLE, 15), *axes, *lines, *marks)

@@ -13,7 +13,9 @@ def rectangle(x: float, y: float, width: float, height: float, colour: str) -> s
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.35):.2f}" height="{height:.1f}" fill="{colour}"/>'
 
 
-def text(x: float, y: float, words: str, size: int = 14, colour: str = "#222222", more: str = "") -> str:
+def text(
+    x: float, y: float, words: str, size: int = 14, colour: str = "#222222", more: str = ""
+) -> str:
     """A line of text that begins at (x, y)."""
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" {more}>{escape(words)}</text>'
 
@@ -47,5 +49,7 @@ def drawing(width: int, height: int, title: str, *parts: str) -> str:
 
 def image(picture: str, said: str) -> str:
     """A picture as an image, which no page refuses, with its text for those who do not see it."""
-    source = quote(picture.replace('"', "'"), safe=" =:/;()<>'")  # texts have no quotes: they are escaped
+    source = quote(
+        picture.replace('"', "'"), safe=" =:/;()<>'"
+    )  # texts have no quotes: they are escaped
     return f'<img alt="{escape(said)}" src="data:image/svg+xml,{source}">'

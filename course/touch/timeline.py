@@ -15,7 +15,11 @@ from helpers.charts import COLOURS
 from helpers.trace import Trace
 from helpers.trace_file import outermost
 
-HOST = {"host ranges": "host time", "launches": "launch", "waits": "waiting"}  # a lane and its colour
+HOST = {
+    "host ranges": "host time",
+    "launches": "launch",
+    "waits": "waiting",
+}  # a lane and its colour
 SAYS_NOTHING = r"^void |at::native::|\(anonymous namespace\)::|\bat::|^[# ]+|[# ]+$"  # in the name of a kernel or range
 LONGEST = 120  # characters of a name
 NO_SCRIPT = (
@@ -40,10 +44,16 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
     rows = {name: _rows(trace, step) for name, trace in traces.items()}
     every = pd.concat(rows.values())
     found = sorted(set(every.lane) - set(HOST))
-    lanes = {lane: HOST[lane] for lane in HOST if lane in set(every.lane)} | dict.fromkeys(found, "GPU busy time")
+    lanes = {lane: HOST[lane] for lane in HOST if lane in set(every.lane)} | dict.fromkeys(
+        found, "GPU busy time"
+    )
     variants = [[name, _bars(own, list(lanes))] for name, own in rows.items()]
     end = round(float((every.at_us + every.dur_us).max()), 3)
-    return {"lanes": [[lane, COLOURS[lanes[lane]]] for lane in lanes], "end": end, "variants": variants}
+    return {
+        "lanes": [[lane, COLOURS[lanes[lane]]] for lane in lanes],
+        "end": end,
+        "variants": variants,
+    }
 
 
 def _rows(trace, step):
@@ -51,7 +61,9 @@ def _rows(trace, step):
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
     ranges = outermost(trace.annotations[trace.annotations.step == step]).assign(correlation=np.nan)
-    device = trace.gpu.device.map("GPU {:.0f}, ".format if trace.gpu.device.nunique() > 1 else "GPU ".format)
+    device = trace.gpu.device.map(
+        "GPU {:.0f}, ".format if trace.gpu.device.nunique() > 1 else "GPU ".format
+    )
     gpu = trace.gpu.assign(lane=device + trace.gpu.stream.map("stream {:.0f}".format))
     host = zip(HOST, (ranges, trace.launches, trace.waits.assign(correlation=np.nan)), strict=True)
     every = pd.concat([*(rows.assign(lane=lane) for lane, rows in host), gpu])
@@ -62,7 +74,9 @@ def _rows(trace, step):
 
 def _bars(rows, lanes):
     """The rows as the script's bars, by lane and time."""
-    rows = rows.sort_values("lane", key=lambda lane: lane.map(lanes.index), kind="stable", ignore_index=True)
+    rows = rows.sort_values(
+        "lane", key=lambda lane: lane.map(lanes.index), kind="stable", ignore_index=True
+    )
     started = rows[~rows.lane.isin(HOST)].groupby("correlation").groups
     launch = {one.correlation: one for one in rows[rows.lane == "launches"].itertuples()}
     bars = []
@@ -74,7 +88,9 @@ def _bars(rows, lanes):
         else:
             more, partners = _started(row, by, len(work)) if by else "", [by.Index] if by else []
         where = "on the host" if row.lane in HOST else f"on {row.lane}"
-        said = f"{us(row.dur_us)} {where}, from {us(row.at_us)} to {us(row.at_us + row.dur_us)}{more}."
+        said = (
+            f"{us(row.dur_us)} {where}, from {us(row.at_us)} to {us(row.at_us + row.dur_us)}{more}."
+        )
         times = round(float(row.at_us), 3), round(float(row.dur_us), 3)
         bars.append([lanes.index(row.lane), *times, row.name, said, partners])
     return bars
@@ -85,7 +101,11 @@ def _starts(launch, work):
     if work.empty:
         return ""
     first = work.loc[work.at_us.idxmin()]
-    what = f"{len(work)} kernels and copies, the first" if len(work) > 1 else f"{first['name']} ({us(first.dur_us)}),"
+    what = (
+        f"{len(work)} kernels and copies, the first"
+        if len(work) > 1
+        else f"{first['name']} ({us(first.dur_us)}),"
+    )
     return f"; starts {what} {us(first.at_us - launch.at_us)} after it was called"
 
 

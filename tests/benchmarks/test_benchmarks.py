@@ -42,7 +42,9 @@ def guard(model, train):
     train()
     after = dict(model.named_parameters())
     no_gradient = [name for name, parameter in after.items() if parameter.grad is None]
-    return no_gradient, [name for name, parameter in after.items() if torch.equal(parameter, before[name])]
+    return no_gradient, [
+        name for name, parameter in after.items() if torch.equal(parameter, before[name])
+    ]
 
 
 def train_three(step):
@@ -82,9 +84,16 @@ def test_the_defect_is_labelled():
 
 def test_times_of_a_call_become_times_of_a_training_step():
     rounds = pd.DataFrame(
-        {"round": [0, 0], "variant": ["one", "ten"], "host_us": [50.0, 70.0], "step_us": [60.0, 80.0]}
+        {
+            "round": [0, 0],
+            "variant": ["one", "ten"],
+            "host_us": [50.0, 70.0],
+            "step_us": [60.0, 80.0],
+        }
     )
-    assert steps.per_training_step(rounds, {"ten": 10})[["host_us", "step_us"]].to_numpy().tolist() == [
+    assert steps.per_training_step(rounds, {"ten": 10})[
+        ["host_us", "step_us"]
+    ].to_numpy().tolist() == [
         [50, 60],
         [7, 8],
     ]
@@ -92,19 +101,37 @@ def test_times_of_a_call_become_times_of_a_training_step():
 
 def test_the_loops_are_compared_with_the_eager_one_and_with_the_originals_graph():
     names = ["original: eager", f"original: {WHOLE_STEP}", "course: whole step"]
-    rows = [(n, name, us + n, 2 * us + n) for n in range(4) for name, us in zip(names, (800, 200, 100), strict=True)]
+    rows = [
+        (n, name, us + n, 2 * us + n)
+        for n in range(4)
+        for name, us in zip(names, (800, 200, 100), strict=True)
+    ]
     rounds = pd.DataFrame(rows, columns=["round", "variant", "host_us", "step_us"])
-    traced = pd.DataFrame({"gpu_busy_us": 90.04, "launches": 3, "kernels": 40, "steps": 7}, index=names)
+    traced = pd.DataFrame(
+        {"gpu_busy_us": 90.04, "launches": 3, "kernels": 40, "steps": 7}, index=names
+    )
     beside_eager, beside_whole = steps.tables(rounds, traced)
     assert list(beside_eager.index) == names
-    assert beside_eager.filter(like="step time vs. original: eager").iloc[1, 0].startswith("4.0 times faster")
-    assert beside_eager.loc[names[2], ["GPU busy, us", "launches", "kernels"]].tolist() == [90, 3, 40]
+    assert (
+        beside_eager.filter(like="step time vs. original: eager")
+        .iloc[1, 0]
+        .startswith("4.0 times faster")
+    )
+    assert beside_eager.loc[names[2], ["GPU busy, us", "launches", "kernels"]].tolist() == [
+        90,
+        3,
+        40,
+    ]
     assert beside_whole.index[0] == names[1]
-    assert list(beside_whole) == [f"{what} time vs. {names[1]}: median [quartiles]" for what in ("host", "step")]
+    assert list(beside_whole) == [
+        f"{what} time vs. {names[1]}: median [quartiles]" for what in ("host", "step")
+    ]
 
 
 def test_a_table_is_markdown():
-    frame = pd.DataFrame({"us": ["5 [4, 6]", "1"], "kernels": [38.0, 3.25]}, index=["eager", "graph"])
+    frame = pd.DataFrame(
+        {"us": ["5 [4, 6]", "1"], "kernels": [38.0, 3.25]}, index=["eager", "graph"]
+    )
     assert report.table(frame).splitlines() == [
         "| variant | us | kernels |",
         "| --- | --- | --- |",
@@ -114,9 +141,16 @@ def test_a_table_is_markdown():
 
 
 def test_seconds_have_their_range_and_ratios_are_taken_round_by_round():
-    rows = [(0, "ours", 1.0, 10.4), (0, "other", 5.0, 20), (1, "ours", 2.0, 10), (1, "other", 4.0, 20)]
+    rows = [
+        (0, "ours", 1.0, 10.4),
+        (0, "other", 5.0, 20),
+        (1, "ours", 2.0, 10),
+        (1, "other", 4.0, 20),
+    ]
     rows += [(2, "ours", 3.0, 10), (2, "other", 9.0, 21), (0, "third", 40.0, None)]
-    table = report.seconds_table(pd.DataFrame(rows, columns=["round", "variant", "seconds", "peak MB"]))
+    table = report.seconds_table(
+        pd.DataFrame(rows, columns=["round", "variant", "seconds", "peak MB"])
+    )
     assert table.loc["ours"].tolist() == ["2 [1, 3]", "1 [1, 1]", 10]
     assert table.loc["other"].tolist() == ["5 [4, 9]", "3 [2, 5]", 20]
     assert report.table(table).splitlines()[-1] == "| third | 40 | 40 |  |"
@@ -132,7 +166,9 @@ def test_a_long_trace_has_its_size_its_steps_and_ids_of_its_own(tmp_path, number
     assert trace.steps.name.is_unique
     assert len(trace.gpu) == copies * len(recorded.gpu) and not trace.gpu.orphan.any()
     assert trace.launches.correlation.nunique() == copies * recorded.launches.correlation.nunique()
-    assert trace.per_step().gpu_busy_us.sum() == pytest.approx(copies * recorded.per_step().gpu_busy_us.sum(), rel=1e-3)
+    assert trace.per_step().gpu_busy_us.sum() == pytest.approx(
+        copies * recorded.per_step().gpu_busy_us.sum(), rel=1e-3
+    )
     flows = [event["id"] for event in json.loads(content)["traceEvents"] if event["ph"] == "s"]
     assert len(flows) == len(set(flows)) > copies
 
@@ -169,14 +205,18 @@ def test_a_kernel_that_fails_is_not_timed():
 
 
 def test_lessons_are_run_and_failures_seen(tmp_path):
-    right, wrong = (write_notebook(tmp_path / f"{divisor}.ipynb", f"1 / {divisor}") for divisor in (1, 0))
+    right, wrong = (
+        write_notebook(tmp_path / f"{divisor}.ipynb", f"1 / {divisor}") for divisor in (1, 0)
+    )
     lessons = run_lessons([right, wrong])
     assert lessons.passed.tolist() == [True, False]
     assert (lessons.seconds > 0).all()
 
 
 @pytest.mark.parametrize("arguments, written", [([], []), (["--write"], ["cpu.md"])])
-def test_without_a_gpu_nothing_is_kept_unless_asked(tmp_path, monkeypatch, capsys, arguments, written):
+def test_without_a_gpu_nothing_is_kept_unless_asked(
+    tmp_path, monkeypatch, capsys, arguments, written
+):
     monkeypatch.setattr(command, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(command, "measure_and_report", lambda: "# a report\n")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -200,7 +240,9 @@ def test_without_a_gpu_the_report_says_what_is_missing(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks/results").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks/results").glob("*.md")), ids=lambda path: path.name
+)
 def test_the_committed_results_hold_every_loop_and_no_path_of_a_machine(path):
     text = path.read_text()
     assert all(f"| original: {name} |" in text for name in ORIGINALS)
@@ -212,6 +254,8 @@ def test_make_bench_installs_the_extra_and_runs(tmp_path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     command = ["make", "--dry-run", "--no-print-directory", "bench", "ARGS=--write"]
-    plan = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+    plan = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     assert plan[-2].endswith(" course/set_up.py bench")
     assert plan[-1] == ".venv/bin/python -m benchmarks --write"

@@ -33,7 +33,9 @@ def test_forward_and_loss_in_one_trains_as_the_ordinary_step_does():
         model = make_model(SMALL, dropouts=(0.5,), device="cpu")
         optimizer = make_optimizer(model)
         torch.manual_seed(0)
-        losses.append([train(model, optimizer, *batch) for batch in make_batches(3, 5, SMALL, device="cpu")])
+        losses.append(
+            [train(model, optimizer, *batch) for batch in make_batches(3, 5, SMALL, device="cpu")]
+        )
     assert losses[0] == losses[1]
 
 
@@ -79,8 +81,14 @@ def test_building_a_rung_leaves_the_random_state_alone(batches):
 def test_the_recorded_ladder_shows_the_rungs_as_they_are():
     """The lesson shows each rung's source, so its recording tells which code made the numbers."""
     recording = Recording.read(TRACES / REFERENCE_GPU / "reach_floor.ipynb")
-    shown = "".join(o.data["text/plain"] for cell in recording.cells for o in cell.outputs if "data" in o)
-    functions = [f for f in vars(ladder).values() if getattr(f, "__module__", "") == ladder.__name__]
+    shown = "".join(
+        o.data["text/plain"] for cell in recording.cells for o in cell.outputs if "data" in o
+    )
+    functions = [
+        f for f in vars(ladder).values() if getattr(f, "__module__", "") == ladder.__name__
+    ]
     assert len(functions) > 10
     for function in functions:
-        assert getsource(function).strip() in shown, f"{function.__name__} has changed: run `make record` on the GPU"
+        assert getsource(function).strip() in shown, (
+            f"{function.__name__} has changed: run `make record` on the GPU"
+        )

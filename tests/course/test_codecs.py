@@ -32,7 +32,10 @@ def test_a_kind_has_a_tag_of_its_own_and_is_named_among_all_kinds(codec):
 
 
 def test_a_new_kind_is_a_row(monkeypatch):
-    with pytest.raises(TypeError, match="hand on numbers, strings, booleans, None, lists, dicts with string keys or"):
+    with pytest.raises(
+        TypeError,
+        match="hand on numbers, strings, booleans, None, lists, dicts with string keys or",
+    ):
         encode("z", 1j)
     monkeypatch.setattr(values, "CODECS", (*CODECS, COMPLEX))
     assert lossy(COMPLEX) == "" and decode("z", encode("z", {"a": [1j]})) == {"a": [1j]}
@@ -45,7 +48,10 @@ def test_a_new_kind_is_a_row(monkeypatch):
         ({"from_json": None}, "The codec $complex has no from_json"),
         ({"example": None}, "The codec $complex has no example that it holds"),
         ({"from_json": lambda _, parts: parts}, r"The codec $complex turns its example"),
-        ({"from_json": lambda _, parts: complex(parts[1], parts[0])}, "The codec $complex turns its example"),
+        (
+            {"from_json": lambda _, parts: complex(parts[1], parts[0])},
+            "The codec $complex turns its example",
+        ),
         ({"to_json": lambda _, value: value}, "The codec $complex fails on its example (TypeError"),
     ],
     ids=["no way back", "no example", "of another type", "not equal", "no JSON"],

@@ -93,7 +93,9 @@ def test_the_solution_that_does_not_run_is_no_fault_of_the_answer():
     def lost():
         return 1
 
-    assert repr(check(lost)).startswith("○ The solution does not run here (NameError: name 'not_there' is not defined)")
+    assert repr(check(lost)).startswith(
+        "○ The solution does not run here (NameError: name 'not_there' is not defined)"
+    )
 
 
 def test_a_lesson_without_that_solution_is_an_error():
@@ -333,12 +335,15 @@ def test_a_usual_slip_is_asked_for(yours, expected, question):
 
 def test_long_texts_are_cut_and_alike_numbers_are_not():
     assert len(differences("a" * 1000, "b" * 1000)) < 150
-    assert differences(100000.4, 100000) == "yours 100000.4, expected 100000 (a whole number is asked)"
+    assert (
+        differences(100000.4, 100000) == "yours 100000.4, expected 100000 (a whole number is asked)"
+    )
     assert differences(1.00001, 1) == "yours 1.00001, expected 1 (a whole number is asked)"
 
 
 @pytest.mark.parametrize(
-    "guess, right, word", [(34, True, "✓"), (34, True, "spot on"), (40, True, "~"), (12, False, "factor of 2.8")]
+    "guess, right, word",
+    [(34, True, "✓"), (34, True, "spot on"), (40, True, "~"), (12, False, "factor of 2.8")],
 )
 def test_a_guess_is_told_how_far_off_it_is(guess, right, word):
     outcome = compare_guess(guess, 34, " kernels")
@@ -351,11 +356,30 @@ def test_a_guess_of_nothing_is_far_off_unless_nothing_it_is():
 
 
 @pytest.mark.parametrize(
-    "guess", [..., None, "34", "", True, float("nan"), float("inf"), 10**400, [34], {}, 1j, print, Odd(repr=str)]
+    "guess",
+    [
+        ...,
+        None,
+        "34",
+        "",
+        True,
+        float("nan"),
+        float("inf"),
+        10**400,
+        [34],
+        {},
+        1j,
+        print,
+        Odd(repr=str),
+    ],
 )
 def test_what_is_no_guess_gets_a_sentence(guess):
     outcome = compare_guess(guess, 34, " kernels")
-    assert not outcome and repr(outcome).startswith("○") and repr(outcome).endswith("measured 34 kernels")
+    assert (
+        not outcome
+        and repr(outcome).startswith("○")
+        and repr(outcome).endswith("measured 34 kernels")
+    )
     assert guessed(guess) is guessed(guess, lambda number: 1) is None
 
 

@@ -32,7 +32,9 @@ class Context:
 
     def __exit__(self, kind, *_):
         if kind:
-            raise RuntimeError("second\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.")
+            raise RuntimeError(
+                "second\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+            )
 
 
 def test_the_cause_of_a_chain_is_asserted_and_both_errors_are_shown(capsys):
@@ -58,16 +60,24 @@ def test_versions_may_word_one_failure_in_several_ways():
         with fails("worded", ("old words", "new words")):
             raise RuntimeError(text)
         assert shown().says[0] == text[4:]
-    with pytest.raises(AssertionError, match="old words.*not RuntimeError: others"), fails("w", ("old words", "new")):
+    with (
+        pytest.raises(AssertionError, match="old words.*not RuntimeError: others"),
+        fails("w", ("old words", "new")),
+    ):
         raise RuntimeError("others")
 
 
-@pytest.mark.parametrize(("version", "needs"), [("2.11.0+cu130", True), ("2.13.0", False), ("2.14.1", False)])
+@pytest.mark.parametrize(
+    ("version", "needs"), [("2.11.0+cu130", True), ("2.13.0", False), ("2.14.1", False)]
+)
 def test_a_failure_may_end_with_a_version(monkeypatch, version, needs):
     torch_version = pytest.importorskip("torch").torch_version.TorchVersion(version)
     monkeypatch.setitem(exhibits.sys.modules, "torch", SimpleNamespace(__version__=torch_version))
     if needs:
-        with pytest.raises(AssertionError, match="not nothing"), fails("ends", "some words", until="2.13"):
+        with (
+            pytest.raises(AssertionError, match="not nothing"),
+            fails("ends", "some words", until="2.13"),
+        ):
             pass
     else:
         with fails("ends", "some words", until="2.13"):
@@ -84,7 +94,10 @@ def test_a_failure_may_end_with_a_version(monkeypatch, version, needs):
         (None, "nothing"),
         (RuntimeError("other words"), "RuntimeError: other words"),
         (ValueError("some words"), "ValueError: some words"),
-        (NotImplementedError("some words"), "NotImplementedError: some words"),  # not even a kind of RuntimeError
+        (
+            NotImplementedError("some words"),
+            "NotImplementedError: some words",
+        ),  # not even a kind of RuntimeError
     ],
 )
 def test_another_type_or_text_or_nothing_is_no_exhibit(raised, found):
@@ -98,7 +111,10 @@ def test_a_warning_is_shown_and_its_absence_is_noticed():
     with fails("warned", "careful", "UserWarning"):
         warnings.warn("be careful", UserWarning, stacklevel=1)
     assert shown().message[0] == "UserWarning: be careful"
-    with pytest.raises(AssertionError, match="not nothing"), fails("quiet", "careful", "UserWarning"):
+    with (
+        pytest.raises(AssertionError, match="not nothing"),
+        fails("quiet", "careful", "UserWarning"),
+    ):
         warnings.warn("something else", UserWarning, stacklevel=1)
 
 
@@ -127,7 +143,9 @@ def test_a_cell_that_is_run_again_replaces_its_exhibit():
 def raise_an_error():
     import torch
 
-    raise RuntimeError(f"an illegal memory access was encountered on {torch.ones(1).item():.0f} GPU")
+    raise RuntimeError(
+        f"an illegal memory access was encountered on {torch.ones(1).item():.0f} GPU"
+    )
 
 
 def abort():
@@ -155,4 +173,6 @@ def test_a_process_of_its_own_dies_alone_and_the_one_that_waits_ends_with_the_no
         alone("lives", ("anything",), end_well)
     (waiting,) = exhibits._spare
     waiting.communicate("")
-    assert waiting.returncode == 0, "its pipe closes as the notebook's process ends: none is left behind"
+    assert waiting.returncode == 0, (
+        "its pipe closes as the notebook's process ends: none is left behind"
+    )

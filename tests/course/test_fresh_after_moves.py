@@ -11,8 +11,12 @@ from course.recordings import fingerprints, recording
 from course.recordings.cells import code_cells
 from course.recordings.recording import Recording, RecordingError, digest, recorded_lesson, stale
 
-LESSONS = {lesson_name(path): nbformat.read(path, as_version=4) for path in NOTEBOOKS.glob("*.ipynb")}
-RECORDINGS = [Recording.read(path) for path in sorted(TRACES.glob("*/*.ipynb")) if path.parent.name != "local"]
+LESSONS = {
+    lesson_name(path): nbformat.read(path, as_version=4) for path in NOTEBOOKS.glob("*.ipynb")
+}
+RECORDINGS = [
+    Recording.read(path) for path in sorted(TRACES.glob("*/*.ipynb")) if path.parent.name != "local"
+]
 
 
 @pytest.fixture
@@ -31,14 +35,19 @@ def tree(tmp_path, monkeypatch):
 
 def changes():
     """What has changed for each recording that is not fresh: (GPU, lesson) -> sentences."""
-    found = {(one.path.parent.name, one.path.stem): stale(LESSONS[one.path.stem], one) for one in RECORDINGS}
+    found = {
+        (one.path.parent.name, one.path.stem): stale(LESSONS[one.path.stem], one)
+        for one in RECORDINGS
+    }
     return {where: sentences for where, sentences in found.items() if sentences}
 
 
 def reaching(*names):
     """The recordings that reach one of these definitions, by what they say about themselves."""
     places = {(one.path.parent.name, one.path.stem): one.about["definitions"] for one in RECORDINGS}
-    return {where for where, definitions in places.items() if any(name in definitions for name in names)}
+    return {
+        where for where, definitions in places.items() if any(name in definitions for name in names)
+    }
 
 
 def replace_everywhere(tree, pattern, new):
@@ -98,9 +107,15 @@ def redefined(now, then):
 def test_definitions_of_one_text():
     """Two names of one statement, and two functions of one text in two modules."""
     assert redefined({"m.A": "1", "m.B": "1"}, {"n.A": "1", "n.B": "1"}) == []
-    assert redefined({"m.A": "2", "m.B": "2"}, {"m.A": "1", "m.B": "1"}) == ["m.A has changed", "m.B has changed"]
+    assert redefined({"m.A": "2", "m.B": "2"}, {"m.A": "1", "m.B": "1"}) == [
+        "m.A has changed",
+        "m.B has changed",
+    ]
     assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "1"}) == ["m.f has changed"]
-    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "2"}) == ["m.f has changed", "n.f has changed"]
+    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "2"}) == [
+        "m.f has changed",
+        "n.f has changed",
+    ]
     assert redefined({"n.f": "2"}, {"m.f": "1"}) == ["m.f has changed", "n.f has changed"]
     assert redefined({}, {"m.f": "1"}) == ["m.f has changed"]
 
@@ -118,7 +133,9 @@ def test_a_recording_of_an_unknown_format_is_one_sentence(tmp_path, number):
     folder.mkdir()
     nbformat.write(notebook, folder / path.name)
     if number == 2:
-        with pytest.raises(RecordingError, match="has format 2, and this course reads 1: update the course"):
+        with pytest.raises(
+            RecordingError, match="has format 2, and this course reads 1: update the course"
+        ):
             Recording.read(folder / path.name)
     else:
         assert Recording.read(folder / path.name).about["definitions"]

@@ -53,7 +53,11 @@ def recorder(tmp_path):
     for name in ("hangs", "again"):
         (folder / f"{name}.ipynb").write_text("earlier")
     process = subprocess.Popen(
-        [sys.executable, "-c", RECORDER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-c", RECORDER, tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
     yield process, lambda: int(pipe.read_text())
     process.kill()
@@ -70,7 +74,11 @@ def test_a_killed_kernel_costs_one_lesson_and_an_interruption_the_rest(recorder,
     assert "00_hangs: failed, so its earlier recording stays.\n  Its kernel died: " in err
     assert "02_again: interrupted, so its earlier recording stays." in err
     folder = tmp_path / "traces/nvidia-h200"
-    assert sorted(path.name for path in folder.iterdir()) == ["again.ipynb", "hangs.ipynb", "works.ipynb"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "again.ipynb",
+        "hangs.ipynb",
+        "works.ipynb",
+    ]
     assert (folder / "hangs.ipynb").read_text() == (folder / "again.ipynb").read_text() == "earlier"
     wait_for(lambda: not psutil.pid_exists(kernel))
 
@@ -91,7 +99,10 @@ def test_the_recorder_goes_on_and_fails_if_a_lesson_has_failed(monkeypatch, tmp_
     "error, sentence",
     [
         (CellTimeoutError("..."), "A cell took longer than 600 s."),
-        (SavingError("start_here.ipynb could not be written (No space left on device)"), "left on device)"),
+        (
+            SavingError("start_here.ipynb could not be written (No space left on device)"),
+            "left on device)",
+        ),
     ],
 )
 def test_what_else_stops_a_recording_is_one_sentence(monkeypatch, error, sentence):
@@ -115,7 +126,9 @@ def test_a_gpu_cell_before_the_lesson_is_open_is_one_sentence(monkeypatch):
     """In the kernel of `make lab`, where %%gpu is known before the first cell was run."""
     monkeypatch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
     manager, client = start_new_kernel(cwd=ROOT)
-    assert run(client, "%%gpu x\nx = 1").startswith("LessonError: No lesson is open: run the cell lesson(")
+    assert run(client, "%%gpu x\nx = 1").startswith(
+        "LessonError: No lesson is open: run the cell lesson("
+    )
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
@@ -126,7 +139,9 @@ def run(client, code):
     client.execute_interactive(
         code,
         timeout=PATIENCE,
-        output_hook=lambda message: errors.append(message["content"]) if message["msg_type"] == "error" else None,
+        output_hook=lambda message: (
+            errors.append(message["content"]) if message["msg_type"] == "error" else None
+        ),
     )
     return "\n".join("\n".join(error["traceback"]) for error in errors)
 
@@ -220,4 +235,7 @@ with replacing(Path("traces/local/full")) as file:
     file.write_bytes(b"new")
 """
     shown = run(client, code)
-    assert shown.startswith("SavingError: traces/local/full could not be written") and "\n" not in shown
+    assert (
+        shown.startswith("SavingError: traces/local/full could not be written")
+        and "\n" not in shown
+    )

@@ -42,14 +42,21 @@ def files(copy):
 
 def test_the_first_time_every_lesson_is_copied(course):
     folder, copy = course
-    assert files(copy) == [".origins.json", "00_one.ipynb", "01_two.ipynb", "solutions/00_one.ipynb"]
+    assert files(copy) == [
+        ".origins.json",
+        "00_one.ipynb",
+        "01_two.ipynb",
+        "solutions/00_one.ipynb",
+    ]
     assert (copy / "00_one.ipynb").read_bytes() == (folder / "00_one.ipynb").read_bytes()
 
 
 def test_an_untouched_lesson_follows_the_course(course):
     folder, copy = course
     notebook = nbformat.read(copy / "00_one.ipynb", as_version=4)
-    notebook.metadata["language_info"] = {"name": "python"}  # JupyterLab does so when it opens a notebook
+    notebook.metadata["language_info"] = {
+        "name": "python"
+    }  # JupyterLab does so when it opens a notebook
     nbformat.write(notebook, copy / "00_one.ipynb")
     write_notebook(folder / "00_one.ipynb", "2")
     assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "2"
@@ -105,7 +112,9 @@ def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(SavingError, match=r"01_two\.ipynb could not be written \(No space left on device"):
+    with pytest.raises(
+        SavingError, match=r"01_two\.ipynb could not be written \(No space left on device"
+    ):
         lab.update(folder, copy)
 
 
@@ -113,7 +122,9 @@ def test_what_is_no_file_stays_and_is_told(course):
     folder, copy = course
     (copy / "00_one.ipynb").unlink()
     (copy / "00_one.ipynb").mkdir()
-    assert lab.update(folder, copy) == [f"{copy / '00_one.ipynb'} is no file: rename it to get the lesson."]
+    assert lab.update(folder, copy) == [
+        f"{copy / '00_one.ipynb'} is no file: rename it to get the lesson."
+    ]
     (copy / "00_one.ipynb").rename(copy / "elsewhere")
     assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "1"
 
@@ -180,14 +191,20 @@ def copy_open(tmp_path, monkeypatch):
 
 def test_progress_is_noted_and_shown(copy_open):
     assert "start here: 0 of 4 (`idle_share` ○, " in progress.note("start_here")
-    assert progress.mark("start_here", "idle_share") == progress.mark("start_here", "idle_share") == ""
+    assert (
+        progress.mark("start_here", "idle_share") == progress.mark("start_here", "idle_share") == ""
+    )
     assert "start here: 1 of 4 (`idle_share` ✓, `steps_until_paid` ○" in progress.note("start_here")
     assert "start here" not in progress.note("reach_floor")
     assert dict(progress.progress())["start_here"]["idle_share"] is True
 
 
 def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
-    assert progress.mark("an_earlier_lesson", "idle_share") == progress.mark("reach_floor", "steps_until_paid") == ""
+    assert (
+        progress.mark("an_earlier_lesson", "idle_share")
+        == progress.mark("reach_floor", "steps_until_paid")
+        == ""
+    )
     solved = dict(progress.progress())["start_here"]
     assert solved["idle_share"] and solved["steps_until_paid"] and not all(solved.values())
 
@@ -196,7 +213,9 @@ def test_start_here_shows_every_lesson(copy_open):
     progress.mark("start_here", "idle_share")
     shown = progress.note("start_here")
     count = sum(len(asked) for _, asked in progress.progress())
-    assert shown.strip().startswith(f"<details><summary>Solved exercises: 1 of {count}</summary>\n\n")
+    assert shown.strip().startswith(
+        f"<details><summary>Solved exercises: 1 of {count}</summary>\n\n"
+    )
     assert shown.endswith("\n\n</details>"), "one line, until it is unfolded"
     assert all(lesson_name(path).replace("_", " ") in shown for path in NOTEBOOKS.glob("*.ipynb"))
 
@@ -218,7 +237,9 @@ def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
 
 
 def test_the_command_lists_every_lesson():
-    answer = subprocess.run([sys.executable, "-m", "course.progress"], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-m", "course.progress"], capture_output=True, text=True, check=True
+    )
     assert len(answer.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))
     assert answer.stdout.startswith("start here: ")
 
@@ -236,7 +257,9 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
         server = Lab(tmp_path, port)
         try:
             assert server.about["port"] != port
-            said = wait_for(lambda: "Ready: " in (text := server.log.read_text()) and text.splitlines())
+            said = wait_for(
+                lambda: "Ready: " in (text := server.log.read_text()) and text.splitlines()
+            )
             first_lesson = f"lab/tree/my_lessons/{lesson_file('start_here').name}"
             assert said == [
                 f"Port {port} is in use: JupyterLab will take another one and name it in its last line.",
@@ -245,7 +268,9 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
             ]
             assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
             kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
-            assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"
+            assert "--ext=course.lesson" in kernel["argv"], (
+                "%%gpu is known before the first cell was run"
+            )
             pages = server.request("api/contents/my_lessons")["content"]
             assert lesson_file("start_here").name in {page["name"] for page in pages}
         finally:

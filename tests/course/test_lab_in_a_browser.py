@@ -55,10 +55,16 @@ def open_page(profile, request):
     yield open_page
     for number, page in enumerate(profile.pages):
         if request.node.stash.get("failed", False):
-            page.screenshot(path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png")
+            page.screenshot(
+                path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png"
+            )
         page.close()
     profile.remove_listener("request", ask)
-    elsewhere = [url for url in asked if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))]
+    elsewhere = [
+        url
+        for url in asked
+        if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))
+    ]
     assert asked and elsewhere == []
 
 
@@ -67,7 +73,9 @@ def open_notebook(lab, open_page):
     """Open a notebook alone in JupyterLab, in a workspace of its own."""
 
     def open_notebook(path):
-        return Notebook(lab, open_page(lab.address(f"lab/workspaces/{Path(path).stem}/tree/{path}")), path)
+        return Notebook(
+            lab, open_page(lab.address(f"lab/workspaces/{Path(path).stem}/tree/{path}")), path
+        )
 
     return open_notebook
 
@@ -89,22 +97,31 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     assert files.evaluate_all(CUT) == [], "the lessons' names are shown whole"
     start.run_all()
     assert set(start.page.locator(".jp-OutputArea-output pre").evaluate_all(BREAKS)) == {"normal"}
-    assert set(start.page.locator(".jp-OutputArea-output :is(th, td)").evaluate_all(SIDES)) == {"left"}
+    assert set(start.page.locator(".jp-OutputArea-output :is(th, td)").evaluate_all(SIDES)) == {
+        "left"
+    }
     start.page.get_by_role("tab", name="Table of Contents").click()
     expect(start.page.locator(".jp-TableOfContents").get_by_text("1. Idle share")).to_be_visible()
     saved = [cell for cell in start.save().cells if cell.cell_type == "code"]
     outputs = [output for cell in saved for output in cell.outputs]
     charts = [output for output in outputs if "image/png" in output.get("data", {})]
-    assert all(cell.execution_count for cell in saved) and "error" not in {output.output_type for output in outputs}
+    assert all(cell.execution_count for cell in saved) and "error" not in {
+        output.output_type for output in outputs
+    }
     shown = start.page.locator(CHARTS)
     expect(shown).to_have_count(len(charts))
     assert len(charts) == 3 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
 
     answer, check = start.cell("def idle_share("), start.cell("check(idle_share")
     expect(check).to_contain_text("○ idle_share gives nothing yet: yours to write.")
-    for body, message in (("busy_us", r"✗ idle_share\(.*\): yours \S+, expected \S+"), ("1 - busy_us", "✓ idle_share")):
+    for body, message in (
+        ("busy_us", r"✗ idle_share\(.*\): yours \S+, expected \S+"),
+        ("1 - busy_us", "✓ idle_share"),
+    ):
         start.write(answer, f"def idle_share(busy_us, step_us):\n    return {body} / step_us\n\n")
-        start.page.keyboard.insert_text("cases = [(busy_us[name], step_us[name]) for name in busy_us]")
+        start.page.keyboard.insert_text(
+            "cases = [(busy_us[name], step_us[name]) for name in busy_us]"
+        )
         start.run(answer)
         start.run(check)
         expect(check).to_contain_text(re.compile(message))
@@ -119,7 +136,12 @@ def test_charts_and_timelines_are_readable(open_notebook):
     page = lesson.page
     shown = lesson.page.locator(CHARTS)
     files = lesson.page.locator("#jp-left-stack")
-    for theme, width, least in (("Light", 1280, 0.9), ("Light", 800, 0.65), ("Dark", 800, 0.65), ("Dark", 1280, 0.9)):
+    for theme, width, least in (
+        ("Light", 1280, 0.9),
+        ("Light", 800, 0.65),
+        ("Dark", 800, 0.65),
+        ("Dark", 1280, 0.9),
+    ):
         lesson.menu("Settings", "^Theme", f"^JupyterLab {theme}$")
         expect(page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
         page.set_viewport_size({"width": width, "height": 900})
@@ -129,7 +151,9 @@ def test_charts_and_timelines_are_readable(open_notebook):
         wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
         sizes = shown.evaluate_all(SIZES)
         assert len(sizes) >= 3
-        expect(page.locator("figure", has_text=NO_SCRIPT)).to_be_visible()  # this notebook is not trusted
+        expect(
+            page.locator("figure", has_text=NO_SCRIPT)
+        ).to_be_visible()  # this notebook is not trusted
         for size in sizes:
             # charts are 6.5 inches wide, so that 9-point text, the smallest, is 12 pixels high at full size
             assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
@@ -149,7 +173,11 @@ def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
     lesson.menu("Kernel", "^Restart Kernel and Run All Cells")
     dialog.get_by_role("button", name="Confirm Kernel Restart").click()
     lesson.finished()
-    assert all(output.output_type != "error" for cell in lesson.save().cells for output in cell.get("outputs", []))
+    assert all(
+        output.output_type != "error"
+        for cell in lesson.save().cells
+        for output in cell.get("outputs", [])
+    )
 
 
 @pytest.fixture
@@ -162,17 +190,24 @@ def stand_in(tmp_path):
 def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
     trace = recorded_lesson("start_here").trace("eager")
     opening = "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, trace_file\n"
-    call = f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
+    call = (
+        f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
+    )
     reading = "from course.touch.timeline import explore\nfrom helpers.trace import read_trace\n"
     files = "{name: read_trace(trace_file(name)) for name in ('eager', 'whole_step_graph')}"
     write_notebook(
-        lab.folder / "my_lessons" / "traces.ipynb", opening + call, f"{reading}explore({files}, step=3)", "'below'"
+        lab.folder / "my_lessons" / "traces.ipynb",
+        opening + call,
+        f"{reading}explore({files}, step=3)",
+        "'below'",
     )
     notebook = open_notebook("my_lessons/traces.ipynb")
     notebook.run_all()
     notebook.cell("explore(").locator(".cm-content").click()
     touch(notebook.page.locator("figure.timeline"), "start_here", ("eager", "whole_step_graph"))
-    expect(notebook.code.nth(1)).to_have_class(re.compile("jp-mod-active"))  # the keys were the timeline's alone
+    expect(notebook.code.nth(1)).to_have_class(
+        re.compile("jp-mod-active")
+    )  # the keys were the timeline's alone
     with notebook.page.expect_popup() as popup:
         notebook.page.get_by_role("button", name="Open in Perfetto").click()
     expect(popup.value.locator("output")).to_have_text(handed(trace, trace.name))
@@ -182,7 +217,9 @@ def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebo
         notebook.page.get_by_role("link", name="download").click()
     assert download.value.path().read_bytes() == trace.read_bytes()
     notebook.save()
-    assert (lab.folder / notebook.path).stat().st_size < 70_000, "a timeline, and no trace, in the notebook"
+    assert (lab.folder / notebook.path).stat().st_size < 70_000, (
+        "a timeline, and no trace, in the notebook"
+    )
 
     copy = lab.folder / trace.relative_to(ROOT)
     copy.rename(lab.folder / "moved")

@@ -27,7 +27,9 @@ def test_five_digits(value, text):
 def test_values_and_tables_show_five_digits_and_keep_theirs(shell):
     with pd.option_context("display.float_format", None):
         round_numbers(shell)
-        shown = shell.display_formatter.format({"a": [1 / 3, 2.0, float("nan")], "b": 19.969843000000022})[0]
+        shown = shell.display_formatter.format(
+            {"a": [1 / 3, 2.0, float("nan")], "b": 19.969843000000022}
+        )[0]
         assert shown["text/plain"] == "{'a': [0.33333, 2.0, nan], 'b': 19.97}"
         table = pd.DataFrame({"us": [1543.21987, 347.0]})
         html = shell.display_formatter.format(table)[0]["text/html"]

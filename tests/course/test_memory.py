@@ -23,7 +23,14 @@ def test_tensors_are_found_in_lists_dicts_partials_and_closures():
     def closure():
         return tensor
 
-    holders = (tensor, [1, [tensor]], {"a": (tensor,)}, SimpleNamespace(t=tensor), partial(print, tensor), closure)
+    holders = (
+        tensor,
+        [1, [tensor]],
+        {"a": (tensor,)},
+        SimpleNamespace(t=tensor),
+        partial(print, tensor),
+        closure,
+    )
     for value in (*holders, torch.nn.Linear(1, 1)):
         assert holds_gpu(value)
     assert not holds_gpu(itself())

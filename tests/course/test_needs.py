@@ -54,7 +54,10 @@ def test_a_lesson_that_cannot_be_recorded_here_is_no_failure(tmp_path, monkeypat
         raise CellExecutionError("", "NeedsMore", "This lesson needs 2 GPUs (this machine has 1).")
 
     monkeypatch.setattr(record, "record", fails)
-    assert attempt(tmp_path) == (True, "not recorded on this machine. This lesson needs 2 GPUs (this machine has 1).")
+    assert attempt(tmp_path) == (
+        True,
+        "not recorded on this machine. This lesson needs 2 GPUs (this machine has 1).",
+    )
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -48,7 +48,9 @@ def test_root_is_let_in_when_told(as_root, allowed):
 def test_roots_advice_keeps_the_options_that_were_given(as_root):
     options = ["--no-browser", "--port", "0", "--LabApp.app_name=my lab"]
     said = obstacles.obstacle(options)
-    assert said.startswith("JupyterLab does not start as root unless it is told to. On a machine that only you use: ")
+    assert said.startswith(
+        "JupyterLab does not start as root unless it is told to. On a machine that only you use: "
+    )
     command = said.partition("only you use: ")[2]
     assert shlex.split(command) == ["python", "-m", "course.commands.lab", "--allow-root", *options]
 
@@ -60,7 +62,13 @@ def test_under_make_the_advice_is_the_make_command_with_its_variables(tmp_path):
         "'import sys; from course.obstacles import again; print(again(sys.argv[1:]))' $(ARGS)\n"
     )
     run = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
-    first = ["make", "--no-print-directory", "lab", "CPU=1", "ARGS=--port 9 --LabApp.app_name='my lab'"]
+    first = [
+        "make",
+        "--no-print-directory",
+        "lab",
+        "CPU=1",
+        "ARGS=--port 9 --LabApp.app_name='my lab'",
+    ]
     said = subprocess.run(first, **run).stdout.strip()
     assert shlex.split(said) == ["make", "lab", "CPU=1", "ARGS=--port 9 '--LabApp.app_name=my lab'"]
     assert subprocess.run(said, shell=True, **run).stdout.strip() == said
@@ -73,8 +81,12 @@ def test_a_port_that_is_none_is_refused(as_user, port):
 
 
 def test_an_address_of_another_machine_is_refused(as_user):
-    said = obstacles.obstacle(["--ip=192.0.2.1", "--port=0"])  # kept for documentation: nobody has it
-    assert re.fullmatch(r"JupyterLab cannot listen on port 0 of 192\.0\.2\.1 \(.+\): give .* --ip in ARGS\.", said)
+    said = obstacles.obstacle(
+        ["--ip=192.0.2.1", "--port=0"]
+    )  # kept for documentation: nobody has it
+    assert re.fullmatch(
+        r"JupyterLab cannot listen on port 0 of 192\.0\.2\.1 \(.+\): give .* --ip in ARGS\.", said
+    )
 
 
 def test_a_port_that_is_not_allowed_is_refused(as_user, monkeypatch):
@@ -90,25 +102,35 @@ def test_a_taken_port_is_told_and_stops_only_what_may_take_no_other(as_user):
         port = taken.getsockname()[1]
         options = [f"--port={port}"]
         assert obstacles.obstacle(options) == ""
-        assert obstacles.notice(options).startswith(f"Port {port} is in use: JupyterLab will take another one")
+        assert obstacles.notice(options).startswith(
+            f"Port {port} is in use: JupyterLab will take another one"
+        )
         strict = obstacles.obstacle([*options, "--port-retries=0"])
-        assert strict.startswith(f"JupyterLab cannot listen on port {port} of localhost (Address already in use)")
+        assert strict.startswith(
+            f"JupyterLab cannot listen on port {port} of localhost (Address already in use)"
+        )
     assert obstacles.notice(options) == ""
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(as_user, home, monkeypatch):
     monkeypatch.setenv("HOME", str(home / "file"))
     said = obstacles.obstacle(["--port=0"])
-    assert re.fullmatch(r"JupyterLab cannot write to .*file/.* \(Not a directory\): set HOME to .* yours\.", said)
+    assert re.fullmatch(
+        r"JupyterLab cannot write to .*file/.* \(Not a directory\): set HOME to .* yours\.", said
+    )
 
 
 @pytest.mark.parametrize(
-    "names", [[], ["JUPYTER_CONFIG_DIR"], ["JUPYTER_DATA_DIR"], ["JUPYTER_RUNTIME_DIR"], ["XDG_DATA_HOME"]]
+    "names",
+    [[], ["JUPYTER_CONFIG_DIR"], ["JUPYTER_DATA_DIR"], ["JUPYTER_RUNTIME_DIR"], ["XDG_DATA_HOME"]],
 )
 def test_the_folders_are_those_that_jupyter_takes(monkeypatch, names):
     for name in names:
         monkeypatch.setenv(name, "/elsewhere")
-    assert obstacles.jupyter_folders() == [Path(paths.jupyter_config_dir()), Path(paths.jupyter_runtime_dir())]
+    assert obstacles.jupyter_folders() == [
+        Path(paths.jupyter_config_dir()),
+        Path(paths.jupyter_runtime_dir()),
+    ]
 
 
 def test_readers_who_came_by_ssh_are_told_the_way_to_the_port(monkeypatch):
@@ -117,9 +139,13 @@ def test_readers_who_came_by_ssh_are_told_the_way_to_the_port(monkeypatch):
     assert "ssh -L 9999:localhost:9999" in ready.tunnel(9999)[1]
 
 
-SERVER = SimpleNamespace(ip="localhost", port=9999, public_url="http://localhost:9999/", local_url="http://127.0.0.1/")
+SERVER = SimpleNamespace(
+    ip="localhost", port=9999, public_url="http://localhost:9999/", local_url="http://127.0.0.1/"
+)
 
 
-@pytest.mark.parametrize(("ip", "address"), [("localhost", SERVER.public_url), ("0.0.0.0", SERVER.local_url)])
+@pytest.mark.parametrize(
+    ("ip", "address"), [("localhost", SERVER.public_url), ("0.0.0.0", SERVER.local_url)]
+)
 def test_the_last_line_is_the_address_that_a_browser_here_can_open(ip, address):
     assert ready.said(SimpleNamespace(**{**vars(SERVER), "ip": ip})) == [f"Ready: open {address}"]

@@ -25,14 +25,23 @@ OPENING = 'from course.lesson import lesson\n\nlesson("speed")'
 FACTOR, SCALE = "factor = 2", "def scale(x):\n    return factor * x"
 SPEED = "%%gpu speed\nspeed = scale(20) + 1\n'shown'"
 OPTIONS, SEED = 'options = {"more": 1}', "import random\n\nrandom.seed(3)"
-TWICE = (
-    '%%gpu twice table\nimport pandas as pd\n\ntwice = options["more"] * 2\ntable = pd.DataFrame({"x": [twice]})\ntable'
-)
+TWICE = '%%gpu twice table\nimport pandas as pd\n\ntwice = options["more"] * 2\ntable = pd.DataFrame({"x": [twice]})\ntable'
 TRACED = (
     "%%gpu\nfrom course.lesson import trace_file\nfrom course.recordings.values import encode\n\n"
     'trace_file("eager").write_bytes(b"trace")\nencode("speed", 1);'
 )
-CELLS = (OPENING, FACTOR, SCALE, "guess = ...", SPEED, OPTIONS, SEED, TWICE, TRACED, "speed + twice")
+CELLS = (
+    OPENING,
+    FACTOR,
+    SCALE,
+    "guess = ...",
+    SPEED,
+    OPTIONS,
+    SEED,
+    TWICE,
+    TRACED,
+    "speed + twice",
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +49,17 @@ def made(tmp_path_factory):
     """The lesson "speed", recorded by the recorder, here on the CPU: a folder with notebooks/ and traces/."""
     folder = tmp_path_factory.mktemp("course")
     (folder / "notebooks").mkdir()
-    path = write_notebook(folder / "notebooks" / "03_speed.ipynb", *CELLS, "import warnings; warnings.warn('old')")
+    path = write_notebook(
+        folder / "notebooks" / "03_speed.ipynb", *CELLS, "import warnings; warnings.warn('old')"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paths, "NOTEBOOKS", folder / "notebooks")
         patch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
-        patch.setattr(record, "machine", lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0", "driver": "1", "cuda": "1"})
+        patch.setattr(
+            record,
+            "machine",
+            lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0", "driver": "1", "cuda": "1"},
+        )
         record.record(path, folder / "traces")
     return folder
 
@@ -97,7 +112,10 @@ def learner(shell, traces, monkeypatch):
 def test_without_a_gpu_a_lesson_shows_its_recording_and_binds_its_values(learner):
     assert learner.run_all(*CELLS[:4]) == []
     assert learner.run(SPEED) is None
-    texts = [output.data.get("text/markdown", output.data.get("text/plain")) for output in learner.seen.outputs]
+    texts = [
+        output.data.get("text/markdown", output.data.get("text/plain"))
+        for output in learner.seen.outputs
+    ]
     assert texts == ["*recorded on NVIDIA H200, torch 2.11.0, " + _date(learner) + "*", "'shown'"]
     assert learner.run_all(*CELLS[5:]) == []
     assert (learner["speed"], learner["twice"]) == (41, 2)
@@ -134,7 +152,12 @@ def test_a_plain_cell_left_out_needs_a_gpu_and_is_named(learner, left_out):
 
 
 def test_a_view_may_be_edited_and_added(learner):
-    assert learner.run_all(f"{OPENING}  # mine", "from course.exercise import guessed\n\nguessed(1)", *CELLS[1:]) == []
+    assert (
+        learner.run_all(
+            f"{OPENING}  # mine", "from course.exercise import guessed\n\nguessed(1)", *CELLS[1:]
+        )
+        == []
+    )
 
 
 def test_what_a_cell_shows_changes_nothing(learner, path):
@@ -151,7 +174,10 @@ def test_what_a_cell_shows_changes_nothing(learner, path):
 @pytest.mark.parametrize("places", [True, False], ids=["with cell ids", "without"])
 def test_a_plain_cell_edited_needs_a_gpu_and_is_named(learner, edit, cell, places):
     sources = [edit if number == cell else source for number, source in enumerate(CELLS[:8], 1)]
-    errors = [learner.run(source, f"id{number}" if places else None) for number, source in enumerate(sources)]
+    errors = [
+        learner.run(source, f"id{number}" if places else None)
+        for number, source in enumerate(sources)
+    ]
     assert f"code cell {cell} (" in str(next(filter(None, errors)))
     assert "twice" not in learner
 
@@ -215,7 +241,9 @@ def test_another_module_under_the_name_of_an_imported_one_needs_a_gpu(learner):
     assert type(error).__name__ == "NeedsGPU" and "has changed pd" in str(error)
 
 
-@pytest.mark.parametrize("change", [("20", "21"), ("speed = ", "speed  = "), ("speed\n", "speed factor\n")])
+@pytest.mark.parametrize(
+    "change", [("20", "21"), ("speed = ", "speed  = "), ("speed\n", "speed factor\n")]
+)
 def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
     learner.run_all(*CELLS[:4])
     error = learner.run(SPEED.replace(*change, 1))
@@ -225,7 +253,9 @@ def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
 
 def test_a_recorded_script_does_not_run(learner, path):
     def attack(content):
-        outputs = next(cell["outputs"] for cell in content["cells"] if "".join(cell["source"]) == TWICE)
+        outputs = next(
+            cell["outputs"] for cell in content["cells"] if "".join(cell["source"]) == TWICE
+        )
         outputs[0]["data"]["text/html"] = (
             "<script>alert(1)</script><b onclick='alert(2)'>2</b><table border='1'></table>"
         )
@@ -235,7 +265,10 @@ def test_a_recorded_script_does_not_run(learner, path):
     learner.run_all(*CELLS[:7])
     assert learner.run(TWICE) is None
     (shown,) = [output.data for output in learner.seen.outputs if "text/html" in output.data]
-    assert shown["text/html"] == '<b>2</b><table border="1"></table>' and set(shown) == {"text/html", "text/plain"}
+    assert shown["text/html"] == '<b>2</b><table border="1"></table>' and set(shown) == {
+        "text/html",
+        "text/plain",
+    }
 
 
 def forge(path, change):
@@ -260,7 +293,13 @@ def test_only_names_on_the_gpu_line_are_bound(learner, path):
 
 def nodes(value, path=()):
     """Every place in JSON, as the keys that lead there."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield (*path, key)
         yield from nodes(inner, (*path, key))
@@ -294,13 +333,18 @@ def test_no_tampering_shows_anything_false_or_a_traceback(learner, path):
         first = next((type(error).__name__ for error in errors if error), None)
         assert first in (None, "RecordingError"), errors
         refused += first is not None
-        assert learner.shell.user_ns.get("speed", 41) == 41 and learner.shell.user_ns.get("twice", 2) == 2
+        assert (
+            learner.shell.user_ns.get("speed", 41) == 41
+            and learner.shell.user_ns.get("twice", 2) == 2
+        )
         if first:
             assert "speed" not in learner
     assert refused > 200
 
 
-@pytest.mark.parametrize("kind", ["missing", "empty", "truncated", "folder", "loop", "outside", "other json", "binary"])
+@pytest.mark.parametrize(
+    "kind", ["missing", "empty", "truncated", "folder", "loop", "outside", "other json", "binary"]
+)
 def test_a_missing_or_damaged_recording_is_one_sentence(kind, path, learner):
     content = path.read_bytes()
     path.unlink()
@@ -312,10 +356,19 @@ def test_a_missing_or_damaged_recording_is_one_sentence(kind, path, learner):
         path.parent.parent.parent.joinpath("elsewhere.ipynb").write_bytes(content)
         path.symlink_to(path.parent.parent.parent / "elsewhere.ipynb")
     elif kind != "missing":
-        damaged = {"empty": b"", "truncated": content[:500], "other json": b'{"cells": 3}', "binary": b"\xff\x00"}
+        damaged = {
+            "empty": b"",
+            "truncated": content[:500],
+            "other json": b'{"cells": 3}',
+            "binary": b"\xff\x00",
+        }
         path.write_bytes(damaged[kind])
     error = learner.run(OPENING)
-    assert type(error).__name__ == "RecordingError" and "speed.ipynb" in str(error) and "make record" in str(error)
+    assert (
+        type(error).__name__ == "RecordingError"
+        and "speed.ipynb" in str(error)
+        and "make record" in str(error)
+    )
 
 
 def relabelled(path, gpu, folder):
@@ -342,13 +395,17 @@ def test_another_gpus_recording_is_played_where_asked_for(path, learner, monkeyp
 def test_a_lesson_that_the_other_gpu_lacks_is_the_reference_gpus(path, learner, monkeypatch):
     (path.parent.parent / "other-gpu").mkdir()
     monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", "other-gpu")
-    assert learner.run_all(*CELLS) == [] and lesson.current().recording.about["gpu"] == "NVIDIA H200"
+    assert (
+        learner.run_all(*CELLS) == [] and lesson.current().recording.about["gpu"] == "NVIDIA H200"
+    )
     assert lesson.current().recording.path == path
 
 
 def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
     for gpu in ("NVIDIA H200", "Other GPU"):
-        relabelled(recorded_lesson("start_here").path, gpu, tmp_path / gpu.lower().replace(" ", "-"))
+        relabelled(
+            recorded_lesson("start_here").path, gpu, tmp_path / gpu.lower().replace(" ", "-")
+        )
     (tmp_path / "local").mkdir()
     shutil.copy(tmp_path / "nvidia-h200" / "start_here.ipynb", tmp_path / "local")
     monkeypatch.setattr(lesson, "TRACES", tmp_path)
@@ -364,7 +421,9 @@ def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
         beside.every_gpu("other")
 
 
-@pytest.mark.parametrize("gpu", ["../nvidia-h200", "", ".", "..", "/etc", "nvidia-h200/x", "nvidia-h2000"])
+@pytest.mark.parametrize(
+    "gpu", ["../nvidia-h200", "", ".", "..", "/etc", "nvidia-h200/x", "nvidia-h2000"]
+)
 def test_nothing_outside_of_traces_is_read(gpu, learner, monkeypatch):
     monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", gpu)
     error = learner.run(OPENING)
@@ -418,7 +477,9 @@ def test_live_a_cell_runs_as_if_the_first_line_were_not_there(live_shell):
 def test_live_other_magics_and_await_work(live_shell):
     live_shell.run_cell("%%gpu\n%%capture out\nprint('caught')").raise_error()
     assert live_shell.user_ns["out"].stdout == "caught\n"
-    live_shell.run_cell("%%gpu\nimport asyncio\nwaited = await asyncio.sleep(0, 'done')").raise_error()
+    live_shell.run_cell(
+        "%%gpu\nimport asyncio\nwaited = await asyncio.sleep(0, 'done')"
+    ).raise_error()
     assert live_shell.user_ns["waited"] == "done"
     live_shell.run_cell("%%gpu\nfiles = %pwd").raise_error()
     assert live_shell.user_ns["files"]
@@ -432,7 +493,8 @@ def test_gpu_is_a_word():
 
 def test_cells_have_kinds():
     cells = [
-        nbformat.v4.new_code_cell(source) for source in ("guess_a = 1\nguess_b = ...", "x = 1", "%%gpu\nx", "y = 2")
+        nbformat.v4.new_code_cell(source)
+        for source in ("guess_a = 1\nguess_b = ...", "x = 1", "%%gpu\nx", "y = 2")
     ]
     cells.insert(3, nbformat.v4.new_markdown_cell("text\n\n## Exercises\n\nmore"))
     cells += [nbformat.v4.new_markdown_cell("## Recap"), nbformat.v4.new_code_cell("%%gpu\nfree()")]
@@ -441,10 +503,12 @@ def test_cells_have_kinds():
 
 
 @pytest.mark.parametrize(
-    "end", ["show(x, y=[1])", "show(x.y);", "x", "show(f(x))", "show((x := 1))", "y = show(x)", "f(x)"]
+    "end",
+    ["show(x, y=[1])", "show(x.y);", "x", "show(f(x))", "show((x := 1))", "y = show(x)", "f(x)"],
 )
 @pytest.mark.parametrize(
-    "start", ["from course.exercise import show\n", "from helpers.charts import show\n", "x = 2\n", ""]
+    "start",
+    ["from course.exercise import show\n", "from helpers.charts import show\n", "x = 2\n", ""],
 )
 def test_a_view_only_shows(start, end):
     cell = nbformat.v4.new_code_cell(start + end)
@@ -455,7 +519,18 @@ def test_a_view_only_shows(start, end):
 def test_a_recording_says_where_it_comes_from_and_holds_no_paths(made):
     text = (made / "traces" / "nvidia-h200" / "speed.ipynb").read_text()
     about = Recording.read(made / "traces" / "nvidia-h200" / "speed.ipynb").about
-    needed = {"format", "gpu", "driver", "cuda", "torch", "date", "seconds", "peak_gpu_mib", "versions", "definitions"}
+    needed = {
+        "format",
+        "gpu",
+        "driver",
+        "cuda",
+        "torch",
+        "date",
+        "seconds",
+        "peak_gpu_mib",
+        "versions",
+        "definitions",
+    }
     assert needed | {"traces"} <= about.keys() and about["format"] == 1
     assert "UserWarning: old" in text
     assert "ipykernel_" not in text and str(paths.ROOT) not in text
@@ -469,7 +544,9 @@ def test_a_recording_says_where_it_comes_from_and_holds_no_paths(made):
         ("%%gpu speed weight\nspeed = 1", "hands on weight, which its cell does not define"),
     ],
 )
-def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(traces, tmp_path, monkeypatch, source, message):
+def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(
+    traces, tmp_path, monkeypatch, source, message
+):
     monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
     before = everything(traces)
@@ -479,10 +556,16 @@ def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(traces, tmp_
 
 
 def everything(folder):
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
-def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(traces, path, tmp_path, monkeypatch):
+def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(
+    traces, path, tmp_path, monkeypatch
+):
     """Stop before every replacement and removal of a file in turn: the old recording plays, or the new one."""
     new = nbformat.read(path, as_version=4)
     new.cells[4].outputs[0].data["text/plain"] = "'newer'"
@@ -514,7 +597,12 @@ def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(traces, path, 
             with contextlib.suppress(KeyboardInterrupt):
                 record.record(tmp_path / "03_speed.ipynb", traces)
         recording = Recording.read(path)
-        seen.add((recording.trace("eager").read_bytes(), recording.cells[4].outputs[0].data["text/plain"]))
+        seen.add(
+            (
+                recording.trace("eager").read_bytes(),
+                recording.cells[4].outputs[0].data["text/plain"],
+            )
+        )
     assert seen == {(b"trace", "'shown'"), (b"newer trace", "'newer'")}
     assert len(list(path.with_suffix("").iterdir())) == 1
 
@@ -539,7 +627,9 @@ def copied(tmp_path, monkeypatch):
         "%%gpu more\nmore = 1",
         "last = 2",
     )
-    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    content = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in sources]
+    )
 
     def now():
         fingerprints._module.cache_clear()
@@ -549,7 +639,9 @@ def copied(tmp_path, monkeypatch):
 
     made = Recording(tmp_path, code_cells(content), {"definitions": now()})
     content = copy.deepcopy(content)
-    return SimpleNamespace(root=tmp_path, content=content, stale=lambda: now() and stale(content, made))
+    return SimpleNamespace(
+        root=tmp_path, content=content, stale=lambda: now() and stale(content, made)
+    )
 
 
 def edit(path, old, new):
@@ -618,7 +710,9 @@ def test_nothing_plays_that_was_made_with_another_text(words, path, monkeypatch)
     assert Recording.read(path)
     for change in (lambda: words.write_text("or not\n"), words.unlink):
         change()
-        with pytest.raises(RecordingError, match="examples/words.txt is not the text .* restore it with git"):
+        with pytest.raises(
+            RecordingError, match="examples/words.txt is not the text .* restore it with git"
+        ):
             Recording.read(path)
 
 
@@ -626,7 +720,11 @@ def test_nothing_plays_that_was_made_with_another_text(words, path, monkeypatch)
     "number, source, changed",
     [
         (1, "from helpers.timing import compare, measure  \n\n", []),
-        (1, "from helpers.timing import measure", ["code cell 1 (from helpers.timing import measure) has changed"]),
+        (
+            1,
+            "from helpers.timing import measure",
+            ["code cell 1 (from helpers.timing import measure) has changed"],
+        ),
         (4, "def steps():\n    return {1: 2}", ["code cell 4 (def steps(): ...) has changed"]),
         (6, "last = 3", []),
     ],
@@ -644,7 +742,9 @@ def test_a_guess_or_an_exercise_makes_nothing_stale(copied):
 def test_a_gpu_cell_taken_out_or_added_is_noticed(copied):
     del copied.content.cells[4]
     assert copied.stale() == ["a %%gpu cell was taken out"]
-    copied.content.cells += [nbformat.v4.new_code_cell(f"%%gpu\n{name}") for name in ("more = 1", "new = 1")]
+    copied.content.cells += [
+        nbformat.v4.new_code_cell(f"%%gpu\n{name}") for name in ("more = 1", "new = 1")
+    ]
     assert len(copied.stale()) == 1
 
 

@@ -13,15 +13,29 @@ from tests.support.traces import event, kernel, launch, step
 @pytest.fixture
 def trace(write_trace):
     inside = event("user_annotation", "inside", 2, 5)
-    ranges = [event("user_annotation", "## forward ##", 1, 20), inside, step(0, 0, 50), step(1, 60, 40)]
-    calls = [launch(5, 1), launch(8, 2, "cudaGraphLaunch"), event("cuda_runtime", "cudaDeviceSynchronize", 30, 9)]
+    ranges = [
+        event("user_annotation", "## forward ##", 1, 20),
+        inside,
+        step(0, 0, 50),
+        step(1, 60, 40),
+    ]
+    calls = [
+        launch(5, 1),
+        launch(8, 2, "cudaGraphLaunch"),
+        event("cuda_runtime", "cudaDeviceSynchronize", 30, 9),
+    ]
     work = [kernel(10, 4, 1), kernel(15, 3, 2), kernel(19, 1.5, 2), launch(61, 3), kernel(63, 2, 3)]
     return read_trace(write_trace(*ranges, *calls, *work))
 
 
 def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
     data = timeline_data({"a": trace}, 0)
-    assert [lane for lane, _ in data["lanes"]] == ["host ranges", "launches", "waits", "GPU stream 7"]
+    assert [lane for lane, _ in data["lanes"]] == [
+        "host ranges",
+        "launches",
+        "waits",
+        "GPU stream 7",
+    ]
     ((name, bars),) = data["variants"]
     assert name == "a" and data["end"] == 39
     assert [bar[3] for bar in bars] == [
@@ -47,9 +61,13 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
 
 
 def test_traces_share_the_lanes_and_the_scale(trace, write_trace):
-    other = read_trace(write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=9), name="other.json"))
+    other = read_trace(
+        write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=9), name="other.json")
+    )
     data = timeline_data({"a": trace, "b": other}, 0)
-    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 9"] and data["end"] == 85
+    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 9"] and data[
+        "end"
+    ] == 85
 
 
 def test_a_step_that_is_not_there_is_named(trace):
@@ -64,4 +82,8 @@ def test_it_is_small_and_its_data_outlive_the_sanitiser():
     html = explore(traces, 3).data
     assert len(html) < 60_000 and "http" not in html.replace("http://www.w3.org/", "")
     clean = without_scripts(html)
-    assert data_of(clean) == timeline_data(traces, 3) and "<script" not in clean and "Where scripts run" in clean
+    assert (
+        data_of(clean) == timeline_data(traces, 3)
+        and "<script" not in clean
+        and "Where scripts run" in clean
+    )

@@ -55,7 +55,11 @@ def join(tmp_path):
 
 def told_by_hanging(tmp_path):
     """(process id, seconds that it had left) of each rank that hangs."""
-    return [tuple(map(int, text.split())) for file in tmp_path.glob("pid*") if (text := file.read_text())]
+    return [
+        tuple(map(int, text.split()))
+        for file in tmp_path.glob("pid*")
+        if (text := file.read_text())
+    ]
 
 
 def alive(pid):
@@ -69,14 +73,18 @@ def alive(pid):
 def test_each_rank_tells_what_its_task_gave(join):
     told = run([join], {"sum": "{'rank': rank, 'sum': total(rank)}"}, seconds=PATIENCE)
     assert told["sum"].ranks == [{"rank": 0, "sum": 3.0}, {"rank": 1, "sum": 3.0}]
-    told = run([join], {"failure": "fails(rank)", "typo": "no_such_name"}, ranks=1, seconds=PATIENCE)
+    told = run(
+        [join], {"failure": "fails(rank)", "typo": "no_such_name"}, ranks=1, seconds=PATIENCE
+    )
     assert told["failure"].ranks == [{"raised": "the cause"}]
     assert told["typo"].ranks == [None] and "no_such_name" in told["typo"].log
 
 
 def test_a_rank_that_hangs_is_ended_by_the_system(join, tmp_path):
     """Here sooner than the call has asked: the machine may be slow until it hangs."""
-    told = run([join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r}, sooner=1)"}, seconds=PATIENCE)
+    told = run(
+        [join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r}, sooner=1)"}, seconds=PATIENCE
+    )
     assert told["hang"].ranks == [None, None]
     hung = told_by_hanging(tmp_path)
     assert len(hung) == 2 and all(0 < left <= PATIENCE and not alive(pid) for pid, left in hung)
@@ -88,7 +96,9 @@ def test_an_interruption_leaves_no_process(join, tmp_path):
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)  # as tests in the background are started
+    ignored = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # as tests in the background are started
     threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -27,40 +27,72 @@ def recorded_traces():
 
 @pytest.fixture
 def points():
-    sizes = {"depth": [4, 4, 6], "width": [512, 1024, 512], "batch": 256, "launches": [37.0, 37.0, 55.0]}
-    return pd.DataFrame(sizes | {"eager": [900.0, 800.0, 1000.0], "graph": [90.0, 400.0, 1000.0], "ideal_us": 100.0})
+    sizes = {
+        "depth": [4, 4, 6],
+        "width": [512, 1024, 512],
+        "batch": 256,
+        "launches": [37.0, 37.0, 55.0],
+    }
+    return pd.DataFrame(
+        sizes | {"eager": [900.0, 800.0, 1000.0], "graph": [90.0, 400.0, 1000.0], "ideal_us": 100.0}
+    )
 
 
 def test_what_is_launched_and_not_begun_waits(write_trace):
-    first = [step(0, 0, 100), event("user_annotation", "## forward ##", 5, 40), event("user_annotation", "in", 6, 1)]
+    first = [
+        step(0, 0, 100),
+        event("user_annotation", "## forward ##", 5, 40),
+        event("user_annotation", "in", 6, 1),
+    ]
     second = [step(1, 100, 50), event("cuda_runtime", "cudaDeviceSynchronize", 120, 30)]
-    work = [launch(10, 1), launch(20, 2), launch(30, 3), kernel(25, 10, 1), kernel(35, 5, 2), kernel(90, 20, 3)]
+    work = [
+        launch(10, 1),
+        launch(20, 2),
+        launch(30, 3),
+        kernel(25, 10, 1),
+        kernel(35, 5, 2),
+        kernel(90, 20, 3),
+    ]
     found = phase("eager", read_trace(write_trace(*first, *second, *work)), 0, 100)
     assert found.queue == [(0, 0), (10, 1), (20, 2), (25, 1), (30, 2), (35, 1), (90, 0)]
     assert found.cpu == [(5, 45, "forward")] and found.launches == [10, 20, 30]
     assert found.gpu == [(25, 35), (35, 40), (90, 100)] and found.done == []
-    assert sentence(found, 100) == "0 steps done, at most 2 waiting, the GPU busy for 25% of the time"
+    assert (
+        sentence(found, 100) == "0 steps done, at most 2 waiting, the GPU busy for 25% of the time"
+    )
     later = phase("eager", read_trace(write_trace(*first, *second, *work)), 100, 50)
     assert later.cpu == [(20, 50, "waits")] and later.gpu == [(0, 10)] and later.done == [10]
 
 
 def test_eager_capture_and_replay_come_from_the_traces(recorded_traces):
-    eager, capture, replay = (Phase(**one) for one in data_of(animate_capture(recorded_traces).data)["phases"])
+    eager, capture, replay = (
+        Phase(**one) for one in data_of(animate_capture(recorded_traces).data)["phases"]
+    )
     launches = int(recorded_traces["eager"].per_step().launches[3])
     assert len(eager.launches) == launches == capture.queue[-1][1] and capture.gpu == []
     of_graph = recorded_traces["whole_step"].gpu
     assert launches == (of_graph.graph & (of_graph.step == 0)).sum(), "a node for each launch"
     most = {one.name: max(count for _, count in one.queue) for one in (eager, replay)}
-    assert most["eager"] <= 3 and most["replay"] > launches and len(eager.done) == 1 < len(replay.done)
-    assert eager.queue[-1][1] == 0 and all(count >= 0 for one in (eager, replay) for _, count in one.queue)
+    assert (
+        most["eager"] <= 3 and most["replay"] > launches and len(eager.done) == 1 < len(replay.done)
+    )
+    assert eager.queue[-1][1] == 0 and all(
+        count >= 0 for one in (eager, replay) for _, count in one.queue
+    )
     with pytest.raises(IndexError, match="steps 0 to 6, not 7"):
         animate_capture(recorded_traces, step=7)
 
 
 def test_sliders_know_the_measured_models(points):
     known = data_of(sliders(points, 36.0, 1.5).data)
-    assert known["launches"] == [9, 1] and known["points"][0]["gain"] == 10 and len(known["points"]) == 3
-    assert across(known["x"][0]) == known["box"][0] and up(known["y"][1]) == pytest.approx(known["box"][2])
+    assert (
+        known["launches"] == [9, 1]
+        and known["points"][0]["gain"] == 10
+        and len(known["points"]) == 3
+    )
+    assert across(known["x"][0]) == known["box"][0] and up(known["y"][1]) == pytest.approx(
+        known["box"][2]
+    )
 
 
 def test_a_picture_is_small_and_asks_nobody_for_anything(recorded_traces, points):
@@ -78,7 +110,12 @@ def test_words_of_a_trace_cannot_become_code():
 
 
 def test_svg_is_well_formed_whatever_ranges_are_called(write_trace):
-    strange = [step(0, 0, 100), event("user_annotation", "<a> & 'b\"", 0, 99), launch(10, 1), kernel(25, 10, 1)]
+    strange = [
+        step(0, 0, 100),
+        event("user_annotation", "<a> & 'b\"", 0, 99),
+        launch(10, 1),
+        kernel(25, 10, 1),
+    ]
     trace = read_trace(write_trace(*strange))
     html = animate_capture({"eager": trace, "graph": trace}, step=0).data
     svg = unquote(re.search(r'svg\+xml,([^"]+)', html)[1])
@@ -88,6 +125,8 @@ def test_svg_is_well_formed_whatever_ranges_are_called(write_trace):
 def test_a_lesson_that_is_not_recorded_as_it_is_shows_no_views():
     notebook = nbformat.v4.new_notebook()
     view = "from course.touch.pays import sliders\n\nsliders(points, 36.0, 1.5)"
-    notebook.cells = [nbformat.v4.new_code_cell(source) for source in ("%%gpu points\npoints = other()", view)]
+    notebook.cells = [
+        nbformat.v4.new_code_cell(source) for source in ("%%gpu points\npoints = other()", view)
+    ]
     lay_views(notebook, recorded_lesson("find_where_graphs_pay"))
     assert notebook.cells[1].outputs == []

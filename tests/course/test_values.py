@@ -12,7 +12,9 @@ from course.recordings.values import decode, encode
 
 names = st.text(max_size=5)
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=10)
+values = st.recursive(
+    plain, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=10
+)
 
 
 def through_json(value):
@@ -26,13 +28,19 @@ def test_plain_values_come_back_as_they_were(value):
 
 @given(st.lists(st.tuples(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.text())))
 def test_tables_come_back_to_the_bit(rows):
-    frame = pd.DataFrame(rows, columns=["us", "count", "same", "name"], index=[f"row {i}" for i in range(len(rows))])
+    frame = pd.DataFrame(
+        rows, columns=["us", "count", "same", "name"], index=[f"row {i}" for i in range(len(rows))]
+    )
     frame = frame.astype({"us": "float64", "count": "int64", "same": "bool", "name": "str"})
-    pd.testing.assert_frame_equal(through_json(frame), frame, check_exact=True, check_index_type=False)
+    pd.testing.assert_frame_equal(
+        through_json(frame), frame, check_exact=True, check_index_type=False
+    )
 
 
 def test_a_table_with_two_levels_of_columns_comes_back():
-    frame = pd.DataFrame([[1.0, math.nan]], columns=pd.MultiIndex.from_tuples([("host", "q1"), ("host", "q3")]))
+    frame = pd.DataFrame(
+        [[1.0, math.nan]], columns=pd.MultiIndex.from_tuples([("host", "q1"), ("host", "q3")])
+    )
     pd.testing.assert_frame_equal(through_json(frame), frame)
 
 

@@ -20,7 +20,9 @@ from examples.transformers_llama import DecodeStep, llama_like
 from helpers.capture import capture_step, unchanged
 from tests.support.clean_steps import models_of
 
-TINY = Config(n_layers=2, dim=64, n_heads=4, n_kv_heads=2, hidden_dim=128, vocab_size=256, max_seq_len=96)
+TINY = Config(
+    n_layers=2, dim=64, n_heads=4, n_kv_heads=2, hidden_dim=128, vocab_size=256, max_seq_len=96
+)
 
 
 def start(model, config, rows, device="cpu", length=6, seed=0):
@@ -44,7 +46,10 @@ def definitions(source):
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for inner in ast.walk(node):
-                if isinstance(inner, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(inner) is not None:
+                if (
+                    isinstance(inner, ast.FunctionDef | ast.ClassDef)
+                    and ast.get_docstring(inner) is not None
+                ):
                     inner.body = inner.body[1:] or [ast.Pass()]
                 if isinstance(inner, ast.FunctionDef):
                     inner.returns = None
@@ -175,14 +180,20 @@ def test_the_triton_kernels_compute_the_same():
     """In Triton's interpreter, which an environment variable chooses before the import."""
     pytest.importorskip("triton")
     run = [sys.executable, "-c", ONE_ROW]
-    done = subprocess.run(run, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    done = subprocess.run(
+        run, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-800:]
 
 
-@pytest.mark.skipif(not list(NOTEBOOKS.glob("*_decode_language_model.ipynb")), reason="the lesson is not there")
+@pytest.mark.skipif(
+    not list(NOTEBOOKS.glob("*_decode_language_model.ipynb")), reason="the lesson is not there"
+)
 def test_the_lesson_shows_the_decoder_that_the_examples_hold():
     (path,) = NOTEBOOKS.glob("*_decode_language_model.ipynb")
-    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    cells = [
+        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
+    ]
     shown = {}
     for source in cells:
         if not source.startswith("%%"):

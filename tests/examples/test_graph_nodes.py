@@ -11,7 +11,11 @@ import torch
 
 from examples import graph_nodes
 
-KINDS = {1: "CU_GRAPH_NODE_TYPE_KERNEL", 2: "CU_GRAPH_NODE_TYPE_MEMCPY", 3: "CU_GRAPH_NODE_TYPE_MEMSET"}
+KINDS = {
+    1: "CU_GRAPH_NODE_TYPE_KERNEL",
+    2: "CU_GRAPH_NODE_TYPE_MEMCPY",
+    3: "CU_GRAPH_NODE_TYPE_MEMSET",
+}
 VALUES = [struct.pack("i", 1000), struct.pack("f", -0.1), b"three pointers"]
 Result = IntEnum("Result", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1})
 FINE = Result.CUDA_SUCCESS
@@ -36,14 +40,27 @@ class Driver(ModuleType):
         return FINE, SimpleNamespace(name=KINDS[node])
 
     def cuGraphKernelNodeGetParams(self, node):
-        sizes = {"gridDimX": 2, "gridDimY": 3, "gridDimZ": 1, "blockDimX": 32, "blockDimY": 4, "blockDimZ": 1}
-        return FINE, SimpleNamespace(func="function", kernelParams=ctypes.addressof(self.pointers), **sizes)
+        sizes = {
+            "gridDimX": 2,
+            "gridDimY": 3,
+            "gridDimZ": 1,
+            "blockDimX": 32,
+            "blockDimY": 4,
+            "blockDimZ": 1,
+        }
+        return FINE, SimpleNamespace(
+            func="function", kernelParams=ctypes.addressof(self.pointers), **sizes
+        )
 
     def cuFuncGetName(self, function):
         return FINE, b"_ZN2at6nativeEv"
 
     def cuFuncGetParamInfo(self, function, number):
-        return (FINE, 0, len(VALUES[number])) if number < 3 else (Result.CUDA_ERROR_INVALID_VALUE, None, None)
+        return (
+            (FINE, 0, len(VALUES[number]))
+            if number < 3
+            else (Result.CUDA_ERROR_INVALID_VALUE, None, None)
+        )
 
     def cuGraphMemcpyNodeGetParams(self, node):
         return FINE, SimpleNamespace(WidthInBytes=4096, Height=1, Depth=1, srcHost=1, srcDevice=0)
@@ -53,7 +70,9 @@ class Driver(ModuleType):
 
     def cuGraphExecKernelNodeSetParams(self, executable, node, p):
         pointers = (ctypes.c_void_p * 3).from_address(p.kernelParams)
-        self.given[node] = [ctypes.string_at(at, len(value)) for at, value in zip(pointers, VALUES, strict=True)]
+        self.given[node] = [
+            ctypes.string_at(at, len(value)) for at, value in zip(pointers, VALUES, strict=True)
+        ]
         return (FINE,)
 
     def cuCtxGetCurrent(self):
@@ -72,7 +91,11 @@ class Driver(ModuleType):
 def driver(monkeypatch):
     own, package = Driver(), ModuleType("cuda.bindings")
     package.driver = own
-    for name, module in {"cuda": ModuleType("cuda"), "cuda.bindings": package, "cuda.bindings.driver": own}.items():
+    for name, module in {
+        "cuda": ModuleType("cuda"),
+        "cuda.bindings": package,
+        "cuda.bindings.driver": own,
+    }.items():
         monkeypatch.setitem(sys.modules, name, module)
     return own
 
@@ -82,8 +105,19 @@ GRAPH = SimpleNamespace(raw_cuda_graph=lambda: 7, raw_cuda_graph_exec=lambda: 8)
 
 def test_it_lists_nodes_and_edges(driver):
     kernel, copy, fill = graph_nodes.rows_of(GRAPH)
-    assert kernel == {"kind": "kernel", "kernel": "at::native()", "blocks": 6, "threads": 128, "bytes": 0}
-    assert (copy["kind"], copy["bytes"], fill["kind"], fill["bytes"]) == ("memcpy", 4096, "memset", 8)
+    assert kernel == {
+        "kind": "kernel",
+        "kernel": "at::native()",
+        "blocks": 6,
+        "threads": 128,
+        "bytes": 0,
+    }
+    assert (copy["kind"], copy["bytes"], fill["kind"], fill["bytes"]) == (
+        "memcpy",
+        4096,
+        "memset",
+        8,
+    )
     assert graph_nodes.edges_of(GRAPH) == [[0, 1], [1, 2]]
 
 

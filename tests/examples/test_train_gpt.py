@@ -56,7 +56,9 @@ def test_the_graph_trains_as_eager():
         eager = train("eager.pt", "--eager")
         assert eager == straight == halves
         assert device.counts["graphs"] == before
-        first = train("graph_first.pt", stop_after=4) + train("graph_first.pt", "--eager", "--resume")
+        first = train("graph_first.pt", stop_after=4) + train(
+            "graph_first.pt", "--eager", "--resume"
+        )
         assert first == eager
 
 
@@ -81,13 +83,20 @@ def test_a_step_adds_up_the_gradients_of_its_micro_batches():
 
 def test_it_runs_by_itself(tmp_path):
     command = [sys.executable, str(ROOT / "examples" / "train_gpt.py"), *options(max_steps=4)]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [re.match(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}, [\d.]+ s$", line)[1] for line in said[:2]] == [
+    said = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert [
+        re.match(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}, [\d.]+ s$", line)[1]
+        for line in said[:2]
+    ] == [
         "2",
         "4",
     ]
     assert len("\n".join(said[2:])) >= 300
-    again = subprocess.run([*command, "--resume", "--n_layer=1"], cwd=tmp_path, capture_output=True, text=True)
+    again = subprocess.run(
+        [*command, "--resume", "--n_layer=1"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert again.returncode == 1 and "Traceback" not in again.stderr
     assert "n_layer is 2 in the file and 1 here" in again.stderr
 
@@ -164,9 +173,13 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_says_which_key(saved, cha
     assert message in load(saved)
 
 
-@pytest.mark.parametrize("size, value", [("n_layer", 3), ("n_embd", 32), ("block_size", 8), ("vocab_size", 9)])
+@pytest.mark.parametrize(
+    "size, value", [("n_layer", 3), ("n_embd", 32), ("block_size", 8), ("vocab_size", 9)]
+)
 def test_a_checkpoint_of_other_sizes_says_which(saved, size, value):
-    assert f"{size} is {saved['config'][size]} in the file and {value} here" in load(saved, **{size: value})
+    assert f"{size} is {saved['config'][size]} in the file and {value} here" in load(
+        saved, **{size: value}
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", None])
@@ -212,7 +225,10 @@ def test_an_interrupted_save_leaves_the_earlier_checkpoint(saved, tmp_path, monk
 def test_options_that_changed_are_told(saved, capsys):
     train("saved.pt", "--resume", max_steps=4, micro_batch=3)
     said = capsys.readouterr().out
-    assert "--micro_batch was 2 until step 2 and is 3 from here on." in said and "--max_steps was 2" in said
+    assert (
+        "--micro_batch was 2 until step 2 and is 3 from here on." in said
+        and "--max_steps was 2" in said
+    )
 
 
 def test_a_finished_training_says_so(saved, capsys):
@@ -256,8 +272,13 @@ def test_the_learning_rate_rises_and_falls():
     rates = [train_gpt.get_lr(step, 1000) for step in range(1000)]
     top = rates.index(max(rates))
     assert top == train_gpt.LEARNING_RATE_WARMUP and rates[top] == train_gpt.LEARNING_RATE
-    assert rates[: top + 1] == sorted(rates[: top + 1]) and rates[top:] == sorted(rates[top:], reverse=True)
-    assert rates[0] > 0 and train_gpt.MIN_LEARNING_RATE <= rates[-1] < 1.01 * train_gpt.MIN_LEARNING_RATE
+    assert rates[: top + 1] == sorted(rates[: top + 1]) and rates[top:] == sorted(
+        rates[top:], reverse=True
+    )
+    assert (
+        rates[0] > 0
+        and train_gpt.MIN_LEARNING_RATE <= rates[-1] < 1.01 * train_gpt.MIN_LEARNING_RATE
+    )
 
 
 def test_a_batch_hangs_on_its_number_alone():
@@ -279,7 +300,11 @@ def plain(function):
 
 
 def definitions(source):
-    return {node.name: plain(node) for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    return {
+        node.name: plain(node)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef)
+    }
 
 
 def test_the_lesson_trains_as_the_script():
@@ -287,4 +312,6 @@ def test_the_lesson_trains_as_the_script():
     own = definitions("\n".join(python(cell.source) for cell in cells if cell.cell_type == "code"))
     script = definitions((ROOT / "examples" / "train_gpt.py").read_text())
     both = own.keys() & script.keys()
-    assert "train_step" in both and {name: own[name] for name in both} == {name: script[name] for name in both}
+    assert "train_step" in both and {name: own[name] for name in both} == {
+        name: script[name] for name in both
+    }

@@ -20,7 +20,9 @@ def defined_in(lesson, *functions):
     return [namespace[name] for name in functions]
 
 
-bucket_for, padded_rows, plan_buckets = defined_in("graph_many_shapes", "bucket_for", "padded_rows", "plan_buckets")
+bucket_for, padded_rows, plan_buckets = defined_in(
+    "graph_many_shapes", "bucket_for", "padded_rows", "plan_buckets"
+)
 
 histograms = st.dictionaries(st.integers(1, 60), st.integers(1, 9), min_size=1, max_size=8)
 
@@ -40,7 +42,9 @@ def all_plans(histogram, count):
 def test_no_other_plan_costs_less(histogram, count, price):
     sizes = plan_buckets(histogram, count, price)
     assert sizes == sorted(set(sizes)) and 1 <= len(sizes) <= count and sizes[-1] == max(histogram)
-    assert cost(histogram, sizes, price) == min(cost(histogram, plan, price) for plan in all_plans(histogram, count))
+    assert cost(histogram, sizes, price) == min(
+        cost(histogram, plan, price) for plan in all_plans(histogram, count)
+    )
 
 
 @given(histograms)

@@ -58,7 +58,9 @@ def held(monkeypatch, path, name, gpu):
 @each
 def test_it_tells_right_from_wrong(monkeypatch, path, name):
     node, launched = Device.node, []
-    monkeypatch.setattr(Device, "node", lambda *given, **options: launched.append(1) or node(*given, **options))
+    monkeypatch.setattr(
+        Device, "node", lambda *given, **options: launched.append(1) or node(*given, **options)
+    )
     started, said = time.process_time(), held(monkeypatch, path, name, gpu=False)
     for kind, message in said.items():
         print(f"{kind}: {message}")
@@ -75,7 +77,9 @@ def test_it_says_the_same_where_there_is_a_gpu(monkeypatch, path, name):
 
 @each
 def test_its_stub_is_still_to_do(monkeypatch, path, name):
-    stub = next(source for source in code(path) if re.search(rf"^def {name}\(", source, re.MULTILINE))
+    stub = next(
+        source for source in code(path) if re.search(rf"^def {name}\(", source, re.MULTILINE)
+    )
     namespace = {"torch": torch}
     exec(stub, namespace)
     outcome = repr(verdict(monkeypatch, path, name, namespace[name]))
@@ -103,7 +107,10 @@ def fails():
     [
         (quits, "it raised SystemExit: bye"),
         (not_written, "not implemented yet: yours to write."),
-        (asks_for_memory, "the stand-in cannot judge this. torch.cuda.memory_allocated is not modelled."),
+        (
+            asks_for_memory,
+            "the stand-in cannot judge this. torch.cuda.memory_allocated is not modelled.",
+        ),
         (fails, "it raised ValueError: first"),
     ],
 )
@@ -152,7 +159,9 @@ def test_the_readers_own_line_is_told(monkeypatch):
 
 
 def test_what_is_no_function_is_told(monkeypatch):
-    assert repr(verdict(monkeypatch, *EXERCISES[0], ...)).startswith("○ make_predictor is empty yet")
+    assert repr(verdict(monkeypatch, *EXERCISES[0], ...)).startswith(
+        "○ make_predictor is empty yet"
+    )
     assert "is no function" in repr(verdict(monkeypatch, *EXERCISES[0], 3))
 
 
@@ -161,12 +170,17 @@ def test_a_scenario_of_ones_own(monkeypatch):
         raise graph_use.Wrong("Of no use.")
 
     monkeypatch.setattr(scenarios, "scenario", lambda lesson, exercise: scenario)
-    assert repr(verdict(monkeypatch, *EXERCISES[0], lambda net, sample: net)) == "✗ make_predictor: Of no use."
+    assert (
+        repr(verdict(monkeypatch, *EXERCISES[0], lambda net, sample: net))
+        == "✗ make_predictor: Of no use."
+    )
 
 
 def test_every_lesson_from_the_first_capture_asks_for_one():
     order = [lesson_name(path) for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
-    without = {*order[order.index("capture_and_replay") :]} - {lesson_name(path) for path, _ in EXERCISES}
+    without = {*order[order.index("capture_and_replay") :]} - {
+        lesson_name(path) for path, _ in EXERCISES
+    }
     assert without <= {"repair_ten_scripts", "failure_gallery"}
     assert len(EXERCISES) >= 15
 

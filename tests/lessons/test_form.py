@@ -23,12 +23,17 @@ def named(paths):
     return pytest.mark.parametrize(
         "path",
         paths,
-        ids=[path.stem if path.parent == NOTEBOOKS else f"{path.parent.name}-{path.stem}" for path in paths],
+        ids=[
+            path.stem if path.parent == NOTEBOOKS else f"{path.parent.name}-{path.stem}"
+            for path in paths
+        ],
     )
 
 
 def anchors(path):
-    headings = re.findall(r"^#+ (.*)$", prose(path) if path.suffix == ".ipynb" else path.read_text(), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.*)$", prose(path) if path.suffix == ".ipynb" else path.read_text(), re.MULTILINE
+    )
     return {heading.strip().replace(" ", "-") for heading in headings}
 
 
@@ -52,11 +57,17 @@ def test_it_is_a_valid_stripped_notebook(path):
 def test_it_keeps_the_form_of_a_lesson(path):
     cells = code_cells(path)
     lengths = [len(cell.source.splitlines()) for cell in cells]
-    assert max(lengths) <= 35 and statistics.median(lengths) <= 7, "a class such as Attention fits, little more"
+    assert max(lengths) <= 35 and statistics.median(lengths) <= 7, (
+        "a class such as Attention fits, little more"
+    )
     lines = "\n".join(cell.source for cell in cells).splitlines()
     assert sum(line.strip().startswith("#") for line in lines) < 0.08 * len(lines)
-    assert re.search(rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1])
-    assert re.search(r"lesson\b.*  # not found\? !git clone the course, %cd into it", cells[0].source)
+    assert re.search(
+        rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1]
+    )
+    assert re.search(
+        r"lesson\b.*  # not found\? !git clone the course, %cd into it", cells[0].source
+    )
     text = prose(path)
     for part in (
         "After this lesson",
@@ -69,7 +80,9 @@ def test_it_keeps_the_form_of_a_lesson(path):
     assert text.count("<details><summary>Hint") >= 3
     exercises = re.search(r"^## Exercises.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]
     numbers = [int(number) for number in re.findall(r"^### (\d+)\. \S", exercises, re.MULTILINE)]
-    assert len(numbers) >= 3 and numbers == list(range(1, len(numbers) + 1)), "a heading each, as ### 1. Idle share"
+    assert len(numbers) >= 3 and numbers == list(range(1, len(numbers) + 1)), (
+        "a heading each, as ### 1. Idle share"
+    )
 
 
 @named(LESSONS)
@@ -117,7 +130,10 @@ def test_its_links_resolve_and_its_images_have_alt_text(path):
         assert target.exists(), f"{path.name} links to {target}"
         if anchor:
             assert anchor in anchors(target), f"{path.name} links to #{anchor}"
-    assert re.findall(r"!\[\s*\]", text) == [] and re.findall(r"<img(?![^>]*\balt=\"[^\"]+)", text) == []
+    assert (
+        re.findall(r"!\[\s*\]", text) == []
+        and re.findall(r"<img(?![^>]*\balt=\"[^\"]+)", text) == []
+    )
 
 
 def test_the_notebooks_code_is_clean(tmp_path):
@@ -137,7 +153,9 @@ def test_the_notebooks_code_is_clean(tmp_path):
 
 @named(ALL)
 def test_no_two_gpu_cells_are_alike(path):
-    sources = [normalise(cell.source) for cell in code_cells(path) if handed_on(cell.source) is not None]
+    sources = [
+        normalise(cell.source) for cell in code_cells(path) if handed_on(cell.source) is not None
+    ]
     assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
 
 

@@ -19,12 +19,18 @@ from course.recordings.recording import Recording, recorded_lesson, stale
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
 RECORDED = sorted(path for gpu in GPUS for path in gpu.glob("*.ipynb"))
-BESIDE = {"README.md", "works_on.json", "conformance.json"}  # what else lies in traces/ and in a GPU's folder
+BESIDE = {
+    "README.md",
+    "works_on.json",
+    "conformance.json",
+}  # what else lies in traces/ and in a GPU's folder
 
 
 def named(paths):
     ids = [
-        path.stem if path.parent.name in ("notebooks", REFERENCE_GPU) else f"{path.parent.name}-{path.stem}"
+        path.stem
+        if path.parent.name in ("notebooks", REFERENCE_GPU)
+        else f"{path.parent.name}-{path.stem}"
         for path in paths
     ]
     return pytest.mark.parametrize("path", paths, ids=ids)
@@ -44,7 +50,9 @@ def test_every_lesson_is_recorded_on_the_reference_gpu():
 @named(RECORDED)
 def test_a_recording_is_fresh(path):
     changes = stale(nbformat.read(lesson_of(path), as_version=4), Recording.read(path))
-    assert not changes, f"{path.stem}: {'; '.join(changes)}. Run `make record` on the GPU of {path.parent.name}."
+    assert not changes, (
+        f"{path.stem}: {'; '.join(changes)}. Run `make record` on the GPU of {path.parent.name}."
+    )
 
 
 @named([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
@@ -60,7 +68,11 @@ def test_nothing_else_lies_in_traces():
     for path in RECORDED:
         names = Recording.read(path).about["traces"].values()
         known |= {path, *(path.with_suffix("") / name for name in names)}
-    files = {file for file in TRACES.rglob("*") if not file.is_dir() and TRACES / "local" not in file.parents}
+    files = {
+        file
+        for file in TRACES.rglob("*")
+        if not file.is_dir() and TRACES / "local" not in file.parents
+    }
     assert files <= known
     assert GPUS and {path.parent for path in RECORDED} == set(GPUS)
 
@@ -73,16 +85,30 @@ def test_a_recording_is_as_it_was_recorded(path):
     assert sum(file.stat().st_size for file in [path, *traces]) < 1e6
     contents = [path.read_bytes(), *(gzip.decompress(trace.read_bytes()) for trace in traces)]
     for content in contents:
-        assert not re.search(rb"(?<![A-Za-z0-9_.+/-])/(?:root|home|tmp|opt|work|usr|Users)/", content)
+        assert not re.search(
+            rb"(?<![A-Za-z0-9_.+/-])/(?:root|home|tmp|opt|work|usr|Users)/", content
+        )
 
 
 @named(RECORDED)
 def test_a_recording_says_where_it_comes_from(path):
     about = Recording.read(path).about
-    needed = {"gpu", "driver", "cuda", "torch", "python", "date", "seconds", "peak_gpu_mib", "versions"}
+    needed = {
+        "gpu",
+        "driver",
+        "cuda",
+        "torch",
+        "python",
+        "date",
+        "seconds",
+        "peak_gpu_mib",
+        "versions",
+    }
     assert needed <= about.keys() and all(about[key] for key in needed)
     assert about["gpu"].lower().replace(" ", "-") == path.parent.name
-    assert about["peak_gpu_mib"] <= 4096  # beside a desktop and CUDA itself, on the 8 GB that doctor asks for
+    assert (
+        about["peak_gpu_mib"] <= 4096
+    )  # beside a desktop and CUDA itself, on the 8 GB that doctor asks for
 
 
 class Played:

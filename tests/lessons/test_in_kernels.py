@@ -15,7 +15,11 @@ from tests.support.notebooks import write_notebook
 
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))
 NAMES = ("start_here", "share_memory_pools")
-SOME = ALL if torch.cuda.is_available() else [path for path in ALL if path.stem.partition("_")[2] in NAMES]
+SOME = (
+    ALL
+    if torch.cuda.is_available()
+    else [path for path in ALL if path.stem.partition("_")[2] in NAMES]
+)
 
 
 def run_every_cell(paths, folder):
@@ -26,7 +30,9 @@ def run_every_cell(paths, folder):
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-1000:]
     assert [passed for _, passed in cases] == [True] * len(paths), "nbmake collected less"
     for copy in copies:
-        code = [cell for cell in nbformat.read(copy, as_version=4).cells if cell.cell_type == "code"]
+        code = [
+            cell for cell in nbformat.read(copy, as_version=4).cells if cell.cell_type == "code"
+        ]
         assert code and all(cell.execution_count for cell in code)
 
 

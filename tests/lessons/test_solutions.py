@@ -79,7 +79,9 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
                 outcome = outcome_of(shell, source, name, answer)
                 assert bool(outcome) == (RIGHT in other), f"{other}: {outcome}"
                 assert outcome or repr(outcome).startswith(WRONG), f"{other}: {outcome}"
-            assert outcome_of(shell, source, name, solution), "an answer has changed what the cases share"
+            assert outcome_of(shell, source, name, solution), (
+                "an answer has changed what the cases share"
+            )
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

@@ -52,7 +52,9 @@ PUBLISHED, REPAIRED = functions(NOTEBOOKS), functions(NOTEBOOKS / "solutions")
 
 
 def verdict(name, script, gpu=False):
-    outcome = eval("repaired(script, gpu)", {"repaired": repaired, "script": script, "gpu": gpu, name: script})
+    outcome = eval(
+        "repaired(script, gpu)", {"repaired": repaired, "script": script, "gpu": gpu, name: script}
+    )
     assert "\n" not in repr(outcome), "one sentence, no traceback"
     return outcome
 
@@ -95,7 +97,9 @@ def test_repaired_in_another_way_it_is_taken(name):
         assert verdict(name, script)
 
 
-@pytest.mark.parametrize("name", ["accumulate", "generate", "serve"])  # all of them where there is a GPU
+@pytest.mark.parametrize(
+    "name", ["accumulate", "generate", "serve"]
+)  # all of them where there is a GPU
 def test_eager_is_no_repair(name):
     assert "it runs eagerly" in repr(verdict(name, SCRIPTS[name].eager))
 

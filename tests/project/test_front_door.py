@@ -55,11 +55,18 @@ def test_a_readme_without_its_markers_is_refused():
 
 
 def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
-    (recording,) = [one for one in readme.recordings("start_here") if one.about["gpu"] == "NVIDIA H200"]
-    other = dataclasses.replace(recording, about=recording.about | {"gpu": "Other GPU", "date": "2027-01-01"})
+    (recording,) = [
+        one for one in readme.recordings("start_here") if one.about["gpu"] == "NVIDIA H200"
+    ]
+    other = dataclasses.replace(
+        recording, about=recording.about | {"gpu": "Other GPU", "date": "2027-01-01"}
+    )
     monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
     said, _, _, _, *rows = readme.headline().splitlines()
-    of_step, of_host = r"\*\*(\d+) to (\d+) µs\*\* and", r"\*\*(\d+) to (\d+) µs\*\*\. \*\*10 of 10 losses\*\*"
+    of_step, of_host = (
+        r"\*\*(\d+) to (\d+) µs\*\* and",
+        r"\*\*(\d+) to (\d+) µs\*\*\. \*\*10 of 10 losses\*\*",
+    )
     step, host = (re.search(pattern, said).groups() for pattern in (of_step, of_host))
     assert int(step[0]) > int(step[1]) and int(host[0]) > int(host[1])
     assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| Other GPU"]
@@ -75,7 +82,10 @@ def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):
     assert json.loads(now)["host_us"].keys() == {"eager", "whole-step graph"}
     readme.draw(tmp_path / "again.png")
     again, committed = Image.open(tmp_path / "again.png"), Image.open(readme.PICTURE)
-    assert again.text["Description"] == now and abs(again.width - committed.width) < 0.1 * committed.width
+    assert (
+        again.text["Description"] == now
+        and abs(again.width - committed.width) < 0.1 * committed.width
+    )
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
@@ -98,9 +108,14 @@ def test_licences_and_citation_agree_with_the_project():
         "LICENSE-TEXT",
     ]
     assert (
-        (ROOT / "LICENSE").read_text().startswith(f"MIT License\n\nCopyright (c) 2026 {PROJECT['authors'][0]['name']}")
+        (ROOT / "LICENSE")
+        .read_text()
+        .startswith(f"MIT License\n\nCopyright (c) 2026 {PROJECT['authors'][0]['name']}")
     )
-    assert "Creative Commons Attribution 4.0 International Public License" in (ROOT / "LICENSE-TEXT").read_text()
+    assert (
+        "Creative Commons Attribution 4.0 International Public License"
+        in (ROOT / "LICENSE-TEXT").read_text()
+    )
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == PROJECT["version"] and citation["authors"] == PROJECT["authors"]
     assert " AND ".join(citation["license"]) == PROJECT["license"]
@@ -115,7 +130,9 @@ def test_every_door_brings_a_python_and_a_torch_that_the_project_supports():
     assert [need.name for need in conda] == ["python", "pip"]
     pythons = [Version(f"3.{minor}") for minor in range(8, 20)]
     of_conda = list(conda[0].specifier.filter(pythons))
-    of_workflow = [Version(python) for python in JOBS["test.yml"]["recorded"]["strategy"]["matrix"]["python"]]
+    of_workflow = [
+        Version(python) for python in JOBS["test.yml"]["recorded"]["strategy"]["matrix"]["python"]
+    ]
     of_container = Version(re.search(r"^FROM python:(\S+?)-slim", DOCKERFILE, re.MULTILINE)[1])
     assert of_conda == of_workflow and len(of_workflow) == 3
     assert all(python in supported for python in [*of_conda, of_container])
@@ -125,14 +142,18 @@ def test_every_door_brings_a_python_and_a_torch_that_the_project_supports():
 def test_the_container_and_conda_install_the_project_at_the_tested_versions():
     (pip,) = [part["pip"] for part in CONDA["dependencies"] if isinstance(part, dict)]
     assert pip == ["--constraint constraints.txt", "--editable .[works-on]"]
-    assert "uv pip install --system --no-cache --constraint constraints.txt --editable ." in DOCKERFILE
+    assert (
+        "uv pip install --system --no-cache --constraint constraints.txt --editable ." in DOCKERFILE
+    )
 
 
 def test_workflows_test_the_oldest_and_the_newest_torch():
     recorded = JOBS["test.yml"]["recorded"]
     matrix = recorded["strategy"]["matrix"]
     assert recorded["env"] == {"TORCH": "${{ matrix.torch }}"}, "make test reads it"
-    oldest = next(need for need in PROJECT["dependencies"] if need.startswith("torch")).partition(">=")[2]
+    oldest = next(need for need in PROJECT["dependencies"] if need.startswith("torch")).partition(
+        ">="
+    )[2]
     assert matrix["torch"] == [PINS["torch"]]
     assert [extra["torch"] for extra in matrix["include"]] == [f"{oldest}.0"]
 
@@ -151,7 +172,9 @@ def test_the_dev_container_is_the_container_with_the_editors_folder_in_place():
     settings = json.loads((folder / "devcontainer.json").read_text())
     assert (folder / settings["build"]["dockerfile"]).resolve() == ROOT / "Dockerfile"
     assert (folder / settings["build"]["context"]).resolve() == ROOT
-    assert settings["containerEnv"] == {"PYTHONPATH": "${containerWorkspaceFolder}"}, "before the image's own copy"
+    assert settings["containerEnv"] == {"PYTHONPATH": "${containerWorkspaceFolder}"}, (
+        "before the image's own copy"
+    )
     program, option, code = shlex.split(settings["postCreateCommand"])
     assert (program, option) == ("python", "-c") and compile(code, "postCreate", "exec")
     assert "from course.commands.lab import update; update()" in code and callable(lab.update)
@@ -185,7 +208,11 @@ def test_the_health_check_tells_a_server_from_none(tmp_path):
         env=os.environ | {"JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")},
     )
     try:
-        port = next(found[1] for line in server.stderr if (found := re.search(r"http://127.0.0.1:(\d+)/", line)))
+        port = next(
+            found[1]
+            for line in server.stderr
+            if (found := re.search(r"http://127.0.0.1:(\d+)/", line))
+        )
         check = [sys.executable, "-c", words[2].replace("8888", port)]
         assert check[2] != words[2] and subprocess.run(check).returncode == 0
     finally:
@@ -214,15 +241,21 @@ def test_no_job_can_pass_without_notebooks():
 
 
 def report(*cases):
-    rows = "".join(f'<testcase classname="{name}" name="n">{inner}</testcase>' for name, inner in cases)
+    rows = "".join(
+        f'<testcase classname="{name}" name="n">{inner}</testcase>' for name, inner in cases
+    )
     return f"<testsuites><testsuite>{rows}</testsuite></testsuites>"
 
 
 def test_the_count_of_a_test_run_wants_every_notebook(tmp_path):
     names = [".".join(path.relative_to(ROOT).parts) for path in NOTEBOOKS.rglob("*.ipynb")]
     for inner, status in (("", 0), ("<skipped/>", 1), ("<failure/>", 1)):
-        (tmp_path / "r.xml").write_text(report(*[(name, "") for name in names[1:]], (names[0], inner)))
-        assert run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml").returncode == status
+        (tmp_path / "r.xml").write_text(
+            report(*[(name, "") for name in names[1:]], (names[0], inner))
+        )
+        assert (
+            run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml").returncode == status
+        )
     (tmp_path / "r.xml").write_text(report(("notebooks.other.ipynb", "")))
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml")
     assert answer.returncode == 1 and lesson_file("start_here").name in answer.stdout
@@ -241,7 +274,10 @@ def test_the_count_of_a_live_run_wants_every_lesson_executed(tmp_path):
         tmp_path / lesson_file("start_here").name,
     )
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path)
-    assert answer.returncode == 1 and answer.stdout == f"Did not run: {lesson_file('start_here').name}\n"
+    assert (
+        answer.returncode == 1
+        and answer.stdout == f"Did not run: {lesson_file('start_here').name}\n"
+    )
 
 
 @pytest.fixture
@@ -292,7 +328,12 @@ def test_a_good_week_opens_no_issue(weekly_report):
 )
 def test_a_bad_week_opens_an_issue_and_fails(weekly_report, result, green, words):
     status, calls = weekly_report(result, days_ago(green) if green else "")
-    assert status == 1 and calls.startswith("issue create --title") and words in calls and "the run" in calls
+    assert (
+        status == 1
+        and calls.startswith("issue create --title")
+        and words in calls
+        and "the run" in calls
+    )
 
 
 def test_an_open_issue_is_added_to(weekly_report):
@@ -305,10 +346,15 @@ def test_an_open_issue_is_added_to(weekly_report):
 
 @pytest.fixture
 def notebooks(tmp_path, monkeypatch):
-    monkeypatch.setattr(works_on, "ASK", "[live, 3 * 7]")  # a machine without a GPU has no answer of its own
+    monkeypatch.setattr(
+        works_on, "ASK", "[live, 3 * 7]"
+    )  # a machine without a GPU has no answer of its own
     monkeypatch.setattr(works_on, "lesson_name", lambda path: path.stem)
     lives = {"first": True, "played": False, "second": True}
-    good = [write_notebook(tmp_path / f"{name}.ipynb", f"live = {live}", "live") for name, live in lives.items()]
+    good = [
+        write_notebook(tmp_path / f"{name}.ipynb", f"live = {live}", "live")
+        for name, live in lives.items()
+    ]
     return good, write_notebook(tmp_path / "wrong.ipynb", "x = 1", "assert x == 2")
 
 
@@ -317,7 +363,9 @@ def test_a_live_run_gives_seconds_and_memory_of_each_lesson_that_ran_live(notebo
     assert list(took) == ["first", "second"], "a played lesson counts for nothing"
     assert all(one["peak_gpu_mib"] == 21 and one["seconds"] > 0 for one in took.values())
     executed = nbformat.read(tmp_path / "executed" / "second.ipynb", as_version=4)
-    assert [cell.execution_count for cell in executed.cells] == [1, 2], "the added cell is gone again"
+    assert [cell.execution_count for cell in executed.cells] == [1, 2], (
+        "the added cell is gone again"
+    )
 
 
 def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
@@ -344,7 +392,10 @@ def test_a_machine_keeps_one_row_per_torch(tmp_path):
         ("2.13", 2),
         ("2.11", 2),
     ]
-    assert works_on.table(rows).splitlines()[2] == "| G | 1 | 2.13 | 3.12 | 2 | 4 | 30 MiB | 2026-01-01 |"
+    assert (
+        works_on.table(rows).splitlines()[2]
+        == "| G | 1 | 2.13 | 3.12 | 2 | 4 | 30 MiB | 2026-01-01 |"
+    )
 
 
 def test_without_a_gpu_nothing_is_claimed(monkeypatch, capsys):

@@ -39,7 +39,9 @@ def imported(tree):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("__import__", "import_module")):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("__import__", "import_module")
+        ):
             yield from (text.value for text in node.args[:1] if isinstance(text, ast.Constant))
 
 
@@ -62,13 +64,17 @@ def test_helpers_are_few_and_small():
     for path, tree in modules.items():
         text = code = (ROOT / path).with_suffix(".py").read_text()
         for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+                node
+            ):
                 code = code.replace(ast.get_source_segment(text, node.body[0]), "")
         lines += sum(bool(line.strip()) for line in code.splitlines())
     assert 0 < lines <= 1000
 
 
-@pytest.mark.parametrize("room", ["benchmarks", "capturable", "course", "cpu_graph", "examples", "helpers"])
+@pytest.mark.parametrize(
+    "room", ["benchmarks", "capturable", "course", "cpu_graph", "examples", "helpers"]
+)
 def test_a_room_says_what_is_in_it(room):
     names = {path.parts[1] for path in of(room) if path.name != "__init__" or len(path.parts) > 2}
     assert names - {"__main__"} <= set(re.findall(r"\w+", importlib.import_module(room).__doc__))

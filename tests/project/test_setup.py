@@ -32,7 +32,10 @@ def test_the_tested_versions_are_what_the_course_asks_for():
 
 
 def test_constraints_are_names_and_versions_only():
-    assert all(re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\w.]+", version) for name, version in PINS.items())
+    assert all(
+        re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\w.]+", version)
+        for name, version in PINS.items()
+    )
 
 
 # run the set-up as if another program were the interpreter
@@ -72,10 +75,14 @@ esac
         before = len((tmp_path / "calls").read_text().splitlines())
         command = ["make", target, f"PYTHON={python}", f"ARGS={options}"]
         command += [f"{name}={value}" for name, value in variables.items()]
-        run = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True)
+        run = subprocess.run(
+            command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+        )
         calls = (tmp_path / "calls").read_text().splitlines()[before:]
         make.said += run.stdout + run.stderr
-        return run.returncode, [call for call in calls if call != "-c pass" and "course.set_up" not in call]
+        return run.returncode, [
+            call for call in calls if call != "-c pass" and "course.set_up" not in call
+        ]
 
     make.said = ""
     return tmp_path, make
@@ -91,10 +98,13 @@ def test_make_sets_up_once(checkout):
     assert status == 0 and steps(calls) == ["venv", "pip", "uv", "course.commands.lab"], make.said
     assert calls[1].endswith(f" uv=={PINS['uv']}")
     assert (
-        calls[2].partition(" --torch-backend=")[0].endswith(f"--constraint {folder}/.venv/constraints.txt --editable .")
+        calls[2]
+        .partition(" --torch-backend=")[0]
+        .endswith(f"--constraint {folder}/.venv/constraints.txt --editable .")
     )
     assert re.search(
-        r"Setting up the course in \.venv, once\.\nuv downloads .*: torch for .*, about \d.* GB", make.said
+        r"Setting up the course in \.venv, once\.\nuv downloads .*: torch for .*, about \d.* GB",
+        make.said,
     )
     assert make("lab") == (0, [f"-m course.commands.lab {OPTIONS}"])
 
@@ -118,7 +128,9 @@ def test_without_pytorchs_own_index_the_default_one_serves_and_is_remembered(che
     said = "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3.2 GB in all"
     assert said in make.said
     (folder / "no_torch_index").unlink()
-    assert "--torch-backend" not in make("test")[1][0], "torchvision comes from where torch came from"
+    assert "--torch-backend" not in make("test")[1][0], (
+        "torchvision comes from where torch came from"
+    )
 
 
 def test_another_torch_has_an_environment_of_its_own(checkout):
@@ -127,7 +139,9 @@ def test_another_torch_has_an_environment_of_its_own(checkout):
     status, calls = make("test", TORCH="2.11.0")
     assert status == 0 and steps(calls) == ["venv", "pip", "uv", "pytest"]
     pins = (folder / ".venv-2.11.0/constraints.txt").read_text().splitlines()
-    assert [pin for pin in pins if pin.startswith(("torch==", "torchvision=="))] == ["torch==2.11.0"]
+    assert [pin for pin in pins if pin.startswith(("torch==", "torchvision=="))] == [
+        "torch==2.11.0"
+    ]
     assert len(pins) == len(PINS) - 1
     assert make("test", TORCH="2.11.0") == (0, [f"-m pytest {OPTIONS}"])
     assert steps(make("lab")[1]) == ["course.commands.lab"]
@@ -169,7 +183,12 @@ def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(che
     (folder / "slow").touch()
     command = [folder / "python", "-m", "course.set_up"]
     run = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert (folder / "fifo").read_text() == "started\n"
     os.killpg(run.pid, signal.SIGINT)
@@ -199,11 +218,16 @@ def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
     command = [folder / "python", "-m", "course.set_up"]
     with (folder / "pyproject.toml").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        both = [subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        both = [
+            subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
         said = [process.stdout.readline() for process in both]
     assert said == ["Another set-up of this folder is under way: waiting for it.\n"] * 2
     said = "".join(process.communicate()[0] for process in both)
-    assert [process.returncode for process in both] == [0, 0] and said.count("Setting up the course") == 1
+    assert [process.returncode for process in both] == [0, 0] and said.count(
+        "Setting up the course"
+    ) == 1
 
 
 def test_what_would_stop_jupyterlab_is_found_before_the_set_up(checkout):
@@ -217,14 +241,27 @@ def test_what_would_stop_jupyterlab_is_found_before_the_set_up(checkout):
 def test_without_a_python_make_says_so(checkout):
     _, make = checkout
     assert make("lab", PYTHON="no-such-python")[0] != 0
-    assert "There is no no-such-python: install Python 3.11 or newer, or name it: make PYTHON=..." in make.said
+    assert (
+        "There is no no-such-python: install Python 3.11 or newer, or name it: make PYTHON=..."
+        in make.said
+    )
 
 
 @pytest.mark.parametrize(
     ("module", "attribute", "value", "said"),
     [
-        ("sys", "version_info", (3, 10), r"The course needs Python 3\.11 or newer, and this is .*: make PYTHON=\.\.\."),
-        ("importlib.util", "find_spec", lambda _: None, r"This Python has no ensurepip: .*python3-venv.*"),
+        (
+            "sys",
+            "version_info",
+            (3, 10),
+            r"The course needs Python 3\.11 or newer, and this is .*: make PYTHON=\.\.\.",
+        ),
+        (
+            "importlib.util",
+            "find_spec",
+            lambda _: None,
+            r"This Python has no ensurepip: .*python3-venv.*",
+        ),
     ],
 )
 def test_a_python_that_cannot_do_it_is_refused_first(monkeypatch, module, attribute, value, said):
@@ -235,8 +272,13 @@ def test_a_python_that_cannot_do_it_is_refused_first(monkeypatch, module, attrib
 
 def test_what_runs_before_the_set_up_imports_the_standard_library_alone():
     run = [sys.executable, "-S", "-E", "-c", "import course.set_up, sys; print(*sys.modules)"]
-    loaded = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"__main__", "course"}
+    loaded = subprocess.run(
+        run, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {
+        "__main__",
+        "course",
+    }
 
 
 @pytest.mark.parametrize("browser", [None, "chromium", "google-chrome"])
@@ -245,23 +287,37 @@ def test_continuous_integration_installs_a_browser_where_there_is_none(tmp_path,
         (tmp_path / name).write_text(f"#!/bin/sh\necho {name} $* >> {tmp_path}/calls\necho 0\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "dirname").symlink_to(shutil.which("dirname"))
-    subprocess.run([shutil.which("bash"), ROOT / ".ci" / "run"], env={"PATH": str(tmp_path)}, check=True)
+    subprocess.run(
+        [shutil.which("bash"), ROOT / ".ci" / "run"], env={"PATH": str(tmp_path)}, check=True
+    )
     calls = (tmp_path / "calls").read_text().splitlines()
-    installed = [call for call in calls if call.startswith("apt-get") and call.endswith(" chromium")]
+    installed = [
+        call for call in calls if call.startswith("apt-get") and call.endswith(" chromium")
+    ]
     assert calls[-1] == "make test" and bool(installed) is (browser is None)
 
 
 def test_lab_keeps_the_servers_token_and_localhost():
-    files = [ROOT / "Makefile", ROOT / "course" / "commands" / "lab.py", *(ROOT / "jupyter").rglob("*.json")]
+    files = [
+        ROOT / "Makefile",
+        ROOT / "course" / "commands" / "lab.py",
+        *(ROOT / "jupyter").rglob("*.json"),
+    ]
     settings = "".join(file.read_text() for file in files)
-    assert "jupyterlab" in settings and not re.search(r"token|password|\bip\b|allow_|allow(?!.*root)", settings)
+    assert "jupyterlab" in settings and not re.search(
+        r"token|password|\bip\b|allow_|allow(?!.*root)", settings
+    )
 
 
 def test_doctor_says_what_this_machine_can_do():
-    answer = subprocess.run([sys.executable, "-m", "course.commands.doctor"], capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-m", "course.commands.doctor"], capture_output=True, text=True
+    )
     assert answer.returncode == 0
     assert all(line.startswith(("[OK]   ", "[--]   ")) for line in answer.stdout.splitlines())
-    assert re.search(r"^\[OK\]   %%gpu cells run (live on this GPU|as recorded)$", answer.stdout, re.MULTILINE)
+    assert re.search(
+        r"^\[OK\]   %%gpu cells run (live on this GPU|as recorded)$", answer.stdout, re.MULTILINE
+    )
 
 
 @pytest.fixture
@@ -273,17 +329,26 @@ def no_gpu(monkeypatch):
     ("driver", "cuda", "missing"),
     [
         (None, "13.0", "install NVIDIA's driver, or pass the GPU into the container (--gpus all)"),
-        ("580", None, "the driver is there (580), but this torch is built for the CPU only: run `make clean`, then `make lab`"),
+        (
+            "580",
+            None,
+            "the driver is there (580), but this torch is built for the CPU only: run `make clean`, then `make lab`",
+        ),
         ("580", "13.0", "driver 580 and CUDA 13.0 are there: look at CUDA_VISIBLE_DEVICES"),
     ],
 )
-def test_without_a_gpu_doctor_says_what_one_would_bring(no_gpu, monkeypatch, capsys, driver, cuda, missing):
+def test_without_a_gpu_doctor_says_what_one_would_bring(
+    no_gpu, monkeypatch, capsys, driver, cuda, missing
+):
     monkeypatch.setattr(machine, "driver_version", lambda: driver)
     monkeypatch.setattr(doctor.torch.version, "cuda", cuda)
     monkeypatch.setattr(doctor, "obstacle", lambda options: "")
     assert doctor.main() == 0
     (gain,) = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("[OK]")]
-    assert gain.startswith("[--]   no GPU: lessons play recordings; with one they run live.") and missing in gain
+    assert (
+        gain.startswith("[--]   no GPU: lessons play recordings; with one they run live.")
+        and missing in gain
+    )
 
 
 def test_doctor_says_what_keeps_jupyterlab_from_starting(no_gpu, monkeypatch, capsys):
@@ -292,7 +357,12 @@ def test_doctor_says_what_keeps_jupyterlab_from_starting(no_gpu, monkeypatch, ca
     assert "[--]   JupyterLab does not start.\n" in capsys.readouterr().out
 
 
-def test_doctor_names_the_fix_and_fails_if_lessons_cannot_run(no_gpu, monkeypatch, capsys, tmp_path):
+def test_doctor_names_the_fix_and_fails_if_lessons_cannot_run(
+    no_gpu, monkeypatch, capsys, tmp_path
+):
     monkeypatch.setattr(doctor, "TRACES", tmp_path)
     assert doctor.main() == 1
-    assert "[FAIL] %%gpu cells run not at all: find a GPU, or restore traces/ with git" in capsys.readouterr().out
+    assert (
+        "[FAIL] %%gpu cells run not at all: find a GPU, or restore traces/ with git"
+        in capsys.readouterr().out
+    )

@@ -67,7 +67,12 @@ class Certificates:
     def context(self, host):
         """What a server needs to answer as host."""
         signed = ["-CA", self.authority, "-CAkey", self.authority.with_suffix(".key")]
-        own = ["-addext", f"subjectAltName=DNS:{host}", "-addext", "basicConstraints=critical,CA:FALSE"]
+        own = [
+            "-addext",
+            f"subjectAltName=DNS:{host}",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with self.lock:  # uv opens several connections at once
             certificate = self._sign(host, *signed, *own)
@@ -105,10 +110,15 @@ def indexes(tmp_path):
     torch, own = PINS["torch"], tmp_path / "own"
     wheels.wheel(tmp_path / "default/simple/torch", "torch", torch, torch="build = 'default'\n")
     for build in ("cpu", "cu130"):
-        wheels.wheel(own / f"whl/{build}/torch", "torch", f"{torch}+{build}", torch=f"build = '{build}'\n")
+        wheels.wheel(
+            own / f"whl/{build}/torch", "torch", f"{torch}+{build}", torch=f"build = '{build}'\n"
+        )
     certificates = Certificates(tmp_path / "certificates")
     proxy = functools.partial(InItsPlace, directory=own, certificates=certificates)
-    with serving(functools.partial(Quiet, directory=tmp_path / "default")) as default, serving(proxy) as for_others:
+    with (
+        serving(functools.partial(Quiet, directory=tmp_path / "default")) as default,
+        serving(proxy) as for_others,
+    ):
         yield {
             "UV_DEFAULT_INDEX": f"{default}/simple",
             "HTTPS_PROXY": for_others,
@@ -118,18 +128,35 @@ def indexes(tmp_path):
 
 @pytest.mark.parametrize(
     ("asked", "driver", "reached", "build"),
-    [("CPU=1", False, True, "cpu"), ("CPU=", True, True, "cu130"), ("CPU=1", False, False, "default")],
+    [
+        ("CPU=1", False, True, "cpu"),
+        ("CPU=", True, True, "cu130"),
+        ("CPU=1", False, False, "default"),
+    ],
 )
 def test_torchs_build_suits_the_machine_and_comes_from_the_index_in_reach(
     checkout, indexes, tmp_path, asked, driver, reached, build
 ):
-    environment = {name: value for name, value in clean_environment().items() if "proxy" not in name.lower()}
-    environment |= indexes | {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_HTTP_RETRIES": "0", "NO_PROXY": "localhost"}
-    environment |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
+    environment = {
+        name: value for name, value in clean_environment().items() if "proxy" not in name.lower()
+    }
+    environment |= indexes | {
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_HTTP_RETRIES": "0",
+        "NO_PROXY": "localhost",
+    }
+    environment |= {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path / "wheels"),
+    }
     if driver:
         (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
         (tmp_path / "nvidia-smi").chmod(0o755)
-        environment |= {"PATH": f"{tmp_path}:{environment['PATH']}", "UV_CUDA_DRIVER_VERSION": "580.159"}
+        environment |= {
+            "PATH": f"{tmp_path}:{environment['PATH']}",
+            "UV_CUDA_DRIVER_VERSION": "580.159",
+        }
     if not reached:
         environment["HTTPS_PROXY"] = "http://localhost:1"  # nobody listens there
     command = ["make", ".venv/ready", f"PYTHON={sys.executable}", asked]

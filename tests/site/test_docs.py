@@ -32,11 +32,15 @@ def test_the_originals_are_named_and_linked():
         "perf-torch-cuda-graphs",
     ):
         assert address in text
-    assert re.search("leimao.*originals.md|originals.md.*leimao", prose(lesson_file("start_here")), re.DOTALL)
+    assert re.search(
+        "leimao.*originals.md|originals.md.*leimao", prose(lesson_file("start_here")), re.DOTALL
+    )
 
 
 def test_the_originals_tables_stand_on_their_own_page():
-    assert [path for path in LESSONS if re.search(r"^\|.*original", prose(path), re.MULTILINE)] == []
+    assert [
+        path for path in LESSONS if re.search(r"^\|.*original", prose(path), re.MULTILINE)
+    ] == []
 
 
 @pytest.mark.parametrize("name", ["cheat_sheet", "glossary", "originals"])

@@ -53,8 +53,14 @@ def parsed(site):
 
 def test_make_site_builds_as_tested_here():
     made = subprocess.run(["make", "-n", "site"], cwd=ROOT, capture_output=True, text=True).stdout
-    assert re.search("-m docs.pages$", made, re.MULTILINE) and pages.SOURCE == ROOT / "docs/_build/source"
-    assert "-m sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html" in made
+    assert (
+        re.search("-m docs.pages$", made, re.MULTILINE)
+        and pages.SOURCE == ROOT / "docs/_build/source"
+    )
+    assert (
+        "-m sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html"
+        in made
+    )
 
 
 def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site):
@@ -63,8 +69,13 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
         recording = TRACES / REFERENCE_GPU / f"{path.stem.partition('_')[2]}.ipynb"
         if recording.exists():
             about = recorded_lesson(recording.stem).about
-            assert all(part in text for part in (about["gpu"], about["driver"], about["torch"], about["date"]))
-            assert all(one.about["gpu"] in text for one in recordings(recording.stem)), "every GPU is named"
+            assert all(
+                part in text
+                for part in (about["gpu"], about["driver"], about["torch"], about["date"])
+            )
+            assert all(one.about["gpu"] in text for one in recordings(recording.stem)), (
+                "every GPU is named"
+            )
             charts = recording.read_text().count('"image/png"')
             drawings = len(re.findall(r"!\[|from course.touch.(?:capture|pays)", path.read_text()))
             assert text.count("<img alt=") == charts + drawings
@@ -74,7 +85,9 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
 def test_the_reference_describes_every_module_of_the_rooms(site):
     text = (site / "api.html").read_text()
     rooms = ("helpers", "capturable", "cpu_graph")
-    assert {f"{room}.{path.stem}" for room in rooms for path in (ROOT / room).glob("[a-z]*.py")} <= set(pages.modules())
+    assert {
+        f"{room}.{path.stem}" for room in rooms for path in (ROOT / room).glob("[a-z]*.py")
+    } <= set(pages.modules())
     assert all(f'id="module-{name}"' in text for name in pages.modules())
     assert "Capture step(*static_inputs) in one CUDA graph" in text
 
@@ -88,13 +101,17 @@ def test_no_link_is_broken(parsed):
                 continue
             target = (path.parent / unquote(address.path)).resolve() if address.path else path
             target = target / "index.html" if target.is_dir() else target
-            if not target.exists() or (address.fragment and unquote(address.fragment) not in parsed[target].anchors):
+            if not target.exists() or (
+                address.fragment and unquote(address.fragment) not in parsed[target].anchors
+            ):
                 broken.append(f"{path.name}: {link}")
     assert not broken, "\n".join(broken)
 
 
 def test_pages_load_nothing_from_elsewhere(parsed, site):
-    outside = [load for page in parsed.values() for load in page.loads if re.match(r"(https?:)?//", load)]
+    outside = [
+        load for page in parsed.values() for load in page.loads if re.match(r"(https?:)?//", load)
+    ]
     assert outside == []
     styles = "".join(path.read_text() for path in site.rglob("*.css"))
     assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", styles)
@@ -108,7 +125,10 @@ def test_every_image_has_a_text_that_says_what_it_shows(parsed):
 
 def test_search_finds_words_of_lessons_and_of_helpers(site):
     index = (site / "searchindex.js").read_text()
-    assert f"notebooks/{lesson_file('reach_floor').stem}" in index and "helpers.capture.capture_step" in index
+    assert (
+        f"notebooks/{lesson_file('reach_floor').stem}" in index
+        and "helpers.capture.capture_step" in index
+    )
     assert '"dropout"' in index or "dropout:" in index
 
 
@@ -127,9 +147,15 @@ def test_a_changed_cell_keeps_no_output():
 
 
 def test_recorded_html_runs_no_script_on_a_page():
-    bold, step = "<b onclick='go()'>bold</b><script>go()</script>", "<figure data-timeline='{}'>a step</figure>"
+    bold, step = (
+        "<b onclick='go()'>bold</b><script>go()</script>",
+        "<figure data-timeline='{}'>a step</figure>",
+    )
     kept = '<figure data-timeline="{}">a step</figure>'
-    for html, clean in ((bold, "<b>bold</b>"), (bold + step, framed("timeline", f"<b>bold</b>{kept}"))):
+    for html, clean in (
+        (bold, "<b>bold</b>"),
+        (bold + step, framed("timeline", f"<b>bold</b>{kept}")),
+    ):
         output = nbformat.v4.new_output("display_data", {"text/html": html})
         assert lesson_page.harmless(output).data["text/html"] == clean
 
@@ -164,7 +190,10 @@ def test_math_becomes_mathml():
             'Chart in the section "Look": Host time, GPU busy time and step time of each variant, '
             "as medians with quartiles. Drawn by cpu_gpu_chart(timings)",
         ),
-        ('axes.set(xlabel="step", ylabel="MiB")', 'Chart in the section "Look", with the axes: step; MiB'),
+        (
+            'axes.set(xlabel="step", ylabel="MiB")',
+            'Chart in the section "Look", with the axes: step; MiB',
+        ),
         ("plt.imshow(masks)", 'Chart in the section "Look"'),
     ],
 )
@@ -173,7 +202,17 @@ def test_the_text_of_a_chart_comes_from_its_cell(source, text):
 
 
 def test_docstrings_are_plain_text_whatever_they_hold():
-    lines = ["f(*args) of a | b.", "", "Rows:", "  one: 1", "     and more", "  two", "", "    as it stands", ""]
+    lines = [
+        "f(*args) of a | b.",
+        "",
+        "Rows:",
+        "  one: 1",
+        "     and more",
+        "  two",
+        "",
+        "    as it stands",
+        "",
+    ]
     conf.plain_text(None, "function", "f", None, None, lines)
     rows = ["Rows:", "", "- one: 1 and more", "", "- two"]
     assert lines == ["f(\\*args) of a \\| b.", "", *rows, "", "|     as it stands", ""]

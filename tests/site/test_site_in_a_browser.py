@@ -37,15 +37,24 @@ def page(served, chromium):
     page.address, page.asked = served, asked
     yield page
     context.close()
-    assert all(url.startswith((served, "data:", "https://ui.perfetto.dev/")) for url in asked) and errors == []
+    assert (
+        all(url.startswith((served, "data:", "https://ui.perfetto.dev/")) for url in asked)
+        and errors == []
+    )
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, theme):
     page.emulate_media(color_scheme=theme)
-    for name, charts in (("index", 1), (lesson_page("start_here"), 3), (lesson_page("reach_floor"), 1)):
+    for name, charts in (
+        ("index", 1),
+        (lesson_page("start_here"), 3),
+        (lesson_page("reach_floor"), 1),
+    ):
         page.goto(f"{page.address}/{name}.html", wait_until="networkidle")
-        widths = page.eval_on_selector_all("main img", "images => images.map(image => image.naturalWidth)")
+        widths = page.eval_on_selector_all(
+            "main img", "images => images.map(image => image.naturalWidth)"
+        )
         assert len(widths) == charts and min(widths) > 400, name
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") == (theme == "light")
@@ -112,12 +121,16 @@ def test_code_is_copied_by_a_button(page):
     cell = page.locator("div.highlight", has_text='lesson("start_here")').first
     cell.hover()
     cell.locator("button.copybtn").click()
-    page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('lesson(\"start_here\")'))")
+    page.wait_for_function(
+        "navigator.clipboard.readText().then(text => text.includes('lesson(\"start_here\")'))"
+    )
 
 
 def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     """Perfetto's address is answered here; here alone, as Chromium keeps no file for the next page where it asks us."""
-    page.context.route("https://**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html"))
+    page.context.route(
+        "https://**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html")
+    )
     page.goto(f"{page.address}/{lesson_page('start_here')}.html", wait_until="networkidle")
     assert not any("json.gz" in url or "perfetto.dev" in url for url in page.asked)
     trace = recorded_lesson("start_here").trace("eager")
@@ -160,14 +173,28 @@ def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
 def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
     page.goto(f"{page.address}/{lesson_page('find_where_graphs_pay')}.html")
     answer, diamond = page.locator(".pays > output"), page.locator(".pays path")
-    points = recorded_lesson("find_where_graphs_pay").value("points").set_index(["depth", "width", "batch"])
+    points = (
+        recorded_lesson("find_where_graphs_pay")
+        .value("points")
+        .set_index(["depth", "width", "batch"])
+    )
     measured = points.loc[(4, 1024, 1024)]
-    assert f"Measured: eager {measured.eager:.0f} us, graph {measured.graph:.0f} us" in answer.text_content()
+    assert (
+        f"Measured: eager {measured.eager:.0f} us, graph {measured.graph:.0f} us"
+        in answer.text_content()
+    )
     page.get_by_label("launch cost").press("Home")
     assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
     kernels = int(re.search(r"eager (\d+) us", answer.text_content())[1])
     namespace = {}
-    exec(next(cell.source for cell in code_cells("find_where_graphs_pay") if "def ideal_us" in cell.source), namespace)
+    exec(
+        next(
+            cell.source
+            for cell in code_cells("find_where_graphs_pay")
+            if "def ideal_us" in cell.source
+        ),
+        namespace,
+    )
     ideal = namespace["ideal_us"](pd.DataFrame({"depth": [4], "width": [1024], "batch": [1024]}))[0]
     assert 1 < kernels / ideal < 3, "the stretch"
     at = diamond.get_attribute("d")
@@ -201,7 +228,11 @@ def test_a_step_is_touched_and_without_scripts_read(page, chromium):
 
 def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
     widths = [1280, 800, 390]
-    for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + ["index", "docs/glossary", "docs/cheat_sheet"]:
+    for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + [
+        "index",
+        "docs/glossary",
+        "docs/cheat_sheet",
+    ]:
         page.goto(f"{page.address}/{path}.html")
         if path.startswith("notebooks/"):
             assert 1e5 < page.evaluate(SIZE) < 3e6, path
@@ -210,5 +241,7 @@ def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
             assert page.evaluate(WIDER) <= 0, (path, width)
             if width == 1280:
                 assert page.locator("article .cell_input pre").evaluate_all(CUT) == [], path
-                assert set(page.locator("article :is(th, td)").evaluate_all(SIDES)) <= {"left"}, path
+                assert set(page.locator("article :is(th, td)").evaluate_all(SIDES)) <= {"left"}, (
+                    path
+                )
         widths.reverse()  # the next page opens at this width

@@ -15,8 +15,17 @@ def answers(path, name, variables):
     They see the lesson's variables, and what the notebook of solutions imports.
     """
     cells = code(NOTEBOOKS / "solutions" / path.name)
-    at = [number for number, cell in enumerate(cells) if re.search(rf"^def {name}(__\w+)?\(", cell, re.MULTILINE)]
-    nodes = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    at = [
+        number
+        for number, cell in enumerate(cells)
+        if re.search(rf"^def {name}(__\w+)?\(", cell, re.MULTILINE)
+    ]
+    nodes = [
+        node
+        for cell in cells
+        for node in ast.parse(cell).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     namespace = dict(variables)
     for source in (*map(ast.unparse, nodes), *cells[at[0] : at[-1] + 1]):
         exec(source, namespace)

@@ -12,7 +12,11 @@ from contextlib import suppress
 from course.paths import ROOT
 from tests.support.machine import PATIENCE, wait_for
 
-PACKAGES = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in ("benchmarks", "docs")]
+PACKAGES = [
+    path.parent.name
+    for path in ROOT.glob("*/__init__.py")
+    if path.parent.name not in ("benchmarks", "docs")
+]
 
 
 class Lab:
@@ -20,9 +24,17 @@ class Lab:
 
     def __init__(self, folder, port=0):
         for part in (*PACKAGES, "docs", "jupyter", "notebooks", "traces"):
-            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "local", "_build"))
+            shutil.copytree(
+                ROOT / part,
+                folder / part,
+                ignore=shutil.ignore_patterns("__pycache__", "local", "_build"),
+            )
         self.folder, self.runtime = folder, folder / "runtime"
-        own = {"JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data"}
+        own = {
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+        }
         own |= {"IPYTHONDIR": "ipython", "PYTHONPATH": "."}
         root = ["--allow-root"] if os.getuid() == 0 else []
         self.log = folder / "server.log"
@@ -40,7 +52,9 @@ class Lab:
         """Whether the server answers to the token that it wrote; it writes before it listens."""
         assert self.process.poll() is None, self.log.read_text()
         try:
-            self.about = json.loads((self.runtime / f"jpserver-{self.process.pid}.json").read_text())
+            self.about = json.loads(
+                (self.runtime / f"jpserver-{self.process.pid}.json").read_text()
+            )
             return self.request("api/status")
         except (OSError, ValueError):  # not there yet, or half written, or not listening yet
             return None
@@ -60,7 +74,9 @@ class Lab:
         """Ask the server's API; None for what it cannot answer just now."""
         data = json.dumps(content).encode() if content else None
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.address(path), data, method=method)) as answer:
+            with urllib.request.urlopen(
+                urllib.request.Request(self.address(path), data, method=method)
+            ) as answer:
                 return json.loads(answer.read() or "null")
         except urllib.error.HTTPError:
             return None

@@ -10,8 +10,12 @@ ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))  # with their solutions
 
 def write_notebook(path, *sources):
     """Write a notebook with a code cell per source, ready to run; return its path."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in sources]
+    )
+    notebook.metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+    }
     nbformat.write(notebook, path)
     return path
 
@@ -26,4 +30,8 @@ def code(path):
 
 
 def prose(path):
-    return "\n\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
+    return "\n\n".join(
+        cell.source
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "markdown"
+    )

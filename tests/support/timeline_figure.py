@@ -11,7 +11,10 @@ from tests.support.lab_page import expect
 
 LANE, START, LONG, NAME, SAID, PARTNERS = range(6)
 CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
-BREAKS, SIDES = (f"parts => parts.map(part => getComputedStyle(part).{name})" for name in ("wordBreak", "textAlign"))
+BREAKS, SIDES = (
+    f"parts => parts.map(part => getComputedStyle(part).{name})"
+    for name in ("wordBreak", "textAlign")
+)
 # a page that answers as Perfetto's does, PONG for PING, and then says what it was handed
 PERFETTO = """<!doctype html><title>stand-in</title><output></output><script>
   addEventListener("message", async ({data, source, origin}) => {
@@ -51,7 +54,9 @@ def hover(figure, lanes, bars):
     box = gpu_lane.nth(on_gpu.index(longest)).bounding_box()
     figure.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
     expect(said).to_contain_text(longest[NAME])
-    assert re.search(r"^[\d.]+ us on GPU stream \d+, .*; launched [\d.]+ us before, by cuda", longest[SAID])
+    assert re.search(
+        r"^[\d.]+ us on GPU stream \d+, .*; launched [\d.]+ us before, by cuda", longest[SAID]
+    )
     expect(said).to_contain_text(longest[SAID])
     expect(figure.locator("rect.partner")).to_have_count(1)
 
@@ -63,7 +68,9 @@ def switch(figure, bars, others, ticks):
     figure.page.keyboard.press("ArrowRight")
     expect(second).to_be_checked()
     expect(figure.locator("rect")).to_have_count(len(others))
-    assert [text for text in ticks_of(figure) if " us" in text] == [text for text in ticks if " us" in text]
+    assert [text for text in ticks_of(figure) if " us" in text] == [
+        text for text in ticks if " us" in text
+    ]
     figure.page.keyboard.press("ArrowLeft")
     expect(figure.locator("rect")).to_have_count(len(bars))
 
@@ -87,7 +94,12 @@ def walk(figure, bars):
 
 def zoom(figure, ticks):
     """The buttons change the scale, and give it back."""
-    for name, same in (("zoom in", False), ("zoom out", True), ("zoom in", False), ("whole step", True)):
+    for name, same in (
+        ("zoom in", False),
+        ("zoom out", True),
+        ("zoom in", False),
+        ("whole step", True),
+    ):
         figure.get_by_role("button", name=name).click()
         assert (ticks_of(figure) == ticks) == same
 

@@ -7,10 +7,15 @@ from pathlib import Path
 def wheel(folder, name, version, needs=(), **modules):
     """Write a wheel for any Python into folder: modules are their names and texts. Returns its path."""
     stem = f"{name.replace('-', '_')}-{version}"
-    about = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *[f"Requires-Dist: {need}" for need in needs]]
+    about = [
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}",
+        *[f"Requires-Dist: {need}" for need in needs],
+    ]
     files = {f"{module.replace('.', '/')}.py": text for module, text in modules.items()}
     files[f"{stem}.dist-info/METADATA"] = "\n".join(about) + "\n"
-    files[f"{stem}.dist-info/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{stem}.dist-info/WHEEL"] = (
+        "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
     record = f"{stem}.dist-info/RECORD"
     files[record] = "".join(f"{path},,\n" for path in [*files, record])
     Path(folder).mkdir(parents=True, exist_ok=True)
