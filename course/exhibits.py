@@ -72,9 +72,17 @@ def fails(
     _show(title, "loud", found, appears, traceback=whole)
 
 
-def silent(title: str, symptom: str, got: object, wrong: object, right: object) -> None:
-    """Assert that got is the wrong value, where right would be right, and show both."""
+def silent(
+    title: str, symptom: str, got: object, wrong: object, right: object, until: str = ""
+) -> None:
+    """Assert that got is the wrong value, where right would be right, and show both.
+
+    until: the first version of torch that gives the right value; from it on, that one is asserted.
+    """
     got = _plain(got)
+    if until and (version := _newer(until)):
+        assert got == right, f"{title!r}: torch {version} should give {right}, not {got}"
+        return _show(title, "silent", symptom, f"gives {got}: torch {version} is right", right=right)
     assert got == wrong != right, f"{title!r}: expected the wrong value {wrong}, not {got}"
     _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 
