@@ -82,7 +82,9 @@ def silent(
     got = _plain(got)
     if until and (version := _newer(until)):
         assert got == right, f"{title!r}: torch {version} should give {right}, not {got}"
-        return _show(title, "silent", symptom, f"gives {got}: torch {version} is right", right=right)
+        return _show(
+            title, "silent", symptom, f"gives {got}: torch {version} is right", right=right
+        )
     assert got == wrong != right, f"{title!r}: expected the wrong value {wrong}, not {got}"
     _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 

@@ -32,7 +32,11 @@ def models_of(package):
     except ModuleNotFoundError:
         pass
     except RuntimeError:
-        source = Path(importlib.util.find_spec("torchvision").origin).with_name("_meta_registrations.py").read_text()
+        source = (
+            Path(importlib.util.find_spec("torchvision").origin)
+            .with_name("_meta_registrations.py")
+            .read_text()
+        )
         for missing in re.findall(r"register_fake\(\"torchvision::(\w+)", source):
             DECLARED.define(f"{missing}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
         for name in [name for name in sys.modules if name.startswith("torchvision")]:
@@ -45,7 +49,9 @@ def clean(make):
     return make
 
 
-def training(model, make_batch, loss=F.mse_loss, device="cpu", optimizer=torch.optim.SGD, **options):
+def training(
+    model, make_batch, loss=F.mse_loss, device="cpu", optimizer=torch.optim.SGD, **options
+):
     """A step that trains a model; of a batch, the last tensor is the target."""
     model.to(device)
     optimizer = optimizer(model.parameters(), lr=0.01, **options)
@@ -66,11 +72,17 @@ def random_of(device, *shapes):
 
 def labelled(device, shape, classes, *size):
     """A batch of random numbers with labels."""
-    return lambda: (torch.randn(shape, device=device), torch.randint(classes, (shape[0], *size), device=device))
+    return lambda: (
+        torch.randn(shape, device=device),
+        torch.randint(classes, (shape[0], *size), device=device),
+    )
 
 
 def tokens(device, *shape):
-    return lambda: (torch.randint(50, shape, device=device), torch.randint(50, shape, device=device))
+    return lambda: (
+        torch.randint(50, shape, device=device),
+        torch.randint(50, shape, device=device),
+    )
 
 
 def by_token(logits, labels):
@@ -80,7 +92,10 @@ def by_token(logits, labels):
 class Recurrent(nn.Module):
     def __init__(self, kind, **options):
         super().__init__()
-        self.inner, width = kind(8, 16, batch_first=True, **options), 32 if options.get("bidirectional") else 16
+        self.inner, width = (
+            kind(8, 16, batch_first=True, **options),
+            32 if options.get("bidirectional") else 16,
+        )
         self.head = nn.Linear(width, 4)
 
     def forward(self, x):
@@ -116,13 +131,20 @@ for _name in ("Adam", "AdamW", "RMSprop", "NAdam", "RAdam", "Adamax", "ASGD", "A
 
 def _adaptive(device, name):
     optimizer = partial(getattr(torch.optim, name), capturable=True)
-    return training(nn.Linear(8, 4), random_of(device, (5, 8), (5, 4)), device=device, optimizer=optimizer)
+    return training(
+        nn.Linear(8, 4), random_of(device, (5, 8), (5, 4)), device=device, optimizer=optimizer
+    )
 
 
 @clean
 def convolutions(device):
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 5)
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(72, 5),
     )
     return training(model, labelled(device, (4, 3, 8, 8), 5), F.cross_entropy, device)
 
@@ -130,7 +152,10 @@ def convolutions(device):
 class Residual(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.conv, self.norm = nn.Conv2d(width, width, 3, padding=1, groups=2), nn.GroupNorm(2, width)
+        self.conv, self.norm = (
+            nn.Conv2d(width, width, 3, padding=1, groups=2),
+            nn.GroupNorm(2, width),
+        )
 
     def forward(self, x):
         return x + F.silu(self.norm(self.conv(x)))
@@ -138,8 +163,15 @@ class Residual(nn.Module):
 
 @clean
 def residual_network(device):
-    model = nn.Sequential(nn.Conv2d(3, 8, 1), Residual(8), Residual(8), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return training(model, labelled(device, (4, 3, 8, 8), 8), partial(F.cross_entropy, label_smoothing=0.1), device)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 1), Residual(8), Residual(8), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    return training(
+        model,
+        labelled(device, (4, 3, 8, 8), 8),
+        partial(F.cross_entropy, label_smoothing=0.1),
+        device,
+    )
 
 
 class UNet(nn.Module):
@@ -157,7 +189,9 @@ class UNet(nn.Module):
 
     def forward(self, x, t):
         angles = t[:, None] * torch.exp(-math.log(1e4) * torch.arange(8, device=x.device) / 8)
-        skip = self.enter(x) + self.time(torch.cat([angles.sin(), angles.cos()], 1))[:, :, None, None]
+        skip = (
+            self.enter(x) + self.time(torch.cat([angles.sin(), angles.cos()], 1))[:, :, None, None]
+        )
         low = self.middle(self.down(F.silu(skip)))
         flat = low.flatten(2).transpose(1, 2)
         low = low + self.attention(flat, flat, flat)[0].transpose(1, 2).view_as(low)
@@ -191,12 +225,19 @@ class Causal(nn.Module):
         self.norm = nn.LayerNorm(16)
         self.qkv = nn.Linear(16, 48)
         self.out = nn.Linear(16, 16)
-        self.mlp = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16), nn.Dropout(0.1))
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(16), nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16), nn.Dropout(0.1)
+        )
 
     def forward(self, ids):
         x = self.embed(ids) + self.place(torch.arange(ids.shape[1], device=ids.device))
-        parts = (part.unflatten(-1, (2, 8)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
-        x = x + self.out(F.scaled_dot_product_attention(*parts, is_causal=True).transpose(1, 2).flatten(2))
+        parts = (
+            part.unflatten(-1, (2, 8)).transpose(1, 2)
+            for part in self.qkv(self.norm(x)).chunk(3, -1)
+        )
+        x = x + self.out(
+            F.scaled_dot_product_attention(*parts, is_causal=True).transpose(1, 2).flatten(2)
+        )
         return (x + self.mlp(x)) @ self.embed.weight.T
 
 
@@ -215,7 +256,9 @@ class Llama(nn.Module):
         self.gate = nn.Linear(16, 32)
         self.up = nn.Linear(16, 32)
         self.down = nn.Linear(32, 16)
-        self.register_buffer("angles", torch.outer(torch.arange(12.0), 100.0 ** -torch.linspace(0, 1, 2)))
+        self.register_buffer(
+            "angles", torch.outer(torch.arange(12.0), 100.0 ** -torch.linspace(0, 1, 2))
+        )
 
     def turn(self, x):
         angles = self.angles[: x.shape[2]].repeat(1, 2)
@@ -224,9 +267,14 @@ class Llama(nn.Module):
 
     def forward(self, ids):
         x = self.embed(ids)
-        k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.kv(self.norm(x)).chunk(2, -1))
+        k, v = (
+            part.unflatten(-1, (2, 4)).transpose(1, 2)
+            for part in self.kv(self.norm(x)).chunk(2, -1)
+        )
         q = self.q(self.norm(x)).unflatten(-1, (4, 4)).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(self.turn(q), self.turn(k), v, is_causal=True, enable_gqa=True)
+        mixed = F.scaled_dot_product_attention(
+            self.turn(q), self.turn(k), v, is_causal=True, enable_gqa=True
+        )
         x = x + self.out(mixed.transpose(1, 2).flatten(2))
         return (x + self.down(F.silu(self.gate(x)) * self.up(x))) @ self.embed.weight.T
 
@@ -245,7 +293,11 @@ def transformer_encoder(device):
 
 @clean
 def encoder_that_infers(device):
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1).to(device).eval()
+    model = (
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+        .to(device)
+        .eval()
+    )
     return torch.no_grad()(model), random_of(device, (3, 5, 8))
 
 
@@ -272,7 +324,9 @@ def two_players(device):
 
     def step(x):
         for optimizer, sign in zip(optimizers, (1, -1), strict=True):
-            [each.zero_grad() for each in optimizers]  # the other's gradient of an earlier step would be added to
+            [
+                each.zero_grad() for each in optimizers
+            ]  # the other's gradient of an earlier step would be added to
             made = maker(torch.randn(len(x), 4, device=x.device))
             (sign * (judge(x) - judge(made)).mean()).backward()
             optimizer.step()
@@ -295,7 +349,10 @@ def gradient_penalty(device):
 
 @clean
 def accumulation_clipping_and_average(device):
-    model, average = nn.Linear(8, 4).to(device), [torch.zeros(4, 8, device=device), torch.zeros(4, device=device)]
+    model, average = (
+        nn.Linear(8, 4).to(device),
+        [torch.zeros(4, 8, device=device), torch.zeros(4, device=device)],
+    )
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     def step(x, y):
@@ -312,7 +369,9 @@ def accumulation_clipping_and_average(device):
 @clean
 def checkpointed(device):
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.ReLU()).to(device)
-    return lambda x: checkpoint(model, x, use_reentrant=False).sum().backward(), random_of(device, (5, 8))
+    return lambda x: checkpoint(model, x, use_reentrant=False).sum().backward(), random_of(
+        device, (5, 8)
+    )
 
 
 @clean
@@ -360,14 +419,20 @@ def fused_rate_in_a_tensor(device):
 @clean
 def contrastive(device):
     def loss(a, b):
-        return F.cross_entropy(F.normalize(a) @ F.normalize(b).T, torch.arange(len(a), device=a.device))
+        return F.cross_entropy(
+            F.normalize(a) @ F.normalize(b).T, torch.arange(len(a), device=a.device)
+        )
 
     return training(nn.Linear(8, 4), random_of(device, (5, 8), (5, 4)), loss, device)
 
 
 @clean
 def spectral_norm(device):
-    return training(parametrizations.spectral_norm(nn.Linear(8, 4)), random_of(device, (5, 8), (5, 4)), device=device)
+    return training(
+        parametrizations.spectral_norm(nn.Linear(8, 4)),
+        random_of(device, (5, 8), (5, 4)),
+        device=device,
+    )
 
 
 @clean
@@ -379,7 +444,10 @@ def static_cache(device):
         mask = (places <= place)[None, None, None]
         return F.scaled_dot_product_attention(key, keys, keys, attn_mask=mask)
 
-    return step, lambda: (torch.randn(1, 2, 1, 4, device=device), torch.randint(16, (1,), device=device))
+    return step, lambda: (
+        torch.randn(1, 2, 1, 4, device=device),
+        torch.randint(16, (1,), device=device),
+    )
 
 
 @clean
@@ -398,7 +466,10 @@ def operator(name):
     """A step of a few operators on one input."""
 
     def register(function):
-        STEPS[name] = lambda device: (partial(function, torch.zeros(5, 8, device=device)), random_of(device, (5, 8)))
+        STEPS[name] = lambda device: (
+            partial(function, torch.zeros(5, 8, device=device)),
+            random_of(device, (5, 8)),
+        )
         return function
 
     return register
@@ -410,9 +481,13 @@ operator("sort and gather")(lambda kept, x: x.gather(1, x.sort(descending=True).
 operator("scatter")(lambda kept, x: kept.scatter_add_(1, x.argsort(), x))
 operator("fourier")(lambda kept, x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=8))
 operator("quantiles")(lambda kept, x: x.cumsum(1).logsumexp(1) + x.kthvalue(2).values)
-operator("noise")(lambda kept, x: F.dropout(x, 0.3) + torch.randn_like(x) + torch.rand(5, 8, device=x.device))
+operator("noise")(
+    lambda kept, x: F.dropout(x, 0.3) + torch.randn_like(x) + torch.rand(5, 8, device=x.device)
+)
 operator("sampling")(lambda kept, x: (x - torch.empty_like(x).exponential_().log()).argmax(-1))
-operator("made in the step")(lambda kept, x: x + torch.zeros(8, device=x.device).fill_(3) + torch.ones_like(x).tril())
+operator("made in the step")(
+    lambda kept, x: x + torch.zeros(8, device=x.device).fill_(3) + torch.ones_like(x).tril()
+)
 operator("vmap")(lambda kept, x: torch.vmap(torch.dot)(x, x))
 operator("functional gradient")(lambda kept, x: torch.func.grad(lambda y: y.sin().sum())(x))
 operator("statistics")(lambda kept, x: kept.lerp_((x - x.mean(0)) / x.std(0).clamp(min=1e-3), 0.1))
