@@ -61,11 +61,9 @@ def captured(
 ) -> tuple[nn.Module, list[Step]]:
     """A new model, and a replay of its whole step per (inputs, targets), all in one pool: they run in turn."""
     model, optimizer = fresh(dropouts)
-    train, pool, replays = (
-        partial(training_step, model, optimizer),
-        torch.cuda.graph_pool_handle(),
-        [],
-    )
+    train = partial(training_step, model, optimizer)
+    pool = torch.cuda.graph_pool_handle()
+    replays = []
     with unchanged(model, optimizer):
         for buffer in buffers:
             replays.append(capture_step(train, *buffer, warmup=0 if replays else 3, pool=pool))
@@ -88,11 +86,9 @@ def inputs_behind(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) -> S
     """Two graphs; while one runs, a side stream copies the next batch in for the other."""
     buffers = [[tensor.clone() for tensor in batches[0]] for _ in range(2)]
     model, replays = captured(buffers, dropouts)
-    main, side, upcoming = (
-        torch.cuda.current_stream(),
-        torch.cuda.Stream(),
-        cycle(batches[1:] + batches[:1]),
-    )
+    main = torch.cuda.current_stream()
+    side = torch.cuda.Stream()
+    upcoming = cycle(batches[1:] + batches[:1])
 
     def train(replay, other):
         main.wait_stream(side)  # this step's inputs have arrived

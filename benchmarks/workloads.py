@@ -89,7 +89,9 @@ def first_ten(t: SimpleNamespace, way: Callable) -> tuple[torch.Tensor, dict[str
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    in_use, pools, start = torch.cuda.memory_allocated(), in_pools(), time.perf_counter()
+    in_use = torch.cuda.memory_allocated()
+    pools = in_pools()
+    start = time.perf_counter()
     with fresh_cache():
         t.step = way(t)
         losses = [t.step(*batch).clone() for batch in t.batches[:3]]

@@ -94,7 +94,7 @@ class MissingAttribute(NotModelled, AttributeError):
 def refusal(text: str, kind: type[Exception] = RuntimeError) -> Exception:
     """An error that torch raises on a GPU; errors without this mark are the stand-in's own failures."""
     error = kind(text)
-    error.as_on_a_gpu = True
+    error.as_on_a_gpu = True  # type: ignore[attr-defined]
     return error
 
 

@@ -54,7 +54,8 @@ def measure(
             counts[name] = _counts(step, burst, steps, clock, wait)
         for number in range(rounds):
             for name, step in variants.items():
-                host_us, step_us = _time(step, *counts[name], clock, wait)
+                burst_size, step_count = counts[name]
+                host_us, step_us = _time(step, burst_size, step_count, clock, wait)
                 rows.append((number, name, host_us, step_us))
     except Exception as error:
         error.add_note(f"raised by variant {name!r} while it was measured")

@@ -196,7 +196,7 @@ def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
         edges = [rows.start_us, rows.end_us]
         done = rows.dur_us.cumsum()
         busy = [done - rows.dur_us, done]
-        total += np.interp(times, np.ravel(edges, "F"), np.ravel(busy, "F"))
+        total += np.interp(np.asarray(times), np.ravel(edges, "F"), np.ravel(busy, "F"))
     return total / max(1, activities.device.nunique())
 
 

@@ -306,7 +306,9 @@ def judge(known: Script, script: Callable) -> None:
         torch.manual_seed(seed)
         return run(function, known.make(times * known.steps))
 
-    eager, short, long = seeded(known.eager, 2), seeded(script, 1), seeded(script, 2)
+    eager = seeded(known.eager, 2)
+    short = seeded(script, 1)
+    long = seeded(script, 2)
     if problem := symptom(eager, short, long, known.beside):
         raise Wrong(problem)
 

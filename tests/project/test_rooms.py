@@ -4,7 +4,6 @@ import ast
 import importlib
 import re
 import sys
-from collections import Counter
 
 import pytest
 
@@ -86,17 +85,13 @@ def test_no_test_imports_another():
         assert not [part for part in parts if part.startswith("test_") or part == "conftest"], path
 
 
-# parallel assignments of more than two values that recordings have hashed: they go when these are made again
-STILL = Counter(benchmarks=3)
-
-
 def test_an_assignment_sets_two_names_at_most():
     """Of several values, side by side; what a function returns may have more parts."""
-    found = Counter(
-        path.parts[0]
+    found = [
+        f"{path}.py:{node.lineno}"
         for path, tree in MODULES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
-    )
-    assert found == STILL
+    ]
+    assert found == []
