@@ -23,7 +23,7 @@ from capturable.rules import fix_of, level_of
 from capturable.streams import Joins, joins
 from capturable.user_lines import Line, here
 
-CPU_READS = ("aten::lift_fresh", "aten::_local_scalar_dense")  # of functions that read on the CPU only
+CPU_READS = ("aten::lift_fresh", "aten::_local_scalar_dense", "aten::equal")  # of functions that read on the CPU only
 DIFFERING = ("frozen number", "path", "shape")
 
 Key = tuple[str, Line | str, Line | None]  # the rule, the user's line or a name, the library's line

@@ -10,9 +10,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from capturable.operators import address
+from capturable.user_lines import here
 
 FACTORIES = {
     getattr(torch, name) for name in ("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "zeros")
+}
+CPU_READERS = {  # these check or convert values on the CPU, and not on a GPU
+    torch.Tensor.__setitem__,
+    *(getattr(owner, name) for owner in (torch, torch.Tensor) for name in ("quantile", "nanquantile")),
 }
 DEVICES = "_get_capturable_supported_devices"  # of torch.optim (tried on torch 2.11 to 2.15)
 
@@ -31,24 +36,22 @@ class CpuStandIn(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if not self._differs(func, args, kwargs):
-            result = func(*args, **kwargs)
-            if func in FACTORIES and kwargs.get("device") is None:
-                self._add(result)
-            return result
-        self.inside = True
+        self.inside = self.inside or self._differs(func, args, kwargs)
         try:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
         finally:
             self.inside = False
+        if func in FACTORIES and kwargs.get("device") is None:
+            self._add(result)
+        return result
 
     def _differs(self, func: Callable, args: tuple, kwargs: dict) -> bool:
         """Whether a function reads or makes values on the CPU only."""
         if func is torch.nn.functional.one_hot:  # which without a number of classes looks for the largest
             return max([*args[1:], kwargs.get("num_classes", -1)]) >= 0
-        if func is torch.tensor:
-            return kwargs.get("device") is None and isinstance(args[0], int | float)
-        return func is torch.Tensor.__setitem__
+        if func is torch.tensor and kwargs.get("device") is None:
+            return isinstance(args[0], int | float) or here(None).library != ""  # torch's own book-keeping
+        return func in CPU_READERS
 
     def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor would be on the CPU with a GPU, too."""
