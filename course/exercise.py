@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from course.answers.comparison import brief, differences, plain
+from course.answers.errors import place, words
 from course.answers.outcome import Outcome
-from course.answers.solutions import asked, copies, place, solution, words
+from course.answers.solutions import asked, copies, solution
 
 
 def check(answer: Callable, *cases: Any) -> Outcome:

@@ -137,7 +137,7 @@ class Lesson:
     @cached_property
     def history(self) -> History:
         """What has run in this kernel, beside what the recording ran."""
-        return History(get_ipython(), self.recording)
+        return History(get_ipython(), self.recording.cells)
 
 
 def _transform(lines: list[str]) -> list[str]:

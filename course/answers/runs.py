@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from capturable.explain import explain
+from course.answers.errors import place, words
 from course.answers.graph_use import Wrong
 from course.answers.launches import trials
-from course.answers.solutions import place, words
 from cpu_graph import NotModelled
 
 SEEDS = (0, 1, 2)

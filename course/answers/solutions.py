@@ -1,10 +1,8 @@
-"""An answer and its exercise: its name and solution, what may be said before it runs, and words for what it raised."""
+"""An answer and its exercise: its name and solution, and what may be said before it runs."""
 
 import copy
 import dis
-import linecache
 import re
-import traceback
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -135,29 +133,3 @@ def empty(answer: Any) -> bool:
     return {one.opname for one in instructions} <= IDLE and all(
         value in (None, ...) for value in loaded
     )
-
-
-def words(error: BaseException) -> str:
-    """An error's type and the first line of its message; never raises, whatever its __str__ does."""
-    try:
-        first = str(error).strip().partition("\n")[0]
-    except Exception:
-        first = ""
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def place(error: BaseException, notebook: Mapping[str, Any]) -> str:
-    """The innermost line of the notebook that the error went through; "" if there is none.
-
-    notebook: its global variables, by which its frames are known from those of libraries.
-    """
-    frames = [
-        (frame, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals is notebook
-    ]
-    if not frames:
-        return ""
-    frame, line = frames[-1]
-    source = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
-    return f"  (at line {line}: {source})" if source else f"  (at line {line})"

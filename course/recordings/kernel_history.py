@@ -10,7 +10,6 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from course.paths import LessonError
 from course.recordings.cells import CodeCell, normalise, that_count
 from course.recordings.fingerprints import bindings, binds, used
-from course.recordings.recording import Recording
 from course.recordings.values import encode
 
 MISSING = object()
@@ -21,18 +20,17 @@ class NeedsGPU(LessonError):
 
 
 class History:
-    """Follows the cells that a shell runs, for one recording.
+    """Follows the cells that a shell runs, for the cells of one recording.
 
     A cell counts as run when its source, as recorded, was the last that ran in its place, without an error.
     A name counts as changed when, after a cell that is not in the recording, it has another value than the
     recorded cells gave it.
     """
 
-    def __init__(self, shell: InteractiveShell, recording: Recording) -> None:
-        self.shell, self.cells = shell, that_count(recording.cells)
-        self.bound = bindings(
-            [cell for cell in recording.cells if cell.kind in ("gpu", "plain", "view")]
-        )
+    def __init__(self, shell: InteractiveShell, recorded: list[CodeCell]) -> None:
+        self.shell = shell
+        self.cells = that_count(recorded)
+        self.bound = bindings([cell for cell in recorded if cell.kind in ("gpu", "plain", "view")])
         self.uses = {
             cell.source: used(cell, self.bound) for cell in self.cells if cell.kind == "gpu"
         }

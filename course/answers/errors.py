@@ -1,0 +1,32 @@
+"""What an answer raised, in words, and on which line of the notebook."""
+
+import linecache
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+
+def words(error: BaseException) -> str:
+    """An error's type and the first line of its message; never raises, whatever its __str__ does."""
+    try:
+        first = str(error).strip().partition("\n")[0]
+    except Exception:
+        first = ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def place(error: BaseException, notebook: Mapping[str, Any]) -> str:
+    """The innermost line of the notebook that the error went through; "" if there is none.
+
+    notebook: its global variables, by which its frames are known from those of libraries.
+    """
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals is notebook
+    ]
+    if not frames:
+        return ""
+    frame, line = frames[-1]
+    source = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
+    return f"  (at line {line}: {source})" if source else f"  (at line {line})"
