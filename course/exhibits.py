@@ -65,7 +65,8 @@ def fails(
         for one in texts
     }
     if until and not told and (version := _newer(until)):
-        return _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
+        _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
+        return
     kind, text, appears, whole = told or ("nothing", "", "", "")
     found = next((part for part, name in known.items() if kind == name and part in text), None)
     assert found, f"{title!r}: expected {known}, not {kind}: {text}"
@@ -82,9 +83,8 @@ def silent(
     got = _plain(got)
     if until and (version := _newer(until)):
         assert got == right, f"{title!r}: torch {version} should give {right}, not {got}"
-        return _show(
-            title, "silent", symptom, f"gives {got}: torch {version} is right", right=right
-        )
+        _show(title, "silent", symptom, f"gives {got}: torch {version} is right", right=right)
+        return
     assert got == wrong != right, f"{title!r}: expected the wrong value {wrong}, not {got}"
     _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 
