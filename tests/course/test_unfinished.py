@@ -4,9 +4,11 @@ import nbformat
 import pytest
 
 from course.commands.unfinished import unfinished, unrecorded
+from course.lessons import lesson_file
 from course.paths import REFERENCE_GPU
 from tests.support.notebooks import write_notebook
 
+FILE = lesson_file("capture_and_replay").name
 EXHIBIT = "A value read in a capture"
 STUB = "def make_predictor(net, sample): ..."
 SOLVED = "def make_predictor(net, sample):\n    return net"
@@ -21,7 +23,7 @@ LESSON = {
 
 def lesson(folder, recorded=True, solutions=(SOLVED,), **cells):
     """What a small lesson lacks of which all is there but for what is said; a cell that is None is left out."""
-    notebook = folder / "02_capture_and_replay.ipynb"
+    notebook = folder / FILE
     cells = {name: source for name, source in (LESSON | cells).items() if source}
     heading = cells.pop("heading")
     write_notebook(notebook, *cells.values())
@@ -65,13 +67,13 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
         ),
         (
             {"solutions": ()},
-            "There is no {folder}/solutions/02_capture_and_replay.ipynb: write it, with a function for each exercise "
+            "There is no {folder}/solutions/{file}: write it, with a function for each exercise "
             "(make_predictor).",
         ),
         (
             {"solutions": ["def another():\n    pass"]},
             "The exercise make_predictor has no solution: define make_predictor in "
-            "{folder}/solutions/02_capture_and_replay.ipynb.",
+            "{folder}/solutions/{file}.",
         ),
         (
             {"heading": "### Another failure"},
@@ -99,4 +101,4 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
     ],
 )
 def test_what_is_half_done_is_told_in_a_sentence(tmp_path, half_done, sentence):
-    assert lesson(tmp_path, **half_done) == [sentence.format(folder=tmp_path)]
+    assert lesson(tmp_path, **half_done) == [sentence.format(folder=tmp_path, file=FILE)]
