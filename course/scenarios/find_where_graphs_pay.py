@@ -24,7 +24,7 @@ def graph_if_it_pays(answer: Callable) -> None:
         pays = capture_us + calls * graph_us < calls * eager_us
         with watch() as built:
             function = answer(net, copied(batches[0]), calls, eager_us, graph_us, capture_us)
-        case = f"{calls} calls, {eager_us:g} us eager, {graph_us:g} us as a graph, {capture_us:g} us for the capture"
+        case = f"{calls} calls, {eager_us:g} µs eager, {graph_us:g} µs as a graph, {capture_us:g} µs for the capture"
         if built.captured and not pays:
             raise Wrong(f"A capture costs more here than its replays save ({case}): stay eager.")
         used = use(function, batches)
