@@ -13,7 +13,7 @@ from helpers.profiling import record_trace
 from helpers.timing import compare, measure
 from helpers.trace import read_trace
 
-COUNTS = {"gpu_busy_us": "GPU busy, us", "launches": "launches", "kernels": "kernels"}
+COUNTS = {"gpu_busy_us": "GPU busy, µs", "launches": "launches", "kernels": "kernels"}
 
 
 def build_all(batches: Batches) -> tuple[dict[str, Step], dict[str, int]]:

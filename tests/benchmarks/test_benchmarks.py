@@ -117,7 +117,7 @@ def test_the_loops_are_compared_with_the_eager_one_and_with_the_originals_graph(
         .iloc[1, 0]
         .startswith("4.0 times faster")
     )
-    assert beside_eager.loc[names[2], ["GPU busy, us", "launches", "kernels"]].tolist() == [
+    assert beside_eager.loc[names[2], ["GPU busy, µs", "launches", "kernels"]].tolist() == [
         90,
         3,
         40,
