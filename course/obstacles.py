@@ -1,4 +1,4 @@
-"""What keeps JupyterLab from starting, found before anything is installed: the standard library is all it needs."""
+"""What keeps JupyterLab from starting, found before anything is installed: no package is needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST_PORT = 65535
 
 
 def obstacle(options: list[str]) -> str:
-    """What keeps JupyterLab from starting here with these options: one sentence with the fix, or ""."""
+    """What keeps JupyterLab from starting with these options: one sentence with the fix, or ""."""
     return _root(options) or _port(options) or _folders()
 
 
@@ -24,7 +24,8 @@ def notice(options: list[str]) -> str:
     """What does not keep it from starting, but should be known before: one sentence, or ""."""
     error = _refusal(options)
     if error and error.errno == errno.EADDRINUSE:
-        return f"Port {_asked_port(options)} is in use: JupyterLab will take another one and name it in its last line."
+        taken = f"Port {_asked_port(options)} is in use"
+        return f"{taken}: JupyterLab will take another one and name it in its last line."
     return ""
 
 
@@ -32,16 +33,15 @@ def again(options: list[str]) -> str:
     """The command that starts JupyterLab with these options, as the reader would type it."""
     if "MAKELEVEL" not in os.environ:
         return shlex.join(["python", "-m", "course.commands.lab", *options])
-    given = shlex.split(
-        os.environ.get("MAKEFLAGS", "").partition("-- ")[2]
-    )  # after --: the variables
+    _, _, after = os.environ.get("MAKEFLAGS", "").partition("-- ")  # the variables
+    given = shlex.split(after)
     variables = [word for word in given if "=" in word and not word.startswith("ARGS=")]
     return " ".join(["make lab", *map(shlex.quote, variables), f'ARGS="{shlex.join(options)}"'])
 
 
 def value(options: list[str], name: str) -> str | None:
-    """What options say for --name=value, --name value or --ServerApp.name=value; None if they do not."""
-    for option, following in zip(options, [*options[1:], ""]):  # noqa: B905 older Pythons know no strict
+    """What options say for --name=value, --name value or --ServerApp.name=value; None without."""
+    for option, following in zip(options, [*options[1:], ""], strict=True):
         key, equals, given = option.partition("=")
         if key in (f"--{name}", f"--ServerApp.{name}"):
             return given if equals else following
@@ -52,7 +52,8 @@ def _root(options):
     if os.geteuid() != 0 or any("allow" in option and "root" in option for option in options):
         return ""
     allowed = again(["--allow-root", *options])
-    return f"JupyterLab does not start as root unless it is told to. On a machine that only you use: {allowed}"
+    refused = "JupyterLab does not start as root unless it is told to"
+    return f"{refused}. On a machine that only you use: {allowed}"
 
 
 def _asked_port(options):
@@ -96,12 +97,13 @@ def _folders():
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=str(folder)).close()
         except OSError as error:
-            return f"JupyterLab cannot write to {folder} ({error.strerror}): set HOME to a folder of yours."
+            refused = f"JupyterLab cannot write to {folder} ({error.strerror})"
+            return f"{refused}: set HOME to a folder of yours."
     return ""
 
 
 def jupyter_folders() -> list[Path]:
-    """The folders that JupyterLab writes settings and its running servers to, as jupyter_core.paths has them."""
+    """Where JupyterLab writes settings and running servers, as jupyter_core.paths has it."""
     home = Path.home()
     share = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share")
     data = home / "Library/Jupyter" if sys.platform == "darwin" else share / "jupyter"

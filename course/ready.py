@@ -1,16 +1,12 @@
-"""JupyterLab's last word when it starts: where to open it. An extension of its server, named in jupyter/."""
+"""JupyterLab's last word when it starts: an extension of its server, named in jupyter/."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-EVERYWHERE = (
-    "",
-    "*",
-    "0.0.0.0",
-    "::",
-)  # as a container listens; its ports are published on localhost
+# as a container listens, whose ports are published on localhost
+EVERYWHERE = ("", "*", "0.0.0.0", "::")
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
@@ -28,16 +24,17 @@ async def _start_jupyter_server_extension(server: Any) -> None:
 
 
 def said(server: Any) -> list[str]:
-    """The lines to end with: the way here from another machine, for who came by ssh, and the address."""
+    """The lines to end with: for who came by ssh, the way here; and the address."""
     address = server.local_url if server.ip in EVERYWHERE else server.public_url
     way = tunnel(server.port) if "SSH_CONNECTION" in os.environ else []
     return [*way, f"Ready: open {address}"]
 
 
 def tunnel(port: int) -> list[str]:
-    """Three lines that bring a port of this machine to the browser of a reader who has come here by ssh."""
+    """Three lines that bring a port of this machine to the browser of a reader who came by ssh."""
+    forward = f"-L {port}:localhost:{port}"
     return [
-        "You are here by ssh. To see JupyterLab in the browser of your own machine, open a second terminal there,",
-        f"repeat your ssh command with this port added, and leave it open:    ssh -L {port}:localhost:{port} ...",
+        "You are here by ssh. For the browser of your own machine, open a terminal there, and",
+        f"repeat your ssh command with this port added, and leave it open:  ssh {forward} ...",
         "Then open the address below in that browser.",
     ]

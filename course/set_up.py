@@ -1,9 +1,11 @@
-"""Set the course up, once; the Makefile calls it:  python -m course.set_up [EXTRA] [--cpu] [--torch V] [-- OPTIONS]
+"""Set the course up, once; the Makefile calls it:
 
-It needs the standard library alone: pip puts uv into the environment, and uv does the rest. OPTIONS are
-JupyterLab's: what would keep it from starting with them is said before anything is installed.
-One set-up runs at a time in a folder. The lock is on pyproject.toml and ends with its process, so that
-none is ever left over.
+    python -m course.set_up [EXTRA] [--cpu] [--torch VERSION] [-- OPTIONS]
+
+It needs the standard library alone: pip puts uv into the environment, and uv does the rest. OPTIONS
+are JupyterLab's: what would keep it from starting with them is said before anything is installed.
+One set-up runs at a time in a folder. The lock is on pyproject.toml and ends with its process, so
+that none is ever left over.
 """
 
 from __future__ import annotations
@@ -26,10 +28,7 @@ from course.obstacles import notice, obstacle
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "constraints.txt")
-DRIVER = (
-    "/proc/driver/nvidia/version",
-    "/sys/module/nvidia/version",
-)  # on Linux, but not under Windows
+DRIVER = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")  # not under Windows
 
 # downloads as measured with torch 2.15.0 (CUDA) and 2.13.0 (CPU)
 CPU, CUDA = "torch for the CPU, about 0.4 GB in all", "torch for CUDA, about 3.2 GB in all"
@@ -41,11 +40,12 @@ class Failed(Exception):
 
 
 def set_up(extra: str = "", version: str = "", cpu: bool = False) -> None:
-    """Make the environment with the course, its packages and those of an extra, unless that is done.
+    """Make the environment with the course, its packages and an extra's, unless that is done.
 
-    version: another torch than the pinned one, which gets an environment of its own. cpu: take torch's CPU
-    build even where there is an NVIDIA driver. A stamp (ready, or the extra's name) is written last: what
-    failed or was interrupted starts again from nothing. Raises Failed for what venv, pip or uv could not do.
+    version: another torch than the pinned one, which gets an environment of its own. cpu: take
+    torch's CPU build even where there is an NVIDIA driver. A stamp (ready, or the extra's name) is
+    written last: what failed or was interrupted starts again from nothing. Raises Failed for what
+    venv, pip or uv could not do.
     """
     venv = ROOT / (f".venv-{version}" if version else ".venv")
     with alone():
@@ -71,7 +71,7 @@ def python(venv: Path) -> str:
 
 
 def ready(venv: Path) -> bool:
-    """Whether it was set up for this very folder, after its sources' last change, and its Python still runs."""
+    """Whether it was set up here, after its sources' last change, and its Python still runs."""
     stamp = venv / "ready"
     try:
         changed = max((ROOT / source).stat().st_mtime for source in SOURCES)
@@ -95,23 +95,18 @@ def alone() -> Iterator[None]:
 
 def pins(version: str) -> list[str]:
     """The tested versions; with another torch, the one of torchvision is left to uv."""
-    lines = [
-        line
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if not line.startswith("#")
-    ]
-    if not version:
-        return lines
-    return [line for line in lines if not line.startswith(("torch==", "torchvision=="))] + [
-        f"torch=={version}"
-    ]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    if version:
+        others = [line for line in lines if not line.startswith(("torch==", "torchvision=="))]
+        lines = [*others, f"torch=={version}"]
+    return [line for line in lines if not line.startswith("#")]
 
 
 def torch_backend(cpu: bool) -> str:
-    """Which of torch's builds uv should take from PyTorch's own index; "" for the default index's build.
+    """Which of torch's builds uv should take from PyTorch's own index; "" for the default index's.
 
-    Without an NVIDIA driver that is the CPU build. uv's own choice, auto, is left to machines with a driver:
-    elsewhere it may be the build for an Intel or AMD GPU.
+    Without an NVIDIA driver that is the CPU build. uv's own choice, auto, is left to machines with
+    a driver: elsewhere it may be the build for an Intel or AMD GPU.
     """
     if "UV_TORCH_BACKEND" in os.environ or platform.system() != "Linux":
         return ""
@@ -120,7 +115,11 @@ def torch_backend(cpu: bool) -> str:
 
 
 def install(venv: Path, extra: str) -> None:
-    """Install the course itself, editable, at the tested versions: from PyTorch's own index if that is in reach."""
+    """Install the course, editable, at the tested versions.
+
+    torch comes from PyTorch's own index, or from the default one where that does not help. An
+    extra that is added later must come from where torch came from.
+    """
     what = f".[{extra}]" if extra else "."
     command = [python(venv), "-m", "uv", "pip", "install", "--python", python(venv)]
     command += ["--constraint", str(venv / "constraints.txt"), "--editable", what]
@@ -128,12 +127,10 @@ def install(venv: Path, extra: str) -> None:
     build = f": {CPU if backend == 'cpu' else CUDA}" if backend else ""
     print(f"uv downloads what is not in its cache yet{build}.", flush=True)
     reason = uv([*command, f"--torch-backend={backend}"] if backend else command)
-    if reason and backend:
+    if reason and backend and not (venv / "ready").exists():
         (venv / "torch-backend").write_text("")
-        print(
-            f"PyTorch's own index did not help ({reason}): taking {CUDA}, from the default index.",
-            flush=True,
-        )
+        print(f"PyTorch's own index did not help ({reason}): taking {CUDA}", end="")
+        print(", from the default index.", flush=True)
         reason = uv(command)
     if reason:
         advice = "a proxy goes into HTTPS_PROXY, an index of your own into UV_DEFAULT_INDEX"
@@ -148,9 +145,8 @@ def uv(command: list[str]) -> str:
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr or ():
             word, _, rest = line.strip().partition(" ")
-            if word == "Downloading":
-                ((package, size, unit),) = re.findall(r"(\S+) \(([\d.]+)(\w+)\)", rest)
-                sizes[package] = float(size) * {"GiB": 1024, "MiB": 1}.get(unit, 0)
+            if started := re.fullmatch(r"Downloading (\S+) \(([\d.]+)([MG])iB\)", line.strip()):
+                sizes[started[1]] = float(started[2]) * {"G": 1024, "M": 1}[started[3]]
             elif word == "Downloaded" and sizes.get(rest, 0) >= LARGE:
                 print(f"  {rest}, {sizes[rest]:.0f} MiB", flush=True)
             elif word in ("Resolved", "Installed"):
@@ -165,28 +161,23 @@ def uv(command: list[str]) -> str:
 
 
 def run(what: str, *command: str) -> None:
-    """Run a command silently. Raises Failed, with the last thing that it said, if it cannot do what it should."""
+    """Run a command silently. Raises Failed, with the last error that it reported, if it fails."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr + done.stdout).strip().splitlines()
-        errors = (
-            [line for line in said if "error" in line.lower()]
-            or said
-            or [f"status {done.returncode}"]
-        )
-        raise Failed(f"Python could not {what} ({errors[-1].strip().rstrip('.')})")
+        errors = [line for line in said if "error" in line.lower()]
+        why = (errors or said or [f"status {done.returncode}"])[-1].strip().rstrip(".")
+        raise Failed(f"Python could not {what} ({why})")
 
 
 def main(arguments: list[str]) -> None:
     """Find what is in the way, then set up; exits with one sentence where either fails."""
     if sys.version_info < (3, 11):  # noqa: UP036 this file alone may meet an older one
-        sys.exit(
-            f"The course needs Python 3.11 or newer, and this is {platform.python_version()}: make PYTHON=..."
-        )
+        this = platform.python_version()
+        sys.exit(f"The course needs Python 3.11 or newer, and this is {this}: make PYTHON=...")
     if importlib.util.find_spec("ensurepip") is None:
-        sys.exit(
-            "This Python has no ensurepip: install it (on Debian and Ubuntu, apt install python3-venv)."
-        )
+        install_it = "install it (on Debian and Ubuntu, apt install python3-venv)"
+        sys.exit(f"This Python has no ensurepip: {install_it}.")
     for_lab = "--" in arguments
     own = arguments[: arguments.index("--")] if for_lab else arguments
     options = arguments[len(own) + 1 :]

@@ -15,12 +15,8 @@ from course.files import SavingError, replacing
 from course.obstacles import notice, obstacle
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 
-JUPYTERS_OWN = {
-    "kernelspec",
-    "language_info",
-    "execution",
-    "trusted",
-}  # metadata that it writes unasked
+# metadata that JupyterLab writes unasked
+JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}
 
 
 def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
@@ -142,14 +138,10 @@ def main(options: list[str]) -> None:
     if found := notice(options):
         print(found, flush=True)
     print("Starting JupyterLab; Ctrl-C here ends it.", flush=True)
-    ours = {
-        "JUPYTER_CONFIG_PATH": ROOT / "jupyter",
-        "JUPYTER_PATH": ROOT / "jupyter/data",
-    }  # settings, and the kernel
-    first = {
-        name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
-        for name, path in ours.items()
-    }
+    ours = {"JUPYTER_CONFIG_PATH": ROOT / "jupyter", "JUPYTER_PATH": ROOT / "jupyter/data"}
+    first = {}  # our settings and our kernel come before others
+    for name, path in ours.items():
+        first[name] = os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
     looks = {"static_custom_path": [str(ROOT / "jupyter/custom")]}  # where custom.css is
     settings = [f"--ServerApp.root_dir={ROOT}", f"--ServerApp.tornado_settings={looks}"]
     command = [sys.executable, "-m", "jupyterlab", *settings, *options]

@@ -62,7 +62,7 @@ echo "$*" >> {tmp_path}/calls
 case "$*" in
   "-m course.set_up"*) shift 2; exec env PYTHONPATH={tmp_path} {sys.executable} {as_if} "$0" "$0" "$@";;
   "-m venv"*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python";;
-  "-m uv"*) test ! -e {tmp_path}/slow || {{ echo started > {tmp_path}/fifo; sleep 600; }}
+  "-m uv"*) test ! -e {tmp_path}/slow || exec {sys.executable} {tmp_path}/slow {tmp_path}/fifo
     case "$*" in *--torch-backend*) test ! -e {tmp_path}/no_torch_index;; *) test ! -e {tmp_path}/offline;; esac ||
       {{ echo "error: Request failed\n  cause: no such host" >&2; exit 2; }};;
 esac
@@ -133,6 +133,16 @@ def test_without_pytorchs_own_index_the_default_one_serves_and_is_remembered(che
     )
 
 
+def test_an_extra_is_not_taken_from_elsewhere_than_torch(checkout):
+    folder, make = checkout
+    make("lab")
+    (folder / "no_torch_index").touch()
+    status, calls = make("test")
+    assert status != 0 and steps(calls) == ["uv"] and "(no such host)" in make.said
+    (folder / "no_torch_index").unlink()
+    assert steps(make("test")[1]) == ["uv", "pytest"]
+
+
 def test_another_torch_has_an_environment_of_its_own(checkout):
     folder, make = checkout
     make("lab")
@@ -180,7 +190,13 @@ def test_a_failed_set_up_heals_on_the_next_call(checkout):
 
 def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(checkout):
     folder, make = checkout
-    (folder / "slow").touch()
+    # one process tells that it has begun, and waits: a shell between its commands may miss a signal
+    (folder / "slow").write_text(
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "open(sys.argv[1], 'w').write('started\\n')\n"
+        "signal.pause()\n"
+    )
     command = [folder / "python", "-m", "course.set_up"]
     run = subprocess.Popen(
         command,
