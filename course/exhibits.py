@@ -55,9 +55,8 @@ def fails(
         except Exception as raised:
             told = _tell(raised)
     if error.endswith("Warning"):
-        told = told or next(
-            (_tell(warning.message) for warning in warned if says in str(warning.message)), None
-        )  # type: ignore[operator]
+        fitting = (warning.message for warning in warned if str(says) in str(warning.message))
+        told = told or next(map(_tell, fitting), None)
     gc.collect()  # what a traceback kept alive may hold graphs
     texts = says if isinstance(says, tuple) else (says,)
     known = {
