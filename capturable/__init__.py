@@ -1,14 +1,18 @@
-"""Find what a CUDA graph capture would refuse or freeze, and explain what it said. Needs torch alone.
+"""Find what a CUDA graph capture would refuse or freeze, and explain what it said.
 
-To be called       preflight, before a capture; watch, for somebody else's loop; __main__: the commands, for which
-                   load_step finds the step
-What runs          operators, host_calls, streams and python_state log it; inputs says how two batches differ;
-                   user_lines and live_objects say where it is; cpu_stand_in knows what is different without a GPU
-What is found      check asks judge which of the rules is broken (waiting_operators: a table of waits), and for the
-                   differences between two runs; findings shows them, accepted leaves out what is
-Putting back       restore: all that is in reach, and the memory of tensors
-A real capture     real_capture asks one; capture_attempt tries it and finds the line
-Messages           explain says what one means, from the causes, or by similar_causes; it needs not even torch
+Needs torch alone. The modules:
+
+- called by users: preflight, before a capture; watch, for somebody else's loop; __main__, the
+  commands, for which load_step finds the step
+- what runs: operators, host_calls, streams and python_state log it; inputs says how two batches
+  differ; user_lines and live_objects say where it is; cpu_stand_in knows what a CPU does otherwise
+- what is found: check asks judge which of the rules is broken (waiting_operators: a table of
+  waits), and differences what changed between two runs; findings shows it, accepted leaves out
+  what somebody has accepted
+- putting back: restore, all that is in reach and the memory of tensors
+- a real capture: real_capture asks one; capture_attempt tries it and finds the line
+- messages: explain says what one means, from the causes, or by similar_causes; it needs not
+  even torch
 """
 
 import sys
@@ -16,11 +20,16 @@ from importlib import import_module
 from types import ModuleType
 
 __version__ = "0.2.0"
-PUBLIC = {"preflight": "preflight", "watch": "watch", "Finding": "findings", "Findings": "findings"}
+PUBLIC = {  # the name, and the module that holds it
+    "preflight": "preflight",
+    "watch": "watch",
+    "Finding": "findings",
+    "Findings": "findings",
+}
 
 
 class _Package(ModuleType):
-    """The package, in which preflight and watch are the functions, not the modules that hold them."""
+    """The package, in which preflight and watch are the functions and not their modules."""
 
     def __getattr__(self, name: str) -> object:
         """Import torch only when something is asked for that needs it."""

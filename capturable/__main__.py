@@ -2,10 +2,10 @@
 capturable explain "<message>"           what a message of CUDA graphs means
 capturable rules                         what check looks for, and why
 
-FILE:FUNCTION or MODULE:FUNCTION names a function without arguments. It returns the step, or (step, inputs), or
-(step, inputs, other_inputs): a tuple of arguments, or a dict of keyword arguments. What stands behind -- are the
-script's own arguments.
-Exit status of check: 0 nothing found but notes, 1 faults, 2 it could not be checked.
+FILE:FUNCTION or MODULE:FUNCTION names a function without arguments. It returns the step, or (step,
+inputs), or (step, inputs, other_inputs): a tuple of arguments, or a dict of keyword arguments. What
+stands behind -- are the script's own arguments. Exit status of check: 0 nothing found but notes, 1
+faults, 2 it could not be checked.
 """
 
 import argparse
@@ -35,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(rules.markdown(), end="")
         return 0
     try:
-        with warnings.catch_warnings():  # torch says at its import that there is no numpy, which nothing here needs
+        with (
+            warnings.catch_warnings()
+        ):  # torch says at its import that there is no numpy, which nothing here needs
             warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
             return _check(options, scripts)
     except LoadError as error:
@@ -56,16 +58,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="capturable", description=__doc__, formatter_class=form)
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("explain", help="explain a message, or a log on standard input", add_help=False)
+    commands.add_parser(
+        "explain", help="explain a message, or a log on standard input", add_help=False
+    )
     commands.add_parser("rules", help="print the rules as Markdown")
     check = commands.add_parser("check", help="preflight a step")
     check.add_argument("step", metavar="FILE:FUNCTION", help="a function that makes the step")
     check.add_argument("--device", help="what counts as the GPU: cuda, or cpu where there is none")
-    check.add_argument("--warmup", type=int, metavar="N", help="run the step N times before it is judged")
-    check.add_argument("--verify", action="store_true", help="ask a real capture as well; needs a GPU")
-    check.add_argument("--package", action="append", metavar="FOLDER", help="where your own code is")
-    check.add_argument("--baseline", type=Path, metavar="FILE", help="leave out what this file holds")
-    check.add_argument("--write-baseline", type=Path, metavar="FILE", help="accept what is found now")
+    check.add_argument(
+        "--warmup", type=int, metavar="N", help="run the step N times before it is judged"
+    )
+    check.add_argument(
+        "--verify", action="store_true", help="ask a real capture as well; needs a GPU"
+    )
+    check.add_argument(
+        "--package", action="append", metavar="FOLDER", help="where your own code is"
+    )
+    check.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="leave out what this file holds"
+    )
+    check.add_argument(
+        "--write-baseline", type=Path, metavar="FILE", help="accept what is found now"
+    )
     check.add_argument("--json", action="store_true", help="print a JSON object")
     check.add_argument("--github", action="store_true", help="print annotations for GitHub Actions")
     check.add_argument("--traceback", action="store_true", help="show the traceback of what failed")
@@ -112,7 +126,9 @@ def _device(options: argparse.Namespace) -> str:
     if device not in FIXED:
         raise LoadError(f"--device is one of {', '.join(FIXED)}, not {device}")
     if device == "cuda" and not available:
-        raise LoadError("there is no CUDA GPU here: leave --device away, and the CPU takes its place")
+        raise LoadError(
+            "there is no CUDA GPU here: leave --device away, and the CPU takes its place"
+        )
     if options.verify and device != "cuda":
         raise LoadError("--verify asks a real capture, which needs a CUDA GPU")
     return device

@@ -13,7 +13,8 @@ COMMENT = re.compile(r"#\s*capturable:\s*ignore(?:\[([^\]]*)\])?")
 
 
 def is_ignored(finding: Finding) -> bool:
-    """Whether a comment at the finding's line accepts it: # capturable: ignore, or ignore[sync, cpu-work]."""
+    """Whether a comment at the finding's line accepts it: # capturable: ignore, or ignore[sync,
+    cpu-work]."""
     if not finding.number:
         return False
     comment = COMMENT.search(linecache.getline(finding.file, finding.number))
@@ -32,7 +33,8 @@ def without_ignored(findings: Findings) -> Findings:
 
 
 def baseline(findings: Findings) -> str:
-    """The findings as a baseline, a JSON text: by rule, file and the line's code, so that lines may move."""
+    """The findings as a baseline, a JSON text: by rule, file and the line's code, so that lines
+    may move."""
     known = [dict(zip(KEYS, _key(finding), strict=True)) for finding in findings]
     unique = [entry for i, entry in enumerate(known) if entry not in known[:i]]
     return json.dumps(unique, indent=1) + "\n"

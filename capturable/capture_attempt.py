@@ -1,7 +1,7 @@
 """An attempt to capture: try it and put everything back; where it fails, find the line.
 
-The line is found by ending the step early, also inside of a with block. Where a block must not be left is read
-from CPython's byte code (tried on 3.11 and 3.12).
+The line is found by ending the step early, also inside of a with block. Where a block must not be
+left is read from CPython's byte code (tried on 3.11 and 3.12).
 """
 
 import dis
@@ -21,8 +21,8 @@ from capturable.user_lines import Line, runs_users
 
 
 class Attempt(NamedTuple):
-    """A capture: the graph, what the step returned, and the tensors that it may touch, which must stay alive;
-    or the error, and the user's line in its traceback."""
+    """A capture: the graph, what the step returned, and the tensors that it may touch, which
+    must stay alive; or the error, and the user's line in its traceback."""
 
     graph: Any
     result: Any = None
@@ -59,10 +59,14 @@ def _capture(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.S
     except Exception as ended:  # whatever the step or the driver says
         inside = ended.__context__ if line_of(ended) is None and ended.__context__ else ended
         torch.cuda.set_stream(stream)
-        if torch.cuda.is_current_stream_capturing():  # still, where the step has left another stream behind
+        if (
+            torch.cuda.is_current_stream_capturing()
+        ):  # still, where the step has left another stream behind
             with suppress(RuntimeError):
                 graph.capture_end()
-        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):  # frees the generator of the lost capture
+        with torch.cuda.graph(
+            torch.cuda.CUDAGraph(), stream=stream
+        ):  # frees the generator of the lost capture
             torch.zeros(1, device="cuda")
         return Attempt(None, None, inside, line_of(inside))
 
@@ -84,8 +88,8 @@ class _Stop(BaseException):
 class Until:
     """A step that ends after a number of the user's lines; lines are those that it ran.
 
-    It does not end on the way out of a with block, which would leave the stream or the mode that it set, nor where
-    an error is handled.
+    It does not end on the way out of a with block, which would leave the stream or the mode that it
+    set, nor where an error is handled.
     """
 
     def __init__(self, step: Callable, stop: int | None = None) -> None:
@@ -116,9 +120,9 @@ class Until:
 
 @functools.cache
 def _ways_out(code: CodeType) -> frozenset[int]:
-    """Where a step must not end: where a function's code begins to call __exit__(None, None, None), and where it
-    handles an error, which an end there would leave behind as the context of later ones.
-    """
+    """Where a step must not end: where a function's code begins to call __exit__(None, None,
+    None), and where it handles an error, which an end there would leave behind as the context
+    of later ones."""
     steps = list(dis.get_instructions(code))
     nothing = [step.opname == "LOAD_CONST" and step.argval is None for step in steps]
     calls = {i for i in range(len(steps) - 2) if all(nothing[i : i + 3])}
@@ -127,7 +131,8 @@ def _ways_out(code: CodeType) -> frozenset[int]:
 
 
 def _handling(steps: list[dis.Instruction]) -> set[int]:
-    """Which instructions handle an error, by number: from PUSH_EXC_INFO, along jumps, to POP_EXCEPT or RERAISE."""
+    """Which instructions handle an error, by number: from PUSH_EXC_INFO, along jumps, to
+    POP_EXCEPT or RERAISE."""
     at = {step.offset: i for i, step in enumerate(steps)}
     found: set[int] = set()
     queue = [i for i, step in enumerate(steps) if step.opname == "PUSH_EXC_INFO"]

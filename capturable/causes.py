@@ -9,7 +9,10 @@ from itertools import accumulate
 from pathlib import Path
 
 LEVELS = {"error": 1, "several": 2, "after": 2, "warning": 4, "reasons": 5, "silent": 7}
-UNDECIDED = {"error": 3, "warning": 6}  # the message has several causes, and nothing near it points to this one
+UNDECIDED = {
+    "error": 3,
+    "warning": 6,
+}  # the message has several causes, and nothing near it points to this one
 FIRST = ("error", "several")
 NEAR = 150, 20  # lines before and after the telling line, where a place is looked for
 NUMBER = re.compile(r"(90[0-8]|700)(?!\d)")
@@ -44,7 +47,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Hit:
-    """An entry found in a text: its rank (the smallest is best), the message, the line's number from 0, the line."""
+    """An entry found in a text: its rank (the smallest is best), the message, the line's number
+    from 0, the line."""
 
     entry: Entry
     rank: tuple
@@ -55,20 +59,28 @@ class Hit:
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """All causes, the gallery's exhibits first and in their order. A number among messages stands for its names."""
+    """All causes, the gallery's exhibits first and in their order. A number among messages
+    stands for its names."""
     known = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
-    texts = {int(number): [*names, f"cuda error {number}"] for number, names in known["codes"].items()}
-    messages = [[text for one in entry["messages"] for text in texts.get(one, [one])] for entry in known["entries"]]
+    texts = {
+        int(number): [*names, f"cuda error {number}"] for number, names in known["codes"].items()
+    }
+    messages = [
+        [text for one in entry["messages"] for text in texts.get(one, [one])]
+        for entry in known["entries"]
+    ]
     return tuple(
-        Entry(**entry | {"messages": tuple(said)}) for entry, said in zip(known["entries"], messages, strict=True)
+        Entry(**entry | {"messages": tuple(said)})
+        for entry, said in zip(known["entries"], messages, strict=True)
     )
 
 
 def find(text: str) -> list[Hit]:
     """Entries whose message occurs in the text, wherever its line stands, the best first.
 
-    Errors come before warnings, the first line before later ones, in a line the longest message, and of
-    its causes the one whose place is near (the longest match). Takes time linear in the text.
+    Errors come before warnings, the first line before later ones, in a line the longest message,
+    and of its causes the one whose place is near (the longest match). Takes time linear in the
+    text.
     """
     lines = (COLOUR.sub("", text) if "\x1b" in text else text).splitlines()
     squeezed = list(map(_squeezed, lines))
@@ -81,17 +93,24 @@ def find(text: str) -> list[Hit]:
 
 
 def _first_errors(hits: list[Hit], lines: list[str]) -> list[Hit]:
-    """The hits, with those behind another error's handling put last, if there are some before it."""
+    """The hits; those behind another error's handling come last, if there are some before."""
     later = next((number for number, line in enumerate(lines) if CONSEQUENCE in line), len(lines))
     if not any(hit.number < later and hit.entry.kind in FIRST for hit in hits):
         return hits
     behind = max(LEVELS.values())
-    return [replace(hit, rank=(hit.rank[0] + behind, *hit.rank[1:])) if hit.number > later else hit for hit in hits]
+    return [
+        replace(hit, rank=(hit.rank[0] + behind, *hit.rank[1:])) if hit.number > later else hit
+        for hit in hits
+    ]
 
 
-def _hit(entry: Entry, positions: dict[str, int], starts: list[int], lines: list[str]) -> Hit | None:
+def _hit(
+    entry: Entry, positions: dict[str, int], starts: list[int], lines: list[str]
+) -> Hit | None:
     """Where an entry's message stands in the text, if it does."""
-    said = [(positions[message], -len(message), message) for message in map(_squeezed, entry.messages)]
+    said = [
+        (positions[message], -len(message), message) for message in map(_squeezed, entry.messages)
+    ]
     at, length, message = min((one for one in said if one[0] >= 0), default=(-1, 0, ""))
     if at < 0:
         return None
@@ -105,7 +124,8 @@ def _hit(entry: Entry, positions: dict[str, int], starts: list[int], lines: list
 
 
 def _place(entry: Entry, message: str, lines: list[str]) -> int:
-    """The length of the longest text near the message that the entry's place fits; 0 if there is none."""
+    """The length of the longest text near the message that the entry's place fits; 0 if there is
+    none."""
     if not entry.place:
         return 0
     near = "\n".join(line[:500] for line in lines)
@@ -114,7 +134,8 @@ def _place(entry: Entry, message: str, lines: list[str]) -> int:
 
 
 def _numbers(whole: str) -> dict[str, int]:
-    """Where "CUDA error 900", "code=900" and the like stand first, by the message that stands for them."""
+    """Where "CUDA error 900", "code=900" and the like stand first, by the message that stands
+    for them."""
     found = {}
     for match in NUMBER.finditer(whole):
         if BEFORE_NUMBER.search(whole, max(0, match.start() - 24), match.start()):
@@ -125,7 +146,12 @@ def _numbers(whole: str) -> dict[str, int]:
 @cache
 def _known(*kinds: str) -> set[str]:
     """All messages, squeezed, or those of some kinds of entries."""
-    return {_squeezed(message) for entry in entries() if not kinds or entry.kind in kinds for message in entry.messages}
+    return {
+        _squeezed(message)
+        for entry in entries()
+        if not kinds or entry.kind in kinds
+        for message in entry.messages
+    }
 
 
 def _squeezed(text: str) -> str:

@@ -23,7 +23,11 @@ from capturable.rules import fix_of, level_of
 from capturable.streams import Joins, joins
 from capturable.user_lines import Line, here
 
-CPU_READS = ("aten::lift_fresh", "aten::_local_scalar_dense", "aten::equal")  # of functions that read on the CPU only
+CPU_READS = (
+    "aten::lift_fresh",
+    "aten::_local_scalar_dense",
+    "aten::equal",
+)  # of functions that read on the CPU only
 DIFFERING = ("frozen number", "path", "shape")
 
 Key = tuple[str, Line | str, Line | None]  # the rule, the user's line or a name, the library's line
@@ -62,7 +66,8 @@ class Check:
         inside: Line | None = None,
         level: str | None = None,
     ) -> None:
-        """Note a finding, one per rule and line; inside: the line of a library that the user's line came to."""
+        """Note a finding, one per rule and line; inside: the line of a library that the user's
+        line came to."""
         key = (rule, line, inside)
         if key in self.rows:
             return
@@ -109,8 +114,11 @@ class Check:
             self.found("output", state.returned or "the step", "a Python number is returned")
         return log.ops
 
-    def start(self, stack: ExitStack, judged: bool = True, capturing: bool = True) -> tuple[OpLog, PythonStateWatch]:
-        """Log and judge what runs until the stack is closed; return the log and the watch over Python values."""
+    def start(
+        self, stack: ExitStack, judged: bool = True, capturing: bool = True
+    ) -> tuple[OpLog, PythonStateWatch]:
+        """Log and judge what runs until the stack is closed; return the log and the watch over
+        Python values."""
         self.joins = None
         stack.enter_context(as_if_capturing(capturing, self._is_asked))
         numbers = range(len(self.places)) if self.changing is None else sorted(self.changing)
@@ -132,13 +140,17 @@ class Check:
         self.found(rule, line, what)
 
     def run_plainly(self, step: Callable[[], Any]) -> None:
-        """Run the step under sync debug mode alone: below a dispatch mode, some operators take a different path."""
-        with as_if_capturing(True, self._is_asked), host_calls(self.gpu, self.note, self.stand_in.is_host):
+        """Run the step under sync debug mode alone: below a dispatch mode, some operators take a
+        different path."""
+        with (
+            as_if_capturing(True, self._is_asked),
+            host_calls(self.gpu, self.note, self.stand_in.is_host),
+        ):
             step()
         self.report.runs += 1
 
     def compare(self, first: list[Op], second: list[Op], kept: set[int] | None = None) -> bool:
-        """Note what differs between two runs, and return whether anything did; kept as for differences."""
+        """Note what differs between two runs; whether anything did. kept: as for differences."""
         seen = False
         for rule, op, what in differences(first, second, kept):
             special = judge.special(op.library) if rule == "frozen number" else None
@@ -148,13 +160,16 @@ class Check:
         return seen
 
     def judge_python_inputs(self, values: list[Difference], differ: bool) -> None:
-        """Note Python values among the inputs that change; differ: whether the operators changed with them."""
+        """Note Python values among the inputs that change; differ: whether the operators changed
+        with them."""
         for name, what, _ in values:
             told = what if differ else f"{what}; no operator took it in these runs"
             self.found("frozen number", name, told, level="fault" if differ else "note")
 
-    def judge_capture_checks(self, captured: list[Op], rerun: Callable[[], list[Op]] | None = None) -> None:
-        """Note code that asked whether it is captured, and the first operator that the answer changed.
+    def judge_capture_checks(
+        self, captured: list[Op], rerun: Callable[[], list[Op]] | None = None
+    ) -> None:
+        """Note code that asked whether it is captured, and what the answer changed first.
 
         captured: what ran when the answer was yes; rerun: runs the step again with the answer no.
         """
@@ -183,9 +198,13 @@ class Check:
         if only_if_new and any(known[1:] == (line, inside) for known in self.rows):
             return
         special = judge.special(library) if rule == "sync" else None
-        self.found(special.rule if special else rule, line, what, special.fix if special else None, inside)
+        self.found(
+            special.rule if special else rule, line, what, special.fix if special else None, inside
+        )
 
-    def before(self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...]) -> None:
+    def before(
+        self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...]
+    ) -> None:
         """Judge an operator that is about to run."""
         fault = judge.judge_op(func, args, kwargs, outside, self.gpu)
         if fault and not self._is_quiet(fault, func, args, kwargs):
@@ -195,11 +214,15 @@ class Check:
         generator = kwargs.get("generator")
         if generator is not None and generator._cdata not in self.known:
             self.note("generator", "a generator of its own draws random numbers")
-        if self.joins and not torch._C._current_autograd_node():  # autograd joins its streams itself
+        if (
+            self.joins and not torch._C._current_autograd_node()
+        ):  # autograd joins its streams itself
             self.joins.ran(torch.cuda.current_stream().cuda_stream, here(self.thread).line)
 
-    def _is_quiet(self, fault: judge.Fault, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
-        """Whether a fault is one of the CPU alone, or of an optimizer that has a finding of its own."""
+    def _is_quiet(
+        self, fault: judge.Fault, func: torch._ops.OpOverload, args: tuple, kwargs: dict
+    ) -> bool:
+        """Whether a fault is the CPU's alone, or an optimizer's that has a finding of its own."""
         if fault.rule == "CPU work":
             return here(self.thread).library.startswith("optim/")
         if self.gpu == "cuda":
@@ -215,7 +238,7 @@ class Check:
 
 
 def _position(key: Key) -> tuple:
-    """Where a finding stands among others: names first, then files, lines, and a library's lines."""
+    """Where a finding stands: names first, then files, lines, and a library's lines."""
     _, line, inside = key
     place = line[:2] if isinstance(line, Line) else ("", 0)
     return (*place, *(inside[:2] if inside else ("", 0)))

@@ -1,4 +1,5 @@
-"""The CPU in place of a GPU: what differs there, so that a step can be checked on a machine without one."""
+"""The CPU in place of a GPU: what differs there, so that a step can be checked on a machine
+without one."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -13,11 +14,16 @@ from capturable.operators import address
 from capturable.user_lines import here
 
 FACTORIES = {
-    getattr(torch, name) for name in ("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "zeros")
+    getattr(torch, name)
+    for name in ("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "zeros")
 }
 CPU_READERS = {  # these check or convert values on the CPU, and not on a GPU
     torch.Tensor.__setitem__,
-    *(getattr(owner, name) for owner in (torch, torch.Tensor) for name in ("quantile", "nanquantile")),
+    *(
+        getattr(owner, name)
+        for owner in (torch, torch.Tensor)
+        for name in ("quantile", "nanquantile")
+    ),
 }
 DEVICES = "_get_capturable_supported_devices"  # of torch.optim (tried on torch 2.11 to 2.15)
 
@@ -25,14 +31,17 @@ DEVICES = "_get_capturable_supported_devices"  # of torch.optim (tried on torch 
 class CpuStandIn(TorchFunctionMode):
     """Knows which reads of values would not happen, or would not wait, with a GPU.
 
-    inside: whether a function runs that reads or makes values on the CPU only. A tensor that is made
-    without a device, and what is computed from such tensors alone, would be on the CPU even with a GPU.
+    inside: whether a function runs that reads or makes values on the CPU only. A tensor that is
+    made without a device, and what is computed from such tensors alone, would be on the CPU even
+    with a GPU.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.inside = False
-        self.on_host: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no other gets the address
+        self.on_host: dict[
+            int, torch.UntypedStorage
+        ] = {}  # kept alive, so that no other gets the address
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -47,10 +56,14 @@ class CpuStandIn(TorchFunctionMode):
 
     def _differs(self, func: Callable, args: tuple, kwargs: dict) -> bool:
         """Whether a function reads or makes values on the CPU only."""
-        if func is torch.nn.functional.one_hot:  # which without a number of classes looks for the largest
+        if (
+            func is torch.nn.functional.one_hot
+        ):  # which without a number of classes looks for the largest
             return max([*args[1:], kwargs.get("num_classes", -1)]) >= 0
         if func is torch.tensor and kwargs.get("device") is None:
-            return isinstance(args[0], int | float) or here(None).library != ""  # torch's own book-keeping
+            return (
+                isinstance(args[0], int | float) or here(None).library != ""
+            )  # torch's own book-keeping
         return func in CPU_READERS
 
     def is_host(self, tensor: torch.Tensor) -> bool:

@@ -16,12 +16,14 @@ class _Default:
 DEFAULT = _Default()
 
 
-def differences(first: list[Op], second: list[Op], kept: set[int] | None = None) -> Iterator[tuple[str, Op, str]]:
+def differences(
+    first: list[Op], second: list[Op], kept: set[int] | None = None
+) -> Iterator[tuple[str, Op, str]]:
     """(rule, op, what differs) between the operators of two runs: each would freeze in a graph.
 
-    kept: addresses; a tensor that is read in the second run alone counts as moved if it is at one of them, by
-    default wherever it is. What only follows from a shape that differs, or from a size that depends on the
-    data, is left out.
+    kept: addresses; a tensor that is read in the second run alone counts as moved if it is at one
+    of them, by default wherever it is. What only follows from a shape that differs, or from a size
+    that depends on the data, is left out.
     """
     seen: set = set()
     shapes_agree = True
@@ -38,12 +40,17 @@ def differences(first: list[Op], second: list[Op], kept: set[int] | None = None)
             yield "frozen number", one, f"{one.name} got the number {changed}"
         moved = _moved(one, two, kept) - seen
         if moved:
-            yield "moved tensor", one, f"{one.name} reads a tensor that is at another address each time"
+            yield (
+                "moved tensor",
+                one,
+                f"{one.name} reads a tensor that is at another address each time",
+            )
         seen |= {changed, *moved}
 
 
 def first_difference(captured: list[Op], eager: list[Op]) -> str:
-    """Where a capture's operators first differ from those of an eager run, as the end of a sentence, or ""."""
+    """Where a capture's operators first differ from those of an eager run, as the end of a
+    sentence, or ""."""
     for one, two in zip_longest(captured, eager):
         names = [op.name if op else "nothing more" for op in (one, two)]
         if names[0] != names[1]:

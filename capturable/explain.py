@@ -20,14 +20,17 @@ OURS = re.compile(r"captur|(cuda|hip)[ _/-]?graph|graphed|graph\.replay|graph_?p
 FOREIGN = {  # what other things are called graphs, or fail on a GPU
     "TensorFlow": re.compile(r"tensorflow|\btf\.|Graph execution error", re.I),
     "JAX or XLA": re.compile(r"\bjax(lib)?\b|\bxla\b|XlaRuntimeError", re.I),
-    "PyTorch's autograd graph": re.compile(r"backward through the graph a second time|retain_graph", re.I),
+    "PyTorch's autograd graph": re.compile(
+        r"backward through the graph a second time|retain_graph", re.I
+    ),
     "a plain error of a kernel's arguments": re.compile(r"device-side assert", re.I),
 }
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
 
 
 def explain(text: str) -> list[Entry]:
-    """The entries whose message occurs in a message, traceback or log, the best first; [] if none is known.
+    """The entries whose message occurs in a message, traceback or log, the best first; [] if none
+    is known.
 
     An entry of the kind several or reasons says that the message has many causes; they follow it.
     """
@@ -40,14 +43,18 @@ def describe(entry: Entry) -> str:
 
 
 def caveat(text: str, hits: list[Hit]) -> str:
-    """What makes an answer doubtful: the text speaks of no graph, or of another framework's; else ""."""
+    """What makes an answer doubtful: the text speaks of no graph, or of another framework's;
+    else ""."""
     if OURS.search(text) or any(hit.entry.kind == "silent" for hit in hits):
         return ""
     if other := next((name for name, sign in FOREIGN.items() if sign.search(text)), None):
         return f"This looks like {other}, not like CUDA graphs of PyTorch."
     if not hits:
         return ""
-    return "This names no capture and no CUDA graph, so it may well have another cause. If a graph is involved:"
+    return (
+        "This names no capture and no CUDA graph, so it may well have another cause. "
+        "If a graph is involved:"
+    )
 
 
 def answer(text: str, hits: list[Hit]) -> str:
@@ -82,17 +89,24 @@ def _others(hits: list[Hit]) -> list[str]:
     decided = first.rank[3] < 0  # the code or the log beside the message has named it
     several = first.entry.kind in NAMES_NO_CAUSE
     if decided and not several:
-        return [f"\nThe same message has {len(others)} other causes; the lines around it point to this one."]
+        return [
+            f"\nThe same message has {len(others)} other causes; the lines near it point to this one."
+        ]
     head = "How to tell its causes apart:" if several else "The same message has other causes too:"
     told = {entry.title: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
     return ["\n" + head, *(f"  {title}: {tell}." for title, tell in told.items())]
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m capturable.explain") -> int:
-    """Explain the message given, or standard input; returns 0, 1 if it is unknown, 2 if there is none."""
+    """Explain the message given, or standard input; returns 0, 1 if it is unknown, 2 if there is
+    none."""
     parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
-    parser.add_argument("message", nargs="*", help="a message, traceback or log; without it, standard input is read")
-    parser.add_argument("--json", action="store_true", help="print everything that is known about it as JSON")
+    parser.add_argument(
+        "message", nargs="*", help="a message, traceback or log; without it, standard input is read"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print everything that is known about it as JSON"
+    )
     options = parser.parse_args(arguments)
     text = " ".join(options.message) or _standard_input()
     if not text.strip():
@@ -114,20 +128,30 @@ def _standard_input() -> str:
 
 
 def _as_json(text: str, hits: list[Hit]) -> str:
-    """status (known, several or unknown), a caveat, the telling line, and the entries, or guesses if it is unknown."""
+    """status (known, several or unknown), a caveat, the telling line, and the entries, or
+    guesses if it is unknown."""
     doubt = caveat(text, hits)
     if not hits:
         guesses = [] if doubt else nearest(text)
-        return json.dumps({"status": "unknown", "caveat": doubt, "guesses": list(map(_plain, guesses))}, indent=1)
+        return json.dumps(
+            {"status": "unknown", "caveat": doubt, "guesses": list(map(_plain, guesses))}, indent=1
+        )
     status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
     line = {"number": hits[0].number + 1, "text": hits[0].line}
-    found = {"status": status, "caveat": doubt, "line": line, "entries": [_plain(hit.entry) for hit in hits]}
+    found = {
+        "status": status,
+        "caveat": doubt,
+        "line": line,
+        "entries": [_plain(hit.entry) for hit in hits],
+    }
     return json.dumps(found, indent=1)
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
     """An entry without what belongs to a course."""
-    return {name: value for name, value in asdict(entry).items() if name not in ("lesson", "exhibit")}
+    return {
+        name: value for name, value in asdict(entry).items() if name not in ("lesson", "exhibit")
+    }
 
 
 if __name__ == "__main__":

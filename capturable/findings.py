@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 
 COLUMNS = ("rule", "line", "found", "fix", "level")
 UNSEEN_ON_CPU = "copies between CPU and GPU, side streams, and waits inside of CUDA kernels beyond the known ones"
-UNSEEN_UNVERIFIED = "what C extensions and Triton kernels do; verify=True (--verify) asks a real capture"
+UNSEEN_UNVERIFIED = (
+    "what C extensions and Triton kernels do; verify=True (--verify) asks a real capture"
+)
 
 
 class Finding(NamedTuple):
     """A fault: its rule (one of capturable.rules.RULES), the line, what was found, and the fix.
 
-    line: "function:number  text" of the user's code, or a name. level: "fault", or "note" for what most
-    captures are fine with. file, number: where the line stands; "" and 0 where there is none.
+    line: "function:number  text" of the user's code, or a name. level: "fault", or "note" for what
+    most captures are fine with. file, number: where the line stands; "" and 0 where there is none.
     inside: "file:number in function" of the library's line that the user's line led to, or "".
     """
 
@@ -32,7 +34,7 @@ class Finding(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where the user's line stands, as editors and terminals open it: file:number in function."""
+        """The user's line as editors and terminals open it: file:number in function."""
         function, _, text = self.line.partition("  ")
         if not self.number or not Path(self.file).is_file():
             return self.line
@@ -59,10 +61,12 @@ class Finding(NamedTuple):
 
 @dataclass
 class Report:
-    """What was looked at: the device, versions, how often the step ran and how many operators one run has.
+    """What was looked at: the device, versions, how often the step ran and how many operators one
+    run has.
 
-    given: whether there were other inputs. verified: whether a real capture was asked. ignored, known:
-    how many findings a comment, or a baseline, has left out. problem: what was not done, and why.
+    given: whether there were other inputs. verified: whether a real capture was asked. ignored,
+    known: how many findings a comment, or a baseline, has left out. problem: what was not done, and
+    why.
     """
 
     device: str = ""
@@ -91,7 +95,8 @@ class Report:
         left_out = [f"{self.ignored} ignored by comments"] if self.ignored else []
         left_out += [f"{self.known} in the baseline"] if self.known else []
         also = f", {', '.join(left_out)}" if left_out else ""
-        seen = f"Checked on {place}: {_count(self.operators, 'operator')}, {_count(self.runs, 'run')}{also}."
+        counts = f"{_count(self.operators, 'operator')}, {_count(self.runs, 'run')}"
+        seen = f"Checked on {place}: {counts}{also}."
         return f"{seen} Not seen: {'; '.join(self.unseen())}."
 
 
@@ -124,7 +129,8 @@ class Findings(list[Finding]):
         return "\n".join(finding.github() for finding in self)
 
     def __repr__(self) -> str:
-        """Text for a terminal: the user's own lines first, then those of libraries, then what was looked at."""
+        """Text for a terminal: the user's own lines first, then those of libraries, then what
+        was looked at."""
         own = [str(finding) for finding in self if not finding.inside]
         libraries = [str(finding) for finding in self if finding.inside]
         parts = own if self else ["no findings"]

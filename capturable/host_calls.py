@@ -1,4 +1,5 @@
-"""Host calls: what a step does besides operators, such as synchronising, opening files or stepping an optimizer."""
+"""Host calls: what a step does besides operators, such as synchronising, opening files or
+stepping an optimizer."""
 
 import builtins
 import io
@@ -19,7 +20,11 @@ from capturable.judge import Fault, judge_module, judge_optimizer
 from capturable.user_lines import TORCH, here
 
 HOST_CALLS = [
-    *((owner, name, "sync") for owner in (torch.cuda.Stream, torch.cuda.Event) for name in ("synchronize", "query")),
+    *(
+        (owner, name, "sync")
+        for owner in (torch.cuda.Stream, torch.cuda.Event)
+        for name in ("synchronize", "query")
+    ),
     *((torch.Tensor, name, "sync") for name in ("tolist", "numpy", "cpu", "__array__")),
     (torch.cuda, "synchronize", "sync"),
     *((owner, "manual_seed", "seeding") for owner in (torch, torch.cuda)),
@@ -32,15 +37,17 @@ TORCHS_OWN = ("", "serialization.py")  # files of torch that open or print what 
 
 @contextmanager
 def host_calls(gpu: str, note: Callable, is_host: Callable[[torch.Tensor], bool]) -> Iterator[None]:
-    """Call note(rule, what was found) for host calls, optimizers and modules that would break or freeze.
+    """Call note(rule, what was found) for host calls, optimizers and modules that would break or
+    freeze.
 
-    gpu: the device type that counts as the GPU; is_host: whether a tensor on it would be on the CPU all the
-    same. Everything that is patched is put back on leaving.
+    gpu: the device type that counts as the GPU; is_host: whether a tensor on it would be on the CPU
+    all the same. Everything that is patched is put back on leaving.
     """
     others = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
 
     def concerns(rule: str, args: tuple) -> bool:
-        """Whether a call counts: not on CPU tensors, not torch's own, not in a thread that ran before the step."""
+        """Whether a call counts: not on CPU tensors, not torch's own, not in a thread that ran
+        before the step."""
         if threading.get_ident() in others:
             return False
         if args and isinstance(args[0], torch.Tensor):
@@ -82,7 +89,8 @@ def _judging(judge: Callable[[Any], Iterator[Fault]], note: Callable) -> Callabl
 
 @contextmanager
 def as_if_capturing(answer: bool, asked: Callable[[], None]) -> Iterator[None]:
-    """Give this answer to code that asks whether it is being captured, and call asked(); torch itself gets the truth.
+    """Give this answer to code that asks whether it is being captured, and call asked(); torch
+    itself gets the truth.
 
     Torch would object: its own checks look for the capture that there is not.
     """

@@ -26,7 +26,8 @@ class Difference(NamedTuple):
 
 
 def compare(static: Call, real: Call) -> list[Difference]:
-    """What a graph of static could not take from real: tensors that do not fit, and Python values that changed.
+    """What a graph of static could not take from real: tensors that do not fit, and Python values
+    that changed.
 
     Raises ValueError if there are more or fewer arguments.
     """
@@ -35,7 +36,9 @@ def compare(static: Call, real: Call) -> list[Difference]:
         raise ValueError(f"other_inputs must match the inputs, {counts}")
     if static.kwargs.keys() != real.kwargs.keys():
         names = " and ".join(sorted(static.kwargs.keys() ^ real.kwargs.keys()))
-        raise ValueError(f"the keyword inputs must have the same names in both batches, but {names} differs")
+        raise ValueError(
+            f"the keyword inputs must have the same names in both batches, but {names} differs"
+        )
     here, there = dict(_named(static)), dict(_named(real))
     found = [_difference(name, here.get(name), there.get(name)) for name in here | there]
     return [difference for difference in found if difference]
@@ -87,7 +90,9 @@ def _is_record(value: Any) -> bool:
     if isinstance(value, (torch.Tensor, torch.nn.Module, type, *PLAIN)) or callable(value):
         return False
     attributes = getattr(value, "__dict__", None)
-    return type(attributes) is dict and any(isinstance(v, torch.Tensor) for v in attributes.values())
+    return type(attributes) is dict and any(
+        isinstance(v, torch.Tensor) for v in attributes.values()
+    )
 
 
 def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -99,7 +104,8 @@ def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch
 
 
 def merged(static: Call, real: Call) -> Call:
-    """The tensors of static with the Python values of real: what a loop hands to its step before a replay."""
+    """The tensors of static with the Python values of real: what a loop hands to its step before
+    a replay."""
     args = tuple(_merge(old, new) for old, new in zip(static.args, real.args, strict=True))
     return Call(args, {name: _merge(old, real.kwargs[name]) for name, old in static.kwargs.items()})
 
@@ -118,6 +124,8 @@ def _merge(static: Any, real: Any) -> Any:
         return type(static)(*items) if hasattr(static, "_fields") else type(static)(items)
     if _is_record(static) and type(static) is type(real):
         both = copy.copy(real)
-        vars(both).update((name, _merge(old, vars(real).get(name))) for name, old in vars(static).items())
+        vars(both).update(
+            (name, _merge(old, vars(real).get(name))) for name, old in vars(static).items()
+        )
         return both
     return real if isinstance(real, PLAIN) else static

@@ -12,7 +12,7 @@ from capturable.operators import MASKS, address
 from capturable.rules import fix_of
 from capturable.waiting_operators import SIZE, wait_of
 
-# A node of autograd whose CUDA kernel reads values, and the function that it is the backward pass of
+# A node of autograd whose CUDA kernel reads values, and the function that it belongs to
 READING_BACKWARD = {"ProdBackward0": "prod", "ProdBackward1": "prod", "CumprodBackward0": "cumprod"}
 SIZED = ("nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount")
 INDEXING = ("aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_")
@@ -45,7 +45,9 @@ LIBRARY = {
         "optimizer",
         fix_of("optimizer") + "; a rate that changes must be a GPU tensor (SGD: with fused=True)",
     ),
-    "amp/grad_scaler.py": Special("sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"),
+    "amp/grad_scaler.py": Special(
+        "sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"
+    ),
     "nn/utils/clip_grad.py": Special(
         "sync", "leave error_if_nonfinite=False: to raise an error, the CPU must know the norm"
     ),
@@ -58,11 +60,13 @@ def special(library: str) -> Special | None:
     return next((rule for start, rule in LIBRARY.items() if library.startswith(start)), None)
 
 
-def judge_op(func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], gpu: str) -> Fault | None:
+def judge_op(
+    func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], gpu: str
+) -> Fault | None:
     """The fault of an operator that would break or freeze in a graph, else None.
 
-    outside: addresses of tensors that the step did not make. gpu: the device type that counts as the
-    GPU. On "cpu" there are no copies between the two to see.
+    outside: addresses of tensors that the step did not make. gpu: the device type that counts as
+    the GPU. On "cpu" there are no copies between the two to see.
     """
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     devices = {leaf.device.type for leaf in leaves}
@@ -72,7 +76,9 @@ def judge_op(func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ..
     return _judge_cpu_op(func, leaves, kwargs, gpu)
 
 
-def _judge_scalars(func: OpOverload, leaves: list[torch.Tensor], outside: tuple[int, ...], gpu: str) -> Fault | None:
+def _judge_scalars(
+    func: OpOverload, leaves: list[torch.Tensor], outside: tuple[int, ...], gpu: str
+) -> Fault | None:
     """The fault of a CPU scalar among tensors on the GPU, which the kernel takes as a number."""
     on_cpu = (leaf for leaf in leaves if leaf.device.type != gpu and leaf.dim() == 0)
     name = func._schema.name
@@ -81,13 +87,19 @@ def _judge_scalars(func: OpOverload, leaves: list[torch.Tensor], outside: tuple[
     return None
 
 
-def _judge_cpu_op(func: OpOverload, leaves: list[torch.Tensor], kwargs: dict, gpu: str) -> Fault | None:
+def _judge_cpu_op(
+    func: OpOverload, leaves: list[torch.Tensor], kwargs: dict, gpu: str
+) -> Fault | None:
     """The fault of an operator without a tensor on the GPU."""
     name = func._schema.name
     target = _target(kwargs, gpu)
     if name == "aten::_to_copy" and kwargs.get("device") is not None and target == gpu:
         pinned = kwargs.get("non_blocking") and leaves[0].is_pinned()
-        return Fault("copy", "data is copied from CPU to GPU") if leaves[0].numel() and not pinned else None
+        return (
+            Fault("copy", "data is copied from CPU to GPU")
+            if leaves[0].numel() and not pinned
+            else None
+        )
     if not leaves and target != "cpu":
         return None
     if torch.Tag.nondeterministic_seeded in func.tags:
@@ -141,7 +153,8 @@ def _judge_index(name: str, args: tuple, gpu: str) -> Fault | None:
 
 
 def _judge_copy(args: tuple, kwargs: dict, gpu: str) -> Fault | None:
-    """The fault of a copy between two devices: it waits unless it is asked not to, from or to pinned memory."""
+    """The fault of a copy between two devices: it waits unless it is asked not to, from or to
+    pinned memory."""
     host = args[0] if args[1].device.type == gpu else args[1]
     non_blocking = kwargs.get("non_blocking") or (len(args) > 2 and args[2])
     if host.is_pinned() and non_blocking:
@@ -156,7 +169,8 @@ def _target(kwargs: dict, gpu: str) -> str:
 def judge_backward() -> Fault | None:
     """The fault of the node of autograd that runs, if it reads values on the CPU; else None.
 
-    Below a dispatch mode these nodes take a different path, so their reading is not among the operators.
+    Below a dispatch mode these nodes take a different path, so their reading is not among the
+    operators.
     """
     node = torch._C._current_autograd_node()
     name = READING_BACKWARD.get(node.name()) if node else None
@@ -170,11 +184,13 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
         yield Fault("optimizer", f"{kind} without capturable=True")
     scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
     if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
-        yield Fault("frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number")
+        yield Fault(
+            "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
+        )
 
 
 def judge_module(module: torch.nn.Module) -> Iterator[Fault]:
-    """A fault for a module's hooks, and one for its trainable buffers; its children are left aside."""
+    """A fault for a module's hooks, and one for its trainable buffers; not its children's."""
     kind = type(module).__name__
     hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks]
     hooks.append(module._backward_pre_hooks)
@@ -187,7 +203,8 @@ def judge_module(module: torch.nn.Module) -> Iterator[Fault]:
 
 
 def kept_graphs(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set[str]:
-    """Names of the variables that hold a tensor whose autograd graph reaches a leaf (ids of parameters).
+    """Names of the variables that hold a tensor whose autograd graph reaches a leaf (ids of
+    parameters).
 
     tensors: those that were alive before the step; None for one that is gone.
     """

@@ -14,7 +14,8 @@ def live(*kinds: type) -> list[Any]:
 
 
 def name_of(*values: Any) -> str:
-    """The name of a variable or attribute that holds one of the values, or a list with it; else the kind."""
+    """The name of a variable or attribute that holds one of the values, or a list with it; else
+    the kind."""
     return _variable(values) or _attribute(values) or type(values[0]).__name__
 
 
@@ -31,7 +32,8 @@ def _variable(values: tuple) -> str | None:
 
 
 def _attribute(values: tuple) -> str | None:
-    """The attribute or key of anything that holds one of the values, or up to three lists around it."""
+    """The attribute or key of anything that holds one of the values, or up to three lists around
+    it."""
     holders = list(values)
     for _ in range(3):
         held = set(map(id, holders))

@@ -1,4 +1,5 @@
-"""Load the step that a command line names, from a script, a package or a module, as Python itself would.
+"""Load the step that a command line names, from a script, a package or a module, as Python itself
+would.
 
 Every failure is a LoadError: one sentence that says what to change.
 """
@@ -21,7 +22,8 @@ RELATIVE = "attempted relative import"
 
 
 class LoadError(Exception):
-    """What keeps a step from being loaded or run, in one sentence. cause: the error behind it, if there is one."""
+    """What keeps a step from being loaded or run, in one sentence. cause: the error behind it,
+    if there is one."""
 
     def __init__(self, message: str, cause: BaseException | None = None) -> None:
         super().__init__(message)
@@ -29,7 +31,7 @@ class LoadError(Exception):
 
 
 class Made(NamedTuple):
-    """A step and its inputs; other_inputs and other_kwargs are None where there is no second batch."""
+    """A step and its inputs; other_inputs and other_kwargs are None without a second batch."""
 
     step: Callable
     inputs: tuple = ()
@@ -39,7 +41,8 @@ class Made(NamedTuple):
 
 
 def load(target: str, arguments: list[str]) -> Made:
-    """What the function that FILE:FUNCTION or MODULE:FUNCTION names returns; the script finds arguments in sys.argv."""
+    """What the function that FILE:FUNCTION or MODULE:FUNCTION names returns; the script finds
+    arguments in sys.argv."""
     where, colon, name = target.rpartition(":")
     if not colon or not where or not name:
         raise LoadError(f"{target!r} is not FILE:FUNCTION or MODULE:FUNCTION")
@@ -113,7 +116,9 @@ def _check_function(where: str, name: str, make: Any) -> None:
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
     if needed:
-        raise LoadError(f"{name} needs {', '.join(needed)}: name a function without arguments that makes the step")
+        raise LoadError(
+            f"{name} needs {', '.join(needed)}: name a function without arguments that makes a step"
+        )
 
 
 def _import_module(name: str) -> ModuleType:

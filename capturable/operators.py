@@ -15,9 +15,10 @@ MASKS = (torch.bool, torch.uint8)
 
 
 class Op(NamedTuple):
-    """An operator as it ran: name, the user's line, the library's line between the two or None, innermost
-    torch file on the way (such as optim/sgd.py, or ""), its Python numbers, the shapes of its tensors, the
-    addresses of tensors that the step did not make, and whether the size of its result depends on the data."""
+    """An operator as it ran: name, the user's line, the library's line between the two or None,
+    innermost torch file on the way (such as optim/sgd.py, or ""), its Python numbers, the
+    shapes of its tensors, the addresses of tensors that the step did not make, and whether
+    the size of its result depends on the data."""
 
     name: str
     line: Line
@@ -33,8 +34,8 @@ class OpLog(TorchDispatchMode):
     """Collect in ops every operator that runs, the backward pass included.
 
     written(tensor) is called ahead of each write to memory that the step did not make itself;
-    before(func, args, kwargs, outside) ahead of each operator that is no mere annotation, to judge it
-    (outside: addresses of the memory among its arguments that the step did not make);
+    before(func, args, kwargs, outside) ahead of each operator that is no mere annotation, to judge
+    it (outside: addresses of the memory among its arguments that the step did not make);
     after(tensors, results) behind it.
     """
 
@@ -75,10 +76,12 @@ class OpLog(TorchDispatchMode):
         return result
 
     def _outside(self, func, leaves, tensors):
-        """Addresses of the arguments' memory that the step did not make, a number for each argument."""
+        """Addresses of the arguments' memory that the step did not make."""
         if func._schema.name == "aten::lift_fresh":  # its tensor was made by this very call
             return ()
-        storages = [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)]  # of set_
+        storages = [
+            leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)
+        ]  # of set_
         addresses = [*map(address, tensors), *storages]
         return tuple(address for address in addresses if address not in self.made)
 
@@ -86,7 +89,9 @@ class OpLog(TorchDispatchMode):
         line, library, inside = here(self.thread)
         shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
         sized = is_sized(func, args)
-        self.ops.append(Op(func.name(), line, inside, library, tuple(numbers), shapes, outside, sized))
+        self.ops.append(
+            Op(func.name(), line, inside, library, tuple(numbers), shapes, outside, sized)
+        )
 
 
 def address(tensor: torch.Tensor) -> int:
@@ -97,10 +102,14 @@ def address(tensor: torch.Tensor) -> int:
         return 0
 
 
-def host_numbers(func: OpOverload, tensors: list[torch.Tensor], made: set[int]) -> list[int | float | complex]:
-    """The values of CPU scalars among tensors on the GPU, which their kernel takes as numbers; of torch.tensor's.
+def host_numbers(
+    func: OpOverload, tensors: list[torch.Tensor], made: set[int]
+) -> list[int | float | complex]:
+    """The values of CPU scalars among tensors on the GPU, which their kernel takes as numbers; of
+    torch.tensor's.
 
-    made: addresses of what the step's operators made, such as the seed that attention keeps for its backward pass.
+    made: addresses of what the step's operators made, such as the seed that attention keeps for its
+    backward pass.
     """
     scalars = [tensor for tensor in tensors if tensor.device.type == "cpu" and tensor.dim() == 0]
     if func._schema.name == "aten::lift_fresh":
@@ -111,12 +120,15 @@ def host_numbers(func: OpOverload, tensors: list[torch.Tensor], made: set[int]) 
 
 def is_sized(func: OpOverload, args: tuple) -> bool:
     """Whether the size of an operator's result depends on the data."""
-    by_mask = func._schema.name != "aten::index" or any(i is not None and i.dtype in MASKS for i in args[1])
+    by_mask = func._schema.name != "aten::index" or any(
+        i is not None and i.dtype in MASKS for i in args[1]
+    )
     return torch.Tag.dynamic_output_shape in func.tags and by_mask
 
 
 def writes(func: OpOverload, args: tuple, kwargs: dict) -> Iterator[torch.Tensor]:
-    """The tensors that an operator writes to, as its schema says; batch_norm's says nothing of its statistics."""
+    """The tensors that an operator writes to, as its schema says; batch_norm's says nothing of
+    its statistics."""
     if "batch_norm" in func.name():
         yield from (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
     for position, argument in enumerate(func._schema.arguments):

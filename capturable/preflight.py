@@ -1,9 +1,10 @@
-"""preflight: run a step eagerly, and name what would keep a CUDA graph from capturing or replaying it.
+"""preflight: run a step eagerly, and name what would keep a CUDA graph from capturing or replaying
+it.
 
     findings = preflight(step, inputs, targets, other_inputs=(inputs_2, targets_2))
 
-operators, host_calls, streams and python_state see what runs; judge says which rule it breaks; restore puts
-everything back; real_capture asks a real capture.
+operators, host_calls, streams and python_state see what runs; judge says which rule it breaks;
+restore puts everything back; real_capture asks a real capture.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,17 +39,17 @@ def preflight(
 ) -> Findings:
     """Find what would break, or freeze, when step(*inputs, **kwargs) is captured.
 
-    inputs, kwargs: what the graph will read; other_inputs, other_kwargs: another batch of the same form, to
-    see what changes from step to step. generators: torch.Generators that you will register with the graph.
-    device: the type that counts as the GPU, by default "cuda" where there is one, else "cpu".
-    verify: ask a real capture in the end, and replay it against eager, with both batches.
-    warmup: how often the step runs before it is judged, at least once; by default once, three times with
-    DistributedDataParallel.
-    The step then runs twice, eagerly, a third time on a GPU, and once more where code asks whether it is being
-    captured. Then weights, .grad, optimizer, random state and Python values are what they were, to the
-    bit (iterators and files excepted), or NotRestored is raised; the copies take memory. Only the path
-    that ran was seen. What the step raises comes through; ValueError if other_inputs are not as many as the
-    inputs, or to verify without a GPU.
+    inputs, kwargs: what the graph will read; other_inputs, other_kwargs: another batch of the same
+    form, to see what changes from step to step. generators: torch.Generators that you will register
+    with the graph. device: the type that counts as the GPU, by default "cuda" where there is one,
+    else "cpu". verify: ask a real capture in the end, and replay it against eager, with both
+    batches. warmup: how often the step runs before it is judged, at least once; by default once,
+    three times with DistributedDataParallel. The step then runs twice, eagerly, a third time on a
+    GPU, and once more where code asks whether it is being captured. Then weights, .grad, optimizer,
+    random state and Python values are what they were, to the bit (iterators and files excepted), or
+    NotRestored is raised; the copies take memory. Only the path that ran was seen. What the step
+    raises comes through; ValueError if other_inputs are not as many as the inputs, or to verify
+    without a GPU.
     """
     check = Check(generators, device)
     if verify and check.gpu != "cuda":
@@ -74,8 +75,11 @@ def preflight(
     return without_ignored(verified(step, static, real if fits else static, generators, findings))
 
 
-def _runs(check: Check, step: Callable, static: Call, real: Call, warmup: int) -> tuple[list, Callable]:
-    """Run the step warmup times, then twice, judged and compared; the first run's operators, and the last call."""
+def _runs(
+    check: Check, step: Callable, static: Call, real: Call, warmup: int
+) -> tuple[list, Callable]:
+    """Run the step warmup times, then twice, judged and compared; the first run's operators, and
+    the last call."""
     once = partial(step, *static.args, **static.kwargs)
     for _ in range(warmup):
         check.run(once, judged=False)  # optimizers make their state in their first step

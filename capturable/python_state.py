@@ -52,14 +52,17 @@ class PythonStateWatch:
 
 
 def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
-    """Those of the user's places that hold numbers, strings or containers, and the CPU's random states."""
+    """Those of the user's places that hold numbers, strings or containers, and the CPU's random
+    states."""
     kinds = (int, float, str, type(None), *CONTAINERS)
     users: list[Place | SimpleNamespace] = []
     for place in places:
         value = place.get()
         if place.users and (value is MISSING or is_a(value, kinds)):
             users.append(place)
-    users.append(SimpleNamespace(label="Python's random state", get=lambda: hash(random.getstate())))
+    users.append(
+        SimpleNamespace(label="Python's random state", get=lambda: hash(random.getstate()))
+    )
     if numpy := sys.modules.get("numpy"):
         users.append(SimpleNamespace(label="numpy's random state", get=lambda: _numpys(numpy)))
     return users

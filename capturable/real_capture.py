@@ -17,15 +17,21 @@ from capturable.rules import fix_of
 from capturable.user_lines import Line
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
-LATER = "previous error during capture"  # what is said at a line after the one that broke the capture
+LATER = (
+    "previous error during capture"  # what is said at a line after the one that broke the capture
+)
 FROZEN = ("frozen number", "path", "shape", "moved tensor")
 
 
-def verified(step: Callable, static: Call, real: Call, generators: Iterable, findings: Findings) -> Findings:
-    """The findings, and what a real capture on a side stream, in a private pool, adds or takes back.
+def verified(
+    step: Callable, static: Call, real: Call, generators: Iterable, findings: Findings
+) -> Findings:
+    """The findings, and what a real capture on a side stream, in a private pool, adds or takes
+    back.
 
-    A refusal at a line without a finding becomes one; where the capture passes, what it should have refused
-    becomes a note, and so do frozen values when two replays, on both batches, end where eager ends.
+    A refusal at a line without a finding becomes one; where the capture passes, what it should have
+    refused becomes a note, and so do frozen values when two replays, on both batches, end where
+    eager ends.
     """
     run = partial(step, *static.args, **static.kwargs)
     with Restore(run, everything=True):
@@ -42,7 +48,8 @@ def verified(step: Callable, static: Call, real: Call, generators: Iterable, fin
 
 
 def _settled(findings: Findings, parted: list[str]) -> Findings:
-    """The findings about a step that captures, and whose replays leave the tensors named with other values."""
+    """The findings about a step that captures, and whose replays leave the tensors named with
+    other values."""
     passed = REFUSED if parted else REFUSED + FROZEN
     rows = [_downgraded(f) if f.rule in passed and f.level == "fault" else f for f in findings]
     if parted and not any(finding.rule in FROZEN for finding in rows):
@@ -66,7 +73,8 @@ def _downgraded(finding: Finding) -> Finding:
 
 
 def _parted(step: Callable, static: Call, real: Call, attempt: Attempt) -> Iterator[str]:
-    """Names of tensors that two replays leave with other values than eager does, which is run twice."""
+    """Names of tensors that two replays leave with other values than eager does, which is run
+    twice."""
 
     def replay(*_: Any, **__: Any) -> Any:
         attempt.graph.replay()
@@ -82,13 +90,16 @@ def _parted(step: Callable, static: Call, real: Call, attempt: Attempt) -> Itera
 
 
 def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[tuple, tuple]:
-    """Each tensor in the step's reach, by number and name, before and after two runs, and what both returned.
+    """Each tensor in the step's reach, by number and name, before and after two runs, and what both
+    returned.
 
-    Between them the real batch is copied into the static one; its Python values go to the second run, as they
-    go to an eager step.
+    Between them the real batch is copied into the static one; its Python values go to the second
+    run, as they go to an eager step.
     """
     with Restore(step, static.args, static.kwargs, everything=True) as restore:
-        places = [(place, value.detach().clone()) for place, value in restore.places if _is_dense(value)]
+        places = [
+            (place, value.detach().clone()) for place, value in restore.places if _is_dense(value)
+        ]
         results = [_kept(run(*static.args, **static.kwargs))]
         for tensor, new in tensor_pairs(static, real):
             tensor.data.copy_(new)
@@ -98,7 +109,11 @@ def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[
         for number, result in enumerate(results):
             for i, tensor in enumerate(result):
                 ends[number - 2, f"output {i}"] = (torch.zeros_like(tensor), tensor)
-        return {name: (before, end.detach().clone()) for name, (before, end) in ends.items() if _is_dense(end)}
+        return {
+            name: (before, end.detach().clone())
+            for name, (before, end) in ends.items()
+            if _is_dense(end)
+        }
 
 
 def _kept(result: Any) -> list[torch.Tensor]:
@@ -107,15 +122,22 @@ def _kept(result: Any) -> list[torch.Tensor]:
 
 
 def _is_dense(value: Any) -> bool:
-    return value is not MISSING and isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return (
+        value is not MISSING and isinstance(value, torch.Tensor) and value.layout == torch.strided
+    )
 
 
-def _close(start: torch.Tensor, end: torch.Tensor, again: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether other lies as near to end as what eager does twice, or within 1/1000 of what the steps changed."""
+def _close(
+    start: torch.Tensor, end: torch.Tensor, again: torch.Tensor, other: torch.Tensor
+) -> bool:
+    """Whether other lies as near to end as what eager does twice, or within 1/1000 of what the
+    steps changed."""
     if len({start.shape, end.shape, again.shape, other.shape}) > 1:
         return end.shape == other.shape and torch.equal(end, other)
     start, end, again, other = (t.double() for t in (start, end, again, other))
     if end.numel() == 0:
         return True
     allowed = 10 * (again - end).abs().max() + 1e-3 * (end - start).abs().max()
-    return bool(torch.equal(end.nan_to_num(), other.nan_to_num()) or (other - end).abs().max() <= allowed)
+    return bool(
+        torch.equal(end.nan_to_num(), other.nan_to_num()) or (other - end).abs().max() <= allowed
+    )

@@ -53,7 +53,8 @@ ALL = (
         why="A copy between ordinary (pageable) CPU memory and the GPU makes the CPU wait. Replays "
         "would also read the CPU memory of the capture again.",
         example="x = batch.cuda()",
-        fix="copy before the replay, into a tensor of the graph; from pinned memory, with non_blocking=True",
+        fix="copy before the replay, into a tensor of the graph; from pinned memory, with "
+        "non_blocking=True",
         instead="static_x.copy_(pinned_batch, non_blocking=True); graph.replay()",
     ),
     Rule(
@@ -76,7 +77,8 @@ ALL = (
     Rule(
         name="seeding",
         kind="refused",
-        why="A generator cannot be seeded during a capture, and a seed set there would not be set again by replays.",
+        why="A generator cannot be seeded during a capture, and a seed set there would not be "
+        "set again by replays.",
         example="torch.manual_seed(0)",
         fix="seed between the replays",
     ),
@@ -86,7 +88,8 @@ ALL = (
         why="A graph advances the random state of the default generator only. Any other one must "
         "be registered with the graph before the capture.",
         example="torch.rand(4, device='cuda', generator=g)",
-        fix="call graph.register_generator_state before the capture, and tell preflight: generators=[...]",
+        fix="call graph.register_generator_state before the capture, and tell preflight: "
+        "generators=[...]",
     ),
     Rule(
         name="frozen number",
@@ -94,13 +97,15 @@ ALL = (
         why="A Python number (a learning rate, a temperature, a length) that an operator takes is "
         "stored in the graph. Replays use that of the capture.",
         example="logits / temperature",
-        fix="make it a GPU tensor and fill_ it between the replays: a graph keeps the number of its capture",
+        fix="make it a GPU tensor and fill_ it between the replays: a graph keeps the number of"
+        " its capture",
         instead="logits / temperature_tensor",
     ),
     Rule(
         name="path",
         kind="frozen",
-        why="Two runs of the step called different operators. The graph keeps those of the capture.",
+        why="Two runs of the step called different operators. The graph keeps those of the "
+        "capture.",
         example="if step % 2: x = x.relu()",
         fix="use torch.where, or one graph for each path and the branch outside",
     ),
@@ -126,7 +131,8 @@ ALL = (
         why="A tensor that the step reads is at a different address in each run. A graph reads the "
         "address of its capture.",
         example="self.average = 0.9 * self.average + loss",
-        fix="keep one tensor and write into it with copy_: a graph keeps the address of its capture",
+        fix="keep one tensor and write into it with copy_: a graph keeps the address of its "
+        "capture",
         instead="self.average.lerp_(loss, 0.1)",
     ),
     Rule(
@@ -141,15 +147,18 @@ ALL = (
     Rule(
         name="hook",
         kind="note",
-        why="A hook runs at the capture and in no replay: its GPU work is captured, its Python code "
+        why="A hook runs at the capture and in no replay: its GPU work is captured, its Python "
+        "code "
         "is not. torch.cuda.make_graphed_callables refuses modules with hooks.",
         example="module.register_forward_hook(log)",
-        fix="do its CPU work elsewhere: a hook runs at capture and in no replay, and make_graphed_callables refuses it",
+        fix="do its CPU work elsewhere: a hook runs at capture and in no replay, and "
+        "make_graphed_callables refuses it",
     ),
     Rule(
         name="trainable buffer",
         kind="note",
-        why="torch.cuda.make_graphed_callables returns gradients for parameters only, so it refuses "
+        why="torch.cuda.make_graphed_callables returns gradients for parameters only, so it "
+        "refuses "
         "a buffer that requires one. A capture of the whole step is fine with it.",
         example="module.register_buffer('scale', torch.ones(1, requires_grad=True))",
         fix="make it a Parameter: make_graphed_callables refuses a buffer that requires a gradient",
@@ -160,15 +169,18 @@ ALL = (
         why="Autocast around the step caches the weights' casts. The graph would read the cast of "
         "one step for ever, or memory that is gone.",
         example="with torch.autocast('cuda'): graph.replay()",
-        fix="enter autocast inside the step, or with cache_enabled=False: a cast kept outside is frozen",
+        fix="enter autocast inside the step, or with cache_enabled=False: a cast kept outside "
+        "is frozen",
     ),
     Rule(
         name="kept graph",
         kind="refused",
-        why="A tensor from an earlier step keeps its autograd graph alive. Its gradient nodes belong "
+        why="A tensor from an earlier step keeps its autograd graph alive. Its gradient nodes "
+        "belong "
         "to the stream that they were made on, which the capture may not use (error 906).",
         example="self.losses.append(loss)",
-        fix="detach it, or delete it before the capture: it ties gradients to the main stream (error 906)",
+        fix="detach it, or delete it before the capture: it ties gradients to the main stream "
+        "(error 906)",
         instead="self.losses.append(loss.detach())",
     ),
     Rule(
@@ -177,7 +189,8 @@ ALL = (
         why="A graph reads its static inputs. A real batch of another shape, type or device cannot "
         "be copied into them.",
         example="preflight(step, x, other_inputs=(x[:3],))",
-        fix="give the graph inputs of the shape, dtype, device and requires_grad that it will really get",
+        fix="give the graph inputs of the shape, dtype, device and requires_grad that it will "
+        "really get",
     ),
     Rule(
         name="output",
@@ -190,10 +203,12 @@ ALL = (
     Rule(
         name="stream",
         kind="refused",
-        why="Work on a side stream belongs to the graph only if that stream waits for the capturing "
+        why="Work on a side stream belongs to the graph only if that stream waits for the "
+        "capturing "
         "one first, and the capturing one waits for it in the end (error 904).",
         example="with torch.cuda.stream(side): y = f(x)",
-        fix="call side.wait_stream(own) before the side stream's work, and own.wait_stream(side) after it",
+        fix="call side.wait_stream(own) before the side stream's work, and "
+        "own.wait_stream(side) after it",
     ),
     Rule(
         name="capture",
@@ -228,7 +243,8 @@ def markdown() -> str:
     """The rules as a page of Markdown, made for capturable/RULES.md."""
     head = (
         "# The rules of preflight\n\n"
-        "Made by `python -m capturable rules`. A comment `# capturable: ignore[cpu-work]` at the end "
+        "Made by `python -m capturable rules`. A comment `# capturable: ignore[cpu-work]` at "
+        "the end "
         "of a line accepts what a rule finds there.\n"
     )
     kinds = "\n".join(f"- *{kind}*: {what}." for kind, what in KINDS.items())

@@ -1,4 +1,5 @@
-"""Which causes a text is about that quotes no known message, by the words that it shares with them."""
+"""Which causes a text is about that quotes no known message, by the words that it shares with
+them."""
 
 import math
 import re
@@ -8,8 +9,13 @@ from functools import cache
 from capturable.causes import Entry, entries
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
-ABOUT = re.compile(r"captur|graph|replay|stream|AccumulateGrad", re.I)  # else a text may be about anything
-LINES, LENGTH = 30, 1000  # how much of a long text is read: its last telling lines, and of each the beginning
+ABOUT = re.compile(
+    r"captur|graph|replay|stream|AccumulateGrad", re.I
+)  # else a text may be about anything
+LINES, LENGTH = (
+    30,
+    1000,
+)  # how much of a long text is read: its last telling lines, and of each the beginning
 ALIKE = 0.17  # the least likeness, from 0 to 1: further down guesses begin to be wrong
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
 PLAIN = re.findall(
@@ -22,9 +28,11 @@ where which while who will with without would you your""",
 
 
 def nearest(text: str, count: int = 4) -> list[Entry]:
-    """For a text without a known message: the causes whose description is most like it, the best first; [] if none is.
+    """For a text without a known message: the causes whose description is most like it, the best
+    first; [] if none is.
 
-    Rare words count more than common ones (tf-idf, cosine); the text must mention a capture, a graph or a replay.
+    Rare words count more than common ones (tf-idf, cosine); the text must mention a capture, a
+    graph or a replay.
     """
     lines = [line[:LENGTH] for line in text.splitlines()]
     if not any(map(ABOUT.search, lines)):
@@ -50,8 +58,13 @@ def _known() -> tuple[dict[str, float], list[dict[str, float]]]:
     counts = [Counter(_words("\n".join(text))) for text in texts]
     common = Counter(word for count in counts for word in count)
     weights = {word: math.log(len(counts) / times) for word, times in common.items()}
-    vectors = [{word: weights[word] * (1 + math.log(times)) for word, times in count.items()} for count in counts]
-    lengths = [math.sqrt(sum(value * value for value in vector.values())) or 1 for vector in vectors]
+    vectors = [
+        {word: weights[word] * (1 + math.log(times)) for word, times in count.items()}
+        for count in counts
+    ]
+    lengths = [
+        math.sqrt(sum(value * value for value in vector.values())) or 1 for vector in vectors
+    ]
     return weights, [
         {word: value / length for word, value in vector.items()}
         for vector, length in zip(vectors, lengths, strict=True)
@@ -59,7 +72,7 @@ def _known() -> tuple[dict[str, float], list[dict[str, float]]]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, names split into theirs, without their endings and without the plainest."""
+    """The words of a text: names are split, endings and the plainest words left out."""
     text = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text).lower()
     return [_stem(word) for word in re.findall(r"[a-z]{2,}", text) if word not in PLAIN]
 

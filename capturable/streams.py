@@ -1,4 +1,5 @@
-"""Streams: which work on side streams did not wait for the step's own stream, or was not waited for?"""
+"""Streams: which work on side streams did not wait for the step's own stream, or was not waited
+for?"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,8 +13,8 @@ from capturable.user_lines import Line
 class Joins:
     """The order that events make between streams, each known by a number; main is the step's own.
 
-    found(rule, what, line) is called for work that the capture would not see, and at the end, by left(),
-    for streams whose work nobody waited for.
+    found(rule, what, line) is called for work that the capture would not see, and at the end, by
+    left(), for streams whose work nobody waited for.
     """
 
     def __init__(self, main: int, found: Callable[[str, str, Line], None]) -> None:
@@ -25,7 +26,11 @@ class Joins:
     def ran(self, stream: int, line: Line) -> None:
         """An operator runs on a stream."""
         if stream not in self.work and self.main not in self.knows.get(stream, {}):
-            self.found("stream", "a side stream works without having waited for the step's own stream", line)
+            self.found(
+                "stream",
+                "a side stream works without having waited for the step's own stream",
+                line,
+            )
         self.work[stream] = self.work.get(stream, 0) + 1
         self.lines[stream] = line
 
@@ -43,7 +48,11 @@ class Joins:
         """The step is over."""
         for stream, work in self.work.items():
             if stream != self.main and self.knows[self.main].get(stream, 0) < work:
-                self.found("stream", "the step's own stream does not wait for this work", self.lines[stream])
+                self.found(
+                    "stream",
+                    "the step's own stream does not wait for this work",
+                    self.lines[stream],
+                )
 
 
 @contextmanager
@@ -52,7 +61,10 @@ def joins(found: Callable[[str, str, Line], None]) -> Iterator[Joins]:
     seen, events = Joins(_current(), found), {}
 
     def record(event, stream=None):
-        events[id(event)] = event, seen.recorded(_current() if stream is None else stream.cuda_stream)
+        events[id(event)] = (
+            event,
+            seen.recorded(_current() if stream is None else stream.cuda_stream),
+        )
         return recorded(event) if stream is None else recorded(event, stream)
 
     def wait(event, stream=None):

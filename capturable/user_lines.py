@@ -1,7 +1,7 @@
 """Lines: where in the user's code a program is.
 
-The user's code is what lies neither in torch nor in the standard library nor among installed packages;
-or, after only(), what lies in the folders that were named.
+The user's code is what lies neither in torch nor in the standard library nor among installed
+packages; or, after only(), what lies in the folders that were named.
 """
 
 import functools
@@ -27,7 +27,8 @@ _only: list[str] = []
 
 
 def only(folders: Iterable[str | os.PathLike]) -> None:
-    """Take the code in these folders, and no other, for the user's; all of it again if there are none."""
+    """Take the code in these folders, and no other, for the user's; all of it again if there are
+    none."""
     _only[:] = [str(Path(folder).resolve()) + os.sep for folder in folders]
     origin.cache_clear()
 
@@ -50,7 +51,7 @@ class Line(NamedTuple):
         return linecache.getline(self.file, self.number).strip()
 
     def __str__(self) -> str:
-        """function:number and the text, where the number counts from the top of its file or cell."""
+        """function:number and the text; the number counts from the top of its file or cell."""
         return f"{self.function}:{self.number}  {self.text}".rstrip()
 
 
@@ -79,7 +80,7 @@ def is_installed(file: str) -> bool:
 
 @functools.cache
 def _targets() -> tuple[str, ...]:
-    """Folders of pip install --target on the path: they hold what describes an installed package."""
+    """Folders of pip install --target on the path: they hold *.dist-info, too."""
     folders = [Path(entry) for entry in sys.path if entry]
     return tuple(f"{folder}{os.sep}" for folder in folders if any(folder.glob("*.dist-info")))
 
@@ -95,8 +96,9 @@ def runs_users(frame: FrameType) -> bool:
 
 
 class Here(NamedTuple):
-    """Where the program is: the innermost line of the user's code, the innermost file of torch before it
-    (such as optim/sgd.py, or ""), and the innermost line of another library's before it, or None."""
+    """Where the program is: the innermost line of the user's code, the innermost file of torch
+    before it (such as optim/sgd.py, or ""), and the innermost line of another library's
+    before it, or None."""
 
     line: Line
     library: str = ""
@@ -106,7 +108,8 @@ class Here(NamedTuple):
 def here(thread: int | None) -> Here:
     """Where a thread of this process is, by its id; None for this thread alone.
 
-    On autograd's threads there is no line of the user's; then it is that at which thread waits in backward().
+    On autograd's threads there is no line of the user's; then it is that at which thread waits in
+    backward().
     """
     for frame in (sys._getframe(1), sys._current_frames().get(thread or 0)):
         library, inside = "", None

@@ -1,7 +1,7 @@
 """Operators whose CUDA kernels make the CPU wait, by the name that a dispatch mode sees.
 
-On a CPU their kernels read values as well, and nothing tells; so they are a table. It was drawn up from
-torch's sources (2.11 to 2.15). On a GPU torch's sync debug mode is asked instead.
+On a CPU their kernels read values as well, and nothing tells; so they are a table. It was drawn up
+from torch's sources (2.11 to 2.15). On a GPU torch's sync debug mode is asked instead.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Call(NamedTuple):
     kwargs: dict
 
     def argument(self, name: str) -> Any:
-        """The value of an argument, its default where it was not given, None where there is none."""
+        """The value of an argument, or its default; None where there is no such argument."""
         for position, argument in enumerate(self.func._schema.arguments):
             if argument.name == name:
                 given = self.args[position] if position < len(self.args) else argument.default_value
@@ -39,7 +39,8 @@ def _no_range(call: Call) -> bool:
 
 
 def _many_tested(call: Call) -> bool:
-    """Whether isin sorts, and looks for unique elements first, as it does for many elements to test."""
+    """Whether isin sorts, and looks for unique elements first, as it does for many elements to
+    test."""
     elements, tests = call.argument("elements"), call.argument("test_elements")
     if not isinstance(elements, torch.Tensor) or not isinstance(tests, torch.Tensor):
         return False

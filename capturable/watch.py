@@ -30,18 +30,22 @@ STEPS = 3  # one to warm up, two to compare
 def watch(
     optimizer: Any = None, *, generators: Iterable[torch.Generator] = (), device: str | None = None
 ) -> Iterator[Findings]:
-    """Judge two real steps of the loop that runs inside; nothing is run again, and nothing put back.
+    """Judge two real steps of the loop that runs inside; nothing is run again, and nothing put
+    back.
 
     A step is what runs from the first forward pass of a module in training mode to the end of
     optimizer.step(); with gradient accumulation the loading of later batches is part of it, too.
-    optimizer: the one whose steps count, by default the first that steps (wrappers of Accelerate are seen
-    through). generators, device: as for preflight. The findings are there after the block; a RuntimeWarning,
-    and the report, say so if the loop ended before its third step.
+    optimizer: the one whose steps count, by default the first that steps (wrappers of Accelerate
+    are seen through). generators, device: as for preflight. The findings are there after the block;
+    a RuntimeWarning, and the report, say so if the loop ended before its third step.
     """
     check = Check(generators, device)
     findings = Findings(report=check.report)
     watcher = _Watcher(optimizer, check)
-    hooks = [register_module_forward_pre_hook(watcher.begin), register_optimizer_step_post_hook(watcher.end)]
+    hooks = [
+        register_module_forward_pre_hook(watcher.begin),
+        register_optimizer_step_post_hook(watcher.end),
+    ]
     try:
         with capturable_optimizers() if check.gpu == "cpu" else nullcontext():
             yield findings
@@ -50,7 +54,9 @@ def watch(
         for hook in hooks:
             hook.remove()
     if watcher.steps < STEPS:
-        check.report.problem = f"watch saw {watcher.steps} steps, and needs {STEPS}: nothing was compared."
+        check.report.problem = (
+            f"watch saw {watcher.steps} steps, and needs {STEPS}: nothing was compared."
+        )
         warnings.warn(check.report.problem, RuntimeWarning, stacklevel=3)
     findings += check.findings()
 
@@ -102,4 +108,6 @@ class _Watcher:
             first, second = self.runs
             self.check.compare(first, second, self.kept)
             self.check.judge_capture_checks(second)
-        self.results = [weakref.ref(tensor) for tensor in live(torch.Tensor) if address(tensor) in log.made]
+        self.results = [
+            weakref.ref(tensor) for tensor in live(torch.Tensor) if address(tensor) in log.made
+        ]

@@ -1,6 +1,7 @@
 """Which names can a step get at: closures, globals, attributes, items, and what they hold.
 
-Looking must change nothing: no __getattr__ of the user's runs, and no module is loaded that waits for its first use.
+Looking must change nothing: no __getattr__ of the user's runs, and no module is loaded that waits
+for its first use.
 """
 
 import dis
@@ -20,7 +21,14 @@ CONTAINERS = (dict, list, set, deque, bytearray)
 INDEXED = (dict, list, tuple, deque)
 WRAPPERS = (staticmethod, classmethod, property, functools.partial, MethodType)
 NEAR = (torch.nn.Module, *TRAINING, *CONTAINERS, *WRAPPERS, tuple)  # looked into wherever they are
-KEEPS_ON = (*CONTAINERS, *WRAPPERS, tuple, FunctionType, ModuleType, type)  # what the user's things hold in them
+KEEPS_ON = (
+    *CONTAINERS,
+    *WRAPPERS,
+    tuple,
+    FunctionType,
+    ModuleType,
+    type,
+)  # what the user's things hold in them
 MANY = 1000  # a container with more items is put back, but not looked into
 DEPTH = 3  # how far to look into objects of libraries
 NAMING = ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME")  # of CPython's byte code
@@ -28,8 +36,8 @@ MISSING = object()  # what a name holds that is not bound
 
 
 class Place(NamedTuple):
-    """A name that a step can get at: its label, what holds it (cell, container, class, object), the key there,
-    and whether the user's code keeps it, not a library."""
+    """A name that a step can get at: its label, what holds it (cell, container, class, object),
+    the key there, and whether the user's code keeps it, not a library."""
 
     label: str
     holder: Any
@@ -102,7 +110,9 @@ def reach(*roots: Any) -> list[Place]:
             continue
         seen.add(id(value))
         own = _is_users(value)
-        scheduler = is_a(value, torch.optim.lr_scheduler.LRScheduler)  # which keeps books on the CPU
+        scheduler = is_a(
+            value, torch.optim.lr_scheduler.LRScheduler
+        )  # which keeps books on the CPU
         users = scheduler or (users and (own or is_a(value, KEEPS_ON)))
         near = own or is_a(value, NEAR)
         if near or depth < DEPTH:
@@ -127,7 +137,9 @@ def _parts(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
     elif is_a(value, INDEXED):
         yield from _items(label, value)
     else:
-        yield from ((start + slot, value, slot) for kind in type(value).__mro__ for slot in _slots(kind))
+        yield from (
+            (start + slot, value, slot) for kind in type(value).__mro__ for slot in _slots(kind)
+        )
         if own:
             yield from _items(label, (type(value),))
     attributes = names_of(value)
@@ -147,8 +159,14 @@ def _parts_of_names(label: str, value: Any, own: bool) -> Iterator[tuple[str, An
     if not own:
         return
     names = names_of(value)
-    title = names.get("__name__", label) if is_a(value, ModuleType) else type.__dict__["__name__"].__get__(value)
-    yield from ((f"{title}.{name}", value, name) for name in list(names) if not name.startswith("__"))
+    title = (
+        names.get("__name__", label)
+        if is_a(value, ModuleType)
+        else type.__dict__["__name__"].__get__(value)
+    )
+    yield from (
+        (f"{title}.{name}", value, name) for name in list(names) if not name.startswith("__")
+    )
     if is_a(value, type):
         yield from _items(label, type.__dict__["__bases__"].__get__(value))
 
@@ -162,7 +180,11 @@ def _items(label: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _slots(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slot for slot in slots if not slot.startswith("__"))
+    return (
+        (slots,)
+        if isinstance(slots, str)
+        else tuple(slot for slot in slots if not slot.startswith("__"))
+    )
 
 
 def _is_users(value: Any) -> bool:

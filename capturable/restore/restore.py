@@ -1,4 +1,5 @@
-"""Run a step and put everything back that it changed: weights, optimizer state, Python values, random states."""
+"""Run a step and put everything back that it changed: weights, optimizer state, Python values,
+random states."""
 
 import copy
 import random
@@ -23,13 +24,13 @@ class NotRestored(RuntimeError):
 class Restore:
     """A context that puts back, on leaving, what has happened inside to all that roots can get at.
 
-    Tensors (memory, shape, place, requires_grad, .grad), containers, numpy arrays, attributes, class
-    attributes and globals, the grad mode and default dtype, and the random states of Python, numpy, torch
-    and the generators in reach. Objects of libraries are followed three objects deep. Iterators, open files,
-    compilers' caches and other processes stay where they are. The memory that roots reach is kept as a copy,
-    and that of tensors announced to written(), or, with everything=True, of all that are alive. Of these a
-    checksum is taken; one that differs afterwards raises NotRestored, as does all that cannot be put back,
-    after the rest was.
+    Tensors (memory, shape, place, requires_grad, .grad), containers, numpy arrays, attributes,
+    class attributes and globals, the grad mode and default dtype, and the random states of Python,
+    numpy, torch and the generators in reach. Objects of libraries are followed three objects deep.
+    Iterators, open files, compilers' caches and other processes stay where they are. The memory
+    that roots reach is kept as a copy, and that of tensors announced to written(), or, with
+    everything=True, of all that are alive. Of these a checksum is taken; one that differs
+    afterwards raises NotRestored, as does all that cannot be put back, after the rest was.
     """
 
     def __init__(self, *roots: Any, everything: bool = False) -> None:
@@ -37,7 +38,9 @@ class Restore:
 
     @torch.no_grad()
     def __enter__(self) -> "Restore":
-        self.states = [(put, get()) for get, put in _process_states()]  # first: looking may draw numbers
+        self.states = [
+            (put, get()) for get, put in _process_states()
+        ]  # first: looking may draw numbers
         alive = live(torch.Tensor, *TRAINING)
         tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
         training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]
@@ -64,7 +67,9 @@ class Restore:
         for thing, put in self._steps():
             try:
                 put()
-            except Exception as refused:  # whatever a library raises: the rest is put back all the same
+            except (
+                Exception
+            ) as refused:  # whatever a library raises: the rest is put back all the same
                 name = thing if isinstance(thing, str) else name_of(thing)
                 failed.append(f"{name} ({type(refused).__name__}: {str(refused)[:80]})")
         failed += [f"the tensor {name_of(*tensors)}" for tensors in self.memory.changed()]
@@ -81,7 +86,9 @@ class Restore:
         for value, content in self.containers:
             yield value, partial(_refill, value, content)
         for kind, names in self.classes:
-            yield from ((kind.__name__, partial(delattr, kind, name)) for name in set(vars(kind)) - names)
+            yield from (
+                (kind.__name__, partial(delattr, kind, name)) for name in set(vars(kind)) - names
+            )
         for place, value in self.places:
             yield place.label, partial(place.put, value)
         for array, content in self.arrays:
@@ -92,7 +99,8 @@ class Restore:
 
 
 def _containers(places: list[Place], values: list[Any]) -> list[Any]:
-    """Every container among the values, and every dictionary of attributes that holds a place, once."""
+    """Every container among the values, and every dictionary of attributes that holds a place,
+    once."""
     holders = [place.holder for place in places if is_a(place.holder, dict)]
     found = [holder for holder in holders if "__builtins__" not in holder]
     found += [value for value in values if is_a(value, CONTAINERS)]

@@ -11,7 +11,8 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The memory that a tensor lies in; None for sparse and other tensors without memory of their own."""
+    """The memory that a tensor lies in; None for sparse and other tensors without memory of
+    their own."""
     try:
         storage = tensor.untyped_storage()
         return storage if storage.data_ptr() and storage.device.type != "meta" else None
@@ -22,16 +23,22 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 class Memory:
     """What tensors hold, and how they lie in memory: kept when made, put back by steps().
 
-    alive: every tensor, of which the form and a checksum is kept; reached: the values of which the tensors'
-    contents are copied.
+    alive: every tensor, of which the form and a checksum is kept; reached: the values of which the
+    tensors' contents are copied.
     """
 
     def __init__(self, alive: list[torch.Tensor], reached: list[Any]) -> None:
         self.forms = [Form.of(tensor) for tensor in alive if _plain(tensor)]
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        inside = [leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)]  # wakes no proxy
-        self.sparse = [(tensor, tensor.clone()) for tensor in inside if tensor.layout != torch.strided]
-        for tensor in inside + [tensor.grad for tensor in inside if tensor.is_leaf and tensor.grad is not None]:
+        inside = [
+            leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)
+        ]  # wakes no proxy
+        self.sparse = [
+            (tensor, tensor.clone()) for tensor in inside if tensor.layout != torch.strided
+        ]
+        for tensor in inside + [
+            tensor.grad for tensor in inside if tensor.is_leaf and tensor.grad is not None
+        ]:
             self.keep(tensor)
         self.tensors = [tensor for tensor in alive if storage_of(tensor) is not None]
         self.before = checksums(self.tensors)
@@ -55,23 +62,29 @@ class Memory:
     def changed(self) -> list[list[torch.Tensor]]:
         """The tensors whose memory does not hold what it held, those that share it together."""
         found: dict[int, list[torch.Tensor]] = {}
-        for tensor, before, now in zip(self.tensors, self.before, checksums(self.tensors), strict=True):
+        for tensor, before, now in zip(
+            self.tensors, self.before, checksums(self.tensors), strict=True
+        ):
             if before != now:
                 found.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
         return list(found.values())
 
 
 def checksums(tensors: list[torch.Tensor]) -> list[tuple[int, int]]:
-    """For each tensor the bytes of its memory, and a sum over them; the same for tensors in the same memory."""
+    """For each tensor the bytes of its memory, and a sum over them; the same for tensors in the
+    same memory."""
     storages = [storage_of(tensor) for tensor in tensors]
     once = {storage.data_ptr(): storage for storage in storages if storage is not None}
     sums = {address: _sum(storage) for address, storage in once.items()}
-    sums = {address: (once[address].nbytes(), int(total)) for address, total in sums.items()}  # waits only now
+    sums = {
+        address: (once[address].nbytes(), int(total)) for address, total in sums.items()
+    }  # waits only now
     return [(0, 0) if storage is None else sums[storage.data_ptr()] for storage in storages]
 
 
 def _sum(storage: torch.UntypedStorage) -> torch.Tensor:
-    """A sum that depends on the bytes and, in blocks of 8, on where they stand, to tell one order from another."""
+    """A sum that depends on the bytes and, in blocks of 8, on where they stand, to tell one
+    order from another."""
     everything = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     words = everything[: len(everything) // 8 * 8].view(torch.int64)
     columns = min(1024, len(words)) or 1
@@ -83,7 +96,8 @@ def _sum(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 class Form(NamedTuple):
-    """How a tensor lay in memory, and its place in autograd; no further tensor, which would be found alive."""
+    """How a tensor lay in memory, and its place in autograd; no further tensor, which would be
+    found alive."""
 
     tensor: torch.Tensor
     dtype: torch.dtype

@@ -1,7 +1,8 @@
-"""Steps with a fault each, and steps without, for preflight to judge; the truth about them is a capture's.
+"""Steps with a fault each, and steps without, for preflight to judge; the truth about them is a
+capture's.
 
-A step is made by a function of the device, which returns a Case. Its fault stands on the line that ends
-with "# here".
+A step is made by a function of the device, which returns a Case. Its fault stands on the line that
+ends with "# here".
 """
 
 import io
@@ -23,7 +24,8 @@ EMPTY = dict
 
 @dataclass
 class Case:
-    """A step, two batches of inputs, and what it changes: state() returns tensors and Python values."""
+    """A step, two batches of inputs, and what it changes: state() returns tensors and Python
+    values."""
 
     step: Callable
     inputs: tuple = ()
@@ -36,7 +38,8 @@ class Case:
 
 @dataclass
 class Kind:
-    """How a step is made, the rules of which one names its fault ("" for none), and whether a CPU shows it.
+    """How a step is made, the rules of which one names its fault ("" for none), and whether a CPU
+    shows it.
 
     random: results differ from run to run. gpu: whether a GPU judges it.
     """
@@ -84,7 +87,9 @@ def symmetric(x: torch.Tensor) -> torch.Tensor:
     return x @ x.mT + torch.eye(x.shape[-1], device=x.device)
 
 
-def trained(model: nn.Module, optimizer: Any, device: str, *shape: int, loss: Callable | None = None) -> Case:
+def trained(
+    model: nn.Module, optimizer: Any, device: str, *shape: int, loss: Callable | None = None
+) -> Case:
     """A training step on one tensor, without a target."""
     model.to(device)
     optimizer = optimizer(model.parameters())
@@ -606,7 +611,9 @@ def cyclic_rate(device):
 
 def _capturable(name: str, device: str, **options: Any) -> Case:
     optimizer = partial(getattr(torch.optim, name), capturable=True, **options)
-    return trained(nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 2)), optimizer, device, 3, 4)
+    return trained(
+        nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 2)), optimizer, device, 3, 4
+    )
 
 
 @clean
@@ -661,7 +668,9 @@ def maximised(device):
 @clean
 def grid_sampling(device):
     def step(x):
-        grid = torch.stack(torch.meshgrid(*[torch.linspace(-1, 1, 6, device=x.device)] * 2, indexing="ij"), -1)
+        grid = torch.stack(
+            torch.meshgrid(*[torch.linspace(-1, 1, 6, device=x.device)] * 2, indexing="ij"), -1
+        )
         return F.grid_sample(x, grid.expand(len(x), 6, 6, 2), align_corners=False)
 
     return on_batches(step, device, 2, 3, 8, 8)
@@ -669,12 +678,16 @@ def grid_sampling(device):
 
 @clean
 def interpolation(device):
-    return on_batches(lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), device, 2, 3, 4, 4)
+    return on_batches(
+        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), device, 2, 3, 4, 4
+    )
 
 
 @clean
 def unfolded(device):
-    return on_batches(lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1), device, 2, 3, 6, 6)
+    return on_batches(
+        lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1), device, 2, 3, 6, 6
+    )
 
 
 @clean
@@ -696,7 +709,9 @@ def medians(device):
 def reduced_by_index(device):
     def step(x):
         where = torch.arange(len(x), device=x.device) % 3
-        return torch.zeros(3, 4, device=x.device).scatter_reduce(0, where[:, None].expand_as(x), x, "amax")
+        return torch.zeros(3, 4, device=x.device).scatter_reduce(
+            0, where[:, None].expand_as(x), x, "amax"
+        )
 
     return on_batches(step, device, 9, 4)
 
@@ -704,14 +719,19 @@ def reduced_by_index(device):
 @clean
 def searched(device):
     return on_batches(
-        lambda x: torch.searchsorted(x.sort(1).values, x) + torch.bucketize(x, x[0].sort().values), device, 4, 6
+        lambda x: torch.searchsorted(x.sort(1).values, x) + torch.bucketize(x, x[0].sort().values),
+        device,
+        4,
+        6,
     )
 
 
 @clean
 def spectrogram(device):
     window = torch.hann_window(16, device=device)
-    return on_batches(lambda x: torch.stft(x, 16, window=window, return_complex=True).abs(), device, 2, 64)
+    return on_batches(
+        lambda x: torch.stft(x, 16, window=window, return_complex=True).abs(), device, 2, 64
+    )
 
 
 @clean
@@ -726,7 +746,9 @@ def triangles(device):
 @clean
 def batch_norm_in_training(device):
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Mish()).to(device)
-    return on_batches(lambda x: model(x).sum().reshape(1) * 1, device, 5, 4, state=lambda: list(model.buffers()))
+    return on_batches(
+        lambda x: model(x).sum().reshape(1) * 1, device, 5, 4, state=lambda: list(model.buffers())
+    )
 
 
 @clean
@@ -769,7 +791,9 @@ def focal_loss(device):
 @clean
 def triplet_and_hinge(device):
     def step(x):
-        return F.triplet_margin_loss(x, x.roll(1, 0), x.roll(2, 0)) + F.hinge_embedding_loss(x, x.sign())
+        return F.triplet_margin_loss(x, x.roll(1, 0), x.roll(2, 0)) + F.hinge_embedding_loss(
+            x, x.sign()
+        )
 
     return on_batches(step, device, 6, 5)
 
@@ -816,14 +840,20 @@ def per_sample_gradients(device):
     weight = numbers(device, 4)
 
     def step(x):
-        return torch.vmap(torch.func.grad(lambda w, row: (w * row).sum().sin()), (None, 0))(weight, x)
+        return torch.vmap(torch.func.grad(lambda w, row: (w * row).sum().sin()), (None, 0))(
+            weight, x
+        )
 
     return on_batches(step, device, 5, 4)
 
 
 @clean(random=True)
 def dropout_and_noise(device):
-    return on_batches(lambda x: F.dropout(x, 0.4) + torch.randn_like(x) + torch.rand_like(x).bernoulli(), device, 30)
+    return on_batches(
+        lambda x: F.dropout(x, 0.4) + torch.randn_like(x) + torch.rand_like(x).bernoulli(),
+        device,
+        30,
+    )
 
 
 @clean(random=True)
@@ -834,7 +864,9 @@ def sampled_with_gumbel(device):
 @clean
 def complex_rotations(device):
     def step(x):
-        turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(x[..., :2].abs(), x[..., :2])
+        turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(
+            x[..., :2].abs(), x[..., :2]
+        )
         return torch.view_as_real(turned).flatten(-2)
 
     return on_batches(step, device, 3, 4)

@@ -1,4 +1,5 @@
-"""preflight finds nothing in steps that captures bear, and leaves every tensor as it was, to the bit."""
+"""preflight finds nothing in steps that captures bear, and leaves every tensor as it was, to the
+bit."""
 
 import gc
 import random
@@ -11,14 +12,28 @@ from tests.support.clean_steps import STEPS, by_token, models_of
 from tests.support.machine import needs_gpu
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
-VERIFIED = ["lstm", "Adam", "convolutions", "diffusion", "gpt_block", "llama_block", "two_players", "static_cache"]
+VERIFIED = [
+    "lstm",
+    "Adam",
+    "convolutions",
+    "diffusion",
+    "gpt_block",
+    "llama_block",
+    "two_players",
+    "static_cache",
+]
 
 
 def everything():
     """All tensors that are alive, their gradients and copies of them, and the random states."""
     tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
-    tensors = [tensor for tensor in tensors if not (tensor.is_nested or tensor.is_meta or tensor.is_sparse)]
-    kept = [(t, t.grad if t.is_leaf else None, t.requires_grad, t.data_ptr(), t.detach().clone()) for t in tensors]
+    tensors = [
+        tensor for tensor in tensors if not (tensor.is_nested or tensor.is_meta or tensor.is_sparse)
+    ]
+    kept = [
+        (t, t.grad if t.is_leaf else None, t.requires_grad, t.data_ptr(), t.detach().clone())
+        for t in tensors
+    ]
     return kept, [random.getstate(), torch.get_rng_state().tolist()]
 
 
@@ -64,9 +79,21 @@ def batch_of_ids(device):
 def test_language_models_of_transformers(kind, device):
     transformers = models_of("transformers")
     small = {"vocab_size": 90, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    small |= {"num_attention_heads": 4, "num_key_value_heads": 2, "bos_token_id": 0, "eos_token_id": 1}
+    small |= {
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
     if kind == "GPT2":
-        small = {"vocab_size": 90, "n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 1}
+        small = {
+            "vocab_size": 90,
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "bos_token_id": 0,
+            "eos_token_id": 1,
+        }
     name = "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM"
     model = getattr(transformers, name)(getattr(transformers, f"{kind}Config")(**small)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -85,22 +112,45 @@ def test_language_models_of_transformers(kind, device):
 def test_a_librarys_cache_does_not_grow(device):
     transformers = models_of("transformers")
     config = transformers.LlamaConfig(
-        vocab_size=90, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+        vocab_size=90,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
     )
-    model, cache = transformers.LlamaForCausalLM(config).to(device).eval(), transformers.DynamicCache(config=config)
+    model, cache = (
+        transformers.LlamaForCausalLM(config).to(device).eval(),
+        transformers.DynamicCache(config=config),
+    )
     step = torch.no_grad()(lambda ids: model(ids, past_key_values=cache, use_cache=True).logits)
     step(torch.ones(1, 3, dtype=int, device=device))
     keys = cache.layers[0].keys.clone()
-    rules = {finding.rule for finding in preflight(step, torch.ones(1, 1, dtype=int, device=device), device=device)}
-    assert "shape" in rules and cache.get_seq_length() == 3 and torch.equal(cache.layers[0].keys, keys)
+    rules = {
+        finding.rule
+        for finding in preflight(step, torch.ones(1, 1, dtype=int, device=device), device=device)
+    }
+    assert (
+        "shape" in rules and cache.get_seq_length() == 3 and torch.equal(cache.layers[0].keys, keys)
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
 def test_vision_models_of_torchvision(name, device):
     models = models_of("torchvision.models")
-    small = {"hidden_dim": 32, "mlp_dim": 64, "num_heads": 2, "num_layers": 2, "image_size": 32, "patch_size": 8}
-    model = models.resnet18(num_classes=5) if name == "resnet18" else models.VisionTransformer(**small, num_classes=5)
+    small = {
+        "hidden_dim": 32,
+        "mlp_dim": 64,
+        "num_heads": 2,
+        "num_layers": 2,
+        "image_size": 32,
+        "patch_size": 8,
+    }
+    model = (
+        models.resnet18(num_classes=5)
+        if name == "resnet18"
+        else models.VisionTransformer(**small, num_classes=5)
+    )
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
 
@@ -109,4 +159,8 @@ def test_vision_models_of_torchvision(name, device):
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
-    check(step, lambda: (torch.randn(4, 3, 32, 32, device=device), torch.arange(4, device=device)), device)
+    check(
+        step,
+        lambda: (torch.randn(4, 3, 32, 32, device=device), torch.arange(4, device=device)),
+        device,
+    )

@@ -1,4 +1,5 @@
-"""capturable as a tool: commands, exit status, JSON, annotations, loops of others, alone with torch."""
+"""capturable as a tool: commands, exit status, JSON, annotations, loops of others, alone with
+torch."""
 
 import json
 import re
@@ -61,7 +62,9 @@ def run(*arguments):
     return main(["check", *map(str, arguments), "--device", "cpu"])
 
 
-@pytest.mark.parametrize("name, status", [("make_bad", 1), ("make_good", 0), ("make_alone", 0), ("make_raising", 2)])
+@pytest.mark.parametrize(
+    "name, status", [("make_bad", 1), ("make_good", 0), ("make_alone", 0), ("make_raising", 2)]
+)
 def test_check_has_an_exit_status(script, name, status, capsys):
     assert run(f"{script}:{name}") == status
     said = capsys.readouterr()
@@ -69,7 +72,9 @@ def test_check_has_an_exit_status(script, name, status, capsys):
     assert status != 2 or "of the step" in said.err
 
 
-@pytest.mark.parametrize("target", ["nothing.py:make", "make", "{}:make_other", "{}:make_wrong", "{}"])
+@pytest.mark.parametrize(
+    "target", ["nothing.py:make", "make", "{}:make_other", "{}:make_wrong", "{}"]
+)
 def test_what_is_no_step_is_said_in_a_sentence(script, target, capsys):
     assert run(target.format(script)) == 2
     assert re.fullmatch(r"capturable check: .+\n", capsys.readouterr().err)
@@ -96,8 +101,14 @@ def test_annotations_for_github(script, capsys):
 def test_findings_are_shown_as_text_html_and_a_table():
     rows = ("path", "step:1", "a < b", "a fix"), ("hook", "step:2", "a hook", "none", "note")
     findings = Findings(Finding(*row) for row in rows)
-    assert "path: a < b" in repr(findings) and "hook (note)" in repr(findings) and "a &lt; b" in findings._repr_html_()
-    assert list(pd.DataFrame(findings).rule) == ["path", "hook"] and [f.rule for f in findings.faults] == ["path"]
+    assert (
+        "path: a < b" in repr(findings)
+        and "hook (note)" in repr(findings)
+        and "a &lt; b" in findings._repr_html_()
+    )
+    assert list(pd.DataFrame(findings).rule) == ["path", "hook"] and [
+        f.rule for f in findings.faults
+    ] == ["path"]
     assert repr(Findings()) == "no findings"
 
 
@@ -113,7 +124,9 @@ def test_explain_needs_no_torch_and_preflight_neither_numpy_nor_pandas(script):
     code += "from capturable.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "check", f"{script}:make_good", "--device", "cpu"]
     done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("no findings\nChecked on the CPU"), done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("no findings\nChecked on the CPU"), (
+        done.stderr
+    )
     assert done.stderr == ""
 
 
@@ -132,8 +145,12 @@ def test_the_package_installs_by_itself(tmp_path):
         wheel.extractall(tmp_path / "there")
     code = "import capturable.explain, capturable.restore; print(capturable.__file__)"
     code += "; print(len(capturable.explain.entries()) > 20)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "there", capture_output=True, text=True)
-    assert done.stdout.split() == [str(tmp_path / "there/capturable/__init__.py"), "True"], done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "there", capture_output=True, text=True
+    )
+    assert done.stdout.split() == [str(tmp_path / "there/capturable/__init__.py"), "True"], (
+        done.stderr
+    )
 
 
 def loop(steps, bad=False, keep=False):
@@ -203,8 +220,16 @@ class Model(nn.Module):
 def test_watch_a_trainer_of_transformers(tmp_path):
     transformers = models_of("transformers")
     pytest.importorskip("accelerate")
-    options = {"max_steps": 4, "use_cpu": True, "report_to": [], "save_strategy": "no", "disable_tqdm": True}
-    arguments = transformers.TrainingArguments(str(tmp_path), per_device_train_batch_size=4, **options)
+    options = {
+        "max_steps": 4,
+        "use_cpu": True,
+        "report_to": [],
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
+    arguments = transformers.TrainingArguments(
+        str(tmp_path), per_device_train_batch_size=4, **options
+    )
     trainer = transformers.Trainer(Model(), arguments, train_dataset=Data())
     with watch(device="cpu") as findings:
         trainer.train()
@@ -241,7 +266,9 @@ def test_watch_a_loop_of_accelerate():
     accelerate = models_of("accelerate")
     accelerator, model = accelerate.Accelerator(cpu=True), Model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(Data(), 4))
+    model, optimizer, loader = accelerator.prepare(
+        model, optimizer, torch.utils.data.DataLoader(Data(), 4)
+    )
     with watch(optimizer, device="cpu") as findings:
         for batch in loader:
             optimizer.zero_grad()

@@ -1,4 +1,5 @@
-"""capturable.explain on the gallery's own messages, as recorded, on public reports, and on any text at all."""
+"""capturable.explain on the gallery's own messages, as recorded, on public reports, and on any
+text at all."""
 
 import ast
 import io
@@ -23,7 +24,9 @@ SHOWN = recorded_lesson("failure_gallery").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]
 CELLS = nbformat.read(next(NOTEBOOKS.glob("*_failure_gallery.ipynb")), as_version=4).cells
 SECTION = re.compile(r"^### (.+?)\n\n(.+?)\n\n\*\*Fix\.\*\* (.+?)(?:\n\n|\Z)", re.M | re.S)
-SECTIONS = SECTION.findall("\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown"))
+SECTIONS = SECTION.findall(
+    "\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
+)
 REPORTS = json.loads((Path(__file__).with_name("public_reports.json")).read_text(encoding="utf-8"))
 TITLES = [entry.title for entry in entries()]
 BY_TITLE = dict(zip(TITLES, entries(), strict=True))
@@ -36,7 +39,11 @@ def exhibits_in_the_lesson():
     known = {}
     for cell in (cell for cell in CELLS if cell.cell_type == "code"):
         tree = ast.parse(re.sub(r"\A%%.*", "", cell.source))
-        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+        calls = (
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        )
         for target, value in assignments(tree):
             known[target] = value
         for call in (call for call in calls if call.func.id in ("fails", "silent", "alone")):
@@ -62,13 +69,17 @@ def constant(node, known):
         return constant(known.get(node.id), known)
     if isinstance(node, ast.Tuple):
         return tuple(constant(element, known) for element in node.elts)
-    return constant(node.value, known)[node.slice.value] if isinstance(node, ast.Subscript) else None
+    return (
+        constant(node.value, known)[node.slice.value] if isinstance(node, ast.Subscript) else None
+    )
 
 
 def test_every_exhibit_is_an_entry_with_its_text():
     lesson = dict(exhibits_in_the_lesson())
     assert len(lesson) >= 70 and list(lesson) == TITLES[: len(lesson)]
-    assert all(BY_TITLE[title].exhibit for title in lesson) and not any(e.exhibit for e in entries()[len(lesson) :])
+    assert all(BY_TITLE[title].exhibit for title in lesson) and not any(
+        e.exhibit for e in entries()[len(lesson) :]
+    )
     for title, says in lesson.items():
         assert {CUDA_ERRORS.get(one, one) for one in says} <= set(BY_TITLE[title].messages), title
 
@@ -90,7 +101,9 @@ OWN_WORDS = {  # their sections speak of the code that they show
 
 def test_an_exhibit_says_what_its_section_says():
     """But for those whose section speaks of the code that it shows: an answer knows no such code."""
-    assert [title for title, _, _ in SECTIONS] == [entry.title for entry in entries() if entry.exhibit]
+    assert [title for title, _, _ in SECTIONS] == [
+        entry.title for entry in entries() if entry.exhibit
+    ]
     for title, cause, fix in SECTIONS:
         lesson = re.search(r"Lesson: \[[^\]]+\]\(([^)]+)\)", fix)
         entry = BY_TITLE[title]
@@ -117,22 +130,33 @@ def test_entries_are_whole_and_their_own():
     for entry in entries():
         assert entry.messages and entry.cause.endswith((".", ")")) and entry.fix
         assert re.compile(entry.place) and (entry.place or not entry.needs_place)
-        assert not entry.lesson or lesson_file(entry.lesson).is_file(), "by its name, without a number"
+        assert not entry.lesson or lesson_file(entry.lesson).is_file(), (
+            "by its name, without a number"
+        )
         assert "](" not in describe(entry) and "mend" not in describe(entry)
 
 
 def test_what_shares_a_message_says_how_to_tell():
     for many in (entry for entry in entries() if entry.kind in MANY):
-        alike = [entry for entry in entries() if entry != many and set(entry.messages) & set(many.messages)]
+        alike = [
+            entry
+            for entry in entries()
+            if entry != many and set(entry.messages) & set(many.messages)
+        ]
         assert len(alike) >= 2 and all(entry.tell or entry.place or entry.cause for entry in alike)
 
 
 @pytest.mark.parametrize("title", LOUD.exhibit)
 def test_a_whole_traceback_finds_its_exhibit(title):
-    """First, if the code or the text tells it apart; else it is named among the causes of that message."""
+    """First, if the code or the text tells it apart; else it is named among the causes of that
+    message."""
     found = explain(LOUD.traceback[LOUD.exhibit == title].item())
     assert title in [entry.title for entry in found]
-    assert found[0].title == title or found[0].kind in MANY or set(found[0].messages) & set(BY_TITLE[title].messages)
+    assert (
+        found[0].title == title
+        or found[0].kind in MANY
+        or set(found[0].messages) & set(BY_TITLE[title].messages)
+    )
 
 
 def test_most_tracebacks_name_their_exhibit_first():
@@ -147,13 +171,16 @@ def test_a_bare_message_names_its_exhibit(title, capsys):
     assert title in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("entry", [e for e in entries() if e.kind == "silent"], ids=lambda entry: entry.title)
+@pytest.mark.parametrize(
+    "entry", [e for e in entries() if e.kind == "silent"], ids=lambda entry: entry.title
+)
 def test_a_symptom_finds_its_exhibit(entry):
     assert explain(f"After 100 steps {entry.messages[0]}, and no error")[0] == entry
 
 
 def verdict(report):
-    """right; several causes or guesses, the right one among them; unknown; wrong, of guesses as well."""
+    """right; several causes or guesses, the right one among them; unknown; wrong, of guesses as
+    well."""
     found, expected = explain(report["text"]), set(report["expected"])
     if not found:
         guesses = {entry.title for entry in nearest(report["text"])}
@@ -232,7 +259,10 @@ def test_a_bare_code_names_no_cause_and_lists_them(code, capsys):
 def test_a_line_of_code_decides_between_causes_of_one_message():
     message = "\nRuntimeError: CUDA error: operation not permitted when stream is capturing"
     assert explain("    loss = total.item()" + message)[0].title == "A value read in a capture"
-    assert explain("    keep = scores.nonzero()" + message)[0].title == "A shape that depends on the data"
+    assert (
+        explain("    keep = scores.nonzero()" + message)[0].title
+        == "A shape that depends on the data"
+    )
     frame = '  File "torch/optim/sgd.py", line 9, in f\n    lr.item()'
     assert explain(frame + message)[0].title == "An optimizer with a tensor for its learning rate"
 
@@ -269,14 +299,22 @@ def test_what_is_no_failure_of_a_graph_stays_unknown(text):
 def test_the_telling_line_is_found_wherever_it_stands():
     boilerplate = ["CUDA kernel errors might be reported", "Compile with `TORCH_USE_CUDA_DSA`"]
     log = [f"INFO step {number} of 900" for number in range(3000)]
-    log[1234] = "\x1b[31m(Worker pid=7) ERROR RuntimeError: CUDA  error: capturing stream\x1b[0m has unjoined work"
+    log[1234] = (
+        "\x1b[31m(Worker pid=7) ERROR RuntimeError: CUDA  error: capturing stream\x1b[0m has unjoined work"
+    )
     hit = find("\n".join(log + boilerplate))[0]
     assert hit.entry.title == "A fork that is never joined" and hit.number == 1234
 
 
 def test_errors_come_before_warnings_and_first_errors_before_later_ones():
-    lines = ["skipping cudagraphs due to mutated inputs", "captures_underway.empty() INTERNAL ASSERT FAILED"]
-    lines += ["capturing stream has unjoined work", "dependency created on uncaptured work in another stream"]
+    lines = [
+        "skipping cudagraphs due to mutated inputs",
+        "captures_underway.empty() INTERNAL ASSERT FAILED",
+    ]
+    lines += [
+        "capturing stream has unjoined work",
+        "dependency created on uncaptured work in another stream",
+    ]
     kinds = [entry.title for entry in explain("\n".join(lines))]
     assert kinds[:3] == [
         "A fork that is never joined",
@@ -285,7 +323,9 @@ def test_errors_come_before_warnings_and_first_errors_before_later_ones():
     ]
 
 
-@pytest.mark.parametrize("text", ["x" * 200_000, "error 900 " * 20_000, "(" * 50_000, "\n" * 50_000, "é\0 \x1b["])
+@pytest.mark.parametrize(
+    "text", ["x" * 200_000, "error 900 " * 20_000, "(" * 50_000, "\n" * 50_000, "é\0 \x1b["]
+)
 def test_any_input_gets_an_answer(text):
     assert main(["--json", "message: " + text]) in (0, 1)
 
@@ -319,7 +359,10 @@ def test_a_message_that_names_no_capture_is_explained_with_a_reserve_ahead(capsy
 @pytest.mark.parametrize(
     "text, names",
     [
-        ("tensorflow.python.framework.errors_impl.InternalError: Graph execution error", "TensorFlow"),
+        (
+            "tensorflow.python.framework.errors_impl.InternalError: Graph execution error",
+            "TensorFlow",
+        ),
         ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED in the graph", "JAX"),
         ("RuntimeError: Trying to backward through the graph a second time", "autograd"),
         ("RuntimeError: CUDA error: device-side assert triggered in the graph branch", "kernel"),
@@ -345,14 +388,27 @@ def test_an_illegal_access_names_no_cause():
     found = explain("CUDAGraph replay: CUDA error: an illegal memory access was encountered")
     assert found[0].kind == "several"
     titles = {entry.title for entry in found}
-    assert {"Memory that is gone", "A kernel with a bug of its own", "An index out of range"} <= titles
+    assert {
+        "Memory that is gone",
+        "A kernel with a bug of its own",
+        "An index out of range",
+    } <= titles
     assert explain("cuGraphLaunch failed: CUresult=700")[0] == found[0]
 
 
 def test_it_speaks_json(capsys):
-    main(["--json", "step 1\nRuntimeError: CUDA error: operation not permitted when stream is capturing"])
+    main(
+        [
+            "--json",
+            "step 1\nRuntimeError: CUDA error: operation not permitted when stream is capturing",
+        ]
+    )
     several = json.loads(capsys.readouterr().out)
-    assert several["status"] == "several" and several["line"]["number"] == 2 and len(several["entries"]) > 10
+    assert (
+        several["status"] == "several"
+        and several["line"]["number"] == 2
+        and len(several["entries"]) > 10
+    )
     main(["--json", "replay before instantiate"])
     assert json.loads(capsys.readouterr().out)["status"] == "known"
     main(["--json", "what is this"])
@@ -360,7 +416,8 @@ def test_it_speaks_json(capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "status"), [("capturing stream has unjoined work\n", 0), ("what is this\n", 1), ("\n", 2)]
+    ("text", "status"),
+    [("capturing stream has unjoined work\n", 0), ("what is this\n", 1), ("\n", 2)],
 )
 def test_it_reads_standard_input(monkeypatch, text, status):
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
@@ -371,13 +428,19 @@ def test_it_runs_in_any_folder_with_the_standard_library_alone(tmp_path):
     code = "import sys; from capturable.explain import main; main(['stream has unjoined work']);"
     code += "sys.exit(bool({'torch', 'nbformat', 'IPython', 'pandas', 'course', 'helpers'} & set(sys.modules)))"
     environment = {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path, env=environment)
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path, env=environment
+    )
 
 
 def test_a_closed_pipe_gives_no_traceback():
     reader = subprocess.Popen(["head", "-c", "1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     writer = subprocess.run(
-        [*MODULE, "--json", "CUDA error 900"], stdout=reader.stdin, stderr=subprocess.PIPE, cwd=ROOT, check=False
+        [*MODULE, "--json", "CUDA error 900"],
+        stdout=reader.stdin,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        check=False,
     )
     reader.communicate()
     assert (writer.returncode, writer.stderr) == (0, b"")
@@ -385,11 +448,20 @@ def test_a_closed_pipe_gives_no_traceback():
 
 def test_bytes_that_are_no_text_are_read_and_no_message_is_a_wrong_call():
     answer = subprocess.run(
-        MODULE, input=b"\xff\xfe stream has unjoined work", capture_output=True, cwd=ROOT, check=False
+        MODULE,
+        input=b"\xff\xfe stream has unjoined work",
+        capture_output=True,
+        cwd=ROOT,
+        check=False,
     )
     assert answer.returncode == 1 and not answer.stderr
-    assert subprocess.run(MODULE, input=b" ", capture_output=True, cwd=ROOT, check=False).returncode == 2
-    wrong = subprocess.run([*MODULE, "--wrong"], input=b"", capture_output=True, cwd=ROOT, check=False)
+    assert (
+        subprocess.run(MODULE, input=b" ", capture_output=True, cwd=ROOT, check=False).returncode
+        == 2
+    )
+    wrong = subprocess.run(
+        [*MODULE, "--wrong"], input=b"", capture_output=True, cwd=ROOT, check=False
+    )
     assert wrong.returncode == 2 and b"usage:" in wrong.stderr
 
 

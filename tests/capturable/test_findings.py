@@ -1,4 +1,5 @@
-"""What findings say: places first, libraries apart, comments and baselines accepted, and what was not seen."""
+"""What findings say: places first, libraries apart, comments and baselines accepted, and what
+was not seen."""
 
 import linecache
 import threading
@@ -166,7 +167,10 @@ def test_a_baseline_accepts_what_was_found_and_nothing_else(tmp_path, monkeypatc
 
 
 def test_a_baseline_knows_a_finding_by_rule_file_and_code(tmp_path):
-    rows = [Finding("sync", "f:3  y = x.item()", "seen", "a fix", "fault", "a.py", 3), Finding("inputs", "x", "", "")]
+    rows = [
+        Finding("sync", "f:3  y = x.item()", "seen", "a fix", "fault", "a.py", 3),
+        Finding("inputs", "x", "", ""),
+    ]
     (tmp_path / "known").write_text(baseline(Findings(rows[:1])))
     moved = rows[0]._replace(line="f:9  y = x.item()", number=9)
     assert without_known(Findings([moved, rows[1]]), tmp_path / "known") == [rows[1]]
@@ -222,4 +226,6 @@ def test_the_rules_are_whole_and_their_page_is_made_of_them():
     assert len(RULES) == len(SLUGS) == len(ALL)
     for rule in ALL:
         assert rule.kind in KINDS and rule.why.endswith(".") and rule.example and rule.fix
-    assert (ROOT / "capturable/RULES.md").read_text() == markdown(), "run python -m capturable rules > capturable/RULES.md"
+    assert (ROOT / "capturable/RULES.md").read_text() == markdown(), (
+        "run python -m capturable rules > capturable/RULES.md"
+    )

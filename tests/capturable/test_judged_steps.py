@@ -1,4 +1,5 @@
-"""preflight finds the fault of each judged step at its line, by its rule, and nothing in the others."""
+"""preflight finds the fault of each judged step at its line, by its rule, and nothing in the
+others."""
 
 import linecache
 
@@ -17,7 +18,11 @@ UNSEEN = [name for name, kind in STEPS.items() if not kind.on_cpu]
 def judge(name, device):
     torch.manual_seed(0)
     case = STEPS[name].make(device)
-    batches = {"kwargs": case.kwargs, "other_inputs": case.others, "other_kwargs": case.other_kwargs}
+    batches = {
+        "kwargs": case.kwargs,
+        "other_inputs": case.others,
+        "other_kwargs": case.other_kwargs,
+    }
     return preflight(case.step, *case.inputs, **batches, device=device, **case.options)
 
 
@@ -27,7 +32,9 @@ def assert_judged(name, device):
     if not rules:
         assert not found.faults, found
         return
-    lines = [f for f in found.faults if linecache.getline(f.file, f.number).rstrip().endswith("# here")]
+    lines = [
+        f for f in found.faults if linecache.getline(f.file, f.number).rstrip().endswith("# here")
+    ]
     assert any(finding.rule in rules for finding in lines), found
 
 

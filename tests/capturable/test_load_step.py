@@ -1,4 +1,5 @@
-"""The command meets what people have: packages, arguments, keyword inputs; and says every failure in a sentence."""
+"""The command meets what people have: packages, arguments, keyword inputs; and says every
+failure in a sentence."""
 
 import random
 import re
@@ -20,7 +21,8 @@ ABSOLUTE = f"import torch\n\nfrom pkg.model import Net\n\n\ndef make_step():\n{S
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """write(path, text) files in a folder that is the current one; sys.path and what is imported there are restored."""
+    """write(path, text) files in a folder that is the current one; sys.path and what is imported
+    there are restored."""
 
     def write(files):
         for name, text in files.items():
@@ -47,7 +49,9 @@ def refused(capsys, target, *says, arguments=()):
     """The command's one sentence, on standard error, with status 2."""
     assert check(target, *arguments) == 2
     said = capsys.readouterr()
-    assert said.out == "" and re.fullmatch(r"capturable check: [^\n]+\n", said.err.splitlines(keepends=True)[-1])
+    assert said.out == "" and re.fullmatch(
+        r"capturable check: [^\n]+\n", said.err.splitlines(keepends=True)[-1]
+    )
     for text in says:
         assert text in said.err, said.err
     return said.err
@@ -129,9 +133,15 @@ def test_keyword_inputs(project, capsys):
         ("make_other = 3\n", ["has no function make_step"]),
         ("def make_step():\n    return 3\n", ["neither a step nor"]),
         ("def make_step():\n    return (lambda x: x), 3\n", ["keyword arguments"]),
-        ("def make_step():\n    return 1 / 0\n", ["make_step() failed at", "train.py:2", "ZeroDivisionError"]),
+        (
+            "def make_step():\n    return 1 / 0\n",
+            ["make_step() failed at", "train.py:2", "ZeroDivisionError"],
+        ),
         ("def make_step():\n    return lambda: 1 / 0\n", ["the step failed at", "train.py:2"]),
-        ("def make_step():\n    it = iter([1])\n    return lambda: next(it)\n", ["an iterator ran dry"]),
+        (
+            "def make_step():\n    it = iter([1])\n    return lambda: next(it)\n",
+            ["an iterator ran dry"],
+        ),
         ("def make_step():\n    return lambda: exit(3)\n", ["the step ended the program", "3"]),
         (
             "import torch\ndef make_step():\n    return (lambda x: x), (torch.ones(1),), (torch.ones(1), 2)\n",
@@ -149,9 +159,16 @@ def test_a_gpu_that_is_not_there_is_a_sentence(project, capsys):
 
     if torch.cuda.is_available():
         pytest.skip("there is one")
-    project({"train.py": "import torch\ndef make_step():\n    return (lambda x: x.cuda()), (torch.ones(1),)\n"})
+    project(
+        {
+            "train.py": "import torch\ndef make_step():\n    return (lambda x: x.cuda()), (torch.ones(1),)\n"
+        }
+    )
     refused(capsys, "train.py:make_step", "the step failed at", "train.py:3")
-    for option, says in (["--verify"], "needs a CUDA GPU"), (["--device", "tpu"], "one of cpu, cuda"):
+    for option, says in (
+        (["--verify"], "needs a CUDA GPU"),
+        (["--device", "tpu"], "one of cpu, cuda"),
+    ):
         assert main(["check", "train.py:make_step", *option]) == 2
         assert says in capsys.readouterr().err
 
@@ -165,7 +182,13 @@ def test_names_that_are_nothing_are_told(project, capsys):
 def test_a_script_named_as_a_standard_module_replaces_none(project):
     import copy
 
-    project({"copy.py": f"import torch\n\n\ndef make_step():\n{STEP}".replace("Net(", "torch.nn.Linear(")})
+    project(
+        {
+            "copy.py": f"import torch\n\n\ndef make_step():\n{STEP}".replace(
+                "Net(", "torch.nn.Linear("
+            )
+        }
+    )
     assert check("copy.py:make_step") == 0
     assert sys.modules["copy"] is copy
 

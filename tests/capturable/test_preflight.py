@@ -46,7 +46,9 @@ def look(step, *inputs, device="cpu", **options):
 def found(step, *inputs, **options):
     """The findings as a set of (rule, text of the line)."""
     table = look(step, *inputs, **options)
-    return {(rule, line.split("  ", 1)[-1]) for rule, line in zip(table.rule, table.line, strict=True)}
+    return {
+        (rule, line.split("  ", 1)[-1]) for rule, line in zip(table.rule, table.line, strict=True)
+    }
 
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -98,7 +100,9 @@ def test_a_good_operator_is_none(step):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("product", [torch.prod, partial(torch.prod, dim=1), partial(torch.cumprod, dim=1)])
+@pytest.mark.parametrize(
+    "product", [torch.prod, partial(torch.prod, dim=1), partial(torch.cumprod, dim=1)]
+)
 def test_backward_of_a_product_reads_values(device, product):
     """Below a dispatch mode it takes another way, which reads none."""
     x = X.clone().to(device).requires_grad_()
@@ -132,13 +136,18 @@ def test_what_follows_from_a_shape_or_a_size_is_no_finding_of_its_own():
         return part.mean() * part.numel() + part.view(-1).reshape(-1, 2).mean(0).sum()
 
     rows = found(step, X.clone())
-    assert {line for _, line in rows} == {'state["n"] -= 1', 'part = x[: state["n"] + 1] * 1  # the cause'}
+    assert {line for _, line in rows} == {
+        'state["n"] -= 1',
+        'part = x[: state["n"] + 1] * 1  # the cause',
+    }
 
     def selects(x):
         part = x[x > 0]  # the cause
         return (part * 2).mean()
 
-    assert found(selects, X.clone(), other_inputs=(X.roll(1, 1) - 0.3,)) == {("sync", "part = x[x > 0]  # the cause")}
+    assert found(selects, X.clone(), other_inputs=(X.roll(1, 1) - 0.3,)) == {
+        ("sync", "part = x[x > 0]  # the cause")
+    }
 
 
 def test_what_only_the_cpu_reads_is_no_finding_on_the_cpu():
@@ -146,7 +155,10 @@ def test_what_only_the_cpu_reads_is_no_finding_on_the_cpu():
 
     def step(x):
         buffer[buffer < 0] = 0.0
-        return torch.nn.functional.one_hot(labels, 4) * x * torch.tensor(2.0) + torch.tensor([])[:0].sum()
+        return (
+            torch.nn.functional.one_hot(labels, 4) * x * torch.tensor(2.0)
+            + torch.tensor([])[:0].sum()
+        )
 
     assert not preflight(step, X.clone(), device="cpu")
     assert found(lambda x: torch.nn.functional.one_hot(labels) + x[:, :3], X.clone())
@@ -160,7 +172,11 @@ def test_the_lines_of_libraries_are_named_as_well(tmp_path, monkeypatch):
     import reads
 
     (finding,) = preflight(lambda x: [reads.value(x), x][1], X.clone(), device="cpu")
-    assert finding.inside.endswith("reads.py:2 in value") and finding.number and finding.file == __file__
+    assert (
+        finding.inside.endswith("reads.py:2 in value")
+        and finding.number
+        and finding.file == __file__
+    )
 
 
 def test_streams_are_joined_by_events():
@@ -236,7 +252,9 @@ def test_what_other_inputs_change_is_seen_in_the_inputs():
         return x * 2
 
     assert found(step, X.clone(), other_inputs=(X[:2],)) == {("inputs", "inputs[0]")}
-    assert found(step, X.clone(), other_inputs=(X.clone().requires_grad_(),)) == {("inputs", "inputs[0]")}
+    assert found(step, X.clone(), other_inputs=(X.clone().requires_grad_(),)) == {
+        ("inputs", "inputs[0]")
+    }
     assert found(step, X.clone(), other_inputs=(X + 1,)) == set()
     with pytest.raises(ValueError, match="of which there are 1, not 2"):
         look(step, X.clone(), other_inputs=(X, X))
@@ -264,7 +282,12 @@ def test_optimizers(device, kind, options, rule):
     model = make_model(WIDTHS, device=device)
     optimizer = getattr(torch.optim, kind)(model.parameters(), **(options | lr))
     batches = batches_on(device)
-    rows = found(partial(training_step, model, optimizer), *batches[0], other_inputs=batches[1], device=device)
+    rows = found(
+        partial(training_step, model, optimizer),
+        *batches[0],
+        other_inputs=batches[1],
+        device=device,
+    )
     assert rows == ({(rule, "optimizer.step()")} if rule else set())
 
 
@@ -355,7 +378,12 @@ def core_steps(device):
     yield "chain", chain, batches[0][:1], ()
     yield "blocks", blocks, batches[0], ()
     yield "dropout", lambda x: dropout(x, 0.5) + torch.rand(1, device=device), batches[0][:1], ()
-    yield "generator", lambda x: x + torch.rand(16, device=device, generator=generator), batches[0][:1], [generator]
+    yield (
+        "generator",
+        lambda x: x + torch.rand(16, device=device, generator=generator),
+        batches[0][:1],
+        [generator],
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -389,12 +417,18 @@ class Trainer:
 
     def state(self):
         """All of it, in a form that compares bit for bit."""
-        torch_state = [self.model.state_dict(), self.optimizer.state_dict(), self.scheduler.state_dict()]
+        torch_state = [
+            self.model.state_dict(),
+            self.optimizer.state_dict(),
+            self.scheduler.state_dict(),
+        ]
         grads = [parameter.grad for parameter in self.model.parameters()]
         randomness = [torch.get_rng_state(), random.getstate()]
         if torch.cuda.is_available():
             randomness.append(torch.cuda.get_rng_state())
-        randomness = [state.tolist() if isinstance(state, torch.Tensor) else state for state in randomness]
+        randomness = [
+            state.tolist() if isinstance(state, torch.Tensor) else state for state in randomness
+        ]
         return plain([torch_state, grads, randomness, self.seen, self.losses, self.average])
 
 
@@ -412,11 +446,23 @@ def test_it_changes_nothing(device, trained):
     trainer, batches = Trainer(device), batches_on(device)
     if trained:
         trainer.step(*(tensor.clone() for tensor in batches[2]))
-    patched = torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()
+    patched = (
+        torch.Tensor.cpu,
+        torch.cuda.synchronize,
+        builtins.open,
+        builtins.print,
+        sys.gettrace(),
+    )
     state, inputs = trainer.state(), plain(list(batches[0]))
     findings = look(trainer.step, *batches[0], other_inputs=batches[1], device=device)
     assert trainer.state() == state and plain(list(batches[0])) == inputs
-    assert (torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, builtins.print, sys.gettrace()) == patched
+    assert (
+        torch.Tensor.cpu,
+        torch.cuda.synchronize,
+        builtins.open,
+        builtins.print,
+        sys.gettrace(),
+    ) == patched
     assert {"CPU work", "sync", "optimizer"} <= set(findings.rule)
 
 
@@ -436,12 +482,22 @@ def test_what_the_step_raises_comes_through_and_nothing_changes():
 def lesson_function(name):
     """A function that the lesson defines, made to run on the CPU."""
     source = next(cell.source for cell in LESSON.cells if f"def {name}(" in cell.source)
-    names = {"random": random, "torch": torch, "mse_loss": mse_loss, "clip_grad_norm_": clip_grad_norm_}
+    names = {
+        "random": random,
+        "torch": torch,
+        "mse_loss": mse_loss,
+        "clip_grad_norm_": clip_grad_norm_,
+    }
     names["__name__"] = __name__
     source = source.replace(".cuda()", "")
     exec(compile(source, f"{name}.py", "exec"), names)
     lines = source.splitlines(keepends=True)
-    linecache.cache[f"{name}.py"] = (len(source), None, lines, f"{name}.py")  # as IPython does for its cells
+    linecache.cache[f"{name}.py"] = (
+        len(source),
+        None,
+        lines,
+        f"{name}.py",
+    )  # as IPython does for its cells
     return names[name], lines
 
 
@@ -470,7 +526,9 @@ def test_the_lessons_broken_step_has_every_planted_fault(training):
     del names["planted"]["copy"]  # on the CPU there is none
     for rule, texts in names["planted"].items():
         lines = table.line[table.rule == rule]
-        assert [text for text in texts if not lines.str.contains(text, regex=False).any()] == [], lines.to_list()
+        assert [text for text in texts if not lines.str.contains(text, regex=False).any()] == [], (
+            lines.to_list()
+        )
     assert training.history == [] and training.temperature == 2.0
 
 
@@ -486,7 +544,11 @@ def test_the_lessons_fixed_step_has_none(training):
 def test_the_checklist_names_only_rules_that_there_are():
     originals = (ROOT / "docs/originals.md").read_text()
     checklist = re.search(r"## The checklist, item by item\n(.*?)\n## ", originals, re.DOTALL)[1]
-    named = {rule for line in checklist.splitlines() for rule in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", line)}
+    named = {
+        rule
+        for line in checklist.splitlines()
+        for rule in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", line)
+    }
     assert named and named <= RULES.keys()
     assert sum(line.startswith("|") for line in checklist.splitlines()) == 2 + 19
 
@@ -589,4 +651,6 @@ def test_side_streams(fork, join):
             torch.cuda.current_stream().wait_stream(side)
         return y
 
-    assert found(step, X.cuda(), device="cuda") == (set() if fork and join else {("stream", "y = x * 2")})
+    assert found(step, X.cuda(), device="cuda") == (
+        set() if fork and join else {("stream", "y = x * 2")}
+    )

@@ -1,4 +1,5 @@
-"""Names of torch and CPython that capturable relies on and that are no public ones: a test each, for when one is gone.
+"""Names of torch and CPython that capturable relies on and that are no public ones: a test each,
+for when one is gone.
 
 The rules would fall silent without an error. On a GPU the tests of real captures see the rest.
 """
@@ -26,7 +27,9 @@ ADDED_LATER = {"_linalg_eigvals"}  # not in every torch that is supported
 ELSEWHERE = {"torchvision::nms"}
 
 
-@pytest.mark.parametrize("file", [*(name for name in LIBRARY if name.endswith(".py")), *filter(None, TORCHS_OWN)])
+@pytest.mark.parametrize(
+    "file", [*(name for name in LIBRARY if name.endswith(".py")), *filter(None, TORCHS_OWN)]
+)
 def test_a_file_of_torch_that_a_rule_names_is_there(file):
     assert (Path(TORCH) / file).is_file()
 
@@ -37,9 +40,13 @@ def test_files_of_torch_begin_so(start):
     assert list((Path(TORCH) / folder).glob(f"{name}*"))
 
 
-@pytest.mark.parametrize("name", sorted(set(WAITING) - ELSEWHERE | {f"aten::{name}" for name in SIZED}))
+@pytest.mark.parametrize(
+    "name", sorted(set(WAITING) - ELSEWHERE | {f"aten::{name}" for name in SIZED})
+)
 def test_an_operator_of_the_tables_exists(name):
-    assert name.removeprefix("aten::") in ADDED_LATER or hasattr(torch.ops.aten, name.removeprefix("aten::"))
+    assert name.removeprefix("aten::") in ADDED_LATER or hasattr(
+        torch.ops.aten, name.removeprefix("aten::")
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +72,13 @@ def test_the_arguments_that_the_table_asks_for_exist(name, arguments):
 def test_an_argument_has_its_value_or_its_default():
     x = torch.ones(3)
     call = Call(torch.ops.aten.histc.default, (x, 8), {"max": 2})
-    assert [call.argument(name) for name in ("self", "bins", "min", "max", "none")] == [x, 8, 0, 2, None]
+    assert [call.argument(name) for name in ("self", "bins", "min", "max", "none")] == [
+        x,
+        8,
+        0,
+        2,
+        None,
+    ]
 
 
 def test_tags_say_what_depends_on_the_data():

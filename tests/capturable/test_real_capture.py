@@ -40,14 +40,21 @@ def test_a_refusal_that_no_rule_knows_becomes_a_finding(monkeypatch):
     line = Line(__file__, 7, "step")
     error = RuntimeError("CUDA error: operation not permitted when stream is capturing")
     (finding,) = judged(monkeypatch, lambda x: x, Attempt(None, None, error, line))
-    assert finding.rule == "capture" and finding.number == 7 and "not permitted" in finding.found and finding.fix
+    assert (
+        finding.rule == "capture"
+        and finding.number == 7
+        and "not permitted" in finding.found
+        and finding.fix
+    )
     known = Finding("sync", "step:7", "a wait", "a fix", "fault", __file__, 7)
     assert judged(monkeypatch, lambda x: x, Attempt(None, None, error, line), [known]) == [known]
 
 
 def test_what_the_capture_bore_becomes_a_note(monkeypatch):
     out = torch.zeros(3, 4)
-    findings = [Finding(rule, "step:1", "seen", "a fix") for rule in ("sync", "frozen number", "CPU work")]
+    findings = [
+        Finding(rule, "step:1", "seen", "a fix") for rule in ("sync", "frozen number", "CPU work")
+    ]
     static = X.clone()
     good = Attempt(Replay(lambda: out.copy_(static * 2)), out)
     monkeypatch.setattr(real_capture, "captured", lambda *_: good)
@@ -63,10 +70,15 @@ def test_a_replay_that_ends_elsewhere_than_eager_is_a_finding(monkeypatch):
         kept.add_(x)
         return x * 2
 
-    (finding,) = judged(monkeypatch, step, Attempt(Replay(lambda: kept.add_(1)), out), others=(X + 1,))[:1]
+    (finding,) = judged(
+        monkeypatch, step, Attempt(Replay(lambda: kept.add_(1)), out), others=(X + 1,)
+    )[:1]
     assert finding.rule == "replay" and kept.sum() == 0
     frozen = [Finding("frozen number", "step:1", "seen", "a fix")]
-    assert judged(monkeypatch, step, Attempt(Replay(lambda: None), out), frozen, others=(X + 1,)) == frozen
+    assert (
+        judged(monkeypatch, step, Attempt(Replay(lambda: None), out), frozen, others=(X + 1,))
+        == frozen
+    )
 
 
 def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
@@ -100,7 +112,9 @@ def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
     numbers = [random.random() for _ in range(3)]  # of what makes the state, and of two runs
     random.setstate(random_state)
     monkeypatch.setattr(
-        real_capture, "captured", lambda *_: Attempt(Replay(lambda: out.copy_(static * numbers[2])), out)
+        real_capture,
+        "captured",
+        lambda *_: Attempt(Replay(lambda: out.copy_(static * numbers[2])), out),
     )
     findings = Findings([Finding("frozen number", "step:1", "seen", "a fix")])
     judged = verified(lambda x: x * random.random(), (static,), (X,), findings)
@@ -131,10 +145,13 @@ def test_a_step_that_ends_early_leaves_its_blocks():
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """Captures on the CPU, whose own code is no user's; checksums need memory that it does not model."""
+    """Captures on the CPU, whose own code is no user's; checksums need memory that it does not
+    model."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU for it")
-    monkeypatch.setattr(user_lines, "LIBRARIES", (*user_lines.LIBRARIES, str(Path(cpu_graph.__file__).parent)))
+    monkeypatch.setattr(
+        user_lines, "LIBRARIES", (*user_lines.LIBRARIES, str(Path(cpu_graph.__file__).parent))
+    )
     user_lines.origin.cache_clear()
     monkeypatch.setattr(tensor_memory, "checksums", lambda tensors: [(0, 0)] * len(tensors))
     with cpu_graph.cpu_graphs():
@@ -177,7 +194,10 @@ def test_the_line_that_breaks_a_capture_is_found(stand_in, step):
 
 
 def test_replays_take_back_a_number_that_makes_no_difference(stand_in):
-    x, frozen = torch.ones(3, 4, device="cuda"), Findings([Finding("frozen number", "step:1", "seen", "a fix")])
+    x, frozen = (
+        torch.ones(3, 4, device="cuda"),
+        Findings([Finding("frozen number", "step:1", "seen", "a fix")]),
+    )
     levels = [
         verified(step, (x.clone(),), (x + 1,), frozen)[0].level
         for step in (lambda x: x + 1e-30 * random.random(), lambda x: x * random.random())
@@ -211,7 +231,9 @@ def test_a_wait_that_nothing_sees_is_found_by_the_capture():
     assert not preflight(step, X.cuda())
     (finding,) = preflight(step, X.cuda(), verify=True)
     assert finding.rule == "capture" and finding.line.endswith("# this one")
-    assert not preflight(lambda x: x * torch.rand_like(x), X.cuda(), verify=True)  # the process is well again
+    assert not preflight(
+        lambda x: x * torch.rand_like(x), X.cuda(), verify=True
+    )  # the process is well again
 
 
 @needs_gpu
@@ -223,7 +245,10 @@ def test_a_known_fault_is_confirmed_and_named_once():
 @needs_gpu
 def test_a_number_that_makes_no_difference_is_taken_back():
     findings = preflight(lambda x: x + 1e-30 * random.random(), X.cuda(), verify=True)
-    assert {(f.rule, f.level) for f in findings} == {("frozen number", "note"), ("CPU work", "fault")}
+    assert {(f.rule, f.level) for f in findings} == {
+        ("frozen number", "note"),
+        ("CPU work", "fault"),
+    }
     findings = preflight(lambda x: x * random.random(), X.cuda(), verify=True)
     assert ("frozen number", "fault") in {(f.rule, f.level) for f in findings}
 

@@ -77,7 +77,9 @@ def tensors(kept, x):
 
 
 def everything():
-    kept = SimpleNamespace(slotted=Slotted(), model=nn.Linear(2, 2), gone=1, array=np.zeros(3), bytes=bytearray(3))
+    kept = SimpleNamespace(
+        slotted=Slotted(), model=nn.Linear(2, 2), gone=1, array=np.zeros(3), bytes=bytearray(3)
+    )
     kept.numpy_random, kept.python_random = np.random.default_rng(0), random.Random(0)
     kept.generator = torch.Generator().manual_seed(0)
     kept.queue = queue.Queue()
@@ -107,10 +109,29 @@ def state(kept):
         tensors,
         kept.sparse.to_dense().tolist(),
         sorted(vars(kept)),
-        (kept.slotted.value, hasattr(kept.slotted, "new"), Classy.total, list(Classy.rows), sorted(vars(kept.model))),
+        (
+            kept.slotted.value,
+            hasattr(kept.slotted, "new"),
+            Classy.total,
+            list(Classy.rows),
+            sorted(vars(kept.model)),
+        ),
         (kept.array.tolist(), bytes(kept.bytes), str(kept.numpy_random.bit_generator.state)),
-        (kept.python_random.getstate(), kept.generator.get_state().tolist(), list(kept.queue.queue), kept.deque),
-        (list(kept.ordered), kept.set, kept.counter, kept.nested, kept.long, counted, "never_bound" in globals()),
+        (
+            kept.python_random.getstate(),
+            kept.generator.get_state().tolist(),
+            list(kept.queue.queue),
+            kept.deque,
+        ),
+        (
+            list(kept.ordered),
+            kept.set,
+            kept.counter,
+            kept.nested,
+            kept.long,
+            counted,
+            "never_bound" in globals(),
+        ),
         (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()),
     ]
 
@@ -210,7 +231,8 @@ def test_recurrent_weights_are_not_trained(kind, device):
 
 
 def test_memory_that_only_a_library_knows_is_put_back_or_named():
-    """A step that reaches a tensor by ways that cannot be followed, below any operator that is seen."""
+    """A step that reaches a tensor by ways that cannot be followed, below any operator that is
+    seen."""
     hidden = torch.zeros(4)
     array = hidden.numpy()
     secret = iter([array])
@@ -220,7 +242,12 @@ def test_memory_that_only_a_library_knows_is_put_back_or_named():
         found = next(secret)
         found[0] = 1
 
-    with pytest.raises(NotRestored, match="could not put back what the step changed: the tensor hidden"), Restore(step):
+    with (
+        pytest.raises(
+            NotRestored, match="could not put back what the step changed: the tensor hidden"
+        ),
+        Restore(step),
+    ):
         step(None)
 
 
@@ -275,7 +302,11 @@ def test_steps_with_uncommon_tensors_do_not_crash():
         sparse.add_(sparse)
         sized.resize_(50).fill_(1)
         with torch.no_grad():
-            return encoder(x, src_key_padding_mask=mask).sum() + (nested * 2).to_padded_tensor(0).sum() + jagged.sum()
+            return (
+                encoder(x, src_key_padding_mask=mask).sum()
+                + (nested * 2).to_padded_tensor(0).sum()
+                + jagged.sum()
+            )
 
     preflight(step, torch.randn(2, 3, 8), device="cpu")
     assert sparse.to_dense().tolist() == torch.eye(3).tolist() and sized.shape == (2,)
