@@ -9,14 +9,13 @@ from functools import cache
 from capturable.causes import Entry, entries
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
-ABOUT = re.compile(
-    r"captur|graph|replay|stream|AccumulateGrad", re.I
-)  # else a text may be about anything
-LINES, LENGTH = (
-    30,
-    1000,
-)  # how much of a long text is read: its last telling lines, and of each the beginning
-ALIKE = 0.17  # the least likeness, from 0 to 1: further down guesses begin to be wrong
+ABOUT = re.compile(  # else a text may be about anything that is called a graph
+    r"captur|(cuda|hip)[ _/-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead", re.I
+)
+GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
+LINES = 30  # of a long text, its last telling lines are read
+LENGTH = 1000  # and of each the beginning
+ALIKE = 0.13  # the least likeness, from 0 to 1: further down most guesses are wrong
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
 PLAIN = re.findall(
     r"\w+",
@@ -27,7 +26,7 @@ where which while who will with without would you your""",
 )
 
 
-def nearest(text: str, count: int = 4) -> list[Entry]:
+def nearest(text: str, count: int = 5) -> list[Entry]:
     """For a text without a known message: the causes whose description is most like it, the best
     first; [] if none is.
 
@@ -43,6 +42,8 @@ def nearest(text: str, count: int = 4) -> list[Entry]:
     length = math.sqrt(sum(weights.get(word, max(weights.values())) ** 2 for word in asked)) or 1
     rated = []
     for entry, vector in zip(entries(), known, strict=True):
+        if entry.kind not in GUESSED:
+            continue
         shared = asked & vector.keys()
         alike = sum(weights[word] * vector[word] for word in shared) / length
         if len(shared) > 1 and alike >= ALIKE / 2:
