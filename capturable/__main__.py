@@ -26,7 +26,12 @@ FIXED = ("cpu", "cuda")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    with warnings.catch_warnings():  # torch says so at its import, and nothing here needs numpy
+        warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+        return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["explain"]:
         return explain.main(arguments[1:], "capturable explain")
     given, scripts = _split(arguments)
@@ -35,11 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(rules.markdown(), end="")
         return 0
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # torch says at its import that there is no numpy, which nothing here needs
-            warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-            return _check(options, scripts)
+        return _check(options, scripts)
     except LoadError as error:
         print(f"capturable check: {error}", file=sys.stderr)
         if options.traceback and error.cause is not None:

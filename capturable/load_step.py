@@ -14,11 +14,19 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 
+from capturable.findings import short
+
 MISFIT = (
     "the function returns neither a step nor (step, inputs) nor (step, inputs, other_inputs); "
     "inputs are a tuple of arguments, or a dict of keyword arguments"
 )
 RELATIVE = "attempted relative import"
+NO_GPU = (  # in torch's messages on a machine without one
+    "not compiled with CUDA",
+    "no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "driver version is insufficient",
+)
 
 
 class LoadError(Exception):
@@ -67,14 +75,13 @@ def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
     except LoadError:
         raise
     except SystemExit as error:
-        said = f" saying {error.code!r}" if error.code not in (None, 0) else ""
-        hint = "; arguments for the script go behind --" if error.code == 2 else ""
-        raise LoadError(f"{what} ended the program{_at(error)}{said}{hint}", error) from None
+        raise LoadError(f"{what} ended the program{_at(error)}{_ended(error)}", error) from None
     except StopIteration as error:
         reason = "an iterator ran dry: the step runs several times, so give it batches that last"
         raise LoadError(f"{what} failed{_at(error)}: {reason}", error) from None
     except SyntaxError as error:
-        raise LoadError(f"{error.filename}:{error.lineno}: {error.msg}", error) from None
+        place = f"{short(error.filename or what)}:{error.lineno}"
+        raise LoadError(f"{place}: {error.msg}", error) from None
     except Exception as error:
         raise LoadError(f"{what} failed{_at(error)}: {_said(error)}", error) from None
 
@@ -82,16 +89,24 @@ def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
 def _said(error: Exception) -> str:
     text = " ".join(str(error).split()) or "no message"
     said = f"{type(error).__name__}: {text[:300]}"
-    if isinstance(error, AssertionError | RuntimeError) and "not compiled with CUDA" in text:
-        return f"{said} (there is no GPU here: let the function choose the device)"
+    if any(sign in text for sign in NO_GPU):
+        return f"there is no GPU here: let the function choose the device ({said[:120]})"
     return said
+
+
+def _ended(error: SystemExit) -> str:
+    """How a script ended the program."""
+    if isinstance(error.code, int):
+        hint = "; arguments for the script go behind --" if error.code == 2 else ""
+        return f" with status {error.code}{hint}"
+    return f": {error.code}" if error.code else ""
 
 
 def _at(error: BaseException) -> str:
     """Where an error was raised: the innermost line that is not a library's."""
     frames = list(_frames(error.__traceback__))
     own = [frame for frame in frames if not _is_library(frame[0])]
-    return f" at {own[-1][0]}:{own[-1][1]}" if own else ""
+    return f" at {short(own[-1][0])}:{own[-1][1]}" if own else ""
 
 
 def _frames(trace: TracebackType | None) -> Any:

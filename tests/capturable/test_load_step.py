@@ -164,7 +164,7 @@ def test_a_gpu_that_is_not_there_is_a_sentence(project, capsys):
             "train.py": "import torch\ndef make_step():\n    return (lambda x: x.cuda()), (torch.ones(1),)\n"
         }
     )
-    refused(capsys, "train.py:make_step", "the step failed at", "train.py:3")
+    refused(capsys, "train.py:make_step", "the step failed at train.py:3", "there is no GPU here")
     for option, says in (
         (["--verify"], "needs a CUDA GPU"),
         (["--device", "tpu"], "one of cpu, cuda"),
