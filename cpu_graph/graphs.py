@@ -352,8 +352,11 @@ class CUDAGraph:
     def enable_debug_mode(self):
         raise NotModelled("CUDAGraph.enable_debug_mode is not modelled.")
 
-    def debug_dump(self, path):
+    def debug_dump(self, path, **options):
         raise NotModelled("CUDAGraph.debug_dump is not modelled.")
+
+    def get_graph_data(self):
+        raise NotModelled("CUDAGraph.get_graph_data is not modelled.")
 
     def __getattr__(self, name):
         raise MissingAttribute(f"CUDAGraph.{name} is not modelled.")
@@ -376,8 +379,8 @@ def derived(real, base):
         copy.__kwdefaults__ = value.__kwdefaults__
         return copy
 
-    inherited = {"__dict__", "__weakref__"}
-    names = {name: rebound(v) for name, v in vars(real).items() if name not in inherited}
+    left_out = {"__dict__", "__weakref__", "debug_dump", "enable_debug_mode", "get_graph_data"}
+    names = {name: rebound(v) for name, v in vars(real).items() if name not in left_out}
     cell.cell_contents = type(real.__name__, (base,), names)
     return cell.cell_contents
 

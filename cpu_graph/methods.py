@@ -178,4 +178,25 @@ def recurrent(device, function, *args, **kwargs):
         return function(*args, **kwargs)
 
 
+@instead_of(torch.nn.functional.one_hot)
+def one_hot(device, function, tensor, num_classes=-1):
+    """With a number of classes a GPU looks at no value; the CPU's operator looks for the largest."""
+    if device.kind(tensor) != "cuda" or num_classes <= 0 or tensor.dtype is not torch.int64:
+        return function(tensor, num_classes)
+    with wanting(device, "cuda"):
+        zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64)
+    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
+@instead_of(torch.unravel_index)
+def unravel_index(device, function, tensor, shape):
+    """Its divisors are made on the CPU and copied: a capture refuses that."""
+    if device.kind(tensor) != "cuda":
+        return function(tensor, shape)
+    sizes = torch.tensor(shape if isinstance(shape, (tuple, list)) else [shape])
+    steps = sizes.flip(0).cumprod(0).flip(0) // sizes
+    steps, sizes = moved(device, steps, "cuda"), moved(device, sizes, "cuda")
+    return (tensor.unsqueeze(-1).floor_divide(steps) % sizes).unbind(-1)
+
+
 instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)

@@ -69,7 +69,7 @@ def one_sample(operator, sample) -> str:
         except Exception as error:
             torch.cuda.set_stream(stream)
             return f"capture: {told(first(error))}"
-        return compared(eager, captured)
+        return compared(eager, captured, undefined="empty" in operator.name)
 
 
 def on_gpu(given):
@@ -103,8 +103,8 @@ def told(error) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"
 
 
-def compared(eager, captured) -> str:
-    """Whether a replay gives what eager gives; where two eager runs differ, types and shapes alone."""
+def compared(eager, captured, undefined) -> str:
+    """Whether a replay gives what eager gives; of undefined or random values, types and shapes alone."""
     one, other, mine = (
         [leaf for leaf in tree_leaves(each) if isinstance(leaf, torch.Tensor)]
         for each in (*eager, captured)
@@ -112,7 +112,7 @@ def compared(eager, captured) -> str:
     if [described(t) for t in one] != [described(t) for t in mine]:
         return f"shapes: {[described(t) for t in mine]}, eager {[described(t) for t in one]}"[:200]
     for first_run, second_run, replayed in zip(one, other, mine, strict=True):
-        if alike(first_run, second_run) and not alike(first_run, replayed):
+        if not undefined and alike(first_run, second_run) and not alike(first_run, replayed):
             return "values"
     return "same"
 
@@ -129,3 +129,74 @@ def alike(one, other):
         return torch.equal(one, other)
     one, other = (tensor.resolve_conj().to(torch.complex128) for tensor in (one, other))
     return torch.allclose(one, other, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+KINDS = {  # kind -> what it is called in the list, and what that means
+    "same": ("the same", "a replay gives what eager gives, for every sample"),
+    "refused": ("refused", "for some samples the capture is refused with CUDA's or PyTorch's words"),
+    "not modelled": ("not modelled", "for some samples it raises NotModelled"),
+    "other": ("different", "a replay gives other values or shapes"),
+    "failed": ("failed", "another error"),
+    "untried": ("not tried", "no sample runs on the CPU"),
+}
+REFUSED = "CUDA error", "during CUDA graph capture", "Expected all tensors to be on the same device"
+ON_A_GPU_ALONE = "Jiterator", "requiring a storage size"  # samples that need a GPU, or another storage
+
+
+def kind(endings: list[str]) -> str:
+    """What kind of ending an operator has: the worst of its samples'."""
+    tried = [one for one in endings if not any(part in one for part in ON_A_GPU_ALONE)]
+    if not tried:
+        return "untried"
+    kinds = {kind_of_one(one) for one in tried}
+    order = "failed", "other", "not modelled", "refused", "same"
+    return next(word for word in order if word in kinds)
+
+
+def kind_of_one(ending: str) -> str:
+    if ending == "same":
+        return "same"
+    if ending.startswith(("shapes", "values")):
+        return "other"
+    if "NotModelled" in ending:
+        return "not modelled"
+    return "refused" if any(part in ending for part in REFUSED) else "failed"
+
+
+def page(found: dict[str, list[str]]) -> str:
+    """The list as a page."""
+    kinds = {name: kind(endings) for name, endings in found.items()}
+    lines = [
+        "# Operators in a capture on the stand-in",
+        "",
+        f"{len(found)} operators of torch's own test database, up to {SAMPLES} samples each, captured, replayed "
+        f"and compared with eager, with torch {torch.__version__.split('+')[0]}. "
+        "`python -m tests.cpu_graph.operator_sweep` writes this page, a test compares it.",
+        "",
+        "| | operators | |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {word} | {sum(one == key for one in kinds.values())} | {meaning} |"
+        for key, (word, meaning) in KINDS.items()
+    ]
+    for key, (word, _) in KINDS.items():
+        names = sorted(name for name, one in kinds.items() if one == key)
+        if key != "same" and names:
+            lines += ["", f"## {word.capitalize()}", "", ", ".join(f"`{name}`" for name in names)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    from course.paths import ROOT
+    from cpu_graph import cpu_graphs
+
+    found = {}
+    for name, operator in database().items():
+        with cpu_graphs():
+            found[name] = attempt(operator)
+    (ROOT / "cpu_graph" / "OPERATORS.md").write_text(page(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Each private name of torch that the stand-in uses: this says which one a new torch has given up."""
+
+import inspect
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from cpu_graph import cpu_graphs, torch_names
+from cpu_graph.device import Device
+
+CUDA_BUILD = {"_host_emptyCache"}  # missing from builds of torch for the CPU
+NAMES = [  # (module or class, name, what it has to take: names of parameters, where Python can tell)
+    ("torch._C", "DisableTorchFunction", None),
+    ("torch._C", "_ExcludeDispatchKeyGuard", None),
+    ("torch._C", "_dispatch_get_all_op_names", None),
+    ("torch._C", "_dispatch_has_kernel_for_dispatch_key", None),
+    ("torch._C", "_get_dispatch_mode", None),
+    ("torch._C", "_TorchDispatchModeKey", None),
+    ("torch._C", "_group_tensors_by_device_and_dtype", None),
+    ("torch._C", "_host_emptyCache", None),
+    ("torch._C._functorch", "get_unwrapped", None),
+    ("torch._C._functorch", "is_functorch_wrapped_tensor", None),
+    ("torch._C._nn", "_parse_to", None),
+    ("torch", "_conj", None),
+    ("torch", "_neg_view", None),
+    ("torch", "_dynamo", None),
+    ("torch.amp.autocast_mode", "autocast", ["device_type", "dtype", "enabled", "cache_enabled"]),
+    ("torch.backends.cudnn", "is_acceptable", ["tensor"]),
+    ("torch.cuda", "_exchange_device", ["device"]),
+    ("torch.cuda", "_initialized", None),
+    ("torch.cuda", "_lazy_init", []),
+    ("torch.cuda", "_maybe_exchange_device", ["device"]),
+    ("torch.cuda", "_sleep", ["cycles"]),
+    ("torch.cuda.graphs", "_cuda_isCurrentStreamCapturing", None),
+    ("torch.cuda.graphs", "_graph_pool_handle", None),
+    ("torch.cuda.random", "_lazy_call", ["callable"]),
+    ("torch.cuda.random", "_lazy_init", []),
+    ("torch.library", "Library", ["ns", "kind", "dispatch_key"]),
+    ("torch.utils._python_dispatch", "_disable_current_modes", []),
+    ("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack", []),
+    ("torch.utils._pytree", "tree_leaves", None),
+    ("torch.utils._pytree", "tree_map_only", None),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "parameters"), NAMES)
+def test_a_private_name_is_there(module, name, parameters):
+    if name in CUDA_BUILD and not torch.backends.cuda.is_built():
+        pytest.skip("this build of torch has no CUDA")
+    found = getattr(import_module(module), name)
+    if parameters is not None:
+        assert list(inspect.signature(found).parameters)[: len(parameters)] == parameters
+
+
+def test_every_replaced_name_is_torchs():
+    """What torch has given up would be made, and nothing would say so."""
+    missing = {
+        f"{getattr(place, '__name__', place)}.{name}"
+        for place, name, _ in torch_names.replacements(Device())
+        if not hasattr(place, name)
+    }
+    assert missing <= ({f"torch._C.{name}" for name in CUDA_BUILD} if not torch.backends.cuda.is_built() else set())
+
+
+@pytest.mark.skipif(not find_spec("torch.utils._cuda_debug"), reason="since torch 2.15")
+def test_the_tracker_of_inputs_has_torchs_methods():
+    real = import_module("torch.utils._cuda_debug")._CUDAGraphInputLivenessTracker
+    for name in ("start", "stop", "check_alive"):
+        assert callable(getattr(real, name))
+    assert list(inspect.signature(real.check_alive).parameters) == ["self", "capture_pools"]
+
+
+def test_statistics_of_batch_norm_are_named_as_the_stand_in_knows_them():
+    for overload in (torch.ops.aten.native_batch_norm.default, torch.ops.aten._native_batch_norm_legit.default):
+        names = [argument.name for argument in overload._schema.arguments]
+        assert {"running_mean", "running_var"} <= set(names)
+
+
+def test_torchs_class_of_graphs_can_stand_on_another_base():
+    real = torch.cuda.graphs.CUDAGraph
+    assert len(real.__bases__) == 1
+    with cpu_graphs():
+        graph = torch.cuda.CUDAGraph()
+        assert {name for name in vars(real) if not name.startswith("__")} <= set(dir(type(graph)))
