@@ -91,8 +91,11 @@ def asked(operator, args, kwargs, given):
 
 
 def attempted(question):
+    """The answer or the error; the stand-in's own mistakes are raised."""
     try:
         return question(), None
+    except (AttributeError, NameError, KeyError):
+        raise
     except Exception as error:
         return None, error
 
@@ -124,7 +127,7 @@ def from_cpu(operator, args, kwargs, given):
     numbers = {id(zeros[id(tensor)]): number for number, tensor in enumerate(given)}
     if any(tensor.layout is not torch.strided for tensor in tensors_in(results)):
         raise NotModelled(f"{name_of(operator)} gives a sparse tensor: that is not modelled.")
-    return remembered(mapped(lambda t: t if id(t) in numbers else core.on_meta(t), results), numbers)
+    return remembered(mapped(lambda t: t if id(t) in numbers else without_memory(t), results), numbers)
 
 
 def zeros_like(given):
@@ -164,13 +167,15 @@ def remembered(results, numbers):
     def kept(result):
         if id(result) not in numbers:
             return result
-        stands_for = torch.empty_strided(
-            result.shape, result.stride(), dtype=result.dtype, device="meta"
-        )
+        stands_for = without_memory(result)
         inputs[id(stands_for)] = numbers[id(result)]
         return stands_for
 
     return mapped(kept, results), inputs
+
+
+def without_memory(tensor):
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def alike(one, other):
