@@ -147,7 +147,8 @@ def set_item(device, function, tensor, index, value):
         one_element = len(indices) == tensor.dim() and all(type(one) is int for one in indices)
         if device.capturing() and one_element:
             raise refusal(PAGEABLE)  # for one element PyTorch copies from the CPU
-        with wanting(device, "cuda"):
+        masked = len(indices) == 1 and getattr(index, "dtype", None) is torch.bool
+        with wanting(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
             value = torch.full((), value, dtype=tensor.dtype)
     return function(tensor, index, value)
 

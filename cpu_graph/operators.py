@@ -23,6 +23,7 @@ from cpu_graph.tables import (
     INDEXING,
     MOVED,
     NOT_DETERMINISTIC,
+    NUMBER_FROM_CPU,
     UNKNOWN_IN_CAPTURES,
     WAITING,
 )
@@ -122,7 +123,7 @@ def moved(operator, args, kwargs):
 
 def launch(device, operator, args, kwargs, placed, kind):
     """Launch an operator of the GPU's, or record it."""
-    check_known(device, operator)
+    check_known(device, operator, placed)
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
@@ -141,11 +142,13 @@ def launch(device, operator, args, kwargs, placed, kind):
     return outputs
 
 
-def check_known(device, operator):
+def check_known(device, operator, placed):
     """Refuse by name what a GPU does in a way that is not known."""
     name = name_of(operator).removeprefix("aten::").partition(".")[0]
     if torch.are_deterministic_algorithms_enabled() and name in NOT_DETERMINISTIC:
         raise NotModelled(f"{name} with deterministic algorithms alone is not modelled.")
+    if name in NUMBER_FROM_CPU and any(here == "cpu" for _, here in placed) and device.capturing():
+        raise NotModelled(f"{name} with a tensor on the CPU in a capture is not modelled.")
     if device.capturing() and name in UNKNOWN_IN_CAPTURES:
         raise NotModelled(f"{name} in a capture is not modelled: its libraries may wait or copy.")
 
@@ -163,7 +166,7 @@ def record(device, operator, args, kwargs, kind, draws):
 
 def waits(device, operator, args, kwargs, placed, kind):
     """Whether the host waits for this operator; raises what a capture refuses."""
-    if reads_values(operator, args, kwargs):
+    if reads_values(device, operator, args, kwargs):
         if device.capture:
             device.refuse(900)
         return True
@@ -190,14 +193,14 @@ def asynchronous(device, operator, args, kwargs):
     return operator is aten.copy_.default and any(args[2:])
 
 
-def reads_values(operator, args, kwargs):
+def reads_values(device, operator, args, kwargs):
     """Whether the host must know values before it can go on."""
     if operator in INDEXING:
         masks = torch.bool, torch.uint8
         return any(index is not None and index.dtype in masks for index in args[1])
     if operator is aten.repeat_interleave.Tensor:
         return kwargs.get("output_size") is None
-    return (operator in WAITING and WAITING[operator](args, kwargs)) or shaped_by_values(operator)
+    return (operator in WAITING and WAITING[operator](device, args, kwargs)) or shaped_by_values(operator)
 
 
 @cache

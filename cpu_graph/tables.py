@@ -18,15 +18,26 @@ COPIES = {aten.copy_.default, aten._to_copy.default, aten.clone.default}
 MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.resize_.default}
 
 
-def always(args, kwargs):
+def always(device, args, kwargs):
     return True
 
 
-def without_bounds(args, kwargs):
+def without_bounds(device, args, kwargs):
     """histc looks for the smallest and the largest value itself if both bounds are equal."""
     low = args[2] if len(args) > 2 else kwargs.get("min", 0)
     high = args[3] if len(args) > 3 else kwargs.get("max", 0)
     return low == high
+
+
+def value_on_gpu(device, args, kwargs):
+    """The value to fill with, the last argument, is read if it is a CUDA tensor."""
+    return device.kind([*args, *kwargs.values()][-1]) == "cuda"
+
+
+def many_test_elements(device, args, kwargs):
+    """isin sorts where there are many elements to look for, and asks how many differ."""
+    elements, tested = args[:2]
+    return tested.numel() >= int(10 * elements.numel() ** 0.145)
 
 
 WAITING = {  # operator -> whether the host waits for values inside of it
@@ -37,9 +48,21 @@ WAITING = {  # operator -> whether the host waits for values inside of it
     aten._linalg_check_errors.default: always,
     aten.histc.default: without_bounds,
     aten.bincount.default: always,
+    aten.nanmedian.default: always,
+    aten.isin.Tensor_Tensor: many_test_elements,
+    aten.masked_fill.Tensor: value_on_gpu,
+    aten.masked_fill_.Tensor: value_on_gpu,
+    aten.index_fill.int_Tensor: value_on_gpu,
+    aten.index_fill_.int_Tensor: value_on_gpu,
 }
 UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compared with a GPU
     "embedding_renorm_",
+    "_linalg_eigh",
+    "_linalg_svd",
+    "cholesky_inverse",
+    "linalg_lu",
+    "linalg_lu_solve",
+    "linalg_qr",
     "linalg_eig",
     "_linalg_eigvals",
     "linalg_lstsq",
@@ -54,6 +77,13 @@ UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compar
     "_pack_padded_sequence",
     "segment_reduce",
     "_nested_tensor_from_mask",
+}
+NUMBER_FROM_CPU = {  # a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
+    "clamp",
+    "clamp_",
+    "clamp_max",
+    "clamp_min",
+    "where",
 }
 NOT_DETERMINISTIC = {  # torch.use_deterministic_algorithms refuses some uses of them on a GPU
     "put_",
