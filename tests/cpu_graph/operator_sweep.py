@@ -4,6 +4,7 @@
 they are recorded, a GPU's.
 """
 
+import gc
 import sys
 import types
 import unittest
@@ -60,7 +61,9 @@ def one_sample(operator, sample) -> str:
             return f"eager: {told(error)}"
         inputs = on_gpu(given)
         torch.cuda.synchronize()
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.current_stream()
+        gc.disable()  # an old graph that is collected in a capture breaks it
         try:
             with torch.cuda.graph(graph):
                 captured = called(operator, inputs)
@@ -69,6 +72,8 @@ def one_sample(operator, sample) -> str:
         except Exception as error:
             torch.cuda.set_stream(stream)
             return f"capture: {told(first(error))}"
+        finally:
+            gc.enable()
         return compared(eager, captured, undefined="empty" in operator.name)
 
 
