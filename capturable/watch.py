@@ -40,6 +40,7 @@ def watch(
     a RuntimeWarning, and the report, say so if the loop ended before its third step.
     """
     check = Check(generators, device)
+    check.report.given = True  # the loop's own batches
     findings = Findings(report=check.report)
     watcher = _Watcher(optimizer, check)
     hooks = [
