@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import cpu_graph
-import cpu_graph.memory
-from capturable import capture_attempt, live_objects, preflight, real_capture, user_lines
+from capturable import capture_attempt, preflight, real_capture, user_lines
 from capturable.capture_attempt import Attempt, Until
 from capturable.findings import Finding, Findings
 from capturable.inputs import Call
-from capturable.restore import restore, tensor_memory
+from capturable.restore import tensor_memory
 from capturable.user_lines import Line
+from cpu_graph.errors import NotModelled
 from tests.support.machine import needs_gpu
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -144,21 +144,14 @@ def test_a_step_that_ends_early_leaves_its_blocks():
         assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
-def without_blocks(*kinds):
-    """What is alive, but for what lies in the stand-in's own memory and is none of its tensors."""
-    alive = live_objects.live(*kinds, cpu_graph.memory.Block)
-    blocks = [thing for thing in alive if isinstance(thing, cpu_graph.memory.Block)]
-    inner = {block.bytes.untyped_storage()._cdata for block in blocks}
-    return [
-        thing
-        for thing in alive
-        if not isinstance(thing, cpu_graph.memory.Block) and storage_id(thing) not in inner
-    ]
+def where_modelled(function):
+    """The function, which leaves alone what the stand-in does not model: its own blocks of memory."""
 
+    def tried(*arguments):
+        with suppress(NotModelled):
+            function(*arguments)
 
-def storage_id(thing):
-    storage = tensor_memory.storage_of(thing) if isinstance(thing, torch.Tensor) else None
-    return storage._cdata if storage is not None else None
+    return tried
 
 
 @pytest.fixture
@@ -172,8 +165,8 @@ def stand_in(monkeypatch):
     )
     user_lines.origin.cache_clear()
     monkeypatch.setattr(tensor_memory, "checksums", lambda tensors: [(0, 0)] * len(tensors))
-    monkeypatch.setattr(restore, "live", without_blocks)
-    monkeypatch.setattr(capture_attempt, "live", without_blocks)
+    monkeypatch.setattr(tensor_memory.Memory, "keep", where_modelled(tensor_memory.Memory.keep))
+    monkeypatch.setattr(tensor_memory, "_fill", where_modelled(tensor_memory._fill))
     with cpu_graph.cpu_graphs():
         yield
     monkeypatch.undo()
