@@ -76,6 +76,10 @@ WAITING: dict[str, tuple[str, Callable[[Call], bool]]] = {
     "aten::index_fill_": ("the value is read on the CPU", lambda c: c.has_tensor("value")),
     "aten::linspace": ("start and end are read on the CPU", lambda c: c.has_tensor("start")),
     "aten::logspace": ("start and end are read on the CPU", lambda c: c.has_tensor("start")),
+    "aten::nanmedian": (
+        "without dim, the number of NaNs is read on the CPU",
+        lambda call: call.argument("dim") is None,
+    ),
     "aten::isin": (SIZE, _many_tested),
     "aten::segment_reduce": ("the lengths are checked on the CPU", _checked),
     "aten::embedding_renorm_": (SIZE, _always),

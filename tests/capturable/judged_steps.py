@@ -247,6 +247,14 @@ def membership(device):
 
 
 @fault("sync")
+def median_without_nans(device):
+    def step(x):
+        return x - x.nanmedian()  # here
+
+    return on_batches(step, device, 8)
+
+
+@fault("sync")
 def to_sparse(device):
     def step(x):
         return x.relu().to_sparse().sum()  # here
@@ -702,7 +710,9 @@ def distances(device):
 
 @clean
 def medians(device):
-    return on_batches(lambda x: x.median(1).values + x.nanmedian() + x.quantile(0.3), device, 6, 5)
+    return on_batches(
+        lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3), device, 6, 5
+    )
 
 
 @clean
