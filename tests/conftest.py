@@ -36,14 +36,15 @@ def pytest_xdist_auto_num_workers():
     return 1 if torch.cuda.is_available() else None
 
 
-LONGEST = "site", "lab_in_a_browser", "solutions", "site_in_a_browser", "capture_exercises", "trace"
-LONGEST += "torchrun", "in_kernels", "recording", "interruptions"
+def pytest_addoption(parser):
+    """What pyproject.toml may say besides pytest's own options."""
+    parser.addini("longest", "the files that take longest, which start first", type="paths")
 
 
-def pytest_collection_modifyitems(items):
-    """The longest files first, so that no worker waits at the end; the site is built before others look at it."""
-    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+def pytest_collection_modifyitems(config, items):
+    """Start the longest files first, so that no worker waits at the end; the site is built before its tests need it."""
+    places = {path: place for place, path in enumerate(config.getini("longest"))}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.hookimpl(wrapper=True)
