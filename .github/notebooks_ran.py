@@ -1,7 +1,8 @@
 """Fail unless the notebooks ran:  python .github/notebooks_ran.py RESULTS
 
-RESULTS is the JUnit report of `pytest --nbmake notebooks`, then every notebook must have passed in it; or the folder of
-`make works-on`, then every lesson's executed copy must lie there, with every code cell executed.
+RESULTS is the JUnit report of `pytest --nbmake notebooks`, then every notebook must have passed in
+it; or the folder of `make works-on`, then every lesson's executed copy must lie there, with every
+code cell executed.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""What the course's graphs bring and what the course costs its user, measured in one run:  make bench
+"""What the course's graphs bring and what the course costs its user:  make bench
 
-Variants   ladder: the rungs of "Reach the floor"; originals: the loops of the examples the course grew from;
+Variants   ladder: the rungs of "Reach the floor"; originals: the loops of the examples the course
+           grew from;
            workloads: the three of "Choose an API"
 Measured   steps: all of them; reading, long_trace: reading a trace; starting: opening a lesson
 Written    report

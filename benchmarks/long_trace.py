@@ -16,12 +16,13 @@ def eager_trace() -> Path:
 
 
 def build_trace(path: Path, size: float, steps: int, recorded: Path | None = None) -> int:
-    """Repeat a recorded trace's events until they are about size bytes of JSON; return how many times.
+    """Repeat a recorded trace's events until they are
+    about size bytes of JSON; return how many times.
 
     Every copy gets later times and ids of its own, as in a longer recording: readers that join on
     ids would otherwise meet pairs by the million. steps: how many step marks of equal length span
-    the whole, as in a trace of a larger model; 0 repeats the recorded marks, as in a longer trace of
-    the same model. recorded: its path, else the first lesson's eager trace.
+    the whole, as in a trace of a larger model; 0 repeats the recorded marks, as in a longer trace
+    of the same model. recorded: its path, else the first lesson's eager trace.
     """
     content = json.loads(gzip.decompress(Path(recorded or eager_trace()).read_bytes()))
     events = [event for event in content["traceEvents"] if "dur" in event or event["ph"] in "sf"]

@@ -1,9 +1,10 @@
 """The four loops of the examples that the course grew from, written anew from their description.
 
-ORIGINALS maps a label to build(batches, model), which gives a step like those of benchmarks.ladder.RUNGS:
-a function without arguments that trains on the next batch, with the model as step.model. Sizes,
-optimizer and record_function ranges are those of helpers.model, which come from the same examples.
-The last loop is kept as published, defect included: its label says what is wrong with it.
+ORIGINALS maps a label to build(batches, model), which gives a step like those of
+benchmarks.ladder.RUNGS: a function without arguments that trains on the next batch, with the model
+as step.model. Sizes, optimizer and record_function ranges are those of helpers.model, which come
+from the same examples. The last loop is kept as published, defect included: its label says what is
+wrong with it.
 """
 
 from functools import partial
@@ -25,7 +26,9 @@ def eager(batches: Batches, model: torch.nn.Module) -> Step:
 
 
 def whole_step(batches: Batches, model: torch.nn.Module) -> Step:
-    """Forward pass, loss, backward pass and optimizer in one graph; every step copies its batch in."""
+    """Forward pass, loss, backward pass and optimizer
+    in one graph; every step copies its batch in.
+    """
     optimizer = make_optimizer(model)
     static_input, static_target = (torch.randn_like(tensor) for tensor in batches[0])
     warm_up(partial(training_step, model, optimizer, static_input, static_target))
@@ -66,7 +69,9 @@ def graphed_model(batches: Batches, model: torch.nn.Module) -> Step:
 
 
 def graphed_block2(batches: Batches, model: torch.nn.Module) -> Step:
-    """Only block2 in graphs. Defect: the sample requires no gradient, so none is captured for block1."""
+    """Only block2 in graphs. Defect: the sample requires
+    no gradient, so none is captured for block1.
+    """
     with torch.no_grad():
         sample = model.block1(batches[0][0])
     model.block2 = torch.cuda.make_graphed_callables(model.block2, (sample,), num_warmup_iters=3)

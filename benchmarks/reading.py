@@ -1,8 +1,9 @@
 """Reading a trace: helpers.trace beside json alone and beside HolisticTraceAnalysis (HTA).
 
 Each reading runs in a process of its own, so that no memory and no cache is handed on. Imports are
-not timed. Of HTA only parse_trace_file is timed: it turns the file into one DataFrame, joins launches
-and GPU activities and assigns steps, which is what read_trace does. Ours sums the steps up as well.
+not timed. Of HTA only parse_trace_file is timed: it turns the file into one DataFrame, joins
+launches and GPU activities and assigns steps, which is what read_trace does. Ours sums the steps up
+as well.
 """
 
 import json
@@ -22,7 +23,9 @@ from course.paths import ROOT
 
 
 class Job(NamedTuple):
-    """A trace to build, about size bytes of JSON with so many steps (see build_trace), and its readings."""
+    """A trace to build, about size bytes of JSON with so
+    many steps (see build_trace), and its readings.
+    """
 
     size: float
     steps: int
@@ -93,7 +96,9 @@ def read_apart(name: str, path: Path, limit: float = LIMIT) -> dict:
 
 
 def measure_readers(path: Path, rounds: int, readers: Iterable[str] = READERS) -> pd.DataFrame:
-    """Read path with every installed reader in interleaved rounds: round, variant, seconds, peak MB, kernels."""
+    """Read path with every installed reader in interleaved
+    rounds: round, variant, seconds, peak MB, kernels.
+    """
     found = [name for name in readers if find_spec("hta") or not name.startswith("HTA")]
     return pd.DataFrame(
         [{"round": number} | read_apart(name, path) for number in range(rounds) for name in found]

@@ -1,4 +1,6 @@
-"""The report: tables with ratios and spread, and where and with what they were measured, as Markdown."""
+"""The report: tables with ratios and spread, and where
+and with what they were measured, as Markdown.
+"""
 
 import hashlib
 import os
@@ -60,7 +62,9 @@ def spread(values: pd.Series) -> str:
 
 
 def seconds_table(rounds: pd.DataFrame) -> pd.DataFrame:
-    """Seconds per variant with their range, how many times the first variant's, and further columns' medians."""
+    """Seconds per variant with their range, how many times
+    the first variant's, and further columns' medians.
+    """
     by_round = rounds.pivot(index="round", columns="variant", values="seconds")
     first = rounds.variant.iloc[0]
     groups = rounds.groupby("variant", sort=False)

@@ -29,7 +29,9 @@ def measure_kernels(rounds: int = 3) -> pd.DataFrame:
 
 
 def start_kernel(code: str) -> float:
-    """Seconds from asking for a kernel until code has run in it. Raises RuntimeError if it fails."""
+    """Seconds from asking for a kernel until code has
+    run in it. Raises RuntimeError if it fails.
+    """
     start = time.perf_counter()
     manager, client = start_new_kernel(cwd=str(ROOT))
     try:

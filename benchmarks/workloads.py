@@ -17,7 +17,9 @@ from helpers.model import make_batches, make_model
 def convolution_net(
     widths: tuple[int, ...] = (3, 64, 128, 256), classes: int = 10
 ) -> nn.Sequential:
-    """A stage of convolution, batch normalisation and ReLU per width; images (batch, 3, height, width) to classes."""
+    """A stage of convolution, batch normalisation and ReLU
+    per width; images (batch, 3, height, width) to classes.
+    """
 
     def stage(width, wider):
         convolution = nn.Conv2d(width, wider, 3, stride=2, padding=1, bias=False)
@@ -57,7 +59,9 @@ def draw_batches() -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
 
 
 def set_up(make: Callable, batches: list) -> SimpleNamespace:
-    """A training on those batches: model (on the GPU, always the same weights), optimizer, loss and batches."""
+    """A training on those batches: model (on the GPU, always
+    the same weights), optimizer, loss and batches.
+    """
     torch.manual_seed(0)
     model = make().cuda()
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, fused=True)
@@ -81,8 +85,8 @@ def in_pools() -> int:
 def first_ten(t: SimpleNamespace, way: Callable) -> tuple[torch.Tensor, dict[str, float]]:
     """The losses of ten steps of t.step = way(t), and what they cost beside the model.
 
-    seconds: until the third step is done, with an empty compiler cache. peak, MiB: of the memory in use.
-    in pools, MiB: what stays with its graphs.
+    seconds: until the third step is done, with an empty compiler cache. peak,
+    MiB: of the memory in use. in pools, MiB: what stays with its graphs.
     """
     from torch._inductor.utils import fresh_cache  # here, because it imports a compiler
 

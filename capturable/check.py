@@ -99,7 +99,9 @@ class Check:
         return values, merged(static, real) if values and not misfits else static
 
     def run(self, step: Callable[[], Any], judged: bool = True, capturing: bool = True) -> list[Op]:
-        """Run the step once, logged; return its operators. capturing: what code that asks is told."""
+        """Run the step once, logged; return its operators.
+        capturing: what code that asks is told.
+        """
         before = values_at(self.places)
         with ExitStack() as stack:
             log, state = self.start(stack, judged, capturing)

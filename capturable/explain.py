@@ -1,4 +1,5 @@
-"""What does this message mean?  capturable explain [--json] "<message>"   (or a log on standard input)
+"""What does this message mean?  capturable explain
+[--json] "<message>"   (or a log on standard input)
 
 Finds the telling line, wherever it stands, and says what it knows: one cause, or the list of causes
 of a message that names none, and how to tell them apart. Needs the standard library alone.
@@ -90,7 +91,8 @@ def _others(hits: list[Hit]) -> list[str]:
     several = first.entry.kind in NAMES_NO_CAUSE
     if decided and not several:
         return [
-            f"\nThe same message has {len(others)} other causes; the lines near it point to this one."
+            f"\nThe same message has {len(others)} other causes; the lines near it point to this "
+            "one."
         ]
     head = "How to tell its causes apart:" if several else "The same message has other causes too:"
     told = {entry.title: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 COLUMNS = ("rule", "line", "found", "fix", "level")
-UNSEEN_ON_CPU = "copies between CPU and GPU, side streams, and waits inside of CUDA kernels beyond the known ones"
+UNSEEN_ON_CPU = (
+    "copies between CPU and GPU, side streams, and waits inside of CUDA kernels beyond the known "
+    "ones"
+)
 UNSEEN_UNVERIFIED = (
     "what C extensions and Triton kernels do; verify=True (--verify) asks a real capture"
 )

@@ -14,11 +14,11 @@ from course.answers.solutions import asked, copies, solution
 def check(answer: Callable, *cases: Any) -> Outcome:
     """Compare a function of the learner's with the solution of the same name, on each case.
 
-    A case is a tuple of arguments, or one argument; answer and solution get copies of their own. The
-    solution is the function of that name in the open lesson's notebook under notebooks/solutions.
-    Returns an Outcome: right, still to do, or yours, expected and where they part. Whatever the answer
-    does, it raises nothing but KeyboardInterrupt, so that a lesson can be run to its end. Raises
-    LookupError if there is no such solution.
+    A case is a tuple of arguments, or one argument; answer and solution get copies of their own.
+    The solution is the function of that name in the open lesson's notebook under
+    notebooks/solutions. Returns an Outcome: right, still to do, or yours, expected and where they
+    part. Whatever the answer does, it raises nothing but KeyboardInterrupt, so that a lesson can be
+    run to its end. Raises LookupError if there is no such solution.
     """
     exercise = asked(answer, sys._getframe(1))
     name = exercise.name
@@ -64,7 +64,10 @@ def _call(name, arguments):
 
 
 def _lost(error):
-    return f"○ The solution does not run here ({words(error)}): run the lesson's cells again, from the first."
+    return (
+        f"○ The solution does not run here ({words(error)}): run the lesson's cells again, from "
+        "the first."
+    )
 
 
 def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
@@ -96,7 +99,9 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
 
 
 def guessed(guess: Any, convert: Callable | None = None) -> Any:
-    """The guess, or what convert makes of it; None for a guess that is empty, text, or no finite number."""
+    """The guess, or what convert makes of it; None for
+    a guess that is empty, text, or no finite number.
+    """
     try:
         number = plain(guess)
         if isinstance(number, bool) or not math.isfinite(number):

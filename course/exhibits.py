@@ -1,4 +1,6 @@
-"""The failure gallery's tools: show a failure as it really appears, assert it, and assert its fix."""
+"""The failure gallery's tools: show a failure as it
+really appears, assert it, and assert its fix.
+"""
 
 import gc
 import inspect
@@ -43,9 +45,10 @@ def fails(
 ) -> Iterator[None]:
     """Catch what the block raises or warns, assert its type and text, and show it as it appears.
 
-    says: a part of the message, or the number of a CUDA error, which torch raises as AcceleratorError;
-    or a tuple of them, where torch's versions differ. error: the exact name of the type; a Warning's
-    asserts a warning. until: the first version that need not raise. Else raises AssertionError.
+    says: a part of the message, or the number of a CUDA error, which torch raises as
+    AcceleratorError; or a tuple of them, where torch's versions differ. error: the exact name of
+    the type; a Warning's asserts a warning. until: the first version that need not raise. Else
+    raises AssertionError.
     """
     told = None
     with warnings.catch_warnings(record=True) as warned:
@@ -142,7 +145,9 @@ def shown() -> pd.DataFrame:
 
 
 def index(exhibits: pd.DataFrame) -> Markdown:
-    """The gallery's index: what one sees (exhibits: from shown), the exhibit, the lesson that teaches the fix."""
+    """The gallery's index: what one sees (exhibits: from
+    shown), the exhibit, the lesson that teaches the fix.
+    """
     lessons = {entry.title: entry.lesson for entry in entries()}
     rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
     for one in exhibits.itertuples():
@@ -154,7 +159,9 @@ def index(exhibits: pd.DataFrame) -> Markdown:
 
 
 def _newer(version):
-    """The running version of torch (which compares "2.9" < "2.13") if it is not older than version, else ""."""
+    """The running version of torch (which compares "2.9"
+    < "2.13") if it is not older than version, else "".
+    """
     return running if (running := sys.modules["torch"].__version__) >= version else ""
 
 

@@ -1,7 +1,7 @@
 """%%gpu cells: run live where there is a CUDA GPU, play the lesson's recording where there is none.
 
-A recording is the lesson as executed on some GPU: traces/<gpu>/<lesson>.ipynb. The values that a cell hands on
-ride in it as one more MIME type of the cell's output.
+A recording is the lesson as executed on some GPU: traces/<gpu>/<lesson>.ipynb. The
+values that a cell hands on ride in it as one more MIME type of the cell's output.
 """
 
 import os
@@ -43,11 +43,13 @@ def lesson(
     needs: Sequence[str] = (),
     recorded_on: str = "",
 ) -> Markdown:
-    """Open the lesson name (its file name without number and suffix): %%gpu cells work from here on.
+    """Open the lesson name (its file name without
+    number and suffix): %%gpu cells work from here on.
 
-    They run live where there are that many CUDA GPUs and the packages in needs (import names), else they play the
-    recording; live=False plays it even there. recorded_on: the folder of traces/ whose recording it plays, by
-    default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if it is needed and missing or damaged.
+    They run live where there are that many CUDA GPUs and the packages in needs (import names), else
+    they play the recording; live=False plays it even there. recorded_on: the folder of traces/
+    whose recording it plays, by default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if
+    it is needed and missing or damaged.
     """
     global _open
     gpu = None if live is False else gpu_name()
@@ -72,7 +74,9 @@ def lesson(
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Let the shell know %%gpu cells and round numbers; the kernels of `make lab` do so as they start."""
+    """Let the shell know %%gpu cells and round numbers;
+    the kernels of `make lab` do so as they start.
+    """
     round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
@@ -89,7 +93,9 @@ def recorded(value: str) -> Any:
 
 
 def trace_file(name: str) -> Path:
-    """Path of the open lesson's profiler trace name: the recorded one without a GPU, else one's own."""
+    """Path of the open lesson's profiler trace name:
+    the recorded one without a GPU, else one's own.
+    """
     return (
         current().folder / f"{name}.json.gz" if current().live else current().recording.trace(name)
     )
@@ -97,7 +103,9 @@ def trace_file(name: str) -> Path:
 
 @contextmanager
 def playing(recording: Recording) -> Iterator[None]:
-    """In the block this recording's lesson is open and plays it, without a kernel: for the site and tests."""
+    """In the block this recording's lesson is open and
+    plays it, without a kernel: for the site and tests.
+    """
     global _open
     before, _open = _open, Lesson(recording.path.stem, live=False)
     _open.recording = recording
@@ -118,7 +126,9 @@ def current() -> "Lesson":
 
 @dataclass
 class Lesson:
-    """A lesson's name, whether it runs live, where its traces are, and its recording on the GPU of that name."""
+    """A lesson's name, whether it runs live, where its
+    traces are, and its recording on the GPU of that name.
+    """
 
     name: str
     live: bool
@@ -152,7 +162,8 @@ def _transform(lines: list[str]) -> list[str]:
 
 
 def play(source: str) -> None:
-    """What a %%gpu cell without a GPU runs instead: show its recording and bind the names in its first line.
+    """What a %%gpu cell without a GPU runs instead: show
+    its recording and bind the names in its first line.
 
     Raises NeedsGPU if the recording was made by other code than was run here.
     """
@@ -183,7 +194,9 @@ def _show(output: Any) -> None:
 
 
 def round_numbers(shell: Any) -> None:
-    """Let an IPython shell show floats, and pandas those in tables, to five digits; the values stay what they are."""
+    """Let an IPython shell show floats, and pandas those in
+    tables, to five digits; the values stay what they are.
+    """
     pd.options.display.float_format = five_digits
     plain = shell.display_formatter.formatters["text/plain"]
     plain.for_type(

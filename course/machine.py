@@ -1,4 +1,6 @@
-"""What this machine has: its GPU, driver and versions, and what some lessons need beyond one GPU."""
+"""What this machine has: its GPU, driver and versions,
+and what some lessons need beyond one GPU.
+"""
 
 import platform
 import subprocess
@@ -41,7 +43,9 @@ def machine() -> dict[str, str | None]:
 
 
 def cpu_name() -> str | None:
-    """The model of this machine's CPU, which sets the time of an eager step; None if it is unknown."""
+    """The model of this machine's CPU, which sets the
+    time of an eager step; None if it is unknown.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
@@ -61,7 +65,9 @@ def driver_version() -> str | None:
 
 
 def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
-    """What this machine lacks of further GPUs and of these packages (import names), each with how to get it."""
+    """What this machine lacks of further GPUs and of these
+    packages (import names), each with how to get it.
+    """
     lacking = [how_to_get(package) for package in needs if not found(package)]
     if gpus > 1:
         import torch

@@ -21,9 +21,9 @@ HOLDERS = (
 def free_gpu_memory() -> str:
     """Forget the notebook's variables that hold GPU memory, and return it to the driver.
 
-    Tensors, models, optimizers, graphs and generators go, as do partials, closures, namespaces, lists and
-    dicts that hold them; numbers, tables and traces stay. Says how many MiB torch still reserves: libraries
-    such as cuBLAS keep some.
+    Tensors, models, optimizers, graphs and generators go, as do partials, closures, namespaces,
+    lists and dicts that hold them; numbers, tables and traces stay. Says how many MiB torch still
+    reserves: libraries such as cuBLAS keep some.
     """
     shell = get_ipython()
     names = [

@@ -1,8 +1,9 @@
 """Open a trace in Perfetto from a notebook.
 
-The button fetches the trace from the Jupyter server when it is clicked, opens Perfetto's page, and hands the
-bytes over by its PING and PONG (perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). They go from
-the browser to the browser: to no server, and into no saved notebook.
+The button fetches the trace from the Jupyter server when it is clicked, opens Perfetto's page, and
+hands the bytes over by its PING and PONG
+(perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). They go from the browser to the
+browser: to no server, and into no saved notebook.
 """
 
 import json
@@ -50,8 +51,8 @@ def open_in_perfetto(path: Path | str, ui: str = PERFETTO) -> HTML:
     """Show a button that opens the trace at path in Perfetto's page ui, and a link to download it.
 
     Both fetch the file from the Jupyter server this notebook was opened with. Without one (VS Code,
-    nbconvert), or with one that does not serve the file's folder, a sentence says what to do by hand.
-    Raises FileNotFoundError if there is no such trace.
+    nbconvert), or with one that does not serve the file's folder, a sentence says what to do by
+    hand. Raises FileNotFoundError if there is no such trace.
     """
     path = Path(path).resolve()
     size = path.stat().st_size
@@ -61,8 +62,10 @@ def open_in_perfetto(path: Path | str, ui: str = PERFETTO) -> HTML:
     if url is None:
         return HTML(f"Open {where} in <a href='{ui}'>{ui}</a>: drag the file onto that page.")
     return HTML(
-        f'<div><button data-trace="{url}" data-ui="{ui}" data-name="{name}" onclick="{escape(OPEN)}">'
-        f'Open in Perfetto</button> <a href="{url}" download="{name}">download</a> {where} <output></output></div>'
+        f'<div><button data-trace="{url}" data-ui="{ui}" data-name="{name}" '
+        f'onclick="{escape(OPEN)}">'
+        f'Open in Perfetto</button> <a href="{url}" download="{name}">download</a> {where} '
+        "<output></output></div>"
     )
 
 

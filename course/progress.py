@@ -1,7 +1,8 @@
 """Which exercises are solved:  python -m course.progress
 
-A solved exercise is an empty file my_lessons/.progress/<lesson>/<exercise>: nothing to damage, and nothing
-leaves the machine. Only notebooks of the learner's copy leave such marks, so tests and recordings do not.
+A solved exercise is an empty file my_lessons/.progress/<lesson>/<exercise>: nothing to damage, and
+nothing leaves the machine. Only notebooks of the learner's copy leave such marks, so tests and
+recordings do not.
 """
 
 import json
@@ -51,7 +52,8 @@ def exercises(path: Path) -> list[str]:
 
 
 def note(lesson: str) -> str:
-    """Markdown on the solved exercises: the lesson's own, in Start here one line and every lesson's folded under it.
+    """Markdown on the solved exercises: the lesson's own, in
+    Start here one line and every lesson's folded under it.
 
     "" outside the copy.
     """

@@ -1,4 +1,6 @@
-"""Whether a broken script is repaired: the lesson's own check, on the stand-in and, where there is one, on a GPU."""
+"""Whether a broken script is repaired: the lesson's own
+check, on the stand-in and, where there is one, on a GPU.
+"""
 
 import sys
 from collections.abc import Callable
@@ -13,11 +15,11 @@ from course.answers.solutions import asked
 def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     """Run a script of the lesson with fresh inputs and compare it with an eager one.
 
-    A long run and a short one, with several seeds, on the stand-in and on a GPU if there is one. Results,
-    weights, gradients and random numbers must be eager's; each further step must replay a graph, capture
-    none, and launch and read little beside it. Says what is wrong by its symptom; when nothing is, which
-    lesson teaches the fault. gpu says where alone. Raises nothing but KeyboardInterrupt, and LookupError if
-    there is no such script.
+    A long run and a short one, with several seeds, on the stand-in and on a GPU if there is one.
+    Results, weights, gradients and random numbers must be eager's; each further step must replay a
+    graph, capture none, and launch and read little beside it. Says what is wrong by its symptom;
+    when nothing is, which lesson teaches the fault. gpu says where alone. Raises nothing but
+    KeyboardInterrupt, and LookupError if there is no such script.
     """
     exercise = asked(
         script, sys._getframe(1), if_empty="is empty: fetch the script from the lesson again"

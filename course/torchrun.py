@@ -1,4 +1,6 @@
-"""Run a lesson's tasks on several ranks: PyTorch's torchrun, on a script made of the lesson's own cells."""
+"""Run a lesson's tasks on several ranks: PyTorch's
+torchrun, on a script made of the lesson's own cells.
+"""
 
 import json
 import linecache
@@ -39,7 +41,9 @@ if __name__ == "__main__":
 
 @dataclass
 class Told:
-    """What a task gave on each rank (None where it gave nothing), and the log of all ranks together."""
+    """What a task gave on each rank (None where it gave
+    nothing), and the log of all ranks together.
+    """
 
     ranks: list[Any]
     log: str
@@ -54,13 +58,14 @@ def run(
 ) -> dict[str, Told]:
     """Evaluate each task, an expression that may use rank, on so many ranks; all tasks run at once.
 
-    pieces: functions; the cells that define them, in this order, are the script. One of them is join(rank), which
-    makes the rank part of the group. A task gives what JSON can hold; a RuntimeError or TimeoutError that it raises
-    counts as {"raised": its first line}. folder: where the ranks work, a temporary one if not given.
+    pieces: functions; the cells that define them, in this order, are the script. One of them is
+    join(rank), which makes the rank part of the group. A task gives what JSON can hold; a
+    RuntimeError or TimeoutError that it raises counts as {"raised": its first line}. folder: where
+    the ranks work, a temporary one if not given.
 
-    No process outlives the call, whatever ends it: the system ends a rank after so many seconds, even one that
-    hangs, and at an interruption torchrun is told to stop, which stops its ranks. Raises subprocess.TimeoutExpired
-    if torchrun has not ended STOPPING seconds later.
+    No process outlives the call, whatever ends it: the system ends a rank after so many seconds,
+    even one that hangs, and at an interruption torchrun is told to stop, which stops its ranks.
+    Raises subprocess.TimeoutExpired if torchrun has not ended STOPPING seconds later.
     """
     script = "".join([*source(pieces), MAIN])
     with tempfile.TemporaryDirectory() as own:
@@ -77,7 +82,9 @@ def run(
 
 
 def source(pieces: Iterable[Callable]) -> list[str]:
-    """The lines of the cells that define the functions, each cell once. Raises ValueError where there are none."""
+    """The lines of the cells that define the functions, each
+    cell once. Raises ValueError where there are none.
+    """
     files = dict.fromkeys(piece.__code__.co_filename for piece in pieces)
     cells = {file: linecache.getlines(file) for file in files}
     if lost := [file for file, lines in cells.items() if not lines]:

@@ -57,7 +57,9 @@ FLOATS = *REDUCED, torch.float32  # float64 is left alone
 def listed(key):
     """torch's operators that have a kernel for a key of autocast."""
     names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")}
-    return {n.removeprefix("aten::") for n in names if _dispatch_has_kernel_for_dispatch_key(n, key)}
+    return {
+        n.removeprefix("aten::") for n in names if _dispatch_has_kernel_for_dispatch_key(n, key)
+    }
 
 
 @contextmanager
@@ -122,7 +124,8 @@ def appended(operator, args, kwargs):
         return operator(*args, **kwargs)
     packet, _, overload = FLOAT32_APPENDED[operator.name().removeprefix("aten::")].partition(".")
     operator = getattr(getattr(torch.ops.aten, packet), overload)
-    given = {"p": 2, "dim": [], "keepdim": False}  # what the overload with a type has no default for
+    # what the overload with a type has no default for
+    given = {"p": 2, "dim": [], "keepdim": False}
     names = [argument.name for argument in operator._schema.arguments]
     kwargs = given | dict(zip(names, args, strict=False)) | kwargs | {"dtype": torch.float32}
     return operator(**{name: kwargs[name] for name in names})

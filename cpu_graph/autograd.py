@@ -33,7 +33,9 @@ def accumulators(root):
 
 
 def check_leaves(device, leaves):
-    """Refuse gradients that would be added on the default stream, where their leaf was first used."""
+    """Refuse gradients that would be added on the
+    default stream, where their leaf was first used.
+    """
     if any(leaf.metadata.get("stream") == 0 for leaf in leaves):
         if PER_CAPTURE:
             raise refusal(STALE_STREAM)
@@ -44,11 +46,16 @@ def check_leaves(device, leaves):
 
 def backward(device, function, /, *args, **kwargs):
     """Autograd works on the stream of the forward pass, and the caller's stream waits for it."""
-    root = next((leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None)
+    root = next(
+        (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None
+    )
     block = root is not None and device.memory.find(root)
     if block and device.capturing() and function is not torch.autograd.grad:
         check_leaves(device, list(accumulators(root)))
-    here, there = device.stream, block.writer if block and isinstance(block.writer, int) else device.stream
+    here, there = (
+        device.stream,
+        block.writer if block and isinstance(block.writer, int) else device.stream,
+    )
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)
     with wanting(device, "cuda" if block else None):

@@ -1,4 +1,5 @@
-"""torch.cond and torch.while_loop: as Python's, or as conditional nodes where a capture asks for them.
+"""torch.cond and torch.while_loop: as Python's, or
+as conditional nodes where a capture asks for them.
 
 torch compiles both before it runs them. Here they are called as they are.
 """
@@ -27,7 +28,9 @@ def cond(device):
         nodes = conditional_nodes(device)
         if nodes:
             if not hasattr(nodes, "if_else_node"):
-                raise NotModelled("torch.cond in a capture is not modelled for this version of torch.")
+                raise NotModelled(
+                    "torch.cond in a capture is not modelled for this version of torch."
+                )
             return nodes.if_else_node(pred, true_fn, false_fn, operands)
         return true_fn(*operands) if pred else false_fn(*operands)
 
@@ -39,7 +42,9 @@ def while_loop(device):
         nodes = conditional_nodes(device)
         if nodes:
             if not hasattr(nodes, "while_loop_node"):
-                raise NotModelled("torch.while_loop in a capture is not modelled for this version of torch.")
+                raise NotModelled(
+                    "torch.while_loop in a capture is not modelled for this version of torch."
+                )
             return nodes.while_loop_node(cond_fn, body_fn, carried_inputs, ())
         while cond_fn(*carried_inputs):
             carried_inputs = body_fn(*carried_inputs)

@@ -12,7 +12,9 @@ class Graph(TorchDispatchMode):
         if operator.is_view or operator.namespace == "profiler":  # no work on any memory
             return operator(*args, **(kwargs or {}))
         outputs = not_computed(operator, args, kwargs or {})
-        addresses = tree_map_only(torch.Tensor, lambda tensor: tensor.data, (args, kwargs or {}, outputs))
+        addresses = tree_map_only(
+            torch.Tensor, lambda tensor: tensor.data, (args, kwargs or {}, outputs)
+        )
         self.__dict__.setdefault("nodes", []).append((operator, *addresses))
         return outputs
 
@@ -22,14 +24,22 @@ class Graph(TorchDispatchMode):
 
 
 def not_computed(operator, args, kwargs, empty=torch.empty_strided):
-    """What the operator would return: the very input that it writes to, or new memory of the right shape."""
+    """What the operator would return: the very input that
+    it writes to, or new memory of the right shape.
+    """
     meta = {}  # tensors that have a shape and no memory, by the id of those they stand for
     for tensor in filter(torch.is_tensor, tree_leaves((args, kwargs))):
-        meta[id(tensor)] = tensor, torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        meta[id(tensor)] = (
+            tensor,
+            torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"),
+        )
     args, kwargs = tree_map_only(torch.Tensor, lambda tensor: meta[id(tensor)][1], (args, kwargs))
     results = operator(*args, **(kwargs | {"device": "meta"} if "device" in kwargs else kwargs))
     written = {id(shape): tensor for tensor, shape in meta.values()}
-    new = torch.Tensor, lambda t: written[id(t)] if id(t) in written else empty(t.shape, t.stride(), dtype=t.dtype)
+    new = (
+        torch.Tensor,
+        lambda t: written[id(t)] if id(t) in written else empty(t.shape, t.stride(), dtype=t.dtype),
+    )
     return tree_map_only(*new, results)
 
 

@@ -29,7 +29,10 @@ class Device:
 
     def capturing(self, stream=None):
         """Whether a stream, or the current one, takes part in the capture under way."""
-        return self.capture is not None and (self.stream if stream is None else stream) in self.capture.clocks
+        return (
+            self.capture is not None
+            and (self.stream if stream is None else stream) in self.capture.clocks
+        )
 
     def refuse(self, number):
         """Raise a CUDA error. A capture under way is lost by it."""
@@ -66,18 +69,30 @@ class Device:
         return self.pools[-1] if self.pools and kind == "cuda" else None
 
     def overwrite(self, stale, capture):
-        """Poison freed memory that a real allocator might have split or joined: now, or by a replay."""
+        """Poison freed memory that a real allocator might
+        have split or joined: now, or by a replay.
+        """
         for block in stale:
             if capture is None:
                 block.bytes.fill_(0xFF)
             elif block not in capture.poisoned:
                 capture.poisoned.add(block)
-                capture.add(Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {(block, 0, block.home[3]): True}))
+                capture.add(
+                    Node(
+                        torch.Tensor.fill_,
+                        (block.bytes, 0xFF),
+                        {},
+                        None,
+                        {(block, 0, block.home[3]): True},
+                    )
+                )
 
     def node(self, operator, args, kwargs, outputs=None, draws=None):
         """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
         if not self.capturing():
-            overwritten(self, {block for t in tensors_in(args, kwargs) if (block := self.memory.find(t))})
+            overwritten(
+                self, {block for t in tensors_in(args, kwargs) if (block := self.memory.find(t))}
+            )
         kept = [*written_by(operator, args, kwargs), *tensors_in(outputs)]
         spans = self.spans(tensors_in(args, kwargs), False) | self.spans(kept, True)
         return Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
@@ -87,12 +102,20 @@ class Device:
         return {span: writes for tensor in tensors if (span := self.memory.span(tensor))}
 
     def addresses(self, tree, kept):
-        """Arguments or results by where they lie. Of ordinary CPU memory: the kept tensors, and copies of others."""
+        """Arguments or results by where they lie. Of ordinary
+        CPU memory: the kept tensors, and copies of others.
+        """
         kept = {id(tensor) for tensor in kept}
 
         def address(tensor):
             block = self.memory.find(tensor)
-            return Place(block, tensor) if block else tensor.data if id(tensor) in kept else tensor.detach().clone()
+            return (
+                Place(block, tensor)
+                if block
+                else tensor.data
+                if id(tensor) in kept
+                else tensor.detach().clone()
+            )
 
         return mapped(address, tree)
 
@@ -109,7 +132,10 @@ class Device:
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}
         outputs = mapped(lambda t: t if id(t) in given else self.move(t, kind), node.result)
         made = tensors_in(outputs)
-        node.outputs, node.spans = self.addresses(outputs, made), node.spans | self.spans(made, True)
+        node.outputs, node.spans = (
+            self.addresses(outputs, made),
+            node.spans | self.spans(made, True),
+        )
         self.order.settle(self.order.enter(node))
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream

@@ -11,23 +11,39 @@ CUDA = {
     700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
     710: ("cudaErrorAssert", "device-side assert triggered"),
     900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
-    901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
+    901: (
+        "cudaErrorStreamCaptureInvalidated",
+        "operation failed due to a previous error during capture",
+    ),
     904: ("cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"),
-    905: ("cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"),
+    905: (
+        "cudaErrorStreamCaptureIsolation",
+        "dependency created on uncaptured work in another stream",
+    ),
     906: (
         "cudaErrorStreamCaptureImplicit",
         "operation would make the legacy stream depend on a capturing blocking stream",
     ),
-    907: ("cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"),
+    907: (
+        "cudaErrorCapturedEvent",
+        "operation not permitted on an event last recorded in a capturing stream",
+    ),
 }
 PAGEABLE = (
-    "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
+    "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is "
+    "pinned. "
     "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
 )
-TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
-NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+TWO_DEVICES = (
+    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+)
+NUMPY = (
+    "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+    "memory first."
+)
 SEED = (
-    "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as the "
+    "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is "
+    "the same as the "
     "original seed."
 )
 UNREGISTERED = "Attempt to increase offset for a CUDA generator not in capture mode."
@@ -37,19 +53,24 @@ if PER_CAPTURE:
         "Call graph.register_generator_state() before capture_begin()."
     )
 STALE_STREAM = (  # instead of 906 since 2.13
-    "During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' has a stale reference to "
+    "During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' has a stale "
+    "reference to "
     "the default stream (stream 0) from warmup. This will invalidate the capture because "
     "cudaStreamWaitEvent on the default stream pulls a non-capturing stream into the graph."
 )
 INVALIDATED = (  # the allocator's words since 2.13, where before the kernel's launch said 901
     "info.status != cudaStreamCaptureStatusInvalidated INTERNAL ASSERT FAILED at "
-    '"/__w/pytorch/pytorch/c10/cuda/CUDACachingAllocator.cpp":2213, please report a bug to PyTorch. '
+    '"/__w/pytorch/pytorch/c10/cuda/CUDACachingAllocator.cpp":2213, please report a bug to '
+    "PyTorch. "
     "Invalid stream capture status"
 )
 OUTSIDE = "Offset increment outside graph capture encountered unexpectedly."
 LATE = "Cannot register the state during capturing stage."
 NO_GRAPH = "Called CUDAGraph::replay without a preceding successful capture."
-OWNS_GRAPH = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
+OWNS_GRAPH = (
+    "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new "
+    "instance."
+)
 NOT_KEPT = "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
 REPLAY_INSIDE = (
     "Cannot prepare for replay during capturing stage. during CUDA graph capture. If you need this call to be "
@@ -59,9 +80,7 @@ DEFAULT_STREAM = (
     "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the "
     "default stream.)"
 )
-EMPTY = (
-    "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device or stream."
-)
+EMPTY = "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device or stream."
 
 
 NO_POOL = "Called CUDAGraph::pool() without a preceding successful capture."
@@ -92,7 +111,9 @@ class MissingAttribute(NotModelled, AttributeError):
 
 
 def refusal(text: str, kind: type[Exception] = RuntimeError) -> Exception:
-    """An error that torch raises on a GPU; errors without this mark are the stand-in's own failures."""
+    """An error that torch raises on a GPU; errors
+    without this mark are the stand-in's own failures.
+    """
     error = kind(text)
     error.as_on_a_gpu = True  # type: ignore[attr-defined]
     return error
@@ -107,4 +128,6 @@ def cuda_error(number: int, why: str = "") -> torch.AcceleratorError:
     name, text = CUDA[number]
     where = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
     more = f"Search for `{name}' in {where} for more information."
-    return refusal("\n".join(filter(None, [f"CUDA error: {text}", more, why])), torch.AcceleratorError)
+    return refusal(
+        "\n".join(filter(None, [f"CUDA error: {text}", more, why])), torch.AcceleratorError
+    )

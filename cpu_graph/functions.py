@@ -1,4 +1,6 @@
-"""What the stand-in does with torch's functions: device="cuda", pin_memory, and tensors' methods."""
+"""What the stand-in does with torch's functions:
+device="cuda", pin_memory, and tensors' methods.
+"""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -8,7 +10,8 @@ from cpu_graph.device_kind import any_on_gpu, moved, place, wanting
 from cpu_graph.methods import HANDLERS
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
-ON_THE_HOST = {  # what they make, they make where it is asked for, wherever a tensor among the arguments is
+# what they make, they make where it is asked for, wherever a tensor among the arguments is
+ON_THE_HOST = {
     torch.arange,
     torch.empty,
     torch.eye,

@@ -20,7 +20,8 @@ class Generator(Real):
         if torch.device(device).type != "cuda":
             return Real(device)
         generator = super().__new__(cls, "cpu")
-        generator.capture, generator.number = None, 0  # the capture that it believes in, and the state there
+        # the capture that it believes in, and the state there
+        generator.capture, generator.number = None, 0
         Real.manual_seed(generator, 67280421310721)
         return generator
 
@@ -46,7 +47,9 @@ class Generator(Real):
         else:
             capture, number = getattr(state, "number_in_capture", (None, None))
             if capture is not self.stand_in.capture:
-                raise NotModelled("A random state taken outside a capture and set inside it is not modelled.")
+                raise NotModelled(
+                    "A random state taken outside a capture and set inside it is not modelled."
+                )
             self.number = number
         return self
 
@@ -92,5 +95,11 @@ def _not_modelled(name):
     return refuse
 
 
-for _name in ("graphsafe_get_state", "graphsafe_set_state", "clone_state", "get_offset", "set_offset"):
+for _name in (
+    "graphsafe_get_state",
+    "graphsafe_set_state",
+    "clone_state",
+    "get_offset",
+    "set_offset",
+):
     setattr(Generator, _name, _not_modelled(_name))

@@ -176,7 +176,9 @@ class CUDAGraph:
         if capture_error_mode not in ERROR_MODES:
             raise refusal(UNKNOWN_MODE + str(capture_error_mode))
         if pool is not None and not isinstance(pool, tuple):
-            expected = "incompatible function arguments. The following argument types are supported:"
+            expected = (
+                "incompatible function arguments. The following argument types are supported:"
+            )
             raise refusal(f"capture_begin(): {expected}", TypeError)
         if self.capture:
             raise refusal(OWNS_GRAPH)

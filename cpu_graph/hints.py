@@ -15,7 +15,9 @@ def hint(device, sentence):
 
 
 def lost(capture):
-    """The tensors from outside that a graph reads and that are gone: (block, operator that reads it first)."""
+    """The tensors from outside that a graph reads and that
+    are gone: (block, operator that reads it first).
+    """
     for block, (generation, node) in capture.reads.items():
         if block.generation != generation or block.free:
             yield block, name_of(node.operator)
@@ -24,7 +26,9 @@ def lost(capture):
 def lost_inputs(device, capture):
     """At a replay: say which tensors are gone."""
     for block, operator in lost(capture):
-        owner = "any later tensor may get that memory" if block.free else "another tensor has it now"
+        owner = (
+            "any later tensor may get that memory" if block.free else "another tensor has it now"
+        )
         hint(
             device,
             f"Graph {capture.number} reads memory whose tensor is gone ({operator}): {owner}. Keep "
@@ -33,7 +37,9 @@ def lost_inputs(device, capture):
 
 
 class InputLiveness:
-    """What torch 2.15 does for check_input_liveness=True: it refuses a replay whose inputs are gone."""
+    """What torch 2.15 does for check_input_liveness=True:
+    it refuses a replay whose inputs are gone.
+    """
 
     stand_in = None  # the device of the stand-in in force
     capture = None
@@ -71,7 +77,8 @@ def not_zeroed(device, capture, gradients):
     if count:
         hint(
             device,
-            f"The backward pass in graph {capture.number} adds to {count} gradients that were there "
+            f"The backward pass in graph {capture.number} adds to {count} gradients that were "
+            "there "
             "before the capture, and nothing in the graph sets them to zero: every replay adds to "
             "what the one before has left. Set them to None before the capture, or call zero_grad "
             "in it.",

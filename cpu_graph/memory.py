@@ -21,7 +21,9 @@ LARGE = 10 * 2**20  # bytes: from here on PyTorch's blocks are segments of their
 
 
 class Block:
-    """Some memory with a fixed address; its home is its kind ("cuda" or "pinned"), pool, stream and size."""
+    """Some memory with a fixed address; its home is its
+    kind ("cuda" or "pinned"), pool, stream and size.
+    """
 
     def __init__(self, home):
         self.kind = home[0]
@@ -33,7 +35,8 @@ class Block:
         self.tenant = None  # the capture that it was last handed to
         self.generation = 0  # how many tensors it has been handed to
         self.free = False  # no tensor lies in it
-        self.overlaps = set()  # newer blocks of other sizes that a real allocator might have cut out of it
+        # newer blocks of other sizes that a real allocator might have cut out of it
+        self.overlaps = set()
         self.overwritten = None  # the graph that wrote over it from such an older block
         self.writer = None  # the stream that last wrote to it
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
@@ -123,13 +126,17 @@ class Memory:
 
         size: only those that a real allocator might split or join for a block of this many bytes.
         """
-        lists = (blocks for home, blocks in self.free.items() if home[1] == pool and home[0] == "cuda")
+        lists = (
+            blocks for home, blocks in self.free.items() if home[1] == pool and home[0] == "cuda"
+        )
         known = (block for blocks in lists for block in blocks if block.in_graph)
         others = [block for block in known if capture is None or block.tenant is not capture]
         return [block for block in others if size is None or shares(block.home[3], size)]
 
     def empty_cache(self):
-        """Give free memory outside private pools back to the driver. Small blocks share segments: they stay."""
+        """Give free memory outside private pools back to the
+        driver. Small blocks share segments: they stay.
+        """
         for block in self.stale(None, None):
             block.bytes.fill_(0xFF)
         for home in [home for home in self.free if home[1] is None and home[3] > LARGE]:
@@ -165,4 +172,6 @@ def extent(shape, stride, dtype):
     """Bytes from a tensor's first element to the end of its last."""
     if 0 in shape:
         return 0
-    return (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * dtype.itemsize
+    return (
+        sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1
+    ) * dtype.itemsize

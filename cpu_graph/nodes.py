@@ -11,7 +11,12 @@ from cpu_graph.errors import NotModelled, cuda_error, is_refusal
 from cpu_graph.memory import Place
 from cpu_graph.trees import mapped, tensors_in
 
-OUT_OF_BOUNDS = "out of range in self", "out of bounds for dimension", "is out of bounds.", "index out of range"
+OUT_OF_BOUNDS = (
+    "out of range in self",
+    "out of bounds for dimension",
+    "is out of bounds.",
+    "index out of range",
+)
 
 
 class Node:
@@ -128,7 +133,9 @@ def written_by(operator, args, kwargs):
 
 @cache
 def marked(operator):
-    """Place and name of each argument that it writes: its schema says, but for running statistics."""
+    """Place and name of each argument that it writes:
+    its schema says, but for running statistics.
+    """
     forward = "native_batch_norm" in operator.name() and "backward" not in operator.name()
     statistics = ("running_mean", "running_var") if forward else ()
     return [

@@ -200,12 +200,16 @@ def reads_values(device, operator, args, kwargs):
         return any(index is not None and index.dtype in masks for index in args[1])
     if operator is aten.repeat_interleave.Tensor:
         return kwargs.get("output_size") is None
-    return (operator in WAITING and WAITING[operator](device, args, kwargs)) or shaped_by_values(operator)
+    return (operator in WAITING and WAITING[operator](device, args, kwargs)) or shaped_by_values(
+        operator
+    )
 
 
 @cache
 def shaped_by_values(operator):
-    return bool({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operator.tags))
+    return bool(
+        {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operator.tags)
+    )
 
 
 def without_mask(operator, args):
@@ -220,10 +224,13 @@ def without_mask(operator, args):
 
 
 def draw(device, operator, kwargs):
-    """The generator that an operator draws from, as a node holds it, and the arguments without it."""
+    """The generator that an operator draws from, as
+    a node holds it, and the arguments without it.
+    """
     if torch.Tag.nondeterministic_seeded not in operator.tags:
         return None, kwargs
-    given = device.generator if kwargs.get("generator") else None  # Python's, which operators do not get
+    # Python's, which operators do not get
+    given = device.generator if kwargs.get("generator") else None
     generator = given or torch.cuda.default_generators[0]
     if generator.device.type != "cuda":
         raise refusal("Expected a 'cuda' device type for generator but found 'cpu'")

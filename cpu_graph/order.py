@@ -49,7 +49,9 @@ class Order:
         self.wait(HOST, everything)
 
     def save(self, spans):
-        """Keep what blocks hold, before they are written to for the first time since the log began."""
+        """Keep what blocks hold, before they are written
+        to for the first time since the log began.
+        """
         for (block, *_), writes in spans.items():
             if writes and block not in self.before:
                 self.before[block] = block.bytes.clone()
@@ -81,7 +83,9 @@ class Order:
         """When each launch in the log begins, where only sleeping takes time."""
         starts = {}
         for node in self.log:
-            ends = (start + other.cycles for other, start in starts.items() if other.before(node.clock))
+            ends = (
+                start + other.cycles for other, start in starts.items() if other.before(node.clock)
+            )
             starts[node] = max(ends, default=0)
         return starts
 

@@ -127,7 +127,9 @@ def from_cpu(operator, args, kwargs, given):
     numbers = {id(zeros[id(tensor)]): number for number, tensor in enumerate(given)}
     if any(tensor.layout is not torch.strided for tensor in tensors_in(results)):
         raise NotModelled(f"{name_of(operator)} gives a sparse tensor: that is not modelled.")
-    return remembered(mapped(lambda t: t if id(t) in numbers else without_memory(t), results), numbers)
+    return remembered(
+        mapped(lambda t: t if id(t) in numbers else without_memory(t), results), numbers
+    )
 
 
 def zeros_like(given):
@@ -184,4 +186,6 @@ def alike(one, other):
         return one.shape == other.shape and one.dtype == other.dtype
     if isinstance(one, SEQUENCES) and isinstance(other, SEQUENCES):
         return len(one) == len(other) and all(map(alike, one, other))
-    return (one is None and other is None) or (type(one) is type(other) and not tensors_in(one, other))
+    return (one is None and other is None) or (
+        type(one) is type(other) and not tensors_in(one, other)
+    )

@@ -77,7 +77,6 @@ class Stream:
     def is_capturing(self):
         return self.stand_in.capturing(self.stream_id)
 
-
     def __getattr__(self, name):
         raise MissingAttribute(f"Stream.{name} is not modelled.")
 
@@ -92,7 +91,9 @@ def external_stream(number, device=None):
     if number == 0:
         return Stream(stream_id=0)
     if not HANDLE < number <= HANDLE + 32:
-        raise NotModelled("torch.cuda.ExternalStream of a stream that torch did not make is not modelled.")
+        raise NotModelled(
+            "torch.cuda.ExternalStream of a stream that torch did not make is not modelled."
+        )
     return Stream(stream_id=number - HANDLE)
 
 
@@ -127,7 +128,9 @@ class Event:
                 device.refuse(905)
             device.order.wait(stream.stream_id, self.clock)
         elif self.capture is not device.capture:
-            raise NotModelled("Waiting for an event that an earlier capture recorded is not modelled.")
+            raise NotModelled(
+                "Waiting for an event that an earlier capture recorded is not modelled."
+            )
         elif stream.stream_id == 0:
             device.refuse(906)
         else:
@@ -135,7 +138,9 @@ class Event:
 
     def query(self):
         self._ask()
-        if self.clock is None or all(node.before(self.stand_in.order.clocks[HOST]) for node in self._pending()):
+        if self.clock is None or all(
+            node.before(self.stand_in.order.clocks[HOST]) for node in self._pending()
+        ):
             return True
         raise NotModelled("Event.query asks how far the GPU is: the stand-in has no time.")
 

@@ -78,7 +78,8 @@ UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compar
     "segment_reduce",
     "_nested_tensor_from_mask",
 }
-NUMBER_FROM_CPU = {  # a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
+# a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
+NUMBER_FROM_CPU = {
     "clamp",
     "clamp_",
     "clamp_max",

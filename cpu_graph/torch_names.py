@@ -1,4 +1,6 @@
-"""torch's names for the time of a block: what the stand-in puts under which of them, and the block itself."""
+"""torch's names for the time of a block: what the stand-in
+puts under which of them, and the block itself.
+"""
 
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -24,7 +26,8 @@ from cpu_graph.operators import Operators
 from cpu_graph.pools import MemPool, use_mem_pool
 from cpu_graph.streams import Event, Stream, external_stream
 
-OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}  # torch's Python works
+# torch's Python works
+OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}
 OWN |= {"manual_seed", "manual_seed_all", "initial_seed", "seed", "seed_all"}
 OWN |= {"get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "check_error"}
 ANSWERS = {
@@ -58,7 +61,8 @@ ACCELERATOR = {"is_available": lambda: True, "current_accelerator": lambda *_, *
 
 @contextmanager
 def cpu_graphs():
-    """Let torch's CUDA names work on CPU tensors in the block: streams, graphs, device="cuda" and so on.
+    """Let torch's CUDA names work on CPU tensors in the
+    block: streams, graphs, device="cuda" and so on.
 
     Everything is put back afterwards. What the stand-in does not model raises NotModelled; what a
     GPU refuses raises what it raises there. Tensors made in the block are CPU tensors after it.
@@ -85,7 +89,12 @@ def replacements(device):
     names = ANSWERS | calls | {"default_generators": (Generator("cuda"),)}
     names["_lazy_init"] = not_modelled("This function of torch.cuda")
     same = {name: calls[name] for name in ("current_stream", "synchronize")}
-    tables = (cuda, names), (cuda, refused(names)), (cuda.random, RANDOM), (torch.accelerator, ACCELERATOR | same)
+    tables = (
+        (cuda, names),
+        (cuda, refused(names)),
+        (cuda.random, RANDOM),
+        (torch.accelerator, ACCELERATOR | same),
+    )
     for target, table in tables:
         for name, value in table.items():
             yield target, name, value
@@ -94,18 +103,31 @@ def replacements(device):
     yield cuda.graphs, "_cuda_isCurrentStreamCapturing", device.capturing
     yield cuda.graph, "default_capture_stream", None
     yield torch._C, "_host_emptyCache", lambda: None
-    yield torch._C, "_group_tensors_by_device_and_dtype", grouped(torch._C._group_tensors_by_device_and_dtype, device)
+    yield (
+        torch._C,
+        "_group_tensors_by_device_and_dtype",
+        grouped(torch._C._group_tensors_by_device_and_dtype, device),
+    )
     yield torch, "Generator", Generator
     yield torch, "compile", if_disabled(torch.compile)
-    yield torch.Tensor, "record_stream", lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True)
+    yield (
+        torch.Tensor,
+        "record_stream",
+        lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True),
+    )
     yield cuda, "use_mem_pool", use_mem_pool
     yield torch, "cond", cond(device)
     for place in (torch, torch._higher_order_ops):
         if hasattr(place, "while_loop"):
             yield place, "while_loop", while_loop(device)
     if find_spec("torch.utils._cuda_debug"):  # since 2.15
-        yield import_module("torch.utils._cuda_debug"), "_CUDAGraphInputLivenessTracker", InputLiveness
-    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False  # RNNs then leave their weights apart
+        yield (
+            import_module("torch.utils._cuda_debug"),
+            "_CUDAGraphInputLivenessTracker",
+            InputLiveness,
+        )
+    # RNNs then leave their weights apart
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
     for name in ("set_autocast_enabled", "set_autocast_dtype"):
@@ -133,7 +155,10 @@ def runtime(device):
         with unseen():
             device.memory.empty_cache()
 
-    functions = {function.__name__: function for function in (synchronize, set_stream, current_stream, empty_cache)}
+    functions = {
+        function.__name__: function
+        for function in (synchronize, set_stream, current_stream, empty_cache)
+    }
     return functions | {"_sleep": lambda cycles: sleep(device, cycles)}
 
 
@@ -168,7 +193,9 @@ def not_modelled(what):
 def if_disabled(compiler):
     """torch.compile, which is not modelled, but for disable=True: then it compiles nothing."""
     refuse = not_modelled("torch.compile")
-    return lambda *given, **options: (compiler if options.get("disable") else refuse)(*given, **options)
+    return lambda *given, **options: (compiler if options.get("disable") else refuse)(
+        *given, **options
+    )
 
 
 def grouped(real, device):
@@ -178,9 +205,13 @@ def grouped(real, device):
         groups = real(lists, *indices)
 
         def where(there, tensors):
-            return GPU if any(t is not None and device.kind(t) == "cuda" for t in tensors) else there
+            return (
+                GPU if any(t is not None and device.kind(t) == "cuda" for t in tensors) else there
+            )
 
-        return {(where(there, group[0][0]), dtype): group for (there, dtype), group in groups.items()}
+        return {
+            (where(there, group[0][0]), dtype): group for (there, dtype), group in groups.items()
+        }
 
     return group
 

@@ -1,6 +1,7 @@
 """Arguments and results as trees: their tensors, and the same tree with other ones.
 
-torch.utils._pytree takes trees of any kind, which needs far longer; operators know these three kinds alone.
+torch.utils._pytree takes trees of any kind, which needs
+far longer; operators know these three kinds alone.
 """
 
 import torch
@@ -22,7 +23,9 @@ def tensors_in(*trees):
 
 
 def mapped(change, tree, kind=torch.Tensor):
-    """The same arguments or results with change(tensor) in place of each tensor, or of each object of a kind."""
+    """The same arguments or results with change(tensor) in
+    place of each tensor, or of each object of a kind.
+    """
     if isinstance(tree, kind):
         return change(tree)
     if isinstance(tree, dict):

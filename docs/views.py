@@ -1,4 +1,6 @@
-"""What one can touch on a lesson's page: its views, played on the values of its recording, without a kernel."""
+"""What one can touch on a lesson's page: its views, played
+on the values of its recording, without a kernel.
+"""
 
 import re
 

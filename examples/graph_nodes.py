@@ -1,8 +1,9 @@
 """Open a captured CUDA graph: list its nodes and edges, and change what they do.
 
-A graph captured in torch.cuda.CUDAGraph(keep_graph=True) keeps its description (torch 2.8), and cuda.bindings, which
-comes with torch's CUDA builds, asks the driver about it. What is changed is the executable graph, which replay()
-launches: call instantiate() before. The description stays as it was captured.
+A graph captured in torch.cuda.CUDAGraph(keep_graph=True) keeps its description (torch 2.8), and
+cuda.bindings, which comes with torch's CUDA builds, asks the driver about it. What is changed is
+the executable graph, which replay() launches: call instantiate() before. The description stays as
+it was captured.
 """
 
 import ctypes
@@ -19,9 +20,11 @@ import torch
 def open_graph(
     work: Callable[[], Any], warmup: int = 3, pool: tuple | None = None
 ) -> tuple[torch.cuda.CUDAGraph, Any]:
-    """Capture work() so that the graph can be opened; the graph, not yet instantiated, and the output.
+    """Capture work() so that the graph can be opened;
+    the graph, not yet instantiated, and the output.
 
-    warmup: how often work runs before, on a side stream. pool: of another graph, to share its memory.
+    warmup: how often work runs before, on a side
+    stream. pool: of another graph, to share its memory.
     """
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     side.wait_stream(main)
@@ -36,7 +39,9 @@ def open_graph(
 
 
 def ask(function: str, *arguments: Any) -> list:
-    """What a function of the CUDA driver returns, behind its error code. Raises RuntimeError with the error's name."""
+    """What a function of the CUDA driver returns, behind its
+    error code. Raises RuntimeError with the error's name.
+    """
     from cuda.bindings import driver
 
     error, *answers = getattr(driver, function)(*arguments)
@@ -46,7 +51,9 @@ def ask(function: str, *arguments: Any) -> list:
 
 
 def captured_nodes() -> int:
-    """How many nodes the capture that is under way on the current stream has; 0 if there is none."""
+    """How many nodes the capture that is under way
+    on the current stream has; 0 if there is none.
+    """
     if not torch.cuda.is_current_stream_capturing():
         return 0
     raw = ask("cuStreamGetCaptureInfo", torch.cuda.current_stream().cuda_stream)[2]
@@ -69,7 +76,9 @@ def edges_of(graph: torch.cuda.CUDAGraph) -> list[list[int]]:
 
 
 def describe(node: Any) -> dict[str, str | int]:
-    """A node's kind; a kernel's name, blocks and threads per block; how many bytes a copy or a fill writes."""
+    """A node's kind; a kernel's name, blocks and threads
+    per block; how many bytes a copy or a fill writes.
+    """
     kind = ask("cuGraphNodeGetType", node)[0].name.removeprefix("CU_GRAPH_NODE_TYPE_").lower()
     row = {"kind": kind, "kernel": "", "blocks": 0, "threads": 0, "bytes": 0}
     if kind == "kernel":
@@ -118,7 +127,9 @@ def set_parameters(graph: torch.cuda.CUDAGraph, node: Any, values: list[bytes]) 
 
 
 def set_source(graph: torch.cuda.CUDAGraph, node: Any, source: torch.Tensor) -> None:
-    """Let a copy of the executable graph read another tensor, of the same size and in the same kind of memory."""
+    """Let a copy of the executable graph read another tensor,
+    of the same size and in the same kind of memory.
+    """
     p = ask("cuGraphMemcpyNodeGetParams", node)[0]
     setattr(p, "srcDevice" if source.is_cuda else "srcHost", source.data_ptr())
     ask(
@@ -153,7 +164,8 @@ class _Info(ctypes.Structure):
 def update(graph: torch.cuda.CUDAGraph, new: torch.cuda.CUDAGraph) -> str:
     """Give an executable graph all that a new capture holds; "success", or why the driver refuses.
 
-    cuda.bindings keeps that reason to itself, so this calls the driver. Keep new: its memory is used from now on.
+    cuda.bindings keeps that reason to itself, so this calls
+    the driver. Keep new: its memory is used from now on.
     """
     from cuda.bindings import driver
 

@@ -1,1 +1,3 @@
-"""The tests. A folder is called as the room that it tests; what several of them share is in support."""
+"""The tests. A folder is called as the room that it tests; what several of them share is in
+support.
+"""

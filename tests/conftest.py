@@ -23,16 +23,20 @@ from tests.support.server import Quiet, serving
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")
 
-# the workers share the cores: threads of each of them, and of the processes that they start, would only wait
+# the workers share the cores: threads of each of them, and of the processes that they start, would
+# only wait
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# torch.compile empties the processor's cache to time its guards, for 40 ms each time: nobody reads that here
+# torch.compile empties the processor's cache to time its guards, for 40 ms each time: nobody reads
+# that here
 torch._C._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 
 
 def pytest_xdist_auto_num_workers():
-    """As many workers as cores, but one where lessons run live: two would time each other's work."""
+    """As many workers as cores, but one where lessons
+    run live: two would time each other's work.
+    """
     return 1 if torch.cuda.is_available() else None
 
 
@@ -42,7 +46,9 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Start the longest files first, so that no worker waits at the end; the site is built before its tests need it."""
+    """Start the longest files first, so that no worker waits
+    at the end; the site is built before its tests need it.
+    """
     places = {path: place for place, path in enumerate(config.getini("longest"))}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
@@ -57,7 +63,9 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture(scope="module")
 def chromium():
-    """Chromium, driven by Playwright; the test is skipped where there is none. Each context of it is a new profile."""
+    """Chromium, driven by Playwright; the test is skipped where
+    there is none. Each context of it is a new profile.
+    """
     sync_playwright = pytest.importorskip(
         "playwright.sync_api"
     ).sync_playwright  # the GPU machine has none
@@ -66,8 +74,12 @@ def chromium():
     )
     if program is None:
         pytest.skip("finds no Chromium (apt-get install chromium)")
-    quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
-    # of each window: two pages of its address bar, which nobody sees; a process in reserve; what lies far below, drawn
+    quiet = (
+        "--disable-gpu --disable-quic --no-first-run --disable-background-networking "
+        "--disable-component-update"
+    )
+    # of each window: two pages of its address bar, which nobody sees; a process in reserve; what
+    # lies far below, drawn
     spare = "WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,SpareRendererForSitePerProcess"
     with sync_playwright() as playwright:
         # Chromium's own sandbox does not start for root, as in containers
@@ -82,7 +94,9 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory, worker_id):
-    """The site as `make site` builds it, warnings are errors; the workers share one, which the first to ask builds."""
+    """The site as `make site` builds it, warnings are errors;
+    the workers share one, which the first to ask builds.
+    """
     pages = pytest.importorskip("docs.pages", reason="the site needs what `make test` installs")
     folder = tmp_path_factory.getbasetemp()
     folder = folder if worker_id == "master" else folder.parent
@@ -108,14 +122,18 @@ def served(site):
 
 @pytest.fixture(scope="module", autouse=True)
 def young_process():
-    """Only what these tests make is looked at where code asks what is alive: a test run has 300,000 objects more."""
+    """Only what these tests make is looked at where code asks
+    what is alive: a test run has 300,000 objects more.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def shell():
-    """IPython, as fresh as in a new kernel, but for its history on the disk and its long tracebacks (0.1 s each)."""
+    """IPython, as fresh as in a new kernel, but for its history
+    on the disk and its long tracebacks (0.1 s each).
+    """
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.InteractiveTB.set_mode("Minimal")
@@ -133,7 +151,9 @@ def recorded_trace(request):
 
 @pytest.fixture
 def write_trace(tmp_path):
-    """Write events, made by those of tests/support/traces.py, as a Kineto trace; return its path."""
+    """Write events, made by those of tests/support/traces.py,
+    as a Kineto trace; return its path.
+    """
 
     def write(*events, name="trace.json"):
         content = json.dumps({"schemaVersion": 1, "traceEvents": list(events)}).encode()

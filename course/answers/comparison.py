@@ -19,8 +19,9 @@ TABLE = pd.Series | pd.DataFrame
 def differences(yours: Any, expected: Any) -> str:
     """Say where two results part, or "" if they agree (floats to 1 in 1000).
 
-    Lists, tuples, arrays, tensors and iterators of the same entries agree. A set counts as its sorted
-    list. Labels matter where both sides have some: dicts, and tables with an index of their own.
+    Lists, tuples, arrays, tensors and iterators of the same entries agree. A set counts as its
+    sorted list. Labels matter where both sides have some: dicts, and tables with an index of their
+    own.
     """
     yours, unordered = plain(yours), isinstance(expected, set | frozenset)
     return _part(
@@ -29,7 +30,9 @@ def differences(yours: Any, expected: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value in Python's own types, all the way down; tables stay, for their labels may matter."""
+    """The value in Python's own types, all the way
+    down; tables stay, for their labels may matter.
+    """
     if hasattr(value, "detach") and hasattr(value, "tolist"):  # a tensor, without importing torch
         value = value.detach().cpu().tolist()
     elif isinstance(value, np.ndarray | np.generic):
@@ -80,7 +83,9 @@ def _labelled(value):
 
 
 def _by_label(value):
-    """A table as a dict: of columns, or of entries by index; repeated labels become entries themselves."""
+    """A table as a dict: of columns, or of entries by
+    index; repeated labels become entries themselves.
+    """
     if isinstance(value, pd.DataFrame):
         return dict(value.items())
     if isinstance(value, pd.Series):
@@ -147,7 +152,9 @@ def _one_entry(yours, expected):
 
 
 def _numbers(yours, expected):
-    """Whether both are plain numbers that a slip can be read from: not 0, and not too large for floats."""
+    """Whether both are plain numbers that a slip can be
+    read from: not 0, and not too large for floats.
+    """
     return all(type(side) in (int, float) and 0 < abs(side) < 1e15 for side in (yours, expected))
 
 

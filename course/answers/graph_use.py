@@ -1,4 +1,6 @@
-"""What is wrong with an answer that captures a graph: used as a reader would use it, and told by its symptoms."""
+"""What is wrong with an answer that captures a graph: used
+as a reader would use it, and told by its symptoms.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +67,9 @@ def close(these: Any, those: Any) -> bool:
 
 @dataclass
 class Used:
-    """What some calls of an answer gave, when it was returned and at the end, and what they launched."""
+    """What some calls of an answer gave, when it was
+    returned and at the end, and what they launched.
+    """
 
     given: list
     kept: list
@@ -73,7 +77,9 @@ class Used:
     seen: Watched
 
     def replays(self, graphs: int, operators: int) -> None:
-        """Raises Wrong unless so many graphs were launched, and beside them at most so many operators."""
+        """Raises Wrong unless so many graphs were launched,
+        and beside them at most so many operators.
+        """
         found, outside = self.counts["graphs"], self.counts["operators"]
         if self.seen.captured:
             raise Wrong("It captures while it is used: capture once, before the first call.")
@@ -81,11 +87,13 @@ class Used:
             raise Wrong(EAGER)
         if found != graphs:
             raise Wrong(
-                f"{found} graph launches where {graphs} are asked: one graph for all the work of a call."
+                f"{found} graph launches where {graphs} are asked: one graph for all the work of a "
+                "call."
             )
         if outside > operators:
             raise Wrong(
-                f"{outside} operators ran outside of the graph, where {operators} would do: capture them too."
+                f"{outside} operators ran outside of the graph, where {operators} would do: "
+                "capture them too."
             )
 
     def gives(self, expected: list, symptoms: Mapping[str, list | Callable[[], list]]) -> None:
@@ -102,7 +110,8 @@ class Used:
             if len(set(addresses)) < len(addresses):
                 raise Wrong("Your second result is the first one's memory: clone it.")
             raise Wrong(
-                "A result was right when it was returned, and a later replay wrote over it: clone it."
+                "A result was right when it was returned, and a later replay wrote over it: clone "
+                "it."
             )
         for message, results in symptoms.items():
             if close(self.given, results() if callable(results) else results):
@@ -129,7 +138,8 @@ def shown(value: Any) -> str:
 
 
 def use(answer: Callable, requests: list, what: str = "The function that you return") -> Used:
-    """Call the answer with each request (a tuple of arguments, or one argument), and keep what it gives.
+    """Call the answer with each request (a tuple of
+    arguments, or one argument), and keep what it gives.
 
     Raises Wrong where it gives no tensors.
     """

@@ -1,4 +1,6 @@
-"""Runs of an answer, on the stand-in and then on the GPU if there is one, and in words what is wrong with them."""
+"""Runs of an answer, on the stand-in and then on the GPU
+if there is one, and in words what is wrong with them.
+"""
 
 import gc
 import warnings
@@ -20,7 +22,8 @@ SEEDS = (0, 1, 2)
 def first_problem(
     answer: Callable, scenario: Callable, gpu: bool | None = None
 ) -> tuple[bool, str]:
-    """What is wrong with the answer, and whether it went wrong on the GPU; the text is "" if nothing is wrong.
+    """What is wrong with the answer, and whether it went
+    wrong on the GPU; the text is "" if nothing is wrong.
 
     It is tried on the stand-in, then on a GPU if there is one. gpu says where alone.
     """
@@ -60,8 +63,12 @@ def _problem(answer, scenario, gpu):
 
 @contextmanager
 def _undisturbed(gpu: bool) -> Iterator[list]:
-    """Random states stay, warnings are kept back, and captures need not search the notebook for garbage."""
-    if gpu:  # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it right
+    """Random states stay, warnings are kept back, and
+    captures need not search the notebook for garbage.
+    """
+    # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it
+    # right
+    if gpu:
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
             torch.zeros(1, device="cuda")
     gc.freeze()

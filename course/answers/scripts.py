@@ -1,4 +1,6 @@
-"""The ten broken scripts of a lesson: what each is given, what it should give, and what a repair may still do wrong."""
+"""The ten broken scripts of a lesson: what each is given,
+what it should give, and what a repair may still do wrong.
+"""
 
 import gc
 from collections import Counter
@@ -22,7 +24,8 @@ READS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "
 
 
 class Script(NamedTuple):
-    """make(steps): arguments, of torch's random state; eager(*arguments): what the script should give.
+    """make(steps): arguments, of torch's random state;
+    eager(*arguments): what the script should give.
 
     lesson: where its fault is taught. steps: of a short run, a long one has twice as many. beside:
     operators that each step may launch outside of its graphs.
@@ -53,7 +56,9 @@ class Denoiser(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Scores (1, 64) of the next token, from a token (1,), its position, and a cache of those before."""
+    """Scores (1, 64) of the next token, from a token
+    (1,), its position, and a cache of those before.
+    """
 
     def __init__(self, most: int):
         super().__init__()
@@ -94,7 +99,9 @@ def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
 def training(
     steps: int, *middle: nn.Module, rate: float = 0.1, momentum: float = 0.9, spikes: bool = False
 ) -> tuple:
-    """A model, its optimizer, and batches; with spikes, every third target is a hundred times too large."""
+    """A model, its optimizer, and batches; with spikes,
+    every third target is a hundred times too large.
+    """
     model = nn.Sequential(nn.Linear(8, 16), *middle, nn.Tanh(), nn.Linear(16, 8)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
     sizes = [100.0 if spikes and number % 3 == 2 else 1.0 for number in range(steps)]
@@ -113,7 +120,9 @@ def parts(steps: int) -> tuple:
 
 
 def text(steps: int) -> tuple:
-    """A decoder, a first token, an end that comes after about so many steps, and the most tokens."""
+    """A decoder, a first token, an end that comes
+    after about so many steps, and the most tokens.
+    """
     model, first = Decoder(steps).cuda(), torch.randint(64, (1,), device="cuda")
     text = write(model, first, None, steps)
     model.cache.zero_()
@@ -188,7 +197,9 @@ def _careful(model, optimizer, batches, limit):
 
 
 def _answers(model, inputs):
-    """What a model gives for each input: a dict is keywords, a tensor of many lengths comes with its count."""
+    """What a model gives for each input: a dict is keywords,
+    a tensor of many lengths comes with its count.
+    """
     with torch.no_grad():
         if isinstance(model, list):
             return [torch.stack([one(x) for one in model]).mean(0) for x in inputs]
@@ -276,8 +287,9 @@ SCRIPTS = {
 class Run:
     """What a run of a script gave, and what it left behind; names are those of weights and buffers.
 
-    shares_memory: whether all results are in the same memory. random: what the generator draws afterwards.
-    counts: "graphs", "operators" outside of them, "captures", and values that the host "reads".
+    shares_memory: whether all results are in the same memory. random: what the generator draws
+    afterwards. counts: "graphs", "operators" outside of them, "captures", and values that the host
+    "reads".
     """
 
     results: list[torch.Tensor]
@@ -294,7 +306,9 @@ class Run:
 
 
 def judge(known: Script, script: Callable) -> None:
-    """Run eager and the script, and the script half as long, each from the same seed. Raises Wrong."""
+    """Run eager and the script, and the script half
+    as long, each from the same seed. Raises Wrong.
+    """
     with torch.cuda.graph(
         torch.cuda.CUDAGraph()
     ):  # a failed capture can confuse the generator up to the next good one
@@ -314,7 +328,9 @@ def judge(known: Script, script: Callable) -> None:
 
 
 def run(function: Callable, arguments: tuple) -> Run:
-    """Call function(*arguments), and note what it gives and what it makes of weights and buffers."""
+    """Call function(*arguments), and note what it
+    gives and what it makes of weights and buffers.
+    """
     models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
     weights = {name: weight for model in models for name, weight in held(model)}
     before = {name: weight.detach().clone() for name, weight in weights.items()}
@@ -389,9 +405,15 @@ def _slow(short: Run, long: Run, beside: int) -> str:
     if more["captures"] > steps / 3:
         return f"right, but slow: {steps} steps more capture {more['captures']} graphs more."
     if more["reads"] > steps / 2:
-        return f"right, but slow: {steps} steps more read {more['reads']} values more, and the CPU waits for each."
+        return (
+            f"right, but slow: {steps} steps more read {more['reads']} values more, and the CPU "
+            "waits for each."
+        )
     if more["operators"] > beside * steps:
-        return f"right, but slow: each step launches {more['operators'] // steps} operators beside its graphs."
+        return (
+            f"right, but slow: each step launches {more['operators'] // steps} operators beside "
+            "its graphs."
+        )
     return ""
 
 
@@ -409,7 +431,10 @@ def _results(eager: Run, yours: Run) -> str:
         return "all its results lie in the same memory, so each is the last one."
     wrong = right.index(False) + 1
     if found[wrong - 1].is_floating_point() and not found[wrong - 1].isfinite().all():
-        return f"result {wrong} is not finite: it was read before anything computed it, or after it was overwritten."
+        return (
+            f"result {wrong} is not finite: it was read before anything computed it, or after it "
+            "was overwritten."
+        )
     if len(found) > 2 and all(_alike(one, found[0]) for one in found):
         return "every result is the first one again: nothing new reaches the graph."
     return (

@@ -27,7 +27,8 @@ IDLE = {
 
 @dataclass
 class Asked:
-    """An exercise as a cell checks it: its name and its lesson's, the cell's variables and the notebook's own dict.
+    """An exercise as a cell checks it: its name and its
+    lesson's, the cell's variables and the notebook's own dict.
 
     problem: why the answer need not be run, in a sentence, else "".
     """
@@ -57,7 +58,9 @@ def asked(
 
 
 def solutions() -> dict[str, str]:
-    """The source of the cell that defines it, for each function of the open lesson's solutions notebook."""
+    """The source of the cell that defines it, for each
+    function of the open lesson's solutions notebook.
+    """
     found = {}
     for path in NOTEBOOKS.glob(f"solutions/[0-9]*_{current().name}.ipynb"):
         for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
@@ -69,7 +72,8 @@ def solutions() -> dict[str, str]:
 
 
 def name_of(answer: Any, names: Mapping[str, Any]) -> str:
-    """The exercise that an answer is for: what it is bound to in the notebook, or else its own name.
+    """The exercise that an answer is for: what it is
+    bound to in the notebook, or else its own name.
 
     names: the notebook's variables. "" if the answer has no name at all. Raises LookupError if the
     lesson has no solution of that name.
@@ -86,7 +90,9 @@ def name_of(answer: Any, names: Mapping[str, Any]) -> str:
 
 
 def unfit(name: str, answer: Any) -> str:
-    """What to say of an answer that cannot be run: it has no name, is still to do, or is no function; else ""."""
+    """What to say of an answer that cannot be run: it has
+    no name, is still to do, or is no function; else "".
+    """
     if not name:
         return "✗ Give your function the name of the exercise, and check it by that name."
     if answer is ...:
@@ -100,14 +106,18 @@ def unfit(name: str, answer: Any) -> str:
 
 
 def solution(name: str, names: Mapping[str, Any]) -> Callable:
-    """The function of that name from the open lesson's solutions notebook, among the notebook's variables."""
+    """The function of that name from the open lesson's
+    solutions notebook, among the notebook's variables.
+    """
     namespace = dict(names)
     exec(compile(solutions()[name], f"<solution of {name}>", "exec"), namespace)
     return namespace[name]
 
 
 def copies(arguments: tuple) -> tuple:
-    """Deep copies that share what the arguments share; what cannot be copied deeply is cloned, or stays itself."""
+    """Deep copies that share what the arguments share; what
+    cannot be copied deeply is cloned, or stays itself.
+    """
     memo = {}
     return tuple(_copied(value, memo) for value in arguments)
 

@@ -24,9 +24,11 @@ def kernels_seen() -> int:
 
 
 def report() -> Iterator[tuple[str, str]]:
-    """Yield for every check a mark and a sentence: what is fine, what you would gain, or what to fix.
+    """Yield for every check a mark and a sentence:
+    what is fine, what you would gain, or what to fix.
 
-    [OK] what is there. [--] what is not needed, and what it would bring. [FAIL] what keeps lessons from running.
+    [OK] what is there. [--] what is not needed, and what
+    it would bring. [FAIL] what keeps lessons from running.
     """
     found, live = machine(), torch.cuda.is_available()
     fine = sys.version_info >= MINIMUM_PYTHON
@@ -72,15 +74,23 @@ def live_report(found: dict) -> Iterator[tuple[str, str]]:
 
 
 def why_no_gpu(found: dict) -> str:
-    """What a machine without a GPU gains from one, and what is between torch and the GPU if it has one."""
+    """What a machine without a GPU gains from one, and
+    what is between torch and the GPU if it has one.
+    """
     if not found["driver"]:
         missing = "install NVIDIA's driver, or pass the GPU into the container (--gpus all)"
     elif not found["cuda"]:
         built = "this torch is built for the CPU only: run `make clean`, then `make lab`"
         missing = f"the driver is there ({found['driver']}), but {built}"
     else:
-        missing = f"driver {found['driver']} and CUDA {found['cuda']} are there: look at CUDA_VISIBLE_DEVICES"
-    return f"no GPU: lessons play recordings; with one they run live. If this machine has one: {missing}"
+        missing = (
+            f"driver {found['driver']} and CUDA {found['cuda']} are there: look at "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    return (
+        "no GPU: lessons play recordings; with one they run live. If this machine has one: "
+        f"{missing}"
+    )
 
 
 def main() -> int:

@@ -1,6 +1,8 @@
-"""Open your own copy of the lessons in JupyterLab:  python -m course.commands.lab [JupyterLab's options]
+"""Open your own copy of the lessons in JupyterLab:
+python -m course.commands.lab [JupyterLab's options]
 
-The copy lies in my_lessons/, which git ignores, so that an update of the course never meets your notes.
+The copy lies in my_lessons/, which git ignores, so
+that an update of the course never meets your notes.
 """
 
 import hashlib
@@ -20,11 +22,13 @@ JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}
 
 
 def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
-    """Bring the copy up to the course; return a sentence for each thing that the learner should know.
+    """Bring the copy up to the course; return a sentence
+    for each thing that the learner should know.
 
     A lesson that is missing is copied. One that the learner has neither edited nor run is replaced
-    when the course's has changed, and goes when the course has it no more. All others stay as they are,
-    but for their number, which follows the course's. Raises SavingError if the disk refuses it.
+    when the course's has changed, and goes when the course has it no more. All others stay as they
+    are, but for their number, which follows the course's. Raises SavingError if the disk refuses
+    it.
     """
     origins = _read(copy / ".origins.json")
     moved, said = follow(course, copy, origins)
@@ -57,8 +61,8 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
 def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], list[str]]:
     """Let copies of lessons that the course has renumbered follow, and bring origins up to that.
 
-    Returns where the learner's own ones were, by new name, and what there is to tell about the others.
-    An untouched copy goes: update makes it anew under its new name.
+    Returns where the learner's own ones were, by new name, and what there is to tell
+    about the others. An untouched copy goes: update makes it anew under its new name.
     """
     now = {_unnumbered(name): name for name in names(course)}
     moved = {}
@@ -90,7 +94,9 @@ def names(course: Path) -> list[str]:
 
 
 def content(path: Path) -> str:
-    """A short hash of what a learner can change in a notebook; what JupyterLab adds by itself counts for nothing."""
+    """A short hash of what a learner can change in a notebook;
+    what JupyterLab adds by itself counts for nothing.
+    """
     data = path.read_bytes()
     try:
         notebook = json.loads(data)
@@ -117,7 +123,9 @@ def _unnumbered(name: str) -> str:
 
 
 def _read(origins: Path) -> dict[str, str]:
-    """What each copied lesson was copied from, by name; without it, what differs counts as the learner's."""
+    """What each copied lesson was copied from, by name;
+    without it, what differs counts as the learner's.
+    """
     try:
         return dict(json.loads(origins.read_text()))
     except (OSError, ValueError, TypeError):

@@ -35,10 +35,12 @@ TOOLS = "from course.commands.record import peak_memory as _peak_memory, publish
 
 
 def record(path: Path, traces: Path = TRACES) -> Path:
-    """Run a lesson on this machine's GPU and keep it as traces/<gpu>/<lesson>.ipynb; return that path.
+    """Run a lesson on this machine's GPU and keep it
+    as traces/<gpu>/<lesson>.ipynb; return that path.
 
-    The lesson's profiler traces go into the folder beside it. The recording is replaced in one step, when the
-    whole lesson has run: CellExecutionError comes through, and the earlier recording stays as it was.
+    The lesson's profiler traces go into the folder beside it. The recording is replaced in one
+    step, when the whole lesson has run: CellExecutionError comes through, and the earlier recording
+    stays as it was.
     """
     name, folder = lesson_name(path), traces / gpu_slug()
     target = folder / f"{name}.ipynb"
@@ -114,7 +116,9 @@ def run(path: Path, staged: Path) -> nbformat.NotebookNode:
 
 
 def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:
-    """Outputs of source, which is run in the lesson's kernel, with TOOLS, but is no part of the lesson."""
+    """Outputs of source, which is run in the lesson's
+    kernel, with TOOLS, but is no part of the lesson.
+    """
     cell = nbformat.v4.new_code_cell(f"{TOOLS}\n{source}")
     client.nb.cells.append(cell)
     client.execute_cell(cell, len(client.nb.cells) - 1, store_history=False)

@@ -1,7 +1,8 @@
 """Write the lessons' present prose into their recordings:  python -m course.commands.refresh
 
-A recording is a notebook that people open, so its text should be the lesson's. Markdown cells, guesses
-and exercises follow the lesson, and the digest with them. What was measured stays as it was recorded.
+A recording is a notebook that people open, so its text should be the lesson's. Markdown cells,
+guesses and exercises follow the lesson, and the digest with them. What was measured stays as it was
+recorded.
 """
 
 import sys

@@ -1,6 +1,7 @@
 """What a lesson, its exercises and its exhibits still lack:  python -m course.commands.unfinished
 
-A sentence for each thing that was begun and not finished, with the fix. The tests ask it of every lesson.
+A sentence for each thing that was begun and not
+finished, with the fix. The tests ask it of every lesson.
 """
 
 import ast
@@ -35,13 +36,16 @@ def unfinished(path: Path) -> list[str]:
 
 
 def unrecorded(path: Path, traces: Path = TRACES) -> list[str]:
-    """A sentence if the lesson in this notebook has %%gpu cells and no recording on the reference GPU."""
+    """A sentence if the lesson in this notebook has
+    %%gpu cells and no recording on the reference GPU.
+    """
     lesson = unnumbered(path.stem)
     recording = traces / REFERENCE_GPU / f"{lesson}.ipynb"
     if recording.exists() or all(handed_on(source) is None for source in _read(path)[0]):
         return []
     return [
-        f"The lesson {lesson} has no recording {short(recording)}: make it on a machine with a CUDA "
+        f"The lesson {lesson} has no recording {short(recording)}: make it on a machine with a "
+        "CUDA "
         f'GPU by `make record ARGS="{lesson}"`.'
     ]
 
@@ -57,7 +61,10 @@ def _without_solution(path: Path, sources: list[str]) -> Iterator[str]:
     exercises = list(dict.fromkeys(name for source in sources for _, name in checked(source)))
     solutions = path.parent / "solutions" / path.name
     if not solutions.exists():
-        yield f"There is no {short(solutions)}: write it, with a function for each exercise ({', '.join(exercises)})."
+        yield (
+            f"There is no {short(solutions)}: write it, with a function for each exercise "
+            f"({', '.join(exercises)})."
+        )
         return
     solved = {name for source in _read(solutions)[0] for name in _defined(source)}
     for name in exercises:
@@ -70,7 +77,8 @@ def _stubs_with_their_check(sources: list[str]) -> Iterator[str]:
         for check, name in checked(source):
             if name in _defined(source):
                 yield (
-                    f"The stub of {name} and its check are in one cell: put {check}({name}) into a cell of its own, "
+                    f"The stub of {name} and its check are in one cell: put {check}({name}) into a "
+                    "cell of its own, "
                     "for the tests put the solution between the two."
                 )
 
@@ -85,19 +93,25 @@ def _without_scenario(lesson: str, sources: list[str]) -> Iterator[str]:
 
 
 def _without_title(sources: list[str], prose: str) -> Iterator[str]:
-    """Exhibits of the gallery: the index links each to its heading, and capturable explains it under its title."""
+    """Exhibits of the gallery: the index links each to its
+    heading, and capturable explains it under its title.
+    """
     headings = set(re.findall(r"^### (.+)$", prose, re.MULTILINE))
     causes = {entry.title for entry in entries()}
     for show, title in (pair for source in sources for pair in _exhibited(source)):
         if not title:
             yield (
-                f"An exhibit has no title: give {show}(title, ...) one, and the heading ### of the same words "
+                f"An exhibit has no title: give {show}(title, ...) one, and the heading ### of the "
+                "same words "
                 "above its cell."
             )
         elif title not in headings:
             yield f"The exhibit {title!r} has no heading: write ### {title} above its cell."
         elif title not in causes:
-            yield f"The exhibit {title!r} is not explained: add an entry of this title to capturable/causes.json."
+            yield (
+                f"The exhibit {title!r} is not explained: add an entry of this title to "
+                "capturable/causes.json."
+            )
 
 
 def _defined(source: str) -> set[str]:

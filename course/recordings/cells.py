@@ -13,11 +13,11 @@ CHECKS = ("check", "check_capture", "repaired")  # the functions that check an e
 
 
 class CodeCell(NamedTuple):
-    """A code cell: its number among the code cells (from 1), its kind, its source without blank lines and
-    white space at line ends, and its outputs.
+    """A code cell: its number among the code cells (from 1), its kind, its
+    source without blank lines and white space at line ends, and its outputs.
 
-    kind: "gpu" (%%gpu), "exercise" (below ## Exercises), "guess" (assigns guess... alone), "view" (only shows
-    something, by a function of course/), or "plain".
+    kind: "gpu" (%%gpu), "exercise" (below ## Exercises), "guess" (assigns guess...
+    alone), "view" (only shows something, by a function of course/), or "plain".
     """
 
     number: int
@@ -32,7 +32,10 @@ class CodeCell(NamedTuple):
             if not line.startswith(("%%gpu", "import ", "from "))
         ]
         first = (lines or self.source.splitlines() or [""])[0]
-        return f"code cell {self.number} ({first[:60]}{' ...' if len(lines) > 1 or len(first) > 60 else ''})"
+        return (
+            f"code cell {self.number} "
+            f"({first[:60]}{' ...' if len(lines) > 1 or len(first) > 60 else ''})"
+        )
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[CodeCell]:
@@ -75,7 +78,9 @@ def _is_guess(body: list[ast.stmt]) -> bool:
 
 
 def _is_view(body: list[ast.stmt]) -> bool:
-    """Whether a cell does nothing but import from course/ and call one of the imported on names and constants."""
+    """Whether a cell does nothing but import from course/
+    and call one of the imported on names and constants.
+    """
     imports, last = [node for node in body[:-1] if isinstance(node, ast.ImportFrom)], body[-1:]
     if len(imports) + 1 != len(body) or not all(
         (node.module or "").startswith("course.") for node in imports
@@ -116,7 +121,9 @@ def python(source: str) -> str:
 
 
 def checked(source: str) -> list[tuple[str, str]]:
-    """The exercises that a cell checks, in order: ("check_capture", "make_predictor") for each call of CHECKS."""
+    """The exercises that a cell checks, in order:
+    ("check_capture", "make_predictor") for each call of CHECKS.
+    """
     found = []
     for node in ast.walk(ast.parse(python(source))):
         match node:

@@ -1,7 +1,9 @@
-"""What of the project a lesson's %%gpu cells reach by name, and a hash of each: what makes a recording stale.
+"""What of the project a lesson's %%gpu cells reach by
+name, and a hash of each: what makes a recording stale.
 
-A function, class or constant counts by itself and not by its module, and a text file beside it that it names.
-Docstrings, comments and blank lines do not count. course.lesson is left out: it only says where traces lie.
+A function, class or constant counts by itself and not by its module, and a text file beside it that
+it names. Docstrings, comments and blank lines do not count. course.lesson is left out: it only says
+where traces lie.
 """
 
 import ast
@@ -24,7 +26,9 @@ Bindings = dict[str, list[ast.stmt]]
 
 
 def hashes(cells: list[CodeCell], root: Path = ROOT) -> dict[str, str]:
-    """A short hash of all that the %%gpu cells reach: definitions by their full names, text files by their paths."""
+    """A short hash of all that the %%gpu cells reach: definitions
+    by their full names, text files by their paths.
+    """
     notebook = bindings(cells)
     places = [
         ("", name)
@@ -106,7 +110,9 @@ def _bound(node: ast.AST) -> set[str]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """The names that a piece of code mentions, with the attribute that follows: {"measure", "ladder.RUNGS"}."""
+    """The names that a piece of code mentions, with the
+    attribute that follows: {"measure", "ladder.RUNGS"}.
+    """
     found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute):
@@ -145,7 +151,9 @@ def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[
 
 @cache
 def _module(root: Path, name: str) -> tuple[str, Bindings]:
-    """The source of a module of the project, without comments, and what it binds; nothing for other modules."""
+    """The source of a module of the project, without
+    comments, and what it binds; nothing for other modules.
+    """
     path = root.joinpath(*name.split("."))
     file = next(
         (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
@@ -162,7 +170,9 @@ def _module(root: Path, name: str) -> tuple[str, Bindings]:
 
 
 def _hash(node: ast.stmt, source: str) -> str:
-    """Of the lines of a definition, without its docstrings; ast would say it differently on each Python version."""
+    """Of the lines of a definition, without its docstrings;
+    ast would say it differently on each Python version.
+    """
     start = min(
         [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
     )

@@ -1,4 +1,6 @@
-"""What was run in this kernel, compared with a recording: may the next %%gpu cell show what it gave there?"""
+"""What was run in this kernel, compared with a recording:
+may the next %%gpu cell show what it gave there?
+"""
 
 import ast
 import json
@@ -16,15 +18,17 @@ MISSING = object()
 
 
 class NeedsGPU(LessonError):
-    """A %%gpu cell without a GPU, where the recording was made by other code than is in front of the reader."""
+    """A %%gpu cell without a GPU, where the recording was
+    made by other code than is in front of the reader.
+    """
 
 
 class History:
     """Follows the cells that a shell runs, for the cells of one recording.
 
-    A cell counts as run when its source, as recorded, was the last that ran in its place, without an error.
-    A name counts as changed when, after a cell that is not in the recording, it has another value than the
-    recorded cells gave it.
+    A cell counts as run when its source, as recorded, was the last that ran in its place, without
+    an error. A name counts as changed when, after a cell that is not in the recording, it has
+    another value than the recorded cells gave it.
     """
 
     def __init__(self, shell: InteractiveShell, recorded: list[CodeCell]) -> None:
@@ -65,7 +69,9 @@ class History:
         self.values |= {name: value for name, value in values.items() if name not in self.changed}
 
     def allows(self, source: str) -> CodeCell:
-        """The recorded %%gpu cell with this source. Raises NeedsGPU if other code came before it here."""
+        """The recorded %%gpu cell with this source. Raises
+        NeedsGPU if other code came before it here.
+        """
         run, elsewhere = set(self.last_run.values()), "or run this on a machine with a CUDA GPU."
         number = next(
             (i for i, cell in enumerate(self.cells) if cell.source == normalise(source)), None
@@ -77,13 +83,15 @@ class History:
         for before in self.cells[:number]:
             if before.source not in run:
                 raise NeedsGPU(
-                    f"this %%gpu cell was recorded after {before}, which was not run here as recorded: run that cell "
+                    f"this %%gpu cell was recorded after {before}, which was not run here as "
+                    "recorded: run that cell "
                     f"unchanged first, {elsewhere}"
                 )
         cell = self.cells[number]
         for name in sorted(self.uses[cell.source] & self.changed.keys()):
             raise NeedsGPU(
-                f"a cell that is not in the recording ({self.changed[name][:60]}) has changed {name}, which this "
+                f"a cell that is not in the recording ({self.changed[name][:60]}) has changed "
+                f"{name}, which this "
                 f"%%gpu cell uses: run the lesson's own cell for it again, {elsewhere}"
             )
         return cell

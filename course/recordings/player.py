@@ -1,4 +1,6 @@
-"""Run cells without a kernel: a lesson's plain cells on the values of a recording, for the site and the tests."""
+"""Run cells without a kernel: a lesson's plain cells on
+the values of a recording, for the site and the tests.
+"""
 
 import ast
 import linecache
@@ -18,8 +20,9 @@ def play(
 ) -> Iterator[tuple[CodeCell, dict[str, Any]]]:
     """Run a lesson's plain cells, up to the cell number last, on the values of a recording of it.
 
-    Yields each cell and all names, before it runs. Of a view only its imports run, of an exercise nothing. Ends at a
-    %%gpu cell that is not recorded. The lesson is to be open: see course.lesson.playing.
+    Yields each cell and all names, before it runs. Of a view only its imports run, of an exercise
+    nothing. Ends at a %%gpu cell that is not recorded. The lesson is to be open: see
+    course.lesson.playing.
     """
     handed = {cell.source: values_in(cell) for cell in recording.cells}
     names: dict[str, Any] = {}
@@ -40,7 +43,9 @@ def play(
 
 
 def run(source: str, names: dict[str, Any]) -> Any:
-    """Run a cell among names; return the value of its last expression. inspect.getsource finds what it defines."""
+    """Run a cell among names; return the value of its last
+    expression. inspect.getsource finds what it defines.
+    """
     file = f"<cell {hash(source)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     body = ast.parse(source).body

@@ -1,8 +1,8 @@
 """Recordings: a lesson as executed on some GPU, and whether it is still true.
 
-traces/<gpu>/<lesson>.ipynb is the executed lesson. Its metadata say where it comes from, name its traces
-(traces/<gpu>/<lesson>/<trace>-<digest>.json.gz) and hold a digest of the notebook, so that no part of a
-recording changes unnoticed. The digests find accidents, not forgery.
+traces/<gpu>/<lesson>.ipynb is the executed lesson. Its metadata say where it comes from, name its
+traces (traces/<gpu>/<lesson>/<trace>-<digest>.json.gz) and hold a digest of the notebook, so that
+no part of a recording changes unnoticed. The digests find accidents, not forgery.
 """
 
 import hashlib
@@ -20,7 +20,9 @@ from course.recordings.fingerprints import hashes, text_hash
 from course.recordings.values import MIME, decode
 
 FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
-FORMAT = 1  # of what a recording says about itself; those made before formats were numbered have none, and are as 1
+# of what a recording says about itself; those made before formats were numbered have none, and are
+# as 1
+FORMAT = 1
 ABOUT = {"gpu": str, "torch": str, "date": str, "digest": str, "definitions": dict, "traces": dict}
 
 
@@ -38,7 +40,9 @@ class Recording:
 
     @classmethod
     def read(cls, path: Path) -> "Recording":
-        """Read a recording. Raises RecordingError, one sentence, if it is missing, damaged or not in traces/."""
+        """Read a recording. Raises RecordingError, one sentence,
+        if it is missing, damaged or not in traces/.
+        """
         path = Path(path)
         notebook = _parsed(path)
         try:
@@ -52,7 +56,8 @@ class Recording:
             raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
         if about.get("format", FORMAT) != FORMAT:
             raise RecordingError(
-                f"{short(path)} has format {about['format']}, and this course reads {FORMAT}: update the course."
+                f"{short(path)} has format {about['format']}, and this course reads {FORMAT}: "
+                "update the course."
             )
         _check_texts(path, about["definitions"])
         return recording
@@ -67,7 +72,9 @@ class Recording:
         return decode(name, values[name])
 
     def trace(self, name: str) -> Path:
-        """The file of a profiler trace. Raises RecordingError if it is missing, or another one than was recorded."""
+        """The file of a profiler trace. Raises RecordingError
+        if it is missing, or another one than was recorded.
+        """
         path = (
             self.path.with_suffix("") / Path(self.about["traces"].get(name, f"{name}.json.gz")).name
         )
@@ -85,7 +92,9 @@ class Recording:
 
 
 def _parsed(path: Path) -> nbformat.NotebookNode:
-    """The notebook at path. Raises RecordingError if there is none, or if it is a link to somewhere else."""
+    """The notebook at path. Raises RecordingError if there
+    is none, or if it is a link to somewhere else.
+    """
     try:
         if not path.resolve().is_relative_to(path.parent.parent.resolve()):
             raise _damaged(path)
@@ -112,7 +121,8 @@ def _check_texts(path: Path, definitions: dict[str, str]) -> None:
 
 
 def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
-    """The recording of a lesson on a GPU, both by their names in traces/; the reference GPU's, if that one has none.
+    """The recording of a lesson on a GPU, both by their names
+    in traces/; the reference GPU's, if that one has none.
 
     Raises RecordingError.
     """
@@ -124,7 +134,9 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
 
 
 def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
-    """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is damaged."""
+    """Every recording of a lesson, the reference GPU's
+    first. Raises RecordingError if one is damaged.
+    """
     paths = sorted(
         traces.glob(f"*/{name}.ipynb"), key=lambda path: (path.parent.name != REFERENCE_GPU, path)
     )
@@ -132,7 +144,9 @@ def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:
-    """Of everything in a recording but the digest itself; the same however JSON and line ends are written."""
+    """Of everything in a recording but the digest itself;
+    the same however JSON and line ends are written.
+    """
     about = {key: value for key, value in notebook.metadata["recording"].items() if key != "digest"}
     content = [notebook.cells, about]
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
@@ -153,8 +167,8 @@ def values_in(cell: CodeCell) -> dict[str, Any]:
 def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
     """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
 
-    Compares the code cells up to the last %%gpu cell, guesses, exercises and views apart, in order, and what
-    the %%gpu cells reach by name. Of the cells only the first that differs is named.
+    Compares the code cells up to the last %%gpu cell, guesses, exercises and views apart, in order,
+    and what the %%gpu cells reach by name. Of the cells only the first that differs is named.
     """
     cells = code_cells(notebook)
     now, then = that_count(cells), that_count(recording.cells)

@@ -1,4 +1,6 @@
-"""What makes a recording safe to hand on: no paths of the recording machine in it, no scripts out of it."""
+"""What makes a recording safe to hand on: no paths of
+the recording machine in it, no scripts out of it.
+"""
 
 import re
 import sys
@@ -11,10 +13,11 @@ from course.paths import ROOT
 
 
 def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
-    """Let paths in a lesson's outputs, as in warnings and tracebacks, start at the project or the package.
+    """Let paths in a lesson's outputs, as in warnings
+    and tracebacks, start at the project or the package.
 
-    The temporary folder of the lesson's traces gets the lesson's name. Cells lose their metadata. Returns the
-    notebook.
+    The temporary folder of the lesson's traces gets the lesson's
+    name. Cells lose their metadata. Returns the notebook.
     """
     folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
     longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
@@ -38,7 +41,9 @@ def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.Notebo
 
 
 def without_running_outputs(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Leave no script in a lesson's outputs: clean their HTML, drop their JavaScript; return the notebook."""
+    """Leave no script in a lesson's outputs: clean their
+    HTML, drop their JavaScript; return the notebook.
+    """
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
@@ -49,7 +54,9 @@ def without_running_outputs(notebook: nbformat.NotebookNode) -> nbformat.Noteboo
 
 
 def without_scripts(html: str) -> str:
-    """HTML with its tables, text and timelines' data; without scripts, styles and whatever else could run in a page."""
+    """HTML with its tables, text and timelines' data; without
+    scripts, styles and whatever else could run in a page.
+    """
     import nh3  # here, because recording needs none of it
 
     kept = {"*": {"class", "colspan", "rowspan"}, "table": {"border"}, "figure": {"data-timeline"}}

@@ -1,7 +1,7 @@
 """The values that a recorded cell hands on, as JSON: nothing is pickled, nothing else is taken.
 
-None, booleans, finite numbers, strings and lists are their own JSON. Every other kind has a row in CODECS, the one
-place to add a kind: it becomes {tag: content} and comes back as an equal value.
+None, booleans, finite numbers, strings and lists are their own JSON. Every other kind has a row in
+CODECS, the one place to add a kind: it becomes {tag: content} and comes back as an equal value.
 """
 
 import json
@@ -19,10 +19,12 @@ MIME = "application/vnd.cuda-graphs-course.values+json"
 
 @dataclass(frozen=True)
 class Codec:
-    """A kind of value that JSON has no word for: how it becomes plain JSON, and how that becomes the value again.
+    """A kind of value that JSON has no word for: how it
+    becomes plain JSON, and how that becomes the value again.
 
-    to_json(name, value) and from_json(name, content): name is the variable's, for errors. words: the kind in an
-    error's list of all kinds, "" for a special case of another. example: a value of the kind; lossy() tries it.
+    to_json(name, value) and from_json(name, content): name is the variable's, for errors. words:
+    the kind in an error's list of all kinds, "" for a special case of another. example: a value of
+    the kind; lossy() tries it.
     """
 
     tag: str
@@ -36,8 +38,9 @@ class Codec:
 def encode(name: str, value: Any) -> Any:
     """Turn a value into plain JSON, from which decode() makes an equal value again.
 
-    Floats keep every bit, dicts their order; numpy's scalars become Python's numbers. Raises TypeError, naming the
-    variable and what a recording takes, for a kind that is neither plain nor in CODECS.
+    Floats keep every bit, dicts their order; numpy's scalars become Python's numbers. Raises
+    TypeError, naming the variable and what a recording takes, for a kind that is neither plain nor
+    in CODECS.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -71,7 +74,8 @@ def decode(name: str, value: Any) -> Any:
         if codec.tag == tag and codec.from_json:
             return codec.from_json(name, content)
     raise TypeError(
-        f"The recorded value {name} is of the unknown type {tag.lstrip('$')!r}: update the course or record again."
+        f"The recorded value {name} is of the unknown type {tag.lstrip('$')!r}: update the course "
+        "or record again."
     )
 
 
@@ -89,11 +93,19 @@ def kinds() -> str:
 
 
 def lossy(codec: Codec) -> str:
-    """What is wrong with a row of CODECS, in a sentence: its example does not come back as it was; else ""."""
+    """What is wrong with a row of CODECS, in a sentence:
+    its example does not come back as it was; else "".
+    """
     if codec.from_json is None:
-        return f"The codec {codec.tag} has no from_json: a recorded value of this kind could not be played."
+        return (
+            f"The codec {codec.tag} has no from_json: a recorded value of this kind could not be "
+            "played."
+        )
     if not codec.holds(codec.example):
-        return f"The codec {codec.tag} has no example that it holds: give it one, so that the way back is tested."
+        return (
+            f"The codec {codec.tag} has no example that it holds: give it one, so that the way "
+            "back is tested."
+        )
     try:
         content = json.loads(
             json.dumps(codec.to_json("x", codec.example), allow_nan=False, sort_keys=True)

@@ -1,7 +1,8 @@
-"""One scenario per exercise that asks for a capture: it uses the answer as a reader would, and raises Wrong.
+"""One scenario per exercise that asks for a capture: it uses the answer as a reader would, and
+raises Wrong.
 
-The scenarios of a lesson are the functions in <lesson>.py that are called as its exercises are; common: what several
-lessons share.
+The scenarios of a lesson are the functions in <lesson>.py that are called as its exercises are;
+common: what several lessons share.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from importlib import import_module
 
 
 def scenario(lesson: str, exercise: str) -> Callable:
-    """The scenario of a lesson's exercise. Raises LookupError, which says what to write where, if there is none."""
+    """The scenario of a lesson's exercise. Raises LookupError, which says what to write where, if
+    there is none.
+    """
     name = f"{__name__}.{lesson}"
     try:
         return getattr(import_module(name), exercise)

@@ -55,7 +55,8 @@ def trajectory(answer: Callable) -> None:
         raise Wrong(EAGER)
     if graphs != states:
         raise Wrong(
-            f"{graphs} graph launches for {states} states: capture one step, and replay it for each."
+            f"{graphs} graph launches for {states} states: capture one step, and replay it for "
+            "each."
         )
 
 
@@ -64,7 +65,13 @@ def _drift(found, expected):
     if close(found, [expected[-1]] * len(found)):
         return "Every state is the last one: they share the graph's memory, so clone each."
     if close(found, [expected[0]] * len(found)):
-        return "Every state is the first one: the graph must write the new state where it reads the old one."
+        return (
+            "Every state is the first one: the graph must write the new state where it reads the "
+            "old one."
+        )
     if not close(found[0], expected[0]):
         return "The first state is not the first: the warm-up has moved the state, so put it back."
-    return "The states are not eager's: is the tensor that the graph reads still alive, and written in place?"
+    return (
+        "The states are not eager's: is the tensor that the graph reads still alive, and written "
+        "in place?"
+    )

@@ -1,4 +1,6 @@
-"""Scenarios: a whole training step, gradients alone. Each raises Wrong with the symptom it finds."""
+"""Scenarios: a whole training step, gradients alone.
+Each raises Wrong with the symptom it finds.
+"""
 
 from collections.abc import Callable
 
@@ -42,7 +44,8 @@ def capture_training(answer: Callable) -> None:
     used = use(train, batches)
     if not optimizer.state:
         raise Wrong(
-            "The optimizer has lost the state that the graph works on: set it to zero in place instead."
+            "The optimizer has lost the state that the graph works on: set it to zero in place "
+            "instead."
         )
     used.gives(expected, {ANEW: forgetful})
     used.replays(graphs=5, operators=15)
@@ -61,7 +64,8 @@ def gradients_of(answer: Callable) -> None:
         replay(batch)
         if any(parameter.grad is None for parameter in parameters):
             raise Wrong(
-                "After a call .grad is None: the graph writes where .grad was in the capture, so leave it there."
+                "After a call .grad is None: the graph writes where .grad was in the capture, so "
+                "leave it there."
             )
         return [parameter.grad for parameter in parameters]
 

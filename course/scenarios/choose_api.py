@@ -14,7 +14,9 @@ RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
 
 
 def graph_without_optimizer(answer: Callable) -> None:
-    """A network with dropout; before each of five steps the loop sets the optimizer's rate, a Python number."""
+    """A network with dropout; before each of five steps
+    the loop sets the optimizer's rate, a Python number.
+    """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
     expected, symptoms = _trained(copy.deepcopy(net), batches, random)
@@ -49,9 +51,8 @@ def _trained(net, batches, random):
         "The rate stays that of the capture: leave optimizer.step() outside of the graph.": partial(
             losses, RATES[:1] * 5
         ),
-        "The weights never move: after the replay .grad must be there for optimizer.step().": partial(
-            losses, [0.0] * 5
-        ),
+        "The weights never move: after the replay .grad must be there for "
+        "optimizer.step().": partial(losses, [0.0] * 5),
         "Every step trains on the first batch: copy the new one into the static inputs.": partial(
             losses, RATES, batches[:1] * 5
         ),

@@ -1,4 +1,6 @@
-"""What several lessons' scenarios use: random sizes, a network and its eager training, what warm-ups leave behind."""
+"""What several lessons' scenarios use: random sizes, a
+network and its eager training, what warm-ups leave behind.
+"""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -12,7 +14,10 @@ from course.answers.graph_use import copied
 TRAINED = "The warm-up trained the model: put its weights back in place, before the first replay."
 DREW = "The warm-up drew random numbers: put the random state back, before the first replay."
 FILLED = "The warm-up filled the optimizer's momentum: put it back to zero in place."
-ANEW = "Each replay makes the optimizer's state anew: a step of warm-up must make it before the capture."
+ANEW = (
+    "Each replay makes the optimizer's state anew: a step of warm-up must make it before the "
+    "capture."
+)
 
 
 def few(low: int = 2, high: int = 7) -> int:
@@ -26,7 +31,9 @@ def perceptron(*between: nn.Module) -> nn.Module:
 
 
 def draw_batches(count: int) -> list:
-    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the rows."""
+    """Pairs of inputs (rows, 4) and targets (rows, 2)
+    on the GPU; the seed of the run chooses the rows.
+    """
     rows = few()
     return [
         (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
@@ -37,7 +44,9 @@ def draw_batches(count: int) -> list:
 def losses_of(
     net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
 ) -> list:
-    """The losses of an eager training of a copy of net; anew: with a new optimizer for each step."""
+    """The losses of an eager training of a copy of
+    net; anew: with a new optimizer for each step.
+    """
     net = copy.deepcopy(net)
     optimizer, losses = make(net.parameters()), []
     for number, (inputs, targets) in enumerate(batches):

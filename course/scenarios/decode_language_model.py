@@ -1,4 +1,6 @@
-"""Scenarios: a decoder's next tokens, one or several in a graph. Each raises Wrong with the symptom it finds."""
+"""Scenarios: a decoder's next tokens, one or several in
+a graph. Each raises Wrong with the symptom it finds.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -16,11 +18,17 @@ LATE = range(1, 9)  # tokens that a warm-up may have decoded
 FORGETS = (
     "The cache forgets what is written: let the model write into the very cache that it is given."
 )
-FROZEN = "The position stays that of the capture: keep it in a tensor, and advance that in place, inside."
+FROZEN = (
+    "The position stays that of the capture: keep it in a tensor, and advance that in place, "
+    "inside."
+)
 NOT_FED = (
     "Every call decodes the same input token: write the new one into tokens, in place, inside."
 )
-REBOUND = "Every call decodes the same token at the same position: a new tensor under the old name is not what it reads."
+REBOUND = (
+    "Every call decodes the same token at the same position: a new tensor under the old name is "
+    "not what it reads."
+)
 WARMED = "The first token is number {}: a warm-up decoded. Undo it."
 DREW = (
     "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
@@ -29,7 +37,9 @@ State = tuple[Tensor, Tensor, Tensor]
 
 
 def prompted(rows: int) -> tuple[Decoder, State]:
-    """A tiny decoder, and its state after a prompt: tokens and positions (rows, 1), and the cache."""
+    """A tiny decoder, and its state after a prompt:
+    tokens and positions (rows, 1), and the cache.
+    """
     model = Decoder(SIZES, "cuda").requires_grad_(False)
     cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
     prompt = torch.randint(SIZES.vocab_size, (rows, few(4, 8)), device="cuda")
@@ -42,8 +52,9 @@ def prompted(rows: int) -> tuple[Decoder, State]:
 def decoded(
     model: Decoder, state: State, count: int, draw: tuple = (), **breaks: bool
 ) -> list[Tensor]:
-    """The next count tokens. draw: temperature and generator. breaks: feeds=False decodes the same input again,
-    moves=False stays at the position, keeps=False loses what is written into the cache."""
+    """The next count tokens. draw: temperature and generator. breaks: feeds=False decodes the same
+    input again, moves=False stays at the position, keeps=False loses what is written into the
+    cache."""
     feeds, moves, keeps = ({"feeds": True, "moves": True, "keeps": True} | breaks).values()
     (tokens, positions, cache), given = copied(state), []
     for _ in range(count):
@@ -53,7 +64,9 @@ def decoded(
 
 
 def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator[tuple[str, list]]:
-    """What can be wrong with count tokens, and the tokens it leads to. draw(late) begins late draws later."""
+    """What can be wrong with count tokens, and the tokens
+    it leads to. draw(late) begins late draws later.
+    """
     yield NOT_FED, decoded(model, state, count, draw(), feeds=False)
     yield REBOUND, decoded(model, state, count, draw(), feeds=False, moves=False)
     yield FORGETS, decoded(model, state, count, draw(), keeps=False)
@@ -109,7 +122,9 @@ def generate(answer: Callable) -> None:
 
 
 def _generated(given, tokens, count, every, made):
-    """Raises Wrong unless given are the first count of tokens, from as few replays of every tokens as do."""
+    """Raises Wrong unless given are the first count of
+    tokens, from as few replays of every tokens as do.
+    """
     asked = -(-count // every)
     if given != tokens[:count]:
         if given[:every] == given[every - 1 : every] * every:
@@ -128,5 +143,6 @@ def _generated(given, tokens, count, every, made):
         raise Wrong(f"The tokens are not eager's: yours {given[:6]}, expected {tokens[:6]}.")
     if made != asked:
         raise Wrong(
-            f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each replay."
+            f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each "
+            "replay."
         )

@@ -10,7 +10,9 @@ from course.scenarios.common import few
 
 
 def graph_if_it_pays(answer: Callable) -> None:
-    """A network, with numbers of calls and times for which a graph pays and others for which it does not."""
+    """A network, with numbers of calls and times for which
+    a graph pays and others for which it does not.
+    """
     net = nn.Linear(4, 3).cuda().requires_grad_(False)
     batches = list(torch.randn(4, few(), 4, device="cuda"))
     expected = list(map(net, batches))
@@ -24,7 +26,10 @@ def graph_if_it_pays(answer: Callable) -> None:
         pays = capture_us + calls * graph_us < calls * eager_us
         with watch() as built:
             function = answer(net, copied(batches[0]), calls, eager_us, graph_us, capture_us)
-        case = f"{calls} calls, {eager_us:g} µs eager, {graph_us:g} µs as a graph, {capture_us:g} µs for the capture"
+        case = (
+            f"{calls} calls, {eager_us:g} µs eager, {graph_us:g} µs as a graph, {capture_us:g} µs "
+            "for the capture"
+        )
         if built.captured and not pays:
             raise Wrong(f"A capture costs more here than its replays save ({case}): stay eager.")
         used = use(function, batches)

@@ -34,7 +34,8 @@ def pad_to_buckets(answer: Callable) -> None:
     graphs = set(zip(places, used.seen.replayed, strict=True))
     if len(set(used.seen.replayed)) < 3:
         raise Wrong(
-            "Requests of all lengths go through the same graph: take the smallest that holds the request."
+            "Requests of all lengths go through the same graph: take the smallest that holds the "
+            "request."
         )
     if len(graphs) > 3:
         raise Wrong(
@@ -75,7 +76,8 @@ def _stopped(made, told, reads, asked, every, limit):
         raise Wrong(EAGER)
     if reads > made // every:
         raise Wrong(
-            f"{reads} reads in {made} replays: each makes the CPU wait, so read after every {every} replays."
+            f"{reads} reads in {made} replays: each makes the CPU wait, so read after every "
+            f"{every} replays."
         )
     if made > limit:
         raise Wrong(f"{made} replays where the limit is {limit}.")

@@ -1,4 +1,6 @@
-"""Scenarios: an iteration of several microbatches, and its validation. Each raises Wrong with what it finds."""
+"""Scenarios: an iteration of several microbatches, and
+its validation. Each raises Wrong with what it finds.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -64,7 +66,9 @@ def iterate_eagerly(net: nn.Module, group: list, zero_between: bool = False) -> 
 
 
 def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tuple[Used, list]:
-    """How iterate was used, and the gradients after each call; the caller zeroes its own before each."""
+    """How iterate was used, and the gradients after
+    each call; the caller zeroes its own before each.
+    """
     found = []
 
     def asked(*group):
@@ -76,7 +80,8 @@ def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tu
     used = use(asked, [tuple(group) for group in groups])
     if any(gradient is not mine for gradient, mine in zip(gradients(net), own, strict=True)):
         raise Wrong(
-            "It replaced .grad: add to the gradients that exist, because the caller zeroes and reads those."
+            "It replaced .grad: add to the gradients that exist, because the caller zeroes and "
+            "reads those."
         )
     return used, found
 
@@ -96,7 +101,8 @@ def capture_iteration(answer: Callable) -> None:
     used, found = iterations(net, iterate, groups, own)
     if used.given[0].numel() != count:
         raise Wrong(
-            f"It gives {used.given[0].numel()} losses where {count} are asked: one for each microbatch."
+            f"It gives {used.given[0].numel()} losses where {count} are asked: one for each "
+            "microbatch."
         )
     whole = [count * losses for losses in expected]
     used.gives(
@@ -115,7 +121,9 @@ def capture_iteration(answer: Callable) -> None:
 
 
 def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> Used:
-    """How the two were used: a pair of losses for each input, with a step of plain SGD between the two."""
+    """How the two were used: a pair of losses for each
+    input, with a step of plain SGD between the two.
+    """
 
     def turn(batch):
         net.zero_grad(set_to_none=False)

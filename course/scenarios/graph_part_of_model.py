@@ -43,7 +43,9 @@ def graph_middle(answer: Callable) -> None:
 
 
 def _trains(found, expected, seen):
-    """Raises Wrong unless all three parts get the right gradients, and the middle replays two graphs."""
+    """Raises Wrong unless all three parts get the right
+    gradients, and the middle replays two graphs.
+    """
     if not seen.replayed:
         raise Wrong(EAGER)
     if any(gradient is None for gradient in found[2:-2]):
@@ -52,13 +54,16 @@ def _trains(found, expected, seen):
         )
     if found[0] is None:
         raise Wrong(
-            "The part before the graph gets no gradient and does not train: its sample must require one."
+            "The part before the graph gets no gradient and does not train: its sample must "
+            "require one."
         )
     if len(seen.replayed) != 2:
         raise Wrong(
-            f"{len(seen.replayed)} graphs were launched where one forward and one backward would do."
+            f"{len(seen.replayed)} graphs were launched where one forward and one backward would "
+            "do."
         )
     if not close(found, expected):
         raise Wrong(
-            "The gradients are not eager's: does the sample have the shape of what the first part gives?"
+            "The gradients are not eager's: does the sample have the shape of what the first part "
+            "gives?"
         )

@@ -17,10 +17,11 @@ OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themse
 
 
 class Compiled(nn.Module):
-    """What torch.compile gives, as a capture sees it: its first call compiles, and some modes replay graphs.
+    """What torch.compile gives, as a capture sees it: its
+    first call compiles, and some modes replay graphs.
 
-    function: a function or module; on the stand-in it runs as it is, on a GPU compiled. seen: gets one entry for
-    each call in a capture.
+    function: a function or module; on the stand-in it runs as it is,
+    on a GPU compiled. seen: gets one entry for each call in a capture.
     """
 
     def __init__(self, function: Callable, seen: list, real: Callable, options: dict[str, Any]):
@@ -36,7 +37,8 @@ class Compiled(nn.Module):
             torch.zeros(1, device="cuda")  # a graph that is refused shall not be called empty, too
             if self.mode in OWN_GRAPHS:
                 raise Wrong(
-                    f'mode="{self.mode}" replays graphs of its own, and a capture refuses that: use another.'
+                    f'mode="{self.mode}" replays graphs of its own, and a capture refuses that: '
+                    "use another."
                 )
             if not self.called:
                 raise Wrong("The capture is the first call, and so it compiles: warm up before it.")
@@ -79,11 +81,13 @@ def graph_compiled(answer: Callable) -> None:
     used.replays(graphs=5, operators=15)
     if not seen:
         raise Wrong(
-            "The graph holds eager kernels: nothing that torch.compile gives was called in the capture."
+            "The graph holds eager kernels: nothing that torch.compile gives was called in the "
+            "capture."
         )
     used.gives(
         expected,
         {
-            "Every step trains on the first batch: copy the new one into the static input.": first_again
+            "Every step trains on the first batch: copy the new one into the static "
+            "input.": first_again
         },
     )

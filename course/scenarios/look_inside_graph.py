@@ -17,7 +17,9 @@ COSTS = (
 
 
 def capture_in_lanes(answer: Callable) -> None:
-    """Works of one input that do not need each other, some of which take longer; two lanes for them."""
+    """Works of one input that do not need each other,
+    some of which take longer; two lanes for them.
+    """
     costs = COSTS[few(0, len(COSTS))]
     inputs, weights = (
         list(torch.randn(5, 2, 4, device="cuda")),
@@ -59,7 +61,9 @@ def _sorted(results, order):
 
 
 def _short(streams, costs):
-    """Raises Wrong unless the works are on two streams, of which the longer takes no longer than it must."""
+    """Raises Wrong unless the works are on two streams,
+    of which the longer takes no longer than it must.
+    """
     lanes = {}
     for number, stream in streams.items():
         lanes[stream] = lanes.get(stream, 0.0) + costs[number]
@@ -75,7 +79,8 @@ def _short(streams, costs):
     if max(lanes.values()) > best:
         parts = " and ".join(f"{lane:g}" for lane in lanes.values())
         raise Wrong(
-            f"The lanes take {parts}, where {best:g} for the longer one would do: the longest works first."
+            f"The lanes take {parts}, where {best:g} for the longer one would do: the longest "
+            "works first."
         )
 
 

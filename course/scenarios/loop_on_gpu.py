@@ -1,4 +1,6 @@
-"""Scenarios: turns of a loop that know their end, steps that may be skipped. Each raises Wrong with what it finds."""
+"""Scenarios: turns of a loop that know their end, steps that
+may be skipped. Each raises Wrong with what it finds.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +15,9 @@ BEYOND = "A replay after the limit still changes something: count the turns, in 
 
 
 def capture_turn(answer: Callable) -> None:
-    """Rows on a ring of tokens, each at another distance from the end token; one does not get there in time."""
+    """Rows on a ring of tokens, each at another distance
+    from the end token; one does not get there in time.
+    """
     size, limit = 29, few(6, 12)
     ring = torch.randperm(size).tolist()
     after = torch.tensor(
@@ -80,7 +84,10 @@ def _parted(number, found, expected, end):
         if number > len(found):
             return BEYOND
         if not written:
-            return "The answers stay as they are: does a replay read and write the tensors that you made, in place?"
+            return (
+                "The answers stay as they are: does a replay read and write the tensors that you "
+                "made, in place?"
+            )
     return f"After turn {number} a row is {found}, and {expected} is expected."
 
 
@@ -109,7 +116,9 @@ def guarded_step(answer: Callable) -> None:
 
 
 def _judge(used, weights, requests):
-    """Raises Wrong unless the weights after each request are the expected ones; the second has an infinity."""
+    """Raises Wrong unless the weights after each request
+    are the expected ones; the second has an infinity.
+    """
     second = torch.cat([one.flatten() for one in used.given[1]])
     if second.isnan().any():
         raise Wrong(

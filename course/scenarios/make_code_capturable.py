@@ -40,7 +40,9 @@ def clip_norm(answer: Callable) -> None:
 
 
 def ramp(answer: Callable) -> None:
-    """A function that counts its calls, captured at its first and replayed a few times more than it counts."""
+    """A function that counts its calls, captured at its
+    first and replayed a few times more than it counts.
+    """
     steps = few(3, 6)
     vectors, calls = 1 + torch.rand(steps + 3, 4, device="cuda"), range(1, steps + 4)
     function = answer(steps)

@@ -10,7 +10,9 @@ from course.scenarios.common import accumulated_gradients, draw_batches
 
 
 def graph_for_accumulation(answer: Callable) -> None:
-    """A model with batch normalisation, and an ordinary loop of three steps with two micro-batches each."""
+    """A model with batch normalisation, and an ordinary
+    loop of three steps with two micro-batches each.
+    """
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(6)
     before = copied(net.state_dict())
@@ -19,7 +21,8 @@ def graph_for_accumulation(answer: Callable) -> None:
         raise Wrong(f"The graphed module is to be returned, not a {type(graphed).__name__}.")
     if not close(graphed.state_dict(), before):
         raise Wrong(
-            "The warm-up moved the running statistics of batch normalisation: put the buffers back in place."
+            "The warm-up moved the running statistics of batch normalisation: put the buffers back "
+            "in place."
         )
     for pair in (batches[:2], batches[2:4], batches[4:]):
         for module in (graphed, twin):
@@ -40,6 +43,7 @@ def _added(found, expected, seen):
         raise Wrong("A parameter has no gradient.")
     if not close(found, expected):
         raise Wrong(
-            "The second micro-batch wrote over the first one's gradient: .grad was None, and became the graph's own "
+            "The second micro-batch wrote over the first one's gradient: .grad was None, and "
+            "became the graph's own "
             "memory. Give every parameter a .grad of zeros beforehand."
         )

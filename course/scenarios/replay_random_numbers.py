@@ -27,7 +27,8 @@ def noise_graph(answer: Callable) -> None:
     used = use(answer(own, shape), [()] * calls)
     symptoms = {
         "Every draw is the same: draw the numbers inside of the capture.": expected[:1] * calls,
-        "The numbers are not the generator's but the default one's: pass generator=generator.": others,
+        "The numbers are not the generator's but the default one's: pass "
+        "generator=generator.": others,
     }
     for late in range(1, 11):
         symptoms[f"The first draw is number {late + 1}: a warm-up drew. Put its state back."] = (

@@ -29,7 +29,8 @@ def graphs_in_one_pool(answer: Callable) -> None:
         raise Wrong(EAGER)
     if len(set(used.seen.replayed)) < 3:
         raise Wrong(
-            "All functions replay the same graph: each must keep its own, so define it in a function."
+            "All functions replay the same graph: each must keep its own, so define it in a "
+            "function."
         )
     used.gives(expected, {})
     used.replays(graphs=6, operators=12)

@@ -31,7 +31,8 @@ def graphed(answer: Callable) -> None:
     used.replays(graphs=5, operators=10)
     if not warmed_up:
         raise Wrong(
-            "It captures without a warm-up: call function(x) once before the capture, because a first "
+            "It captures without a warm-up: call function(x) once before the capture, because a "
+            "first "
             "call may set up libraries, which a capture must not record."
         )
     used.gives(

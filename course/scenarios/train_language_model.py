@@ -1,4 +1,6 @@
-"""Scenarios: a training step of several parts, and checkpoints of a graph. Each raises Wrong with what it finds."""
+"""Scenarios: a training step of several parts, and checkpoints
+of a graph. Each raises Wrong with what it finds.
+"""
 
 import copy
 from collections.abc import Callable
@@ -15,7 +17,10 @@ from helpers.capture import capture_step, unchanged
 
 BOUND = 1.0  # the norm that the exercise clips to
 ONCE = "Clip once, when the gradients of all parts are together."
-UNCLIPPED = "The gradients are not clipped: clip them between the last backward pass and the optimizer's step."
+UNCLIPPED = (
+    "The gradients are not clipped: clip them between the last backward pass and the optimizer's "
+    "step."
+)
 LAST = "The gradients are those of the last part: zero them once, before the first."
 SUMMED = "The gradients of earlier steps are still in: zero them at the beginning of each step."
 UNDIVIDED = "Divide the loss of each part by the number of parts."
@@ -23,8 +28,14 @@ DIVIDED_LATE = (
     "Divide the loss before backward(), not only in the sum: the gradients are too large."
 )
 FROZEN = "Every step uses the first rate: write the new one into the tensor that the graph reads."
-MOVED = "The network has new weights, and the graph goes on with the old ones: copy into those that are there."
-REPLACED = "The optimizer has new tensors, and the graph goes on with the old ones: copy into those that are there."
+MOVED = (
+    "The network has new weights, and the graph goes on with the old ones: copy into those that "
+    "are there."
+)
+REPLACED = (
+    "The optimizer has new tensors, and the graph goes on with the old ones: copy into those that "
+    "are there."
+)
 
 NAMES = {
     "weights": "weights",
@@ -47,9 +58,11 @@ def train(
     clip: str = "step",
     divide: str = "loss",
 ) -> list:
-    """The losses of an eager training of a copy of net. zero, clip: once for each "step" or "part", or "never".
+    """The losses of an eager training of a copy of net.
+    zero, clip: once for each "step" or "part", or "never".
 
-    divide by the number of parts: each part's "loss", only the "sum" that is returned, or "nothing".
+    divide by the number of parts: each part's "loss",
+    only the "sum" that is returned, or "nothing".
     """
     net, losses = copy.deepcopy(net), []
     (optimizer, tensor), weights = momentum(net, 0.0), list(net.parameters())
@@ -76,7 +89,8 @@ def train(
 def accumulating_step(answer: Callable) -> None:
     """Five batches of two to four parts, and a rate that changes from step to step.
 
-    The first batch is nearly fitted, so its gradients stay below the bound of clipping, which hides their size.
+    The first batch is nearly fitted, so its gradients stay
+    below the bound of clipping, which hides their size.
     """
     net = perceptron(nn.Tanh())
     parts = few(2, 5)
@@ -143,7 +157,8 @@ def checkpoints(answer: Callable) -> None:
         judge(net, optimizer, known, right)
         if not close(four_losses(replay), straight):
             raise Wrong(
-                "Dropout draws other numbers than after the checkpoint: save the random state, and set it."
+                "Dropout draws other numbers than after the checkpoint: save the random state, and "
+                "set it."
             )
 
 
@@ -163,12 +178,15 @@ def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
 
 
 def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: dict) -> None:
-    """Raises Wrong unless the tensors that the graph knows are still in use, and hold what is right."""
+    """Raises Wrong unless the tensors that the graph
+    knows are still in use, and hold what is right.
+    """
     now = known_to(net, optimizer)
     for what, message in (("weights", MOVED), ("averages", REPLACED), ("steps", REPLACED)):
         if [id(tensor) for tensor in now[what]] != [id(tensor) for tensor in known[what]]:
             raise Wrong(message)
         if not close(known[what], right[what]):
             raise Wrong(
-                f"The {NAMES[what]} are not those of the checkpoint: save clones, and copy them into place."
+                f"The {NAMES[what]} are not those of the checkpoint: save clones, and copy them "
+                "into place."
             )

@@ -1,4 +1,6 @@
-"""Scenario: a step under DDP, in one process. DDP is a stand-in: the gradients of a second rank are given."""
+"""Scenario: a step under DDP, in one process. DDP is a
+stand-in: the gradients of a second rank are given.
+"""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -14,7 +16,10 @@ from torch.nn.parallel import DistributedDataParallel
 from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 from course.scenarios.common import TRAINED, draw_batches, perceptron
 
-ALONE = "Each rank trains alone: no gradient of the other rank arrived, so the step is to call DDP, not the network."
+ALONE = (
+    "Each rank trains alone: no gradient of the other rank arrived, so the step is to call DDP, "
+    "not the network."
+)
 NO_SYNC = "Each rank trains alone: DDP ran in no_sync, which leaves the all-reduce out."
 UNMOVED = "The weights do not move: the optimizer's step belongs in the graph."
 BUILT = (
@@ -27,9 +32,11 @@ TIMED = (
 
 @contextmanager
 def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
-    """DDP averages with the gradients of a second rank, others, and refuses in a capture what the real one refuses.
+    """DDP averages with the gradients of a second rank,
+    others, and refuses in a capture what the real one refuses.
 
-    Yields the list of the DDPs that the block builds. It knows forward, no_sync and gradients; no buckets.
+    Yields the list of the DDPs that the block builds.
+    It knows forward, no_sync and gradients; no buckets.
     """
     built: list[DistributedDataParallel] = []
 
@@ -85,7 +92,9 @@ def _refused(call, why):
 def losses_of_rank(
     net: nn.Module, batches: list, gradients: list | None, rate: float = 0.1
 ) -> list:
-    """Losses of an eager training of a copy of net, each gradient averaged with that of another rank, if given."""
+    """Losses of an eager training of a copy of net, each
+    gradient averaged with that of another rank, if given.
+    """
     net, losses = copy.deepcopy(net), []
     parameters = list(net.parameters())
     for number, (inputs, targets) in enumerate(batches):

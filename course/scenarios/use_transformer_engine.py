@@ -16,7 +16,9 @@ STEPS = 8  # an input is rounded to -8, ..., 8
 
 
 class Scaled(nn.Module):
-    """A layer with delayed scaling in plain PyTorch: scale () and history (3,) are buffers, the newest amax first."""
+    """A layer with delayed scaling in plain PyTorch: scale ()
+    and history (3,) are buffers, the newest amax first.
+    """
 
     def __init__(self):
         super().__init__()
@@ -25,7 +27,9 @@ class Scaled(nn.Module):
         self.register_buffer("history", torch.zeros(3))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(rows, 4) to (rows, 3): rounds the inputs with the scale, and notes their amax in the history."""
+        """(rows, 4) to (rows, 3): rounds the inputs with
+        the scale, and notes their amax in the history.
+        """
         self.history[0].copy_(inputs.abs().max())
         rounded = (inputs * self.scale).round().clamp(-STEPS, STEPS)
         return self.layer(rounded / self.scale)
@@ -67,11 +71,13 @@ def graph_scaled(answer: Callable) -> None:
         expected, run = results(twin, batches), answer(layer, batches[0].clone())
         if layer.scale is not kept[0] or layer.history is not kept[1]:
             raise Wrong(
-                "The layer has new tensors for its state: the graph goes on with the old. Write in place."
+                "The layer has new tensors for its state: the graph goes on with the old. Write in "
+                "place."
             )
         if not close(layer.state_dict(), before):
             raise Wrong(
-                "The warm-up moved scale and history: put them back in place, before the first replay."
+                "The warm-up moved scale and history: put them back in place, before the first "
+                "replay."
             )
         used = use(run, batches)
     used.gives(expected, symptoms)

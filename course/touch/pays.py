@@ -1,4 +1,6 @@
-"""Does a graph pay? The measured models, the fitted model of two numbers, and sliders for a model of one's own."""
+"""Does a graph pay? The measured models, the fitted model
+of two numbers, and sliders for a model of one's own.
+"""
 
 import numpy as np
 import pandas as pd
@@ -18,10 +20,12 @@ TITLE = "Right of the dashed line a graph saves next to nothing."
 
 
 def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:
-    """The measured models over ideal kernel time per launch, and sliders for depth, width, batch and launch cost.
+    """The measured models over ideal kernel time per launch,
+    and sliders for depth, width, batch and launch cost.
 
-    points: a row per measured model with depth, width, batch, launches, ideal_us, and the step times eager and graph
-    (us). launch_us and stretch: the fitted cost of a launch (us), and how many times the ideal time kernels take.
+    points: a row per measured model with depth, width, batch, launches, ideal_us, and the step
+    times eager and graph (us). launch_us and stretch: the fitted cost of a launch (us), and how
+    many times the ideal time kernels take.
     """
     known = points.assign(x=points.ideal_us / points.launches, gain=points.eager / points.graph)
     slope, start = np.polyfit(points.depth, points.launches, 1)
@@ -39,8 +43,10 @@ def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:
     }
     crossover = launch_us / stretch
     said = (
-        f"Chart of {len(points)} measured models: eager over graph, step time, from {known.gain.min():.1f} to "
-        f"{known.gain.max():.1f} times, over the ideal kernel time per launch; the fitted model has its crossover at "
+        f"Chart of {len(points)} measured models: eager over graph, step time, from "
+        f"{known.gain.min():.1f} to "
+        f"{known.gain.max():.1f} times, over the ideal kernel time per launch; the fitted model "
+        "has its crossover at "
         f"{crossover:.1f} us. {TITLE}"
     )
     return touchable("pays", image(picture(known, crossover), said), data)

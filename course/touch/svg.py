@@ -1,4 +1,6 @@
-"""The few shapes that the pictures are made of, as SVG text without styles of its own: it may lie in any page."""
+"""The few shapes that the pictures are made of, as SVG
+text without styles of its own: it may lie in any page.
+"""
 
 from collections.abc import Iterable
 from html import escape
@@ -10,14 +12,20 @@ FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"
 
 def rectangle(x: float, y: float, width: float, height: float, colour: str) -> str:
     """A filled rectangle, at least a third of a pixel wide, so that it is seen."""
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.35):.2f}" height="{height:.1f}" fill="{colour}"/>'
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.35):.2f}" height="{height:.1f}" '
+        f'fill="{colour}"/>'
+    )
 
 
 def text(
     x: float, y: float, words: str, size: int = 14, colour: str = "#222222", more: str = ""
 ) -> str:
     """A line of text that begins at (x, y)."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" {more}>{escape(words)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" '
+        f"{more}>{escape(words)}</text>"
+    )
 
 
 def area(points: list[tuple[float, float]], bottom: float, colour: str) -> str:
@@ -30,7 +38,10 @@ def area(points: list[tuple[float, float]], bottom: float, colour: str) -> str:
 def line(points: Iterable[tuple[float, float]], colour: str, name: str, more: str = "") -> str:
     """A line from point to point, of the class name."""
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline class="{name}" points="{path}" fill="none" stroke="{colour}" stroke-width="1.6" {more}/>'
+    return (
+        f'<polyline class="{name}" points="{path}" fill="none" stroke="{colour}" '
+        f'stroke-width="1.6" {more}/>'
+    )
 
 
 def ring(x: float, y: float, colour: str, words: str) -> str:

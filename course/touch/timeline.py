@@ -1,9 +1,10 @@
-"""One step of several traces on one time axis: hover over a bar, zoom in, switch; by mouse, finger or keys.
+"""One step of several traces on one time axis: hover
+over a bar, zoom in, switch; by mouse, finger or keys.
 
-A saved notebook grows by some 40 kB. Where no script runs, a sentence points to the chart of helpers.charts beside it.
-Weighed first, by what each saved output would carry: bokeh 1.3 MB, plotly's basic bundle 1.2, echarts 1.1,
-vis-timeline 0.5, vega 0.5, d3 0.3; uPlot has 0.05 but draws no bars from here to there. In none of them do keys go
-from bar to bar.
+A saved notebook grows by some 40 kB. Where no script runs, a sentence points to the chart of
+helpers.charts beside it. Weighed first, by what each saved output would carry: bokeh 1.3 MB,
+plotly's basic bundle 1.2, echarts 1.1, vis-timeline 0.5, vega 0.5, d3 0.3; uPlot has 0.05 but draws
+no bars from here to there. In none of them do keys go from bar to bar.
 """
 
 import numpy as np
@@ -20,16 +21,19 @@ HOST = {
     "launches": "launch",
     "waits": "waiting",
 }  # a lane and its colour
-SAYS_NOTHING = r"^void |at::native::|\(anonymous namespace\)::|\bat::|^[# ]+|[# ]+$"  # in the name of a kernel or range
+# in the name of a kernel or range
+SAYS_NOTHING = r"^void |at::native::|\(anonymous namespace\)::|\bat::|^[# ]+|[# ]+$"
 LONGEST = 120  # characters of a name
 NO_SCRIPT = (
-    "Where scripts run, here is a timeline to hover over and to zoom into: run this cell in JupyterLab, or open the "
+    "Where scripts run, here is a timeline to hover over and to zoom into: run this cell in "
+    "JupyterLab, or open the "
     "lesson on the course's site. The chart beside it shows the same step."
 )
 
 
 def explore(traces: dict[str, Trace], step: int = 0) -> HTML:
-    """Show one step of several traces, a dict of name -> Trace, as a timeline to touch; see timelines for the lanes.
+    """Show one step of several traces, a dict of name ->
+    Trace, as a timeline to touch; see timelines for the lanes.
 
     Time counts from the step's start on the host. Raises IndexError if a trace has no such step.
     """
@@ -37,9 +41,11 @@ def explore(traces: dict[str, Trace], step: int = 0) -> HTML:
 
 
 def timeline_data(traces: dict[str, Trace], step: int) -> dict:
-    """What the script draws: lanes (label, colour), end (us), and the bars of each trace by its name.
+    """What the script draws: lanes (label, colour),
+    end (us), and the bars of each trace by its name.
 
-    A bar is [lane, start_us, dur_us, name, what to say of it, the bars that it started or was started by].
+    A bar is [lane, start_us, dur_us, name, what to say
+    of it, the bars that it started or was started by].
     """
     rows = {name: _rows(trace, step) for name, trace in traces.items()}
     every = pd.concat(rows.values())
@@ -57,7 +63,9 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
 
 
 def _rows(trace, step):
-    """The step's outermost host ranges, launches, waits and GPU activities in one table, each with its lane."""
+    """The step's outermost host ranges, launches, waits
+    and GPU activities in one table, each with its lane.
+    """
     if step not in trace.steps.index:
         raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
     ranges = outermost(trace.annotations[trace.annotations.step == step]).assign(correlation=np.nan)

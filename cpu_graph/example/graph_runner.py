@@ -1,4 +1,6 @@
-"""A small graph runner, as a server has one: a graph for each batch size, requests padded to the next."""
+"""A small graph runner, as a server has one: a graph
+for each batch size, requests padded to the next.
+"""
 
 from collections.abc import Callable
 
@@ -18,7 +20,8 @@ class GraphRunner:
         self.graphs = {}
         self.outputs = {}
         self.inputs = torch.zeros(max(sizes), features, device="cuda")
-        for size in sorted(sizes, reverse=True):  # the largest first: the others fit into its memory
+        # the largest first: the others fit into its memory
+        for size in sorted(sizes, reverse=True):
             self._capture(size)
 
     @torch.inference_mode()

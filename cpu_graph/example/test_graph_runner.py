@@ -1,4 +1,6 @@
-"""Tests of the runner that need no GPU, and use one where there is one: `pytest cpu_graph/example`."""
+"""Tests of the runner that need no GPU, and use one
+where there is one: `pytest cpu_graph/example`.
+"""
 
 import pytest
 import torch
@@ -10,7 +12,11 @@ pytestmark = pytest.mark.cuda_graphs
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).to("cuda").eval()
+    return (
+        torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        .to("cuda")
+        .eval()
+    )
 
 
 @pytest.fixture

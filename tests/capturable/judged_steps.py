@@ -963,7 +963,8 @@ def asks_whether_it_is_captured(device):
     return on_batches(step, device, 6)
 
 
-# ------------------------------------------------------------------ a GPU shows these, a CPU does not
+# ------------------------------------------------------------------ a GPU shows these, a CPU does
+# not
 
 
 @fault("copy", on_cpu=False)

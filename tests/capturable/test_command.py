@@ -118,7 +118,10 @@ def test_explain_is_a_command_as_well(capsys):
 
 
 def test_explain_needs_no_torch_and_preflight_neither_numpy_nor_pandas(script):
-    code = "import sys; sys.modules['torch'] = None; import capturable.explain; assert capturable.explain.entries()"
+    code = (
+        "import sys; sys.modules['torch'] = None; import capturable.explain; assert "
+        "capturable.explain.entries()"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
     code = "import sys; sys.modules.update(numpy=None, pandas=None)\n"
     code += "from capturable.__main__ import main; sys.exit(main())"

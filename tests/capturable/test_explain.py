@@ -100,7 +100,9 @@ OWN_WORDS = {  # their sections speak of the code that they show
 
 
 def test_an_exhibit_says_what_its_section_says():
-    """But for those whose section speaks of the code that it shows: an answer knows no such code."""
+    """But for those whose section speaks of the code
+    that it shows: an answer knows no such code.
+    """
     assert [title for title, _, _ in SECTIONS] == [
         entry.title for entry in entries() if entry.exhibit
     ]
@@ -114,7 +116,10 @@ def test_an_exhibit_says_what_its_section_says():
 
 
 def test_an_answer_needs_no_course():
-    words = r"\b(our|ours|we|exhibit|gallery|lesson|notebook|capture_step|see below|this process)\b|`captured`"
+    words = (
+        r"\b(our|ours|we|exhibit|gallery|lesson|notebook|capture_step|see below|this "
+        r"process)\b|`captured`"
+    )
     for entry in entries():
         said = f"{entry.cause} {entry.fix} {entry.tell} {describe(entry)}"
         assert not re.search(words, said), entry.title
@@ -198,8 +203,8 @@ def verdict(report):
 # Floors: right, or among the several causes or at most five guesses that are shown. When they were
 # asked for the first time, labelled from their threads before, the held-out sets gave 0.70 (0.19
 # wrong), 0.60 (0 wrong), 0.78 (0 wrong), 0.69 (of 26: 7 right, 11 among guesses, 6 unknown, 2 wrong
-# guesses) and 0.79 (of 38: 17 right, 13 among guesses, 4 unknown, 4 wrong guesses). No cause was named
-# wrongly in the last three. Each set was used for repairs afterwards.
+# guesses) and 0.79 (of 38: 17 right, 13 among guesses, 4 unknown, 4 wrong guesses). No cause was
+# named wrongly in the last three. Each set was used for repairs afterwards.
 @pytest.mark.parametrize(
     ("name", "good"),
     [
@@ -257,11 +262,16 @@ def test_a_report_expects_entries_and_quotes_two_lines_at_most():
 
 
 COMPILED = {
-    "torch.compile: its first call is in a capture": "BackendCompilerFailed: backend='inductor' raised:\n"
-    "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned.",
-    "torch.compile: its graphs in a capture": 'File "torch/_inductor/cudagraph_trees.py", line 1261, in run_graph\n'
-    "RuntimeError: Cannot prepare for replay during capturing stage. Current cudaStreamCaptureStatus: Active",
-    "torch.compile: a graph break with fullgraph=True": "torch._dynamo.exc.Unsupported: Data-dependent branching",
+    "torch.compile: its first call is in a capture": "BackendCompilerFailed: backend='inductor' "
+    "raised:\n"
+    "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the "
+    "CPU tensor is pinned.",
+    "torch.compile: its graphs in a capture": 'File "torch/_inductor/cudagraph_trees.py", line '
+    "1261, in run_graph\n"
+    "RuntimeError: Cannot prepare for replay during capturing stage. Current "
+    "cudaStreamCaptureStatus: Active",
+    "torch.compile: a graph break with fullgraph=True": "torch._dynamo.exc.Unsupported: "
+    "Data-dependent branching",
     "torch.compile: too many versions of a function": "W0101 torch._dynamo hit config.recompile_limit (8)",
     "torch.compile skips graphs: an input is written": "skipping cudagraphs due to mutated inputs (1 instances). Found",
     "torch.compile skips graphs: something is on the CPU": "skipping cudagraphs due to cpu device (arg1_1). Found from",

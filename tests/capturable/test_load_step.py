@@ -144,7 +144,8 @@ def test_keyword_inputs(project, capsys):
         ),
         ("def make_step():\n    return lambda: exit(3)\n", ["the step ended the program", "3"]),
         (
-            "import torch\ndef make_step():\n    return (lambda x: x), (torch.ones(1),), (torch.ones(1), 2)\n",
+            "import torch\ndef make_step():\n    return (lambda x: x), (torch.ones(1),), "
+            "(torch.ones(1), 2)\n",
             ["other_inputs must match the inputs"],
         ),
     ],
@@ -161,7 +162,8 @@ def test_a_gpu_that_is_not_there_is_a_sentence(project, capsys):
         pytest.skip("there is one")
     project(
         {
-            "train.py": "import torch\ndef make_step():\n    return (lambda x: x.cuda()), (torch.ones(1),)\n"
+            "train.py": "import torch\ndef make_step():\n    return (lambda x: x.cuda()), "
+            "(torch.ones(1),)\n"
         }
     )
     refused(capsys, "train.py:make_step", "the step failed at train.py:3", "there is no GPU here")

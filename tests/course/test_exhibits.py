@@ -1,4 +1,6 @@
-"""The gallery's own tools, on failures that need no GPU: what fails, and what must not pass for failing."""
+"""The gallery's own tools, on failures that need no
+GPU: what fails, and what must not pass for failing.
+"""
 
 import warnings
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""What stops a recording or a measurement in the middle, and what the course says and keeps then."""
+"""What stops a recording or a measurement in the
+middle, and what the course says and keeps then.
+"""
 
 import os
 import signal
@@ -39,12 +41,15 @@ sys.exit(record.main([]))
 
 @pytest.fixture
 def recorder(tmp_path):
-    """Start recording: a lesson that hangs, one that does not, one that hangs. Returns the process and a function
-    that waits until a lesson hangs and gives its kernel's pid."""
+    """Start recording: a lesson that hangs, one that does not, one that hangs. Returns the
+    process and a function that waits until a lesson hangs and gives its kernel's pid."""
     opening = "from course.lesson import lesson\nlesson('{}', live=True)"
     pipe = tmp_path / "pid"
     os.mkfifo(pipe)
-    hang = f"%%gpu x\nx = 1\nimport os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(10**6)"
+    hang = (
+        f"%%gpu x\nx = 1\nimport os, time\nopen({str(pipe)!r}, "
+        "'w').write(str(os.getpid()))\ntime.sleep(10**6)"
+    )
     write_notebook(tmp_path / "00_hangs.ipynb", opening.format("hangs"), hang)
     write_notebook(tmp_path / "01_works.ipynb", opening.format("works"), "%%gpu x\nx = 1")
     write_notebook(tmp_path / "02_again.ipynb", opening.format("again"), hang)

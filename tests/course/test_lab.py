@@ -24,7 +24,9 @@ from tests.support.notebooks import write_notebook
 
 @pytest.fixture
 def course(tmp_path):
-    """A course of two lessons and a solution, and its copy: update(course, copy) brings it up to date."""
+    """A course of two lessons and a solution, and its
+    copy: update(course, copy) brings it up to date.
+    """
     (tmp_path / "course" / "solutions").mkdir(parents=True)
     for name in ("00_one.ipynb", "01_two.ipynb", "solutions/00_one.ipynb"):
         write_notebook(tmp_path / "course" / name, "1")
@@ -157,7 +159,10 @@ def test_copies_follow_a_lesson_that_is_renumbered(course, changed):
     said = lab.update(folder, copy)
     assert files(copy) == [".origins.json", *files(folder)]
     assert source(copy / "02_two.ipynb") == "mine" and source(copy / "00_new.ipynb") == "new"
-    there = f"There is a new {folder / '02_two.ipynb'}, but {copy / '02_two.ipynb'} is yours: rename it to get both."
+    there = (
+        f"There is a new {folder / '02_two.ipynb'}, but {copy / '02_two.ipynb'} is yours: rename "
+        "it to get both."
+    )
     mine = f"{copy / '01_two.ipynb'} is yours: it is now {copy / '02_two.ipynb'}. {there}"
     assert said == [FOLLOWED, *[mine] * changed]
     assert lab.update(folder, copy) == [there] * changed
@@ -262,7 +267,8 @@ def test_a_taken_port_is_told_and_the_next_one_used(tmp_path):
             )
             first_lesson = f"lab/tree/my_lessons/{lesson_file('start_here').name}"
             assert said == [
-                f"Port {port} is in use: JupyterLab will take another one and name it in its last line.",
+                f"Port {port} is in use: JupyterLab will take another one and name it in its last "
+                "line.",
                 "Starting JupyterLab; Ctrl-C here ends it.",
                 f"Ready: open {server.address(first_lesson)}",
             ]

@@ -38,7 +38,9 @@ def profile(chromium):
 
 @pytest.fixture
 def open_page(profile, request):
-    """Open an address in a new window; in the end, nothing may have asked another machine for anything."""
+    """Open an address in a new window; in the end, nothing
+    may have asked another machine for anything.
+    """
     asked = []
 
     def ask(request):
@@ -155,7 +157,8 @@ def test_charts_and_timelines_are_readable(open_notebook):
             page.locator("figure", has_text=NO_SCRIPT)
         ).to_be_visible()  # this notebook is not trusted
         for size in sizes:
-            # charts are 6.5 inches wide, so that 9-point text, the smallest, is 12 pixels high at full size
+            # charts are 6.5 inches wide, so that 9-point text, the smallest, is 12 pixels high at
+            # full size
             assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
 
 
@@ -169,7 +172,8 @@ def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
     expect(dialog).to_contain_text("appears to have died. It will restart automatically.")
     dialog.get_by_role("button", name="Ok").click()
     lesson.write(cell, source)
-    # the kernel's own restart does not always reach the page, which then shows it as unknown; this one does
+    # the kernel's own restart does not always reach the page, which then shows it as unknown; this
+    # one does
     lesson.menu("Kernel", "^Restart Kernel and Run All Cells")
     dialog.get_by_role("button", name="Confirm Kernel Restart").click()
     lesson.finished()
@@ -189,7 +193,10 @@ def stand_in(tmp_path):
 
 def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
     trace = recorded_lesson("start_here").trace("eager")
-    opening = "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, trace_file\n"
+    opening = (
+        "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, "
+        "trace_file\n"
+    )
     call = (
         f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
     )
@@ -239,7 +246,9 @@ animate_capture({name: read_trace(trace_file(name)) for name in ("eager", "whole
 
 
 def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, open_notebook):
-    """The keys reach the slider and no cell; an output that nobody trusts shows the picture alone."""
+    """The keys reach the slider and no cell; an output
+    that nobody trusts shows the picture alone.
+    """
     write_notebook(lab.folder / "my_lessons" / "touch.ipynb", TRACES)
     notebook = open_notebook("my_lessons/touch.ipynb")
     notebook.run_all()

@@ -1,4 +1,6 @@
-"""What keeps JupyterLab from starting is found before anything is installed, and its advice is a command that works."""
+"""What keeps JupyterLab from starting is found before anything
+is installed, and its advice is a command that works.
+"""
 
 import os
 import re
@@ -56,7 +58,9 @@ def test_roots_advice_keeps_the_options_that_were_given(as_root):
 
 
 def test_under_make_the_advice_is_the_make_command_with_its_variables(tmp_path):
-    """The advice is run as it stands, and gives the same options and variables to make once more."""
+    """The advice is run as it stands, and gives the
+    same options and variables to make once more.
+    """
     (tmp_path / "Makefile").write_text(
         f"lab:\n\t@PYTHONPATH={Path.cwd()} {sys.executable} -c "
         "'import sys; from course.obstacles import again; print(again(sys.argv[1:]))' $(ARGS)\n"

@@ -25,7 +25,10 @@ OPENING = 'from course.lesson import lesson\n\nlesson("speed")'
 FACTOR, SCALE = "factor = 2", "def scale(x):\n    return factor * x"
 SPEED = "%%gpu speed\nspeed = scale(20) + 1\n'shown'"
 OPTIONS, SEED = 'options = {"more": 1}', "import random\n\nrandom.seed(3)"
-TWICE = '%%gpu twice table\nimport pandas as pd\n\ntwice = options["more"] * 2\ntable = pd.DataFrame({"x": [twice]})\ntable'
+TWICE = (
+    '%%gpu twice table\nimport pandas as pd\n\ntwice = options["more"] * 2\ntable = '
+    'pd.DataFrame({"x": [twice]})\ntable'
+)
 TRACED = (
     "%%gpu\nfrom course.lesson import trace_file\nfrom course.recordings.values import encode\n\n"
     'trace_file("eager").write_bytes(b"trace")\nencode("speed", 1);'
@@ -46,7 +49,9 @@ CELLS = (
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The lesson "speed", recorded by the recorder, here on the CPU: a folder with notebooks/ and traces/."""
+    """The lesson "speed", recorded by the recorder, here
+    on the CPU: a folder with notebooks/ and traces/.
+    """
     folder = tmp_path_factory.mktemp("course")
     (folder / "notebooks").mkdir()
     path = write_notebook(
@@ -306,7 +311,9 @@ def nodes(value, path=()):
 
 
 def tampered(content, rng):
-    """A copy of a recording with one place dropped, or given a value of another type, nesting or content."""
+    """A copy of a recording with one place dropped, or
+    given a value of another type, nesting or content.
+    """
     content = copy.deepcopy(content)
     *way, last = rng.choice(list(nodes(content)))
     holder = content
@@ -322,7 +329,9 @@ def tampered(content, rng):
 
 
 def test_no_tampering_shows_anything_false_or_a_traceback(learner, path):
-    """300 seeded tamperings, in what lies in the recording: each plays the truth or says one sentence."""
+    """300 seeded tamperings, in what lies in the recording:
+    each plays the truth or says one sentence.
+    """
     rng, good = random.Random(12), json.loads(path.read_text())
     refused = 0
     for _ in range(300):
@@ -372,7 +381,9 @@ def test_a_missing_or_damaged_recording_is_one_sentence(kind, path, learner):
 
 
 def relabelled(path, gpu, folder):
-    """A copy of a recording as if it had been made on another GPU; recordings themselves are never edited."""
+    """A copy of a recording as if it had been made on
+    another GPU; recordings themselves are never edited.
+    """
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata["recording"]["gpu"] = gpu
     notebook.metadata["recording"]["digest"] = digest(notebook)
@@ -566,7 +577,9 @@ def everything(folder):
 def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(
     traces, path, tmp_path, monkeypatch
 ):
-    """Stop before every replacement and removal of a file in turn: the old recording plays, or the new one."""
+    """Stop before every replacement and removal of a file
+    in turn: the old recording plays, or the new one.
+    """
     new = nbformat.read(path, as_version=4)
     new.cells[4].outputs[0].data["text/plain"] = "'newer'"
     monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
@@ -615,7 +628,9 @@ def test_without_a_gpu_the_recorder_says_so(capsys, monkeypatch):
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    """A lesson with measure in a %%gpu cell and compare beside it, its recording, and the rooms to change at will."""
+    """A lesson with measure in a %%gpu cell and compare beside
+    it, its recording, and the rooms to change at will.
+    """
     for room in ("helpers", "course"):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(paths.ROOT / room, tmp_path / room, ignore=ignore)

@@ -1,4 +1,6 @@
-"""Each addition to a lesson that was left half-way is told in one sentence; half a kind of value is in test_codecs."""
+"""Each addition to a lesson that was left half-way is told
+in one sentence; half a kind of value is in test_codecs.
+"""
 
 import nbformat
 import pytest
@@ -22,7 +24,9 @@ LESSON = {
 
 
 def lesson(folder, recorded=True, solutions=(SOLVED,), **cells):
-    """What a small lesson lacks of which all is there but for what is said; a cell that is None is left out."""
+    """What a small lesson lacks of which all is there but
+    for what is said; a cell that is None is left out.
+    """
     notebook = folder / FILE
     cells = {name: source for name, source in (LESSON | cells).items() if source}
     heading = cells.pop("heading")
@@ -53,16 +57,19 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
                 "check": "check_capture(double_graph)",
                 "solutions": ["def double_graph(x):\n    return x"],
             },
-            "double_graph has no scenario: write double_graph(answer) in course/scenarios/capture_and_replay.py.",
+            "double_graph has no scenario: write double_graph(answer) in "
+            "course/scenarios/capture_and_replay.py.",
         ),
         (
             {"stub": None, "check": f"{STUB}\n\n\ncheck_capture(make_predictor)"},
-            "The stub of make_predictor and its check are in one cell: put check_capture(make_predictor) into a cell "
+            "The stub of make_predictor and its check are in one cell: put "
+            "check_capture(make_predictor) into a cell "
             "of its own, for the tests put the solution between the two.",
         ),
         (
             {"recorded": False},
-            "The lesson capture_and_replay has no recording {folder}/traces/nvidia-h200/capture_and_replay.ipynb: "
+            "The lesson capture_and_replay has no recording "
+            "{folder}/traces/nvidia-h200/capture_and_replay.ipynb: "
             'make it on a machine with a CUDA GPU by `make record ARGS="capture_and_replay"`.',
         ),
         (
@@ -77,16 +84,19 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
         ),
         (
             {"heading": "### Another failure"},
-            "The exhibit 'A value read in a capture' has no heading: write ### A value read in a capture above its "
+            "The exhibit 'A value read in a capture' has no heading: write ### A value read in a "
+            "capture above its "
             "cell.",
         ),
         (
             {"gpu": "%%gpu x\nx = 1\nwith fails(says=900):\n    x.item()"},
-            "An exhibit has no title: give fails(title, ...) one, and the heading ### of the same words above its cell.",
+            "An exhibit has no title: give fails(title, ...) one, and the heading ### of the same "
+            "words above its cell.",
         ),
         (
             {"gpu": '%%gpu x\nx = 1\nsilent("New", "wrong", x, 1, 2)', "heading": "### New"},
-            "The exhibit 'New' is not explained: add an entry of this title to capturable/causes.json.",
+            "The exhibit 'New' is not explained: add an entry of this title to "
+            "capturable/causes.json.",
         ),
     ],
     ids=[

@@ -1,7 +1,8 @@
-"""Every operator of torch's own test database, captured and replayed: how does it end, here and on a GPU?
+"""Every operator of torch's own test database, captured
+and replayed: how does it end, here and on a GPU?
 
-`python -m tests.cpu_graph.operator_sweep` writes cpu_graph/OPERATORS.md from the stand-in's endings and, where
-they are recorded, a GPU's.
+`python -m tests.cpu_graph.operator_sweep` writes cpu_graph/OPERATORS.md
+from the stand-in's endings and, where they are recorded, a GPU's.
 """
 
 import gc
@@ -109,7 +110,9 @@ def told(error) -> str:
 
 
 def compared(eager, captured, undefined) -> str:
-    """Whether a replay gives what eager gives; of undefined or random values, types and shapes alone."""
+    """Whether a replay gives what eager gives; of
+    undefined or random values, types and shapes alone.
+    """
     one, other, mine = (
         [leaf for leaf in tree_leaves(each) if isinstance(leaf, torch.Tensor)]
         for each in (*eager, captured)
@@ -138,14 +141,18 @@ def alike(one, other):
 
 KINDS = {  # kind -> what it is called in the list, and what that means
     "same": ("the same", "a replay gives what eager gives, for every sample"),
-    "refused": ("refused", "for some samples the capture is refused with CUDA's or PyTorch's words"),
+    "refused": (
+        "refused",
+        "for some samples the capture is refused with CUDA's or PyTorch's words",
+    ),
     "not modelled": ("not modelled", "for some samples it raises NotModelled"),
     "other": ("different", "a replay gives other values or shapes"),
     "failed": ("failed", "another error"),
     "untried": ("not tried", "no sample runs on the CPU"),
 }
 REFUSED = "CUDA error", "during CUDA graph capture", "Expected all tensors to be on the same device"
-ON_A_GPU_ALONE = "Jiterator", "requiring a storage size"  # samples that need a GPU, or another storage
+# samples that need a GPU, or another storage
+ON_A_GPU_ALONE = "Jiterator", "requiring a storage size"
 
 
 def kind(endings: list[str]) -> str:
@@ -174,7 +181,8 @@ def page(found: dict[str, list[str]]) -> str:
     lines = [
         "# Operators in a capture on the stand-in",
         "",
-        f"{len(found)} operators of torch's own test database, up to {SAMPLES} samples each, captured, replayed "
+        f"{len(found)} operators of torch's own test database, up to {SAMPLES} samples each, "
+        "captured, replayed "
         f"and compared with eager, with torch {torch.__version__.split('+')[0]}. "
         "`python -m tests.cpu_graph.operator_sweep` writes this page, a test compares it.",
         "",

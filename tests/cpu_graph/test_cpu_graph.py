@@ -78,7 +78,10 @@ def ten_losses(graphed, bf16, optimizer=torch.optim.SGD, **options):
 @pytest.mark.parametrize("bf16", [True, False])
 @pytest.mark.parametrize(
     ("optimizer", "options"),
-    [(torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.AdamW, {"lr": 0.01, "capturable": True})],
+    [
+        (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (torch.optim.AdamW, {"lr": 0.01, "capturable": True}),
+    ],
 )
 def test_the_courses_step_trains_as_eager(gpu, bf16, optimizer, options):
     eager = ten_losses(False, bf16, optimizer, **options)
@@ -105,12 +108,19 @@ def test_a_program_ends_as_on_the_gpu(name):
 
 
 def recorded():
-    """What the reference GPU gave, with the newest version of torch that is not newer than this one."""
+    """What the reference GPU gave, with the newest
+    version of torch that is not newer than this one.
+    """
     command = "python -m tests.cpu_graph.conformance"
     assert RECORD.exists(), f"{RECORD.relative_to(ROOT)} is missing: run `{command}` on an H200."
-    versions = {tuple(map(int, version.split("."))): found for version, found in json.loads(RECORD.read_text()).items()}
+    versions = {
+        tuple(map(int, version.split("."))): found
+        for version, found in json.loads(RECORD.read_text()).items()
+    }
     mine = tuple(map(int, torch.__version__.split("+")[0].split(".")))
-    return versions[max((version for version in versions if version <= mine), default=min(versions))]
+    return versions[
+        max((version for version in versions if version <= mine), default=min(versions))
+    ]
 
 
 @needs_gpu
@@ -122,15 +132,27 @@ def test_every_silent_exhibit_is_shown_or_said_not_to_be():
     (gallery,) = NOTEBOOKS.glob("*_failure_gallery.ipynb")
     cells = nbformat.read(gallery, as_version=4).cells
     silent = {title for cell in cells for title in re.findall(r'silent\("([^"]+)"', cell.source)}
-    headings = {line[4:] for cell in cells for line in cell.source.splitlines() if line.startswith("### ")}
+    headings = {
+        line[4:] for cell in cells for line in cell.source.splitlines() if line.startswith("### ")
+    }
     shown = {function.shows for function in PROGRAMS.values()} - {None}
-    not_shown = set(re.findall(r"^- \*\*(.+?)\*\*:", (ROOT / "cpu_graph" / "README.md").read_text(), re.M))
+    not_shown = set(
+        re.findall(r"^- \*\*(.+?)\*\*:", (ROOT / "cpu_graph" / "README.md").read_text(), re.M)
+    )
     assert silent <= shown | not_shown and not shown & not_shown
     assert shown | not_shown <= headings
 
 
 def state_of_torch():
-    places = (torch, torch.cuda, torch.cuda.graphs, torch.cuda.random, torch.accelerator, torch._C, torch.cuda.graph)
+    places = (
+        torch,
+        torch.cuda,
+        torch.cuda.graphs,
+        torch.cuda.random,
+        torch.accelerator,
+        torch._C,
+        torch.cuda.graph,
+    )
     return [dict(vars(place)) for place in (*places, torch.amp.autocast_mode.autocast)]
 
 
@@ -143,7 +165,9 @@ def test_everything_is_put_back_also_after_an_error():
             x.sum().item()
     after = state_of_torch()
     assert all(one.keys() == other.keys() for one, other in zip(before, after, strict=True))
-    assert all(one[name] is other[name] for one, other in zip(before, after, strict=True) for name in one)
+    assert all(
+        one[name] is other[name] for one, other in zip(before, after, strict=True) for name in one
+    )
     assert torch.equal(random, torch.get_rng_state())
     assert x.device.type == "cpu" and x.sum().item() == 4
     with cpu_graphs(), pytest.raises(RuntimeError, match="does not nest"), cpu_graphs():
@@ -152,16 +176,53 @@ def test_everything_is_put_back_also_after_an_error():
 
 def test_tensors_say_that_they_are_on_a_gpu(gpu):
     x, host = torch.ones(4, device="cuda"), torch.ones(4)
-    here = [x, x[:2], x + 1, x.detach(), x.clone(), host.cuda(), host.to("cuda"), host.to(x), torch.ones_like(x)]
-    here += [x.new_zeros(2), torch.tensor([1.0], device="cuda"), torch.zeros_like(host, device="cuda"), 2 * x, x.half()]
-    here += [nn.Parameter(x), copy.deepcopy(x), nn.Linear(2, 2, device="cuda").weight, nn.Linear(2, 2).to("cuda").bias]
-    here += [torch.arange(3, device=x.device), host.to(0), host.pin_memory().to("cuda"), x.to(torch.float64)]
+    here = [
+        x,
+        x[:2],
+        x + 1,
+        x.detach(),
+        x.clone(),
+        host.cuda(),
+        host.to("cuda"),
+        host.to(x),
+        torch.ones_like(x),
+    ]
+    here += [
+        x.new_zeros(2),
+        torch.tensor([1.0], device="cuda"),
+        torch.zeros_like(host, device="cuda"),
+        2 * x,
+        x.half(),
+    ]
+    here += [
+        nn.Parameter(x),
+        copy.deepcopy(x),
+        nn.Linear(2, 2, device="cuda").weight,
+        nn.Linear(2, 2).to("cuda").bias,
+    ]
+    here += [
+        torch.arange(3, device=x.device),
+        host.to(0),
+        host.pin_memory().to("cuda"),
+        x.to(torch.float64),
+    ]
     for tensor in here:
         assert tensor.is_cuda and tensor.device == torch.device("cuda:0") and not tensor.is_cpu
-    for tensor in [host, x.cpu(), x.to("cpu"), torch.zeros(2), torch.zeros_like(x, device="cpu"), host + 1]:
+    for tensor in [
+        host,
+        x.cpu(),
+        x.to("cpu"),
+        torch.zeros(2),
+        torch.zeros_like(x, device="cpu"),
+        host + 1,
+    ]:
         assert not tensor.is_cuda and tensor.device.type == "cpu"
     assert repr(x) == "tensor([1., 1., 1., 1.], device='cuda:0')" and f"{x[0]:.1f}" == "1.0"
-    assert x.tolist() == [1, 1, 1, 1] and x.cpu().numpy().sum() == 4 if hasattr(host, "numpy") else True
+    assert (
+        x.tolist() == [1, 1, 1, 1] and x.cpu().numpy().sum() == 4
+        if hasattr(host, "numpy")
+        else True
+    )
     with torch.device("cuda"):
         assert torch.zeros(3).is_cuda and nn.Linear(2, 2).weight.is_cuda
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
@@ -174,7 +235,10 @@ def test_tensors_say_that_they_are_on_a_gpu(gpu):
     [
         ("torch.cuda.memory_allocated", lambda x: torch.cuda.memory_allocated()),
         ("torch.cuda.get_device_properties", lambda x: torch.cuda.get_device_properties(0)),
-        ("elapsed_time", lambda x: torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event())),
+        (
+            "elapsed_time",
+            lambda x: torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event()),
+        ),
         ("query", lambda x: torch.cuda.current_stream().query()),
         ("resize_", lambda x: x.resize_(100)),
         ("debug_dump", lambda x: torch.cuda.CUDAGraph().debug_dump("file")),
@@ -240,7 +304,9 @@ def test_record_stream_keeps_memory_from_the_next_tensor(gpu):
 
 
 def test_a_pinned_batch_stays_until_its_copy_is_done(gpu):
-    loader = DataLoader(range(5), None, collate_fn=lambda number: torch.full((3,), number), pin_memory=True)
+    loader = DataLoader(
+        range(5), None, collate_fn=lambda number: torch.full((3,), number), pin_memory=True
+    )
     batches = [batch.to("cuda", non_blocking=True) for batch in loader]
     assert [batch[0].item() for batch in batches] == [0, 1, 2, 3, 4]
     address = torch.empty(3, pin_memory=True).data_ptr()
@@ -279,7 +345,8 @@ def without_a_copy(function, sample):
     ("answer", "right", "graphs"),
     [
         (lambda function, sample: lambda x: capture_step(function, sample)(x).clone(), True, 4),
-        (lambda function, sample: capture_step(function, sample), False, 4),  # every result is the last
+        # every result is the last
+        (lambda function, sample: capture_step(function, sample), False, 4),
         (without_a_copy, False, 4),
         (lambda function, sample: function, True, 0),
     ],
@@ -293,6 +360,11 @@ def test_an_answer_is_tried_with_several_seeds(answer, right, graphs):
 
 def test_an_error_of_an_answer_is_kept():
     there = torch.cuda.is_available()
-    trial, *_ = trials(doubled_by(lambda function, sample: captured(lambda: function(sample).sum().item())))
-    assert "not permitted when stream is capturing" in str(trial.error.__context__) and trial.result is None
+    trial, *_ = trials(
+        doubled_by(lambda function, sample: captured(lambda: function(sample).sum().item()))
+    )
+    assert (
+        "not permitted when stream is capturing" in str(trial.error.__context__)
+        and trial.result is None
+    )
     assert torch.cuda.is_available() == there

@@ -37,6 +37,10 @@ def test_the_list_is_the_sweeps(endings):
         pytest.skip(f"the list is of another torch than {version}")
     page = LIST.read_text()
     kinds = {name: operator_sweep.kind(ends) for name, ends in endings.items()}
-    new = {name: endings[name] for name, kind in kinds.items() if (kind == "same") == (f"`{name}`" in page)}
+    new = {
+        name: endings[name]
+        for name, kind in kinds.items()
+        if (kind == "same") == (f"`{name}`" in page)
+    }
     assert new == {}
     assert page == operator_sweep.page(endings)

@@ -19,7 +19,16 @@ FAULTS = [
 
 def pytest_on(folder, *options):
     """Run pytest on a folder, with the plugin as if it were installed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_cpu_graph", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "pytest_cpu_graph",
+        "-p",
+        "no:cacheprovider",
+    ]
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "cpu_graph")))
     environment = os.environ | {"PYTHONPATH": paths, "PYTEST_ADDOPTS": ""}
     command += ["--rootdir", str(folder), "-c", os.devnull, *options, str(folder)]

@@ -1,4 +1,6 @@
-"""Each private name of torch that the stand-in uses: this says which one a new torch has given up."""
+"""Each private name of torch that the stand-in uses:
+this says which one a new torch has given up.
+"""
 
 import inspect
 from importlib import import_module
@@ -11,7 +13,8 @@ from cpu_graph import cpu_graphs, torch_names
 from cpu_graph.device import Device
 
 CUDA_BUILD = {"_host_emptyCache"}  # missing from builds of torch for the CPU
-NAMES = [  # (module or class, name, what it has to take: names of parameters, where Python can tell)
+# (module or class, name, what it has to take: names of parameters, where Python can tell)
+NAMES = [
     ("torch._C", "DisableTorchFunction", None),
     ("torch._C", "_ExcludeDispatchKeyGuard", None),
     ("torch._C", "_dispatch_get_all_op_names", None),
@@ -61,7 +64,9 @@ def test_every_replaced_name_is_torchs():
         for place, name, _ in torch_names.replacements(Device())
         if not hasattr(place, name)
     }
-    assert missing <= ({f"torch._C.{name}" for name in CUDA_BUILD} if not torch.backends.cuda.is_built() else set())
+    assert missing <= (
+        {f"torch._C.{name}" for name in CUDA_BUILD} if not torch.backends.cuda.is_built() else set()
+    )
 
 
 @pytest.mark.skipif(not find_spec("torch.utils._cuda_debug"), reason="since torch 2.15")
@@ -73,7 +78,10 @@ def test_the_tracker_of_inputs_has_torchs_methods():
 
 
 def test_statistics_of_batch_norm_are_named_as_the_stand_in_knows_them():
-    for overload in (torch.ops.aten.native_batch_norm.default, torch.ops.aten._native_batch_norm_legit.default):
+    for overload in (
+        torch.ops.aten.native_batch_norm.default,
+        torch.ops.aten._native_batch_norm_legit.default,
+    ):
         names = [argument.name for argument in overload._schema.arguments]
         assert {"running_mean", "running_var"} <= set(names)
 

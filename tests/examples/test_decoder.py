@@ -1,4 +1,6 @@
-"""The decoder to copy: its lesson shows it, it runs on a CPU and in a graph, and it computes what Llama computes."""
+"""The decoder to copy: its lesson shows it, it runs on a
+CPU and in a graph, and it computes what Llama computes.
+"""
 
 import ast
 import os
@@ -69,7 +71,9 @@ def test_greedy_tokens_do_not_repeat_themselves():
 
 @torch.no_grad()
 def test_rows_stand_at_places_of_their_own():
-    """Two prompts of different lengths, decoded side by side and one by one, also in the first rows of a cache."""
+    """Two prompts of different lengths, decoded side by side
+    and one by one, also in the first rows of a cache.
+    """
     model = Decoder(TINY)
     alone = [start(model, TINY, 1, length=length, seed=length) for length in (3, 7)]
     tokens, positions = (torch.cat([one[place] for one in alone]) for place in (0, 1))

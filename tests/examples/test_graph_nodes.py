@@ -1,4 +1,6 @@
-"""examples.graph_nodes against a driver that knows one graph: a kernel with three parameters, and a copy that waits."""
+"""examples.graph_nodes against a driver that knows one graph:
+a kernel with three parameters, and a copy that waits.
+"""
 
 import ctypes
 import struct

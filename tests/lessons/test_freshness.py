@@ -112,7 +112,9 @@ def test_a_recording_says_where_it_comes_from(path):
 
 
 class Played:
-    """A kernel in which a lesson's recorded cells are run by name only: what would %%gpu cells say?"""
+    """A kernel in which a lesson's recorded cells are
+    run by name only: what would %%gpu cells say?
+    """
 
     def __init__(self, recording):
         self.shell = SimpleNamespace(user_ns={}, events=SimpleNamespace(register=lambda *_: None))
@@ -131,7 +133,9 @@ class Played:
         return other
 
     def first_error(self, cells):
-        """What the first %%gpu cell says that does not play, of cells run in order; None if all of them play."""
+        """What the first %%gpu cell says that does not play,
+        of cells run in order; None if all of them play.
+        """
         for cell in cells:
             if cell.kind == "gpu" and (error := _error(self, cell)):
                 return error
@@ -141,7 +145,9 @@ class Played:
 
 @named(LESSONS)
 def test_no_plain_cell_can_be_edited_or_left_out_before_a_gpu_cell(path):
-    """Nor any %%gpu cell; guesses, exercises, views and cells of the reader's own change nothing."""
+    """Nor any %%gpu cell; guesses, exercises, views
+    and cells of the reader's own change nothing.
+    """
     cells = code_cells(nbformat.read(path, as_version=4))
     as_recorded = Played(recorded_lesson(lesson_name(path)))
     last = max(cell.number for cell in cells if cell.kind == "gpu")

@@ -1,4 +1,5 @@
-"""Notebooks in real kernels, as `pytest --nbmake notebooks` runs them: some on recordings, all live on a GPU.
+"""Notebooks in real kernels, as `pytest --nbmake notebooks`
+runs them: some on recordings, all live on a GPU.
 
 Every lesson with its solutions, on recordings and without kernels: test_solutions.py.
 """

@@ -1,4 +1,6 @@
-"""Recordings are notebooks that people open: they carry the lessons' present text, and nothing that runs."""
+"""Recordings are notebooks that people open: they carry
+the lessons' present text, and nothing that runs.
+"""
 
 import shutil
 
@@ -43,7 +45,9 @@ def test_a_recording_holds_no_script(recording):
 
 @pytest.fixture
 def edited(tmp_path):
-    """A lesson whose prose has changed since its recording was made, and that recording, both copies."""
+    """A lesson whose prose has changed since its recording
+    was made, and that recording, both copies.
+    """
     lesson = lesson_file("share_memory_pools")
     notebook = nbformat.read(lesson, as_version=4)
     notebook.cells[0].source += "\n\nA sentence that is new."

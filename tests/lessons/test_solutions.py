@@ -1,7 +1,9 @@
-"""Every lesson played in this process, and at each check its solution, its wrong answers and its empty stub.
+"""Every lesson played in this process, and at each check
+its solution, its wrong answers and its empty stub.
 
-All lessons share one process, each in an IPython of its own: a kernel takes seconds to start. The wrong answers to
-captures and broken scripts, which run for long, are in test_capture_exercises.py and test_ten_scripts.py.
+All lessons share one process, each in an IPython of its own: a kernel takes seconds to start. The
+wrong answers to captures and broken scripts, which run for long, are in test_capture_exercises.py
+and test_ten_scripts.py.
 """
 
 import matplotlib.pyplot as plt

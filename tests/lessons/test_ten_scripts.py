@@ -1,4 +1,6 @@
-"""Ten broken scripts: as published the checker refuses them, repaired it takes them, half repaired it does not."""
+"""Ten broken scripts: as published the checker refuses
+them, repaired it takes them, half repaired it does not.
+"""
 
 import re
 

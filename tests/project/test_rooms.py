@@ -1,4 +1,6 @@
-"""What import-linter, ruff and mypy cannot say of the rooms (pyproject.toml has their rules; `make lint`)."""
+"""What import-linter, ruff and mypy cannot say of the
+rooms (pyproject.toml has their rules; `make lint`).
+"""
 
 import ast
 import importlib

@@ -125,7 +125,10 @@ def test_without_pytorchs_own_index_the_default_one_serves_and_is_remembered(che
     status, calls = make("lab")
     assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.commands.lab"]
     assert "--torch-backend" in calls[2] and "--torch-backend" not in calls[3]
-    said = "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3.2 GB in all"
+    said = (
+        "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3.2 GB in "
+        "all"
+    )
     assert said in make.said
     (folder / "no_torch_index").unlink()
     assert "--torch-backend" not in make("test")[1][0], (
@@ -178,7 +181,8 @@ def test_a_failed_set_up_heals_on_the_next_call(checkout):
     (folder / "offline").touch()
     assert make("lab")[0] != 0
     assert re.search(
-        r"The set-up did not finish: uv could not install the packages \(no such host\); .*HTTPS_PROXY.*\. "
+        r"The set-up did not finish: uv could not install the packages \(no such host\); "
+        r".*HTTPS_PROXY.*\. "
         r"The same command starts it again\.\n",
         make.said,
     )
@@ -348,7 +352,8 @@ def no_gpu(monkeypatch):
         (
             "580",
             None,
-            "the driver is there (580), but this torch is built for the CPU only: run `make clean`, then `make lab`",
+            "the driver is there (580), but this torch is built for the CPU only: run `make "
+            "clean`, then `make lab`",
         ),
         ("580", "13.0", "driver 580 and CUDA 13.0 are there: look at CUDA_VISIBLE_DEVICES"),
     ],

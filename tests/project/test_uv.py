@@ -1,7 +1,8 @@
-"""The set-up with uv itself: which build of torch it takes, with PyTorch's own index in reach and out of reach.
+"""The set-up with uv itself: which build of torch it
+takes, with PyTorch's own index in reach and out of reach.
 
-Nothing here leaves this machine, and the wheels hold a line each. The default index is named by uv's own
-setting; in the place of PyTorch's, whose address uv knows by itself, a proxy answers.
+Nothing here leaves this machine, and the wheels hold a line each. The default index is named by
+uv's own setting; in the place of PyTorch's, whose address uv knows by itself, a proxy answers.
 """
 
 import functools
@@ -106,7 +107,9 @@ class InItsPlace(Quiet):
 
 @pytest.fixture
 def indexes(tmp_path):
-    """Both indexes with torch's builds, whose module says which it is; gives the environment that leads to them."""
+    """Both indexes with torch's builds, whose module says
+    which it is; gives the environment that leads to them.
+    """
     torch, own = PINS["torch"], tmp_path / "own"
     wheels.wheel(tmp_path / "default/simple/torch", "torch", torch, torch="build = 'default'\n")
     for build in ("cpu", "cu130"):

@@ -1,4 +1,6 @@
-"""The course's site: built without a warning, whole and self-contained; test_site_in_a_browser.py reads it."""
+"""The course's site: built without a warning, whole and
+self-contained; test_site_in_a_browser.py reads it.
+"""
 
 import re
 import subprocess
@@ -58,8 +60,8 @@ def test_make_site_builds_as_tested_here():
         and pages.SOURCE == ROOT / "docs/_build/source"
     )
     assert (
-        "-m sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html"
-        in made
+        "-m sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source "
+        "docs/_build/html" in made
     )
 
 

@@ -10,7 +10,8 @@ RIGHT = "__right_"  # in the name of another answer that is right
 
 
 def answers(path, name, variables):
-    """The answers to a lesson's exercise by their names: its solution, and below it those named name__...
+    """The answers to a lesson's exercise by their names:
+    its solution, and below it those named name__...
 
     They see the lesson's variables, and what the notebook of solutions imports.
     """

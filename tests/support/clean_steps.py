@@ -1,4 +1,5 @@
-"""Steps that a CUDA graph captures, in which preflight must find nothing: each a function of the device.
+"""Steps that a CUDA graph captures, in which preflight
+must find nothing: each a function of the device.
 
 It returns the step and what makes a batch of its inputs.
 """
@@ -24,8 +25,8 @@ DECLARED = torch.library.Library("torchvision", "FRAGMENT")
 def models_of(package):
     """A package of models, or the test is skipped.
 
-    torchvision's, which transformers imports as well, are plain Python: where its extension was built for another
-    torch, the operators that it lacks are declared.
+    torchvision's, which transformers imports as well, are plain Python: where its
+    extension was built for another torch, the operators that it lacks are declared.
     """
     try:
         importlib.import_module("torchvision")

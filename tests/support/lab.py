@@ -39,7 +39,8 @@ class Lab:
         root = ["--allow-root"] if os.getuid() == 0 else []
         self.log = folder / "server.log"
         self.process = subprocess.Popen(
-            # 0 is a free port; else JupyterLab tries one and takes it only later, so two servers would both choose 8888
+            # 0 is a free port; else JupyterLab tries one and takes it only later, so two servers
+            # would both choose 8888
             [sys.executable, "-m", "course.commands.lab", "--no-browser", *root, f"--port={port}"],
             cwd=folder,
             env=os.environ | {name: str(folder / place) for name, place in own.items()},
@@ -60,7 +61,9 @@ class Lab:
             return None
 
     def stop(self):
-        """End the server: by force where a page's last request was still under way, whose thread then never ends."""
+        """End the server: by force where a page's last request
+        was still under way, whose thread then never ends.
+        """
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(60)

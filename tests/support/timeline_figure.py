@@ -1,4 +1,6 @@
-"""What browsers try in JupyterLab and on the site alike: a timeline by mouse and keys, Perfetto's button, the looks."""
+"""What browsers try in JupyterLab and on the site alike: a
+timeline by mouse and keys, Perfetto's button, the looks.
+"""
 
 import hashlib
 import re
@@ -10,7 +12,10 @@ from helpers.trace import read_trace
 from tests.support.lab_page import expect
 
 LANE, START, LONG, NAME, SAID, PARTNERS = range(6)
-CUT = "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.textContent)"
+CUT = (
+    "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => "
+    "part.textContent)"
+)
 BREAKS, SIDES = (
     f"parts => parts.map(part => getComputedStyle(part).{name})"
     for name in ("wordBreak", "textAlign")
@@ -33,7 +38,9 @@ def handed(trace, name):
 
 
 def touch(figure, lesson, names, step=3):
-    """Hover, switch, walk and zoom on a figure that explore has drawn of two of a lesson's recorded traces."""
+    """Hover, switch, walk and zoom on a figure that explore
+    has drawn of two of a lesson's recorded traces.
+    """
     traces = {name: read_trace(recorded_lesson(lesson).trace(name)) for name in names}
     data = timeline_data(traces, step)
     (_, bars), (_, others) = data["variants"]
@@ -76,7 +83,9 @@ def switch(figure, bars, others, ticks):
 
 
 def walk(figure, bars):
-    """The keys walk from bar to bar, and down from a launch to what it launched; Enter zooms, Escape leaves."""
+    """The keys walk from bar to bar, and down from a launch
+    to what it launched; Enter zooms, Escape leaves.
+    """
     keyboard = figure.page.keyboard
     for _ in range(4):  # past the buttons
         keyboard.press("Tab")

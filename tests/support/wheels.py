@@ -1,11 +1,15 @@
-"""Wheels of a few lines, and a build backend that makes one of a project: what tests install with pip and uv."""
+"""Wheels of a few lines, and a build backend that makes
+one of a project: what tests install with pip and uv.
+"""
 
 import zipfile
 from pathlib import Path
 
 
 def wheel(folder, name, version, needs=(), **modules):
-    """Write a wheel for any Python into folder: modules are their names and texts. Returns its path."""
+    """Write a wheel for any Python into folder: modules
+    are their names and texts. Returns its path.
+    """
     stem = f"{name.replace('-', '_')}-{version}"
     about = [
         f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}",

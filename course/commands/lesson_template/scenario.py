@@ -1,4 +1,6 @@
-"""Scenarios of Verb object: rows are scaled, a total grows. Each raises Wrong with the symptom it finds."""
+"""Scenarios of Verb object: rows are scaled, a total
+grows. Each raises Wrong with the symptom it finds.
+"""
 
 from collections.abc import Callable
 

@@ -8,7 +8,10 @@ ones = partial(torch.ones, device="cuda")
 zeros = partial(torch.zeros, device="cuda")
 graphed = torch.cuda.make_graphed_callables
 ERROR = "AcceleratorError: CUDA error: "
-READ = [f"{ERROR}operation not permitted when stream is capturing", f"{ERROR}operation failed due to a previous error"]
+READ = [
+    f"{ERROR}operation not permitted when stream is capturing",
+    f"{ERROR}operation failed due to a previous error",
+]
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 SINCE_2_13 = VERSION >= (2, 13)  # random states are per capture
 SINCE_2_15 = VERSION >= (2, 15)  # a failed capture leaves its stream
@@ -21,7 +24,9 @@ NO_RAW_GRAPH = [
     else "RuntimeError: You cannot access the raw cudaGraph_t instance unless CUDAGraph was"
 ]
 LOST = READ[1:]
-PAGEABLE = ["RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"]
+PAGEABLE = [
+    "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"
+]
 
 
 def captured(function, graph=None, **options):

@@ -1,4 +1,6 @@
-"""Expressions whose replay gives what eager gives: conjugates, views in place, products, indices."""
+"""Expressions whose replay gives what eager gives:
+conjugates, views in place, products, indices.
+"""
 
 import torch
 from torch.nn import functional as F

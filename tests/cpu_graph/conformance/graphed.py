@@ -132,7 +132,10 @@ def scaled_by(x, scale=None):
 
 @program([1, 5], shows="An argument too many")
 def an_argument_too_many_is_dropped():
-    return [graphed(scaled_by, args)(ones(4), ones(4) * 5)[0].item() for args in ((ones(4),), (ones(4), ones(4)))]
+    return [
+        graphed(scaled_by, args)(ones(4), ones(4) * 5)[0].item()
+        for args in ((ones(4),), (ones(4), ones(4)))
+    ]
 
 
 @program(["AssertionError: Modules must not have hooks registered at the time they are passed."])
@@ -142,7 +145,12 @@ def a_hook_before_graphing():
     graphed(net, sample())
 
 
-@program(["AssertionError: In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only"])
+@program(
+    [
+        "AssertionError: In any :class:`~torch.nn.Module` passed to "
+        ":func:`~make_graphed_callables`, only"
+    ]
+)
 def a_buffer_that_wants_a_gradient():
     net = layer()
     net.register_buffer("scale", ones(4).requires_grad_())
@@ -155,7 +163,9 @@ def autocast_with_its_cache():
         graphed(layer(), sample())
 
 
-@program(["AssertionError: In the beta API, sample_args for each callable must contain only Tensors."])
+@program(
+    ["AssertionError: In the beta API, sample_args for each callable must contain only Tensors."]
+)
 def a_sample_that_is_no_tensor():
     graphed(lambda x, exponent: x.pow(exponent), (ones(4), 2))
 
@@ -165,17 +175,33 @@ def what_is_no_tensor_is_bound_before():
     return graphed(partial(torch.pow, exponent=2), (ones(4),))(ones(4) * 3)
 
 
-@program(["TypeError: make_graphed_callables.<locals>.make_graphed_autograd_function.<locals>.functionalized() got an"])
+@program(
+    [
+        "TypeError: "
+        "make_graphed_callables.<locals>.make_graphed_autograd_function.<locals>.functionalized() "
+        "got an"
+    ]
+)
 def a_keyword_argument():
     graphed(layer(), sample())(input=ones(2, 4))
 
 
-@program(["RuntimeError: The size of tensor a (8) must match the size of tensor b (5) at non-singleton dimension 0"])
+@program(
+    [
+        "RuntimeError: The size of tensor a (8) must match the size of tensor b (5) at "
+        "non-singleton dimension 0"
+    ]
+)
 def a_batch_of_another_size():
     graphed(layer(), (ones(8, 4),))(ones(5, 4))
 
 
-@program(["RuntimeError: trying to differentiate twice a function that was marked with @once_differentiable"])
+@program(
+    [
+        "RuntimeError: trying to differentiate twice a function that was marked with "
+        "@once_differentiable"
+    ]
+)
 def a_gradient_of_a_gradient():
     net, inputs = graphed(layer(), (ones(2, 4).requires_grad_(),)), ones(2, 4).requires_grad_()
     slope = torch.autograd.grad(net(inputs).square().sum(), inputs, create_graph=True)[0]
@@ -188,7 +214,11 @@ def spare_part():
     return net
 
 
-UNUSED = "The differentiated Tensor at index 1 appears" if SINCE_2_13 else "One of the differentiated Tensors appears"
+UNUSED = (
+    "The differentiated Tensor at index 1 appears"
+    if SINCE_2_13
+    else "One of the differentiated Tensors appears"
+)
 
 
 @program([f"RuntimeError: {UNUSED} to not have been used in the graph."])
@@ -203,7 +233,9 @@ def a_parameter_that_need_not_take_part():
 
 def losses(graph):
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1))
+    net = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1)
+    )
     net, inputs = net.cuda(), torch.randn(5, 4, 8, device="cuda")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     net = graphed(net, (inputs[0].clone(),)) if graph else net

@@ -22,7 +22,9 @@ LONG = 10**8
 
 
 def in_capture(name, gives, ask, shows=None):
-    """A program that does one thing in a capture, with a tensor, one on the CPU and a pinned one."""
+    """A program that does one thing in a capture,
+    with a tensor, one on the CPU and a pinned one.
+    """
 
     def asks():
         x = ones(4)
@@ -48,7 +50,11 @@ in_capture("a_synchronize", READ, lambda *_: torch.cuda.synchronize())
 in_capture("a_stream_synchronize", READ, lambda *_: torch.cuda.current_stream().synchronize())
 in_capture("tolist", PAGEABLE, lambda x, *_: x.tolist())
 in_capture("cpu", PAGEABLE, lambda x, *_: x.cpu())
-in_capture("numpy", ["TypeError: can't convert cuda:0 device type tensor to numpy."], lambda x, *_: x.numpy())
+in_capture(
+    "numpy",
+    ["TypeError: can't convert cuda:0 device type tensor to numpy."],
+    lambda x, *_: x.numpy(),
+)
 in_capture("to_cuda", PAGEABLE, lambda x, host, _: x + host.to("cuda"))
 in_capture("copy_from_the_cpu", PAGEABLE, lambda x, host, _: x.copy_(host))
 in_capture("copy_to_the_cpu", PAGEABLE, lambda x, host, _: host.copy_(x))
@@ -58,12 +64,20 @@ in_capture("an_index_list", PAGEABLE, lambda x, *_: x[[0, 2]])
 in_capture("two_devices", TWO, lambda x, host, _: x + host)
 in_capture("a_nested_capture", READ, lambda x, *_: captured(lambda: x * 2)())
 in_capture("pinned_and_blocking", READ, lambda x, host, pinned: x.copy_(pinned))
-in_capture("pinned_not_blocking", [1] * 4, lambda x, host, pinned: (x * 0).copy_(pinned, non_blocking=True))
-in_capture("pinned_to_cuda", [2] * 4, lambda x, host, pinned: x + pinned.to("cuda", non_blocking=True))
+in_capture(
+    "pinned_not_blocking", [1] * 4, lambda x, host, pinned: (x * 0).copy_(pinned, non_blocking=True)
+)
+in_capture(
+    "pinned_to_cuda", [2] * 4, lambda x, host, pinned: x + pinned.to("cuda", non_blocking=True)
+)
 in_capture("where_for_a_mask", 4, lambda x, *_: torch.where(x > 0, x, 0).sum())
 
 
-REPLAY = [READ[0], LOST[0]] if SINCE_2_13 else ["RuntimeError: Cannot prepare for replay during capturing stage"]
+REPLAY = (
+    [READ[0], LOST[0]]
+    if SINCE_2_13
+    else ["RuntimeError: Cannot prepare for replay during capturing stage"]
+)
 
 
 @program(REPLAY)
@@ -111,7 +125,11 @@ def a_capture_on_the_default_stream():
     torch.cuda.CUDAGraph().capture_begin()
 
 
-@program(["RuntimeError: info.status != cudaStreamCaptureStatusInvalidated", *LOST] if SINCE_2_13 else LOST * 2)
+@program(
+    ["RuntimeError: info.status != cudaStreamCaptureStatusInvalidated", *LOST]
+    if SINCE_2_13
+    else LOST * 2
+)
 def an_old_graph_freed_in_a_capture():
     x = ones(4)
     graphs = [captured(lambda: x + 1)]
@@ -174,7 +192,9 @@ def a_wait_for_work_outside():
     captured(lambda: (event.wait(), x * 2))
 
 
-@program([f"{ERROR}operation would make the legacy stream depend on a capturing blocking stream", *LOST])
+@program(
+    [f"{ERROR}operation would make the legacy stream depend on a capturing blocking stream", *LOST]
+)
 def the_default_stream_drawn_in():
     x = ones(4)
     captured(lambda: (x * 2, torch.cuda.default_stream().wait_stream(torch.cuda.current_stream())))

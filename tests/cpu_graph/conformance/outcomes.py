@@ -9,7 +9,8 @@ PROGRAMS = {}
 
 
 def program(gives, shows=None):
-    """Register a function as a program: what it should give, and the gallery's exhibit that it shows.
+    """Register a function as a program: what it should
+    give, and the gallery's exhibit that it shows.
 
     gives: the value, or the start of the first line of the error, or of each in the chain.
     """
@@ -24,7 +25,9 @@ def program(gives, shows=None):
 
 
 def runs(function):
-    """How a program ends: {"gives": value} or {"fails": [first line of each error, the cause first]}."""
+    """How a program ends: {"gives": value} or {"fails":
+    [first line of each error, the cause first]}.
+    """
     torch.manual_seed(0)
     stream = torch.cuda.current_stream()
     try:
@@ -43,7 +46,9 @@ def plain(value):
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    assert isinstance(value, bool | int | str) or value == int(value), f"{value} is no relation and no whole number"
+    assert isinstance(value, bool | int | str) or value == int(value), (
+        f"{value} is no relation and no whole number"
+    )
     return value if isinstance(value, bool | str) else int(value)
 
 
@@ -64,14 +69,20 @@ def outcome(name):
 
 
 def on_gpu():
-    """How all programs end on this machine's GPU, each after a good capture, which sets generators right."""
+    """How all programs end on this machine's GPU, each
+    after a good capture, which sets generators right.
+    """
     found = {}
     for name, function in PROGRAMS.items():
-        torch.cuda.graph.default_capture_stream = None  # a new one, or a program's 32nd stream might be this one
+        # a new one, or a program's 32nd stream might be this one
+        torch.cuda.graph.default_capture_stream = None
         found[name] = runs(function)
         gc.collect()
         torch.cuda.synchronize()
-        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        with (
+            torch.cuda.stream(torch.cuda.current_stream()),
+            torch.cuda.graph(torch.cuda.CUDAGraph()),
+        ):
             torch.zeros(1, device="cuda")
     return found
 
@@ -81,4 +92,8 @@ def agrees(gives, ending):
     if "gives" in ending:
         return ending["gives"] == gives and type(ending["gives"]) is type(gives)
     fails = ending["fails"]
-    return isinstance(gives, list) and len(gives) == len(fails) and all(map(str.startswith, fails, map(str, gives)))
+    return (
+        isinstance(gives, list)
+        and len(gives) == len(fails)
+        and all(map(str.startswith, fails, map(str, gives)))
+    )

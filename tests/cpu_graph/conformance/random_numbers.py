@@ -98,7 +98,12 @@ def a_state_set_back_in_the_capture_repeats_in_it():
     return torch.equal(*captured(twice)())
 
 
-@program(["RuntimeError: CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed"])
+@program(
+    [
+        "RuntimeError: CUDAGeneratorImpl::set_current_seed can be called during stream capture "
+        "only if new seed"
+    ]
+)
 def a_seed_set_in_a_capture():
     def seed_and_draw():
         torch.cuda.manual_seed(torch.cuda.initial_seed() + 1)
@@ -144,7 +149,11 @@ def a_generator_that_nobody_announced():
     return captured(lambda: torch.rand(8, device="cuda", generator=own))().numel()
 
 
-@program(8 if SINCE_2_13 else ["RuntimeError: Offset increment outside graph capture encountered unexpectedly."])
+@program(
+    8
+    if SINCE_2_13
+    else ["RuntimeError: Offset increment outside graph capture encountered unexpectedly."]
+)
 def random_numbers_after_a_failure():
     """Refused before torch 2.13."""
     x, stream = ones(4), torch.cuda.current_stream()
@@ -174,7 +183,9 @@ def masks_of_a_checkpoint(preserve):
     x = ones(256).requires_grad_()
 
     def step():
-        output = checkpoint(torch.nn.functional.dropout, x, use_reentrant=False, preserve_rng_state=preserve)
+        output = checkpoint(
+            torch.nn.functional.dropout, x, use_reentrant=False, preserve_rng_state=preserve
+        )
         return output.detach(), torch.autograd.grad(output.sum(), x)[0]
 
     output, gradient = captured(step)()

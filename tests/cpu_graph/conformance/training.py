@@ -89,7 +89,9 @@ def equal_to_eager(make, **options):
 
     def losses(graph):
         torch.manual_seed(0)
-        net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1)).cuda()
+        net = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1)
+        ).cuda()
         inputs, target = torch.randn(5, 4, 8, device="cuda"), ones(4, 1)
         optimizer, static = make(net.parameters(), **options), inputs[0].clone()
 
@@ -147,7 +149,12 @@ def capturable_adamw_equals_eager():
     return equal_to_eager(torch.optim.AdamW, lr=0.01, capturable=True)
 
 
-@program(["RuntimeError: Attempting CUDA graph capture of step() for an instance of Adam but param_groups'"])
+@program(
+    [
+        "RuntimeError: Attempting CUDA graph capture of step() for an instance of Adam but "
+        "param_groups'"
+    ]
+)
 def adam_without_capturable():
     return equal_to_eager(torch.optim.Adam, lr=0.01)
 
@@ -265,9 +272,15 @@ def with_a_kept_loss(detach):
 
 
 OF_DEFAULT_STREAM = (
-    ["RuntimeError: During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' has a stale reference"]
+    [
+        "RuntimeError: During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' "
+        "has a stale reference"
+    ]
     if SINCE_2_13
-    else [f"{ERROR}operation would make the legacy stream depend on a capturing blocking stream", *LOST]
+    else [
+        f"{ERROR}operation would make the legacy stream depend on a capturing blocking stream",
+        *LOST,
+    ]
 )
 
 
