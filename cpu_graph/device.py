@@ -139,6 +139,7 @@ class Device:
         self.order.settle(self.order.enter(node))
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
+            block.overwritten = None
         return outputs if made else node.result
 
     def move(self, tensor, kind):

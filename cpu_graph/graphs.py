@@ -32,7 +32,7 @@ from cpu_graph.errors import (
 )
 from cpu_graph.hints import lost_inputs
 from cpu_graph.memory import Place
-from cpu_graph.nodes import Node, unseen
+from cpu_graph.nodes import Node, name_of, unseen
 from cpu_graph.order import merge
 
 pools = count(1)
@@ -55,7 +55,7 @@ class Capture:
         self.lost = False
         self.poisoned = set()
         self.written = set()  # blocks that it writes to
-        self.reads = {}  # block from outside -> (its generation, the operator that reads it first)
+        self.reads = {}  # block from outside -> its first Read
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
 
@@ -66,8 +66,9 @@ class Capture:
         node.clock = dict(clock)
         for (block, *_), writes in node.spans.items():
             block.in_graph = True
-            if block.tenant is not self and block not in self.written:
-                self.reads.setdefault(block, (block.generation, node))
+            of_the_program = node.operator is not torch.Tensor.fill_  # which poisons
+            if of_the_program and block.tenant is not self and block not in self.written:
+                self.reads.setdefault(block, Read(block, node))
             if writes:
                 block.writer = node.stream
                 self.written.add(block)
@@ -76,6 +77,15 @@ class Capture:
     def unjoined(self):
         """Whether some stream did work that the capturing stream did not wait for at the end."""
         return not all(node.before(self.clocks[self.origin]) for node in flat(self.nodes))
+
+
+class Read:
+    """What a graph takes from outside: the tensor in a block, and the graph whose result it is."""
+
+    def __init__(self, block, node):
+        self.generation = block.generation
+        self.operator = name_of(node.operator)
+        self.producer = block.tenant and block.tenant.number
 
 
 class Conditional:
@@ -302,6 +312,9 @@ class CUDAGraph:
     def _write_over(self, launch):
         """Poison newer blocks that a real allocator might have cut out of those just written."""
         device, capture = self.stand_in, self.capture
+        for block in capture.written:
+            block.last_graph = capture.number
+            block.overwritten = None
         newer = {block for older in capture.written for block in older.overlaps}
         for block in newer - capture.written:
             span = block, 0, block.home[3]
@@ -311,7 +324,7 @@ class CUDAGraph:
             device.order.save(node.spans)
             node.run()
             device.order.enter(node)
-            block.overwritten = capture
+            block.overwritten = capture.number
         return False
 
     def reset(self):

@@ -4,7 +4,6 @@ A hint is a sentence in ``device.hints``. It says what was seen, not that it is 
 """
 
 from cpu_graph.errors import refusal
-from cpu_graph.nodes import name_of
 from cpu_graph.trees import tensors_in
 
 
@@ -15,31 +14,35 @@ def hint(device, sentence):
 
 
 def lost(capture):
-    """The tensors from outside that a graph reads and that
-    are gone: (block, operator that reads it first).
-    """
-    for block, (generation, node) in capture.reads.items():
-        if block.generation != generation or block.free:
-            yield block, name_of(node.operator)
+    """The tensors from outside of its pool that a graph reads and that are gone: (block, Read)."""
+    for block, read in capture.reads.items():
+        if block.home[1] != capture.pool and (block.generation != read.generation or block.free):
+            yield block, read
 
 
 def lost_inputs(device, capture):
-    """At a replay: say which tensors are gone."""
-    for block, operator in lost(capture):
+    """At a replay: say which tensors are gone, and which results of its pool are another graph's."""
+    for block, read in lost(capture):
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
         )
         hint(
             device,
-            f"Graph {capture.number} reads memory whose tensor is gone ({operator}): {owner}. Keep "
-            "every tensor that a graph reads as long as the graph.",
+            f"Graph {capture.number} reads memory whose tensor is gone ({read.operator}): {owner}. "
+            "Keep every tensor that a graph reads as long as the graph.",
         )
+    for block, read in capture.reads.items():
+        if read.producer and block.last_graph not in (None, read.producer, capture.number):
+            hint(
+                device,
+                f"Graph {capture.number} reads a result of graph {read.producer} ({read.operator}) "
+                f"that was overwritten by graph {block.last_graph}: keep the result's tensor, or "
+                f"replay graph {read.producer} in between.",
+            )
 
 
 class InputLiveness:
-    """What torch 2.15 does for check_input_liveness=True:
-    it refuses a replay whose inputs are gone.
-    """
+    """What torch 2.15 does for check_input_liveness=True: it refuses a replay whose inputs are gone."""
 
     stand_in = None  # the device of the stand-in in force
     capture = None
@@ -53,7 +56,7 @@ class InputLiveness:
     def check_alive(self, pools):
         dead = list(lost(self.capture))
         if dead:
-            readers = "".join(f"  read by {operator}\n" for _, operator in dead)
+            readers = "".join(f"  read by {read.operator}\n" for _, read in dead)
             raise refusal(f"CUDA graph replay detected {len(dead)} dead tensor(s).\n{readers}")
 
 
@@ -65,7 +68,7 @@ def overwritten(device, blocks):
             hint(
                 device,
                 f"A tensor that is read now, {owner}, was overwritten by a replay of graph "
-                f"{block.overwritten.number}, in whose memory it may lie: read or clone it before "
+                f"{block.overwritten}, in whose memory it may lie: read or clone it before "
                 "that replay, or keep what that graph allocated.",
             )
 
@@ -77,8 +80,7 @@ def not_zeroed(device, capture, gradients):
     if count:
         hint(
             device,
-            f"The backward pass in graph {capture.number} adds to {count} gradients that were "
-            "there "
+            f"The backward pass in graph {capture.number} adds to {count} gradients that were there "
             "before the capture, and nothing in the graph sets them to zero: every replay adds to "
             "what the one before has left. Set them to None before the capture, or call zero_grad "
             "in it.",

@@ -21,9 +21,7 @@ LARGE = 10 * 2**20  # bytes: from here on PyTorch's blocks are segments of their
 
 
 class Block:
-    """Some memory with a fixed address; its home is its
-    kind ("cuda" or "pinned"), pool, stream and size.
-    """
+    """Some memory with a fixed address; its home is its kind ("cuda" or "pinned"), pool, stream and size."""
 
     def __init__(self, home):
         self.kind = home[0]
@@ -35,9 +33,13 @@ class Block:
         self.tenant = None  # the capture that it was last handed to
         self.generation = 0  # how many tensors it has been handed to
         self.free = False  # no tensor lies in it
-        # newer blocks of other sizes that a real allocator might have cut out of it
-        self.overlaps = set()
-        self.overwritten = None  # the graph that wrote over it from such an older block
+        self.overlaps = (
+            set()
+        )  # newer blocks of other sizes that a real allocator might have cut out of it
+        self.overwritten = (
+            None  # the number of the graph that wrote over it from such an older block
+        )
+        self.last_graph = None  # the number of the graph that last wrote to it
         self.writer = None  # the stream that last wrote to it
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
 
@@ -134,9 +136,7 @@ class Memory:
         return [block for block in others if size is None or shares(block.home[3], size)]
 
     def empty_cache(self):
-        """Give free memory outside private pools back to the
-        driver. Small blocks share segments: they stay.
-        """
+        """Give free memory outside private pools back to the driver. Small blocks share segments: they stay."""
         for block in self.stale(None, None):
             block.bytes.fill_(0xFF)
         for home in [home for home in self.free if home[1] is None and home[3] > LARGE]:

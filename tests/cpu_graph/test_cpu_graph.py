@@ -368,3 +368,110 @@ def test_an_error_of_an_answer_is_kept():
         and trial.result is None
     )
     assert torch.cuda.is_available() == there
+
+
+def test_a_freed_input_is_noticed_at_the_replay(gpu):
+    inputs = [torch.ones(4, device="cuda")]
+    replay = captured(lambda: inputs[0] * 2)
+    replay()
+    assert gpu.hints == []
+    inputs.clear()
+    replay()
+    (hint,) = gpu.hints
+    assert "reads memory whose tensor is gone (aten::mul.Tensor): any later tensor may get" in hint
+    torch.zeros(4, device="cuda").add_(1)
+    replay()
+    assert gpu.hints[0] == hint  # and once for each thing to say
+
+
+def test_a_result_that_another_graph_wrote_over_is_noticed(gpu):
+    pool, x = torch.cuda.graph_pool_handle(), torch.ones(2**22, device="cuda")
+    large = captured(lambda: (x * 2).sum(), pool=pool)
+    small = captured(lambda: x[: 2**21] * 3, pool=pool)
+    small()
+    assert large() == 2**23 and gpu.hints == []
+    assert small().isfinite().all() and gpu.hints == []
+    large()
+    assert small.__closure__[1].cell_contents.isnan().all()
+    (hint,) = gpu.hints
+    assert "a result of graph" in hint and "was overwritten by a replay of graph" in hint
+
+
+def test_a_result_that_a_later_graph_has_taken_is_noticed(gpu):
+    pool, x = torch.cuda.graph_pool_handle(), torch.ones(2**20, device="cuda")
+    results = []
+    first = captured(lambda: results.append(x * 2), pool=pool)
+    second = captured(lambda: results[0] + 1, pool=pool)
+    results.clear()
+    third = captured(lambda: x * 100, pool=pool)
+    for replay in (first, second):
+        replay()
+    assert gpu.hints == []
+    for replay in (first, third, second):
+        replay()
+    (hint,) = gpu.hints
+    assert "reads a result of graph" in hint and "overwritten by graph" in hint
+
+
+@pytest.mark.parametrize("zeroed", [True, False])
+def test_gradients_that_nothing_sets_to_zero_are_noticed(gpu, zeroed):
+    weight = torch.ones(4, device="cuda", requires_grad=True)
+    weight.grad = torch.zeros(4, device="cuda")
+
+    def step():
+        if zeroed:
+            weight.grad.zero_()
+        (weight * 3).sum().backward()
+
+    captured(step)
+    assert len(gpu.hints) == 1 - zeroed
+    assert zeroed or "adds to 1 gradients that were there before the capture" in gpu.hints[0]
+
+
+def test_a_failure_of_its_own_is_not_modelled(gpu, monkeypatch):
+    def broken(*_):
+        raise KeyError("a mistake")
+
+    x = torch.ones(4, device="cuda")
+    monkeypatch.setattr("cpu_graph.operators.waits", broken)
+    with pytest.raises(NotModelled, match=r"aten::mul.*a mistake"):
+        x * 2
+
+
+def test_an_operators_own_error_is_not_wrapped(gpu):
+    x = torch.ones(2, 4, device="cuda")
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as eager:
+        x @ x
+    with pytest.raises(RuntimeError) as inside:
+        captured(lambda: x @ x)
+    assert type(eager.value) is RuntimeError and not isinstance(inside.value, NotModelled)
+
+
+def test_an_index_out_of_bounds_is_an_assertion_of_the_device(gpu):
+    table, index = torch.ones(4, 2, device="cuda"), torch.zeros(3, dtype=torch.long, device="cuda")
+    replay = captured(lambda: nn.functional.embedding(index, table))
+    index.fill_(9)
+    with pytest.raises(torch.AcceleratorError, match="device-side assert triggered"):
+        replay()
+
+
+@pytest.mark.parametrize("thing", [torch.cuda.CUDAGraph, torch.cuda.Stream, torch.cuda.Event])
+def test_an_attribute_that_is_not_modelled_can_be_asked_for(gpu, thing):
+    made = getattr(torch.cuda, thing.__name__)()
+    assert not hasattr(made, "nonsense") and getattr(made, "nonsense", 7) == 7
+    with pytest.raises(NotModelled, match="nonsense"):
+        _ = made.nonsense
+
+
+def test_what_was_cached_of_shapes_tells_lazy_conjugates_apart(gpu):
+    z = torch.tensor([1 + 2j, 3 - 1j], device="cuda")
+    plain, conjugate = captured(lambda: z * 2), captured(lambda: z.conj() * 2)
+    assert plain().tolist() == [2 + 4j, 6 - 2j] and conjugate().tolist() == [2 - 4j, 6 + 2j]
+
+
+def test_autocast_is_the_cpus_again_after_the_block():
+    x = torch.ones(4, dtype=torch.bfloat16)
+    with cpu_graphs(), torch.autocast("cuda", torch.bfloat16):
+        assert x.cuda().sum().dtype is torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert x.sum().dtype is torch.bfloat16
