@@ -6,7 +6,7 @@ import torch
 
 from cpu_graph.autograd import backward
 from cpu_graph.device_kind import GPU, moved, wanting
-from cpu_graph.errors import NUMPY, PAGEABLE, NotModelled, refusal
+from cpu_graph.errors import NUMPY, PAGEABLE, MissingAttribute, NotModelled, refusal
 
 Tensor = torch.Tensor
 TYPES = {
@@ -53,7 +53,7 @@ def is_cpu(device, function, tensor, *_):
     return function(tensor) if device.kind(tensor) != "cuda" else False
 
 
-@instead_of(Tensor.get_device)
+@instead_of(Tensor.get_device, torch.get_device)
 def get_device(device, function, tensor):
     return 0 if device.kind(tensor) == "cuda" else function(tensor)
 
@@ -65,7 +65,11 @@ def is_pinned(device, function, tensor, *_):
 
 @instead_of(Tensor.pin_memory)
 def pin_memory(device, function, tensor, *_):
-    return tensor if device.kind(tensor) == "pinned" else moved(device, tensor, "pinned")
+    kind = device.kind(tensor)
+    if kind == "cuda":
+        name = type_of(device, Tensor.type, tensor)
+        raise refusal(f"cannot pin '{name}' only dense CPU tensors can be pinned")
+    return tensor if kind == "pinned" else moved(device, tensor, "pinned")
 
 
 @instead_of(Tensor.cuda)
@@ -166,6 +170,13 @@ def copied(device, function, tensor, memo):
     return copy
 
 
+@instead_of(Tensor.__cuda_array_interface__.__get__)
+def interface(device, function, tensor, *_):
+    if device.kind(tensor) == "cuda":
+        raise MissingAttribute("Tensor.__cuda_array_interface__ is not modelled.")
+    return function(tensor)
+
+
 @instead_of(Tensor.__dlpack__)
 def not_modelled(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
@@ -182,12 +193,19 @@ def recurrent(device, function, *args, **kwargs):
 
 @instead_of(torch.nn.functional.one_hot)
 def one_hot(device, function, tensor, num_classes=-1):
+<<<<<<< HEAD
     """With a number of classes a GPU looks at no
     value; the CPU's operator looks for the largest.
     """
     if device.kind(tensor) != "cuda" or num_classes <= 0 or tensor.dtype is not torch.int64:
+=======
+    """With a number of classes a GPU looks at no value; the CPU's operator looks for the largest."""
+    if device.kind(tensor) != "cuda":
+>>>>>>> e6034c7 (Saved tensors come back on the GPU, torch.Stream is known, what a sequence's lengths are is not refused)
         return function(tensor, num_classes)
     with wanting(device, "cuda"):
+        if num_classes <= 0 or tensor.dtype is not torch.int64:
+            return function(tensor, num_classes)
         zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64)
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
 

@@ -82,6 +82,8 @@ def as_on_a_gpu(operator, error, args, kwargs):
     words = str(error)
     if isinstance(error, NotImplementedError) or "not implemented for" in words:
         return NotModelled(f"{name_of(operator)}: the CPU has no such operator. {words}")
+    if "resize storage" in words:
+        return NotModelled(f"{name_of(operator)} resizes a CUDA tensor: that is not modelled.")
     indices = any(not t.is_floating_point() and t.dim() for t in tensors_in(args, kwargs))
     if indices and any(part in words for part in OUT_OF_BOUNDS):
         return cuda_error(710, f"The CPU's operator says: {words.splitlines()[0]}")

@@ -24,6 +24,7 @@ from cpu_graph.tables import (
     MOVED,
     NOT_DETERMINISTIC,
     NUMBER_FROM_CPU,
+    TAKES_CPU_TENSORS,
     UNKNOWN_IN_CAPTURES,
     WAITING,
 )
@@ -177,6 +178,8 @@ def waits(device, operator, args, kwargs, placed, kind):
         return False  # only shapes are taken from the others
     if not copies:
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
+    if operator in TAKES_CPU_TENSORS:
+        return False
     if ordinary and not copies and operator not in INDEXING:
         raise refusal(TWO_DEVICES)
     if ordinary or (copies and kind == "cpu"):

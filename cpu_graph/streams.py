@@ -4,6 +4,7 @@ from itertools import cycle
 
 import torch
 
+from cpu_graph.device_kind import place
 from cpu_graph.errors import MissingAttribute, NotModelled, cuda_error
 from cpu_graph.order import HOST, merge
 
@@ -79,6 +80,25 @@ class Stream:
 
     def __getattr__(self, name):
         raise MissingAttribute(f"Stream.{name} is not modelled.")
+
+
+class AnyDevice(type):
+    """torch.Stream is also what torch.cuda.Stream makes."""
+
+    def __instancecheck__(cls, stream):
+        return isinstance(stream, (Stream, REAL))
+
+
+REAL = torch.Stream
+
+
+class TorchStream(metaclass=AnyDevice):
+    """torch.Stream: on "cuda" one of the stand-in's, else torch's own."""
+
+    def __new__(cls, device=None, priority=0, **given):
+        if given or (device is not None and place(device) != "cuda"):
+            return REAL(device, priority=priority, **given)
+        return Stream(priority=priority)
 
 
 def on(node, stream_id):

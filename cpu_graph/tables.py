@@ -18,6 +18,9 @@ COPIES = {aten.copy_.default, aten._to_copy.default, aten.clone.default}
 MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.resize_.default}
 
 
+TAKES_CPU_TENSORS = {aten._pack_padded_sequence.default}  # of any size: a sequence's lengths
+
+
 def always(device, args, kwargs):
     return True
 

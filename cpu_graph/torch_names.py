@@ -24,7 +24,8 @@ from cpu_graph.hints import InputLiveness
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
 from cpu_graph.pools import MemPool, use_mem_pool
-from cpu_graph.streams import Event, Stream, external_stream
+from cpu_graph.saving import locations
+from cpu_graph.streams import Event, Stream, TorchStream, external_stream
 
 # torch's Python works
 OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}
@@ -56,7 +57,10 @@ RANDOM = {
     "device_count": lambda: 1,
     "is_initialized": lambda: True,
 }
-ACCELERATOR = {"is_available": lambda: True, "current_accelerator": lambda *_, **__: GPU}
+ACCELERATOR = {
+    "is_available": lambda: True,
+    "current_accelerator": lambda *_, **__: torch.device("cuda"),
+}
 
 
 @contextmanager
@@ -78,6 +82,7 @@ def cpu_graphs():
             stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in replacements(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
+        stack.enter_context(locations(device))
         stack.enter_context(Operators(device))
         stack.enter_context(Functions(device))
         yield device
@@ -116,6 +121,8 @@ def replacements(device):
         lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True),
     )
     yield cuda, "use_mem_pool", use_mem_pool
+    yield torch, "Stream", TorchStream
+    yield torch.jit, "trace", not_modelled("torch.jit.trace")
     yield torch, "cond", cond(device)
     for place in (torch, torch._higher_order_ops):
         if hasattr(place, "while_loop"):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 import re
 
 import nbformat
@@ -475,3 +476,13 @@ def test_autocast_is_the_cpus_again_after_the_block():
         assert x.cuda().sum().dtype is torch.float32
     with torch.autocast("cpu", torch.bfloat16):
         assert x.sum().dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("where", [None, "cpu"])
+def test_a_saved_tensor_comes_back_where_it_was(gpu, where, tmp_path):
+    weights = {"a": torch.arange(6.0, device="cuda").view(2, 3).T, "b": torch.ones(2)}
+    torch.save(weights, tmp_path / "weights.pt")
+    back = torch.load(tmp_path / "weights.pt", map_location=where)
+    assert back["a"].is_cuda == (where is None) and not back["b"].is_cuda
+    assert torch.equal(back["a"].cpu(), weights["a"].cpu())
+    assert pickle.loads(pickle.dumps(weights["a"])).is_cuda

@@ -41,6 +41,8 @@ NAMES = [
     ("torch.cuda.random", "_lazy_call", ["callable"]),
     ("torch.cuda.random", "_lazy_init", []),
     ("torch.library", "Library", ["ns", "kind", "dispatch_key"]),
+    ("torch.serialization", "_package_registry", None),
+    ("torch.serialization", "register_package", ["priority", "tagger", "deserializer"]),
     ("torch.utils._python_dispatch", "_disable_current_modes", []),
     ("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack", []),
     ("torch.utils._pytree", "tree_leaves", None),
