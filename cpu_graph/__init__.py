@@ -1,20 +1,11 @@
 """CUDA graphs on a CPU: torch's own names, on a stand-in that knows what they mean.
 
 What a graph is   core, nodes, graphs: operators with the memory they work on, captured and replayed
-<<<<<<< HEAD
-The device        device, device_kind, memory, pools, streams, order, generators: one launch at a
-                  time, in an order
-Under torch       torch_names: the block; functions, methods, operators, shapes, tables, trees: what
-                  torch's calls
-                  do there; autograd, autocast, control_flow: and those of its subsystems
-=======
 The device        device, device_kind, memory, pools, streams, order, generators: one launch at a time, in an order
 Under torch       torch_names: the block; functions, methods, operators, shapes, tables, trees: what torch's calls
                   do there; autograd, autocast, control_flow, saving: and those of its subsystems
->>>>>>> e6034c7 (Saved tensors come back on the GPU, torch.Stream is known, what a sequence's lengths are is not refused)
 It says           errors: what it refuses, and in which words; hints: what it has noticed
-In tests          pytest_cpu_graph: a fixture and a marker for pytest; example: a server's graph
-                  runner, tested
+In tests          pytest_cpu_graph: a fixture and a marker for pytest; example: a server's graph runner, tested
 """
 
 from cpu_graph.errors import NotModelled

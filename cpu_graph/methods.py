@@ -24,8 +24,7 @@ TYPES = {
         "Bool": torch.bool,
     }.items()
 }
-# torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
-HANDLERS = {}
+HANDLERS = {}  # torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
 
 
 def instead_of(*functions):
@@ -193,15 +192,8 @@ def recurrent(device, function, *args, **kwargs):
 
 @instead_of(torch.nn.functional.one_hot)
 def one_hot(device, function, tensor, num_classes=-1):
-<<<<<<< HEAD
-    """With a number of classes a GPU looks at no
-    value; the CPU's operator looks for the largest.
-    """
-    if device.kind(tensor) != "cuda" or num_classes <= 0 or tensor.dtype is not torch.int64:
-=======
     """With a number of classes a GPU looks at no value; the CPU's operator looks for the largest."""
     if device.kind(tensor) != "cuda":
->>>>>>> e6034c7 (Saved tensors come back on the GPU, torch.Stream is known, what a sequence's lengths are is not refused)
         return function(tensor, num_classes)
     with wanting(device, "cuda"):
         if num_classes <= 0 or tensor.dtype is not torch.int64:
