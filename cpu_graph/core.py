@@ -1,50 +1,81 @@
 """What a CUDA graph is: operators in order, each with the memory that it reads and writes."""
 
+from typing import Any, NamedTuple
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 
+class Node(NamedTuple):
+    """An operator with the memory of its arguments and of its results."""
+
+    operator: Any
+    args: tuple
+    kwargs: dict
+    outputs: Any
+
+
 class Graph(TorchDispatchMode):
-    """Writes down the operators of its block and runs none of them; replay() runs them all."""
+    """Records the operators of its block and runs none of them; replay() runs them all."""
+
+    def __init__(self):
+        super().__init__()
+        self.nodes = []
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        if operator.is_view or operator.namespace == "profiler":  # no work on any memory
-            return operator(*args, **(kwargs or {}))
-        outputs = not_computed(operator, args, kwargs or {})
-        addresses = tree_map_only(
-            torch.Tensor, lambda tensor: tensor.data, (args, kwargs or {}, outputs)
-        )
-        self.__dict__.setdefault("nodes", []).append((operator, *addresses))
+        kwargs = kwargs or {}
+        if does_no_work(operator):
+            return operator(*args, **kwargs)
+        outputs = not_computed(operator, args, kwargs)
+        # .data is the same memory, and autograd does not follow it
+        node = tree_map_only(torch.Tensor, lambda tensor: tensor.data, (args, kwargs, outputs))
+        self.nodes.append(Node(operator, *node))
         return outputs
 
+    @torch.inference_mode()  # so that it may write to tensors which were made in that mode
     def replay(self):
-        for operator, args, kwargs, outputs in self.nodes:
-            write(operator(*args, **kwargs), outputs)
+        for node in self.nodes:
+            results = node.operator(*node.args, **node.kwargs)
+            write(results, node.outputs)
+
+
+def does_no_work(operator):
+    """Whether it only looks at memory in another way, as views do, or marks a profile."""
+    in_place = torch.Tag.inplace_view in operator.tags
+    return operator.is_view or in_place or operator.namespace == "profiler"
 
 
 def not_computed(operator, args, kwargs, empty=torch.empty_strided):
-    """What the operator would return: the very input that
-    it writes to, or new memory of the right shape.
-    """
-    meta = {}  # tensors that have a shape and no memory, by the id of those they stand for
-    for tensor in filter(torch.is_tensor, tree_leaves((args, kwargs))):
-        meta[id(tensor)] = (
-            tensor,
-            torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"),
-        )
-    args, kwargs = tree_map_only(torch.Tensor, lambda tensor: meta[id(tensor)][1], (args, kwargs))
-    results = operator(*args, **(kwargs | {"device": "meta"} if "device" in kwargs else kwargs))
-    written = {id(shape): tensor for tensor, shape in meta.values()}
-    new = (
-        torch.Tensor,
-        lambda t: written[id(t)] if id(t) in written else empty(t.shape, t.stride(), dtype=t.dtype),
-    )
-    return tree_map_only(*new, results)
+    """What the operator would return: the input that it writes to, or new memory of the right shape."""
+    # 1. for each input a "meta" tensor, which has a shape and no memory
+    inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    metas = {id(tensor): on_meta(tensor) for tensor in inputs}
+    args, kwargs = tree_map_only(torch.Tensor, lambda tensor: metas[id(tensor)], (args, kwargs))
+    if "device" in kwargs:
+        kwargs["device"] = "meta"
+
+    # 2. the operator on them works out shapes alone
+    results = operator(*args, **kwargs)
+
+    # 3. what it returns is one of the inputs, or it gets memory
+    inputs_by_meta = {id(metas[id(tensor)]): tensor for tensor in inputs}
+
+    def in_memory(result):
+        if id(result) in inputs_by_meta:
+            return inputs_by_meta[id(result)]
+        return empty(result.shape, result.stride(), dtype=result.dtype)
+
+    return tree_map_only(torch.Tensor, in_memory, results)
+
+
+def on_meta(tensor):
+    """A tensor of the same shape without memory."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def write(results, outputs):
-    """Put results where the recorded outputs lie."""
+    """Put results into the memory of the recorded outputs."""
     for result, output in zip(tree_leaves(results), tree_leaves(outputs), strict=True):
-        if torch.is_tensor(output) and output.data_ptr() != result.data_ptr():
+        if isinstance(output, torch.Tensor) and output.data_ptr() != result.data_ptr():
             output.copy_(result)

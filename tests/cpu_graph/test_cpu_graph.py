@@ -59,6 +59,23 @@ def test_the_core_trains():
     assert losses(twin, graphed=True) == eager
 
 
+def test_the_core_replays_what_inference_mode_recorded():
+    with torch.inference_mode():
+        counter = torch.zeros(())
+        with Graph() as graph:
+            counter.add_(1)
+    graph.replay()
+    assert counter == 1
+
+
+def test_the_core_turns_views_in_place():
+    vector, matrix, graph = torch.ones(2), torch.ones(2, 3), Graph()
+    with graph:
+        product = vector @ matrix
+    graph.replay()
+    assert product.tolist() == [2, 2, 2]
+
+
 def ten_losses(graphed, bf16, optimizer=torch.optim.SGD, **options):
     model, batches = make_model(WIDTHS), make_batches(10, batch=32, widths=WIDTHS)
     optimizer = optimizer(model.parameters(), **options)
