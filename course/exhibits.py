@@ -91,11 +91,14 @@ def silent(
     _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 
 
-def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -> None:
+def alone(
+    title: str, says: str | int | tuple, function: Callable[[], object], until: str = ""
+) -> None:
     """Run a function without arguments in a process of its own, and assert that it dies saying so.
 
     For what would take this process's CUDA context along. The function may use torch and nothing
-    else from outside. Shows the last words and the exit code. says: as in fails.
+    else from outside. Shows the last words and the exit code. says: as in fails. until: the first
+    version of torch in which it ends well; from it on, that is asserted.
     """
     known = [CUDA_ERRORS.get(one, one) for one in (says if isinstance(says, tuple) else (says,))]
     if not _spare:
@@ -107,6 +110,9 @@ def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -
         last_words = process.communicate(source, timeout=120)[1]
     finally:
         process.kill()
+    if until and (version := _newer(until)):
+        assert process.returncode == 0, f"{title!r}: torch {version} should run it:\n{last_words}"
+        return _show(title, "loud", str(known[0]), f"nothing: torch {version} runs it")
     lines = [
         line
         for line in last_words.splitlines()
