@@ -21,7 +21,9 @@ def lost(capture):
 
 
 def lost_inputs(device, capture):
-    """At a replay: say which tensors are gone, and which results of its pool are another graph's."""
+    """At a replay: say which tensors are gone, and
+    which results of its pool are another graph's.
+    """
     for block, read in lost(capture):
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
@@ -42,7 +44,9 @@ def lost_inputs(device, capture):
 
 
 class InputLiveness:
-    """What torch 2.15 does for check_input_liveness=True: it refuses a replay whose inputs are gone."""
+    """What torch 2.15 does for check_input_liveness=True:
+    it refuses a replay whose inputs are gone.
+    """
 
     stand_in = None  # the device of the stand-in in force
     capture = None
@@ -80,7 +84,8 @@ def not_zeroed(device, capture, gradients):
     if count:
         hint(
             device,
-            f"The backward pass in graph {capture.number} adds to {count} gradients that were there "
+            f"The backward pass in graph {capture.number} adds to {count} gradients that were "
+            "there "
             "before the capture, and nothing in the graph sets them to zero: every replay adds to "
             "what the one before has left. Set them to None before the capture, or call zero_grad "
             "in it.",

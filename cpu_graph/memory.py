@@ -21,7 +21,9 @@ LARGE = 10 * 2**20  # bytes: from here on PyTorch's blocks are segments of their
 
 
 class Block:
-    """Some memory with a fixed address; its home is its kind ("cuda" or "pinned"), pool, stream and size."""
+    """Some memory with a fixed address; its home is its
+    kind ("cuda" or "pinned"), pool, stream and size.
+    """
 
     def __init__(self, home):
         self.kind = home[0]
@@ -136,7 +138,9 @@ class Memory:
         return [block for block in others if size is None or shares(block.home[3], size)]
 
     def empty_cache(self):
-        """Give free memory outside private pools back to the driver. Small blocks share segments: they stay."""
+        """Give free memory outside private pools back to the
+        driver. Small blocks share segments: they stay.
+        """
         for block in self.stale(None, None):
             block.bytes.fill_(0xFF)
         for home in [home for home in self.free if home[1] is None and home[3] > LARGE]:

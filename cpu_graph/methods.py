@@ -24,7 +24,8 @@ TYPES = {
         "Bool": torch.bool,
     }.items()
 }
-HANDLERS = {}  # torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
+# torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
+HANDLERS = {}
 
 
 def instead_of(*functions):
@@ -192,7 +193,9 @@ def recurrent(device, function, *args, **kwargs):
 
 @instead_of(torch.nn.functional.one_hot)
 def one_hot(device, function, tensor, num_classes=-1):
-    """With a number of classes a GPU looks at no value; the CPU's operator looks for the largest."""
+    """With a number of classes a GPU looks at no
+    value; the CPU's operator looks for the largest.
+    """
     if device.kind(tensor) != "cuda":
         return function(tensor, num_classes)
     with wanting(device, "cuda"):

@@ -145,7 +145,9 @@ def test_a_step_that_ends_early_leaves_its_blocks():
 
 
 def where_modelled(function):
-    """The function, which leaves alone what the stand-in does not model: its own blocks of memory."""
+    """The function, which leaves alone what the stand-in
+    does not model: its own blocks of memory.
+    """
 
     def tried(*arguments):
         with suppress(NotModelled):

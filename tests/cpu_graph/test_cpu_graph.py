@@ -69,7 +69,9 @@ def test_the_core_replays_what_inference_mode_recorded():
 
 
 def test_the_core_turns_views_in_place():
-    vector, matrix, graph = torch.ones(2), torch.ones(2, 3), Graph()
+    vector = torch.ones(2)
+    matrix = torch.ones(2, 3)
+    graph = Graph()
     with graph:
         product = vector @ matrix
     graph.replay()
