@@ -21,7 +21,7 @@ REFERENCES = sorted(
     path.relative_to(ROOT) for path in ROOT.glob("docs/*.md")
 )  # cheat sheet, glossary, originals
 REFERENCES += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
-REFERENCES += [Path("capturable/RULES.md")]
+REFERENCES += [Path("capturable/RULES.md"), Path("cpu_graph/OPERATORS.md")]
 TEXTS = [
     Path("CONTRIBUTING.md"),
     Path("CHANGELOG.md"),
