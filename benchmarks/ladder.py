@@ -1,9 +1,8 @@
 """The ladder of "Reach the floor": the same training, from eager down to the kernels' own time.
 
-RUNGS: name -> build(batches), which gives a step: a function without arguments that trains on the
-next batch, or on the next STEPS_PER_CALL, and returns the last loss, a 0-d CUDA tensor that the
-next call may overwrite. step.model is what it trains, step.losses all losses of several steps. All
-start from the same weights and random state.
+RUNGS: name -> build(batches), which gives a step: a function without arguments that trains on the next batch, or on
+the next STEPS_PER_CALL, and returns the last loss, a 0-d CUDA tensor that the next call may overwrite. step.model is
+what it trains, step.losses all losses of several steps. All start from the same weights and random state.
 """
 
 from collections.abc import Callable, Iterable
@@ -60,9 +59,7 @@ def graphed_callables(batches: Batches, dropouts: tuple[float, ...] = DROPOUTS) 
 def captured(
     buffers: Iterable[Iterable[Tensor]], dropouts: tuple[float, ...]
 ) -> tuple[nn.Module, list[Step]]:
-    """A new model, and a replay of its whole step per
-    (inputs, targets), all in one pool: they run in turn.
-    """
+    """A new model, and a replay of its whole step per (inputs, targets), all in one pool: they run in turn."""
     model, optimizer = fresh(dropouts)
     train = partial(training_step, model, optimizer)
     pool = torch.cuda.graph_pool_handle()
@@ -119,9 +116,7 @@ def train_on(
     inputs: Tensor,
     targets: Tensor,
 ) -> Tensor:
-    """A training step around loss_of(model, inputs, targets);
-    returns the loss without its graph of gradients.
-    """
+    """A training step around loss_of(model, inputs, targets); returns the loss without its graph of gradients."""
     optimizer.zero_grad(set_to_none=True)
     loss = loss_of(model, inputs, targets)
     loss.backward()

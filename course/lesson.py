@@ -23,6 +23,7 @@ from course.progress import note
 from course.recordings.cells import handed_on
 from course.recordings.kernel_history import History
 from course.recordings.recording import Recording, RecordingError, recorded_lesson, values_in
+from course.recordings.player import imported
 from course.recordings.sanitise import without_scripts
 from course.recordings.values import MIME, decode
 
@@ -162,8 +163,9 @@ def _transform(lines: list[str]) -> list[str]:
 
 
 def play(source: str) -> None:
-    """What a %%gpu cell without a GPU runs instead: show
-    its recording and bind the names in its first line.
+    """What a %%gpu cell without a GPU runs instead: show its recording, bind its names.
+
+    These are the names in its first line, with the recorded values, and what it imports.
 
     Raises NeedsGPU if the recording was made by other code than was run here.
     """
@@ -179,7 +181,7 @@ def play(source: str) -> None:
         raise RecordingError(
             f"The recording of {cell} cannot be shown ({error}): record the lesson again."
         ) from None
-    get_ipython().push(values)
+    get_ipython().push(imported(source) | values)
 
 
 def _show(output: Any) -> None:

@@ -5,12 +5,13 @@ the values of a recording, for the site and the tests.
 import ast
 import linecache
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import nbformat
 from matplotlib import pyplot as plt
 
-from course.recordings.cells import CodeCell, code_cells, handed_on
+from course.recordings.cells import CodeCell, code_cells, handed_on, python
 from course.recordings.recording import Recording, values_in
 from course.recordings.values import decode
 
@@ -31,6 +32,7 @@ def play(
         if cell.kind == "gpu":
             if cell.source not in handed:
                 break
+            names |= imported(cell.source)
             names |= {
                 name: decode(name, handed[cell.source][name])
                 for name in handed_on(cell.source) or ()
@@ -40,6 +42,20 @@ def play(
         elif cell.kind != "exercise":
             run(cell.source, names)
     plt.close("all")
+
+
+def imported(source: str) -> dict[str, Any]:
+    """What the imports at the top level of a %%gpu cell bind; a missing package binds nothing.
+
+    A played cell runs them, so that the cells after it find the names which they would find live.
+    """
+    names: dict[str, Any] = {}
+    for node in ast.parse(python(source)).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            with suppress(ImportError):
+                exec(compile(ast.Module([node], []), "<imports of a %%gpu cell>", "exec"), names)
+    names.pop("__builtins__", None)
+    return names
 
 
 def run(source: str, names: dict[str, Any]) -> Any:

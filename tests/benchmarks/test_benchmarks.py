@@ -162,7 +162,7 @@ def test_seconds_have_their_range_and_ratios_are_taken_round_by_round():
 def test_a_long_trace_has_its_size_its_steps_and_ids_of_its_own(tmp_path, number):
     copies = build_trace(tmp_path / "long.json.gz", 2.6e6, number)
     content = gzip.decompress((tmp_path / "long.json.gz").read_bytes())
-    assert len(content) == pytest.approx(2.6e6, rel=0.15)
+    assert abs(len(content) - 2.6e6) < len(content) / copies, "as near as whole copies come"
     trace, recorded = read_trace(tmp_path / "long.json.gz"), read_trace(eager_trace())
     assert len(trace.steps) == (number or 7 * copies)
     assert trace.steps.name.is_unique

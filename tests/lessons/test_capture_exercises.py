@@ -31,6 +31,7 @@ def found():
 
 
 EXERCISES = list(found())
+PREDICTOR = next(one for one in EXERCISES if one[1] == "make_predictor")
 each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, name in EXERCISES])
 
 
@@ -123,7 +124,7 @@ def test_whatever_it_raises_is_a_sentence(monkeypatch, raises, said):
         return lambda inputs: raises()
 
     before = torch.get_rng_state()
-    outcome = verdict(monkeypatch, *EXERCISES[0], make_predictor)
+    outcome = verdict(monkeypatch, *PREDICTOR, make_predictor)
     assert repr(outcome).startswith(f"✗ make_predictor: {said}")
     assert torch.equal(torch.get_rng_state(), before), "the notebook's random state stays"
     assert CUDAGraph.stand_in is None, "the stand-in is gone"
@@ -134,7 +135,7 @@ def test_the_reader_can_interrupt(monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        verdict(monkeypatch, *EXERCISES[0], make_predictor)
+        verdict(monkeypatch, *PREDICTOR, make_predictor)
     assert CUDAGraph.stand_in is None
 
 
@@ -150,7 +151,7 @@ def test_an_empty_graph_is_told(monkeypatch):
 
         return predict
 
-    said = repr(verdict(monkeypatch, *EXERCISES[0], make_predictor))
+    said = repr(verdict(monkeypatch, *PREDICTOR, make_predictor))
     assert said.endswith("A graph is empty: its work is not inside of the capture.")
 
 
@@ -158,15 +159,13 @@ def test_the_readers_own_line_is_told(monkeypatch):
     def make_predictor(net, sample):
         return net.not_there
 
-    said = repr(verdict(monkeypatch, *EXERCISES[0], make_predictor))
+    said = repr(verdict(monkeypatch, *PREDICTOR, make_predictor))
     assert said.endswith(": return net.not_there)")
 
 
 def test_what_is_no_function_is_told(monkeypatch):
-    assert repr(verdict(monkeypatch, *EXERCISES[0], ...)).startswith(
-        "○ make_predictor is empty yet"
-    )
-    assert "is no function" in repr(verdict(monkeypatch, *EXERCISES[0], 3))
+    assert repr(verdict(monkeypatch, *PREDICTOR, ...)).startswith("○ make_predictor is empty yet")
+    assert "is no function" in repr(verdict(monkeypatch, *PREDICTOR, 3))
 
 
 def test_a_scenario_of_ones_own(monkeypatch):
@@ -175,7 +174,7 @@ def test_a_scenario_of_ones_own(monkeypatch):
 
     monkeypatch.setattr(scenarios, "scenario", lambda lesson, exercise: scenario)
     assert (
-        repr(verdict(monkeypatch, *EXERCISES[0], lambda net, sample: net))
+        repr(verdict(monkeypatch, *PREDICTOR, lambda net, sample: net))
         == "✗ make_predictor: Of no use."
     )
 
