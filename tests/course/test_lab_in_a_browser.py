@@ -112,7 +112,7 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     }
     shown = start.page.locator(CHARTS)
     expect(shown).to_have_count(len(charts))
-    assert len(charts) == 3 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
+    assert len(charts) == 2 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
 
     answer, check = start.cell("def idle_share("), start.cell("check(idle_share")
     expect(check).to_contain_text("○ idle_share gives nothing yet: yours to write.")

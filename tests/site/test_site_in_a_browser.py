@@ -48,7 +48,7 @@ def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, th
     page.emulate_media(color_scheme=theme)
     for name, charts in (
         ("index", 1),
-        (lesson_page("start_here"), 3),
+        (lesson_page("start_here"), 2),
         (lesson_page("reach_floor"), 1),
     ):
         page.goto(f"{page.address}/{name}.html", wait_until="networkidle")
@@ -111,7 +111,7 @@ def test_the_gallery_opens_with_its_index_and_a_filter(page):
 def test_a_solution_is_folded_at_its_exercise(page):
     page.goto(f"{page.address}/{lesson_page('start_here')}.html")
     solutions = page.locator("details.solution")
-    assert solutions.count() == 3 and not solutions.first.locator("pre").is_visible()
+    assert solutions.count() == 4 and not solutions.first.locator("pre").is_visible()
     solutions.first.locator("summary").press("Enter")
     assert "def idle_share(" in solutions.first.locator("pre").inner_text()
 
