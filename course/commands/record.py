@@ -25,7 +25,7 @@ from course.paths import TRACES, lesson_name
 from course.recordings.cells import code_cells, handed_on, lessons
 from course.recordings.fingerprints import hashes
 from course.recordings.recording import FORMAT, Recording, digest, trace_name
-from course.recordings.sanitise import without_paths, without_running_outputs
+from course.recordings.sanitise import without_chatter, without_paths, without_running_outputs
 from course.recordings.values import MIME, encode
 
 CELL_SECONDS = 600
@@ -112,7 +112,7 @@ def run(path: Path, staged: Path) -> nbformat.NotebookNode:
     about = {"format": FORMAT} | provenance() | {"definitions": hashes(code_cells(notebook))}
     about |= {"seconds": round(time.perf_counter() - start, 1), "peak_gpu_mib": int(memory)}
     notebook.metadata = {"kernelspec": notebook.metadata.kernelspec, "recording": about}
-    return without_running_outputs(without_paths(notebook, lesson_name(path)))
+    return without_chatter(without_running_outputs(without_paths(notebook, lesson_name(path))))
 
 
 def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:

@@ -14,6 +14,7 @@ from course.files import replacing
 from course.paths import TRACES, lesson_name, short
 from course.recordings.cells import lessons, normalise
 from course.recordings.recording import Recording, digest, stale
+from course.recordings.sanitise import without_chatter
 
 
 def refresh(path: Path, recording: Path) -> bool:
@@ -28,6 +29,7 @@ def refresh(path: Path, recording: Path) -> bool:
         raise ValueError(f"{short(recording)}: {changes[0]}, so record the lesson again.")
     before = nbformat.v4.writes(recorded)
     recorded.cells = _with_lesson(lesson.cells, recorded.cells)
+    without_chatter(recorded)
     recorded.metadata["recording"]["digest"] = digest(recorded)
     after = nbformat.v4.writes(recorded)
     if after == before:

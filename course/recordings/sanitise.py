@@ -11,6 +11,8 @@ import nbformat
 
 from course.paths import ROOT
 
+CHATTER = re.compile(r"^USDT:.* profiler_(?:start|stop)\n?", re.MULTILINE)
+
 
 def without_paths(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
     """Let paths in a lesson's outputs, as in warnings
@@ -50,6 +52,20 @@ def without_running_outputs(notebook: nbformat.NotebookNode) -> nbformat.Noteboo
             data.pop("application/javascript", None)
             if "text/html" in data:
                 data["text/html"] = without_scripts(data["text/html"])
+    return notebook
+
+
+def without_chatter(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Drop what torch 2.15's profiler prints as it starts and stops; return the notebook."""
+    for cell in notebook.cells:
+        kept = []
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream":
+                output.text = CHATTER.sub("", output.text)
+            if output.output_type != "stream" or output.text:
+                kept.append(output)
+        if cell.cell_type == "code":
+            cell.outputs = kept
     return notebook
 
 

@@ -41,6 +41,7 @@ def test_a_recording_holds_no_script(recording):
             data = output.get("data", {})
             assert "application/javascript" not in data
             assert "<script" not in data.get("text/html", "").lower()
+            assert "USDT:" not in output.get("text", ""), "what the profiler prints is no result"
 
 
 @pytest.fixture
