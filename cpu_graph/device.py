@@ -60,7 +60,7 @@ class Device:
             self.overwrite(stale, capture)
             block = self.memory.make((kind, pool, self.stream, size))
             for older in stale:
-                older.overlaps.add(block)
+                older.overlaps[block] = older.generation
         block.tenant = capture
         return self.memory.tensor(block, shape, stride, dtype)
 

@@ -54,7 +54,7 @@ class Capture:
         self.ticks = count(1)
         self.lost = False
         self.poisoned = set()
-        self.written = set()  # blocks that it writes to
+        self.written = {}  # block that it writes to -> its generation
         self.reads = {}  # block from outside -> its first Read
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
@@ -71,7 +71,7 @@ class Capture:
                 self.reads.setdefault(block, Read(block, node))
             if writes:
                 block.writer = node.stream
-                self.written.add(block)
+                self.written.setdefault(block, block.generation)
         self.bodies[-1].append(node)
 
     def unjoined(self):
@@ -315,8 +315,13 @@ class CUDAGraph:
         for block in capture.written:
             block.last_graph = capture.number
             block.overwritten = None
-        newer = {block for older in capture.written for block in older.overlaps}
-        for block in newer - capture.written:
+        newer = {
+            block
+            for older, generation in capture.written.items()
+            for block, before in older.overlaps.items()
+            if generation <= before
+        }
+        for block in newer - capture.written.keys():
             span = block, 0, block.home[3]
             node = Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {span: True})
             node.stream = launch, capture.origin

@@ -35,9 +35,9 @@ class Block:
         self.tenant = None  # the capture that it was last handed to
         self.generation = 0  # how many tensors it has been handed to
         self.free = False  # no tensor lies in it
-        self.overlaps = (
-            set()
-        )  # newer blocks of other sizes that a real allocator might have cut out of it
+        # newer block of another size that a real allocator might have cut out of it -> how many
+        # tensors it had been handed to by then: those of later on lie elsewhere
+        self.overlaps = {}
         self.overwritten = (
             None  # the number of the graph that wrote over it from such an older block
         )

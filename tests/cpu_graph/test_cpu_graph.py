@@ -296,6 +296,15 @@ def test_freed_memory_that_another_size_may_have_taken_is_overwritten(gpu):
     assert replay()[0].isnan()
 
 
+def test_memory_handed_on_again_does_not_reach_into_what_came_in_between(gpu):
+    freed = [torch.ones(1000, device="cuda")]
+    captured(lambda: freed.pop() * 2)()
+    alive = torch.ones(2000, device="cuda")  # a real allocator might have cut it out of the freed
+    later = torch.ones(1000, device="cuda")  # but not out of what is handed on now
+    replay = captured(lambda: later.add_(1))
+    assert replay()[0] == 2 and alive.sum() == 2000
+
+
 def test_a_result_is_not_there_before_the_first_replay(gpu):
     x = torch.ones(4, device="cuda")
     replay = captured(lambda: x * 2)
