@@ -22,8 +22,8 @@ from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import note
 from course.recordings.cells import handed_on
 from course.recordings.kernel_history import History
-from course.recordings.recording import Recording, RecordingError, recorded_lesson, values_in
 from course.recordings.player import imported
+from course.recordings.recording import Recording, RecordingError, recorded_lesson, values_in
 from course.recordings.sanitise import without_scripts
 from course.recordings.values import MIME, decode
 
