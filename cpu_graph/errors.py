@@ -60,10 +60,10 @@ STALE_STREAM = (  # instead of 906 since 2.13
 )
 INVALIDATED = (  # the allocator's words since 2.13, where before the kernel's launch said 901
     "info.status != cudaStreamCaptureStatusInvalidated INTERNAL ASSERT FAILED at "
-    '"/__w/pytorch/pytorch/c10/cuda/CUDACachingAllocator.cpp":2213, please report a bug to '
-    "PyTorch. "
-    "Invalid stream capture status"
+    f'"/__w/pytorch/pytorch/c10/cuda/CUDACachingAllocator.cpp":{2362 if SINCE_2_15 else 2213}, '
+    "please report a bug to PyTorch. Invalid stream capture status"
 )
+RNN_BACKWARD = "cudnn RNN backward can only be called in training mode"
 OUTSIDE = "Offset increment outside graph capture encountered unexpectedly."
 LATE = "Cannot register the state during capturing stage."
 NO_GRAPH = "Called CUDAGraph::replay without a preceding successful capture."

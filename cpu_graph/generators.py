@@ -6,7 +6,16 @@ one number to the next. A replay begins with the generator's state as number 0.
 
 import torch
 
-from cpu_graph.errors import LATE, OUTSIDE, PER_CAPTURE, SEED, UNREGISTERED, NotModelled, refusal
+from cpu_graph.errors import (
+    LATE,
+    OUTSIDE,
+    PER_CAPTURE,
+    SEED,
+    SINCE_2_15,
+    UNREGISTERED,
+    NotModelled,
+    refusal,
+)
 
 Real: type[torch.Generator] = torch.Generator
 
@@ -83,7 +92,9 @@ class Generator(Real):
                 raise refusal(OUTSIDE)
             return self
         if self.capture is not capture:
-            raise refusal(UNREGISTERED)
+            if not SINCE_2_15:
+                raise refusal(UNREGISTERED)
+            self.begin(capture)
         begins, self.number = self.number, next(capture.numbers)
         return self, begins, self.number
 

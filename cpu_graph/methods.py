@@ -6,7 +6,15 @@ import torch
 
 from cpu_graph.autograd import backward
 from cpu_graph.device_kind import GPU, moved, wanting
-from cpu_graph.errors import NUMPY, PAGEABLE, MissingAttribute, NotModelled, refusal
+from cpu_graph.errors import (
+    NUMPY,
+    PAGEABLE,
+    RNN_BACKWARD,
+    SINCE_2_15,
+    MissingAttribute,
+    NotModelled,
+    refusal,
+)
 
 Tensor = torch.Tensor
 TYPES = {
@@ -150,8 +158,8 @@ def set_item(device, function, tensor, index, value):
     if isinstance(value, numbers.Number) and device.kind(tensor) == "cuda":
         indices = index if isinstance(index, tuple) else (index,)
         one_element = len(indices) == tensor.dim() and all(type(one) is int for one in indices)
-        if device.capturing() and one_element:
-            raise refusal(PAGEABLE)  # for one element PyTorch copies from the CPU
+        if device.capturing() and one_element and not SINCE_2_15:
+            raise refusal(PAGEABLE)  # for one element PyTorch copied from the CPU
         masked = len(indices) == 1 and getattr(index, "dtype", None) is torch.bool
         with wanting(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
             value = torch.full((), value, dtype=tensor.dtype)
@@ -188,7 +196,21 @@ def not_modelled(device, function, tensor, /, *args, **kwargs):
 def recurrent(device, function, *args, **kwargs):
     """Without oneDNN, whose operators keep results that no shape function knows."""
     with torch.backends.mkldnn.flags(enabled=False):
-        return function(*args, **kwargs)
+        results = function(*args, **kwargs)
+    trains = args[first_flag(args) + 3]  # has_biases, num_layers, dropout, train
+    if device.kind(args[0]) == "cuda" and torch.backends.cudnn.enabled and not trains:
+        for result in results:
+            if result.requires_grad:
+                result.register_hook(refuse_backward)
+    return results
+
+
+def first_flag(args):
+    return next(number for number, one in enumerate(args) if type(one) is bool)
+
+
+def refuse_backward(gradient):
+    raise refusal(RNN_BACKWARD)
 
 
 @instead_of(torch.nn.functional.one_hot)

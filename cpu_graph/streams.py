@@ -16,6 +16,7 @@ class Stream:
 
     stand_in = None  # the device of the stand-in in force
     numbers = cycle(range(1, 33))
+    external = False
 
     def __init__(self, device=None, priority=0, stream_id=None):
         self.stream_id = next(self.numbers) if stream_id is None else stream_id
@@ -32,7 +33,9 @@ class Stream:
         return 0
 
     def __eq__(self, other):
-        return isinstance(other, Stream) and self.stream_id == other.stream_id
+        if not isinstance(other, Stream):
+            return False
+        return (self.stream_id, self.external) == (other.stream_id, other.external)
 
     def __hash__(self):
         return self.stream_id
@@ -107,14 +110,16 @@ def on(node, stream_id):
 
 
 def external_stream(number, device=None):
-    """torch.cuda.ExternalStream: the stream that has a driver's number."""
+    """torch.cuda.ExternalStream: the stream that has a driver's number; it equals no other one."""
     if number == 0:
         return Stream(stream_id=0)
     if not HANDLE < number <= HANDLE + 32:
         raise NotModelled(
             "torch.cuda.ExternalStream of a stream that torch did not make is not modelled."
         )
-    return Stream(stream_id=number - HANDLE)
+    stream = Stream(stream_id=number - HANDLE)
+    stream.external = True
+    return stream
 
 
 class Event:

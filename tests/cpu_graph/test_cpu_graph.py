@@ -124,7 +124,16 @@ def test_the_courses_model_graphed_trains_as_eager(gpu):
 def test_a_program_ends_as_on_the_gpu(name):
     ending = outcome(name)
     assert outcomes.agrees(PROGRAMS[name].gives, ending), ending
-    assert ending == recorded()["outcomes"][name]
+    expected = recorded()["outcomes"][name]
+    if not is_of_the_machine(expected):
+        assert ending == expected
+
+
+def is_of_the_machine(ending):
+    """Whether a record tells of a machine whose cuDNN was
+    older than torch's: that is no property of the program.
+    """
+    return any("cuDNN version incompatibility" in said for said in ending.get("fails", []))
 
 
 def recorded():
