@@ -1,6 +1,6 @@
 """What a real capture says to a step, and whether its replays do what eager does."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "au
 LATER = (
     "previous error during capture"  # what is said at a line after the one that broke the capture
 )
+REPEATED = 1e-5  # the part of a change by which eager may differ from itself: sums in another order
 FROZEN = ("frozen number", "path", "shape", "moved tensor")
 
 
@@ -31,14 +32,15 @@ def verified(
 
     A refusal at a line without a finding becomes one; where the capture passes, what it should have
     refused becomes a note, and so do frozen values when two replays, on both batches, end where
-    eager ends.
+    eager ends. Where eager does not end twice at the same values, or gives a .grad a new tensor,
+    that shows nothing, and the finding stays.
     """
     run = partial(step, *static.args, **static.kwargs)
     with Restore(run, everything=True):
         run()  # what a first step makes, such as optimizer state, is there when graphs replay
         attempt = captured(run, generators)
         if attempt.error is None:
-            return _settled(findings, list(_parted(step, static, real, attempt)))
+            return _settled(findings, *_compared(step, static, real, attempt))
         line = None if LATER in str(attempt.error) else attempt.line
         line = line or bisect(run, generators)
         known = {(finding.file, finding.number) for finding in findings.faults}
@@ -47,10 +49,10 @@ def verified(
         return Findings([*findings, _refusal(attempt.error, line)], findings.report)
 
 
-def _settled(findings: Findings, parted: list[str]) -> Findings:
+def _settled(findings: Findings, parted: list[str], refuted: tuple[str, ...]) -> Findings:
     """The findings about a step that captures, and whose replays leave the tensors named with
-    other values."""
-    passed = REFUSED if parted else REFUSED + FROZEN
+    other values; refuted: the rules of frozen values that replays like eager refute."""
+    passed = REFUSED if parted else REFUSED + refuted
     rows = [_downgraded(f) if f.rule in passed and f.level == "fault" else f for f in findings]
     if parted and not any(finding.rule in FROZEN for finding in rows):
         what = "differs from eager in two replays"
@@ -72,9 +74,11 @@ def _downgraded(finding: Finding) -> Finding:
     return finding._replace(level="note", found=f"{finding.found}; but {said}")
 
 
-def _parted(step: Callable, static: Call, real: Call, attempt: Attempt) -> Iterator[str]:
+def _compared(
+    step: Callable, static: Call, real: Call, attempt: Attempt
+) -> tuple[list[str], tuple[str, ...]]:
     """Names of tensors that two replays leave with other values than eager does, which is run
-    twice."""
+    twice; and the rules that replays without such tensors refute."""
 
     def replay(*_: Any, **__: Any) -> Any:
         attempt.graph.replay()
@@ -82,11 +86,26 @@ def _parted(step: Callable, static: Call, real: Call, attempt: Attempt) -> Itera
 
     runs = (step, step, replay)
     eager, again, replayed = (_after_two(step, run, static, real) for run in runs)
+    parted, repeats = [], True
     for name, (start, end) in eager.items():
         _, second = again.get(name, (start, end))
         _, other = replayed.get(name, (start, start))
+        repeats = repeats and _close(start, end, end, second, REPEATED)
         if not _close(start, end, second, other):
-            yield name[1] or "a tensor in reach"
+            parted.append(name[1] or "a tensor in reach")
+    if not repeats:
+        return parted, ()
+    moves = _moves_gradients(step, static)
+    return parted, tuple(rule for rule in FROZEN if rule != "moved tensor" or not moves)
+
+
+def _moves_gradients(step: Callable, static: Call) -> bool:
+    """Whether a step puts another tensor in the place of a .grad: Python is back at the old one
+    after the capture, so a comparison does not see what replays write."""
+    with Restore(step, static.args, static.kwargs, everything=True) as restore:
+        before = [(leaf, leaf.grad) for leaf, *_ in restore.leaves if leaf.grad is not None]
+        step(*static.args, **static.kwargs)
+        return any(leaf.grad is not gradient for leaf, gradient in before)
 
 
 def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[tuple, tuple]:
@@ -128,16 +147,20 @@ def _is_dense(value: Any) -> bool:
 
 
 def _close(
-    start: torch.Tensor, end: torch.Tensor, again: torch.Tensor, other: torch.Tensor
+    start: torch.Tensor,
+    end: torch.Tensor,
+    again: torch.Tensor,
+    other: torch.Tensor,
+    part: float = 1e-3,
 ) -> bool:
-    """Whether other lies as near to end as what eager does twice, or within 1/1000 of what the
+    """Whether other lies as near to end as what eager does twice, or within a part of what the
     steps changed."""
     if len({start.shape, end.shape, again.shape, other.shape}) > 1:
         return end.shape == other.shape and torch.equal(end, other)
     start, end, again, other = (t.double() for t in (start, end, again, other))
     if end.numel() == 0:
         return True
-    allowed = 10 * (again - end).abs().max() + 1e-3 * (end - start).abs().max()
+    allowed = 10 * (again - end).abs().max() + part * (end - start).abs().max()
     return bool(
         torch.equal(end.nan_to_num(), other.nan_to_num()) or (other - end).abs().max() <= allowed
     )

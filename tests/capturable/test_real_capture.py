@@ -122,6 +122,34 @@ def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
     assert [finding.level for finding in judged] == ["fault"]
 
 
+def test_a_number_that_differs_each_time_stays_a_finding(monkeypatch):
+    """Such as a clock's: replays lie as near to eager as eager to itself."""
+    out, static, ticks = torch.zeros(3, 4), X.clone(), iter(range(1, 100))
+    good = Attempt(Replay(lambda: out.copy_(static * 1.03)), out)
+    monkeypatch.setattr(real_capture, "captured", lambda *_: good)
+    findings = [Finding("frozen number", "step:1", "seen", "a fix")]
+    judged = verified(lambda x: x * (1 + next(ticks) / 100), (static,), (X,), findings)
+    assert [finding.level for finding in judged] == ["fault"]
+
+
+@pytest.mark.parametrize(("moves", "level"), [(True, "fault"), (False, "note")])
+def test_a_moved_tensor_stays_a_finding_where_a_gradient_moves(monkeypatch, moves, level):
+    weight = torch.ones(3, 4, requires_grad=True)
+    weight.grad = torch.ones(3, 4)
+
+    def step(x):
+        if moves:
+            weight.grad = weight.grad * 0.5
+        return x * 2
+
+    out, static = torch.zeros(3, 4), X.clone()
+    good = Attempt(Replay(lambda: out.copy_(static * 2)), out)
+    monkeypatch.setattr(real_capture, "captured", lambda *_: good)
+    findings = [Finding("moved tensor", "step:1", "seen", "a fix")]
+    (finding,) = verified(step, (static,), (X + 1,), findings)
+    assert finding.level == level and weight.grad.eq(1).all()
+
+
 def test_a_step_that_ends_early_leaves_its_blocks():
     def step():
         with torch.no_grad():
