@@ -61,11 +61,20 @@ def first_line(error):
 
 
 def outcome(name):
-    """How a program ends on the stand-in."""
+    """How a program ends on the stand-in.
+
+    Nothing is collected meanwhile: a graph of the program's that is garbage would break a capture,
+    as on a GPU, or not, depending on what ran before.
+    """
     from cpu_graph import cpu_graphs
 
-    with cpu_graphs():
-        return runs(PROGRAMS[name])
+    gc.collect()
+    gc.disable()
+    try:
+        with cpu_graphs():
+            return runs(PROGRAMS[name])
+    finally:
+        gc.enable()
 
 
 def on_gpu():
