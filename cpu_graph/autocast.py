@@ -84,7 +84,11 @@ def kernel(name, policy, device):
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
 
+    made_of_others = policy is unchanged and operator._can_decompose()
+
     def cast(*args, **kwargs):
+        if made_of_others:  # which a GPU's autocast casts
+            return operator.decompose(*args, **kwargs)
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.AutocastCPU)):
             if all(device.kind(tensor) != "cuda" for tensor in tensors_in(args, kwargs)):
                 return operator(*args, **kwargs)
