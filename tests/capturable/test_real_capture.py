@@ -124,7 +124,8 @@ def test_a_number_of_the_capture_is_told_by_the_first_replay(monkeypatch):
 
 def test_a_number_that_differs_each_time_stays_a_finding(monkeypatch):
     """Such as a clock's: replays lie as near to eager as eager to itself."""
-    out, static, ticks = torch.zeros(3, 4), X.clone(), iter(range(1, 100))
+    out, static = torch.zeros(3, 4), X.clone()
+    ticks = iter(range(1, 100))
     good = Attempt(Replay(lambda: out.copy_(static * 1.03)), out)
     monkeypatch.setattr(real_capture, "captured", lambda *_: good)
     findings = [Finding("frozen number", "step:1", "seen", "a fix")]
