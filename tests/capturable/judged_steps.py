@@ -321,7 +321,7 @@ def backward_of_a_selection(device):
 @fault("sync")
 def distribution_that_validates(device):
     def step(x):
-        chosen = torch.distributions.Normal(x, x.abs() + 0.1)  # here
+        chosen = torch.distributions.Normal(x, x.abs() + 0.1, validate_args=True)  # here
         return chosen.log_prob(x)
 
     return on_batches(step, device, 8)
