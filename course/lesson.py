@@ -65,9 +65,9 @@ def lesson(
     shell = get_ipython()
     load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), interrupted)
-    if _open and "history" in vars(_open):
-        _open.history.close()
-    _open = opened
+    previous, _open = _open, opened
+    if previous and "history" in vars(previous):
+        opened.take_over(previous)
     if opened.live:
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
     _ = opened.history  # which follows the cells from here on
@@ -120,7 +120,8 @@ def current() -> "Lesson":
     """The open Lesson. Raises LessonError before lesson() was called."""
     if _open is None:
         raise LessonError(
-            'No lesson is open: run the cell lesson("...") at the top of the notebook first.'
+            'No lesson is open: run the cell lesson("...") at the top of the notebook first. '
+            "In JupyterLab: Run, Run All Above Selected Cell."
         )
     return _open
 
@@ -147,8 +148,22 @@ class Lesson:
 
     @cached_property
     def history(self) -> History:
-        """What has run in this kernel, beside what the recording ran."""
-        return History(get_ipython(), self.recording.cells)
+        """What has run in this kernel, compared with what the recording ran.
+
+        Raises RecordingError if the project's code is not what the recording was made with.
+        """
+        self.recording.check_code()
+        return History(get_ipython(), self.recording)
+
+    def take_over(self, previous: "Lesson") -> None:
+        """Keep what ran for the lesson that was open, if it is this one, opened again."""
+        previous.history.close()
+        if self != previous or self.live or previous.history.shell is not get_ipython():
+            return
+        if self.recording.about["digest"] == previous.recording.about["digest"]:
+            self.recording.check_code()
+            previous.history.follow()
+            self.history = previous.history
 
 
 def _transform(lines: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ from nbformat.v4 import new_markdown_cell as markdown
 from course.commands.renumber import renamed, stems
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
-from course.recordings.cells import checked, normalise
+from course.recordings.cells import checked, meaning
 from course.recordings.recording import Recording, recordings
 from course.recordings.sanitise import without_scripts
 from course.recordings.values import MIME
@@ -50,13 +50,13 @@ def page(path: Path) -> nbformat.NotebookNode:
 
 def lay_outputs(notebook: nbformat.NotebookNode, recording: Recording) -> None:
     """Give each code cell the outputs recorded for this very source, and its charts a text."""
-    outputs_of, heading = {cell.source: cell.outputs for cell in recording.cells}, ""
+    outputs_of, heading = {cell.meaning: cell.outputs for cell in recording.cells}, ""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             heading = (re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) or [heading])[-1]
-        elif normalise(cell.source) in outputs_of:
+        elif meaning(cell.source) in outputs_of:
             cell.outputs = [
-                harmless(output) for output in outputs_of[normalise(cell.source)] if shown(output)
+                harmless(output) for output in outputs_of[meaning(cell.source)] if shown(output)
             ]
             cell.metadata["mystnb"] = {"image": {"alt": alternative(cell.source, heading)}}
 

@@ -23,7 +23,7 @@ STATED = re.compile(r"\| (\d+) minutes\b")
 def minutes(path: Path) -> int:
     """The minutes of a lesson, its exercises apart, rounded up."""
     recording = next(iter(recordings(lesson_name(path))), None)
-    outputs = {cell.source: cell.outputs for cell in recording.cells} if recording else {}
+    outputs = {cell.meaning: cell.outputs for cell in recording.cells} if recording else {}
     return math.ceil(count(nbformat.read(path, as_version=4), outputs))
 
 
@@ -31,7 +31,7 @@ def count(notebook: nbformat.NotebookNode, outputs: dict[str, list]) -> float:
     """The minutes of a notebook without its exercises. outputs: by the source of a code cell."""
     cells = [cell for cell in code_cells(notebook) if cell.kind != "exercise"]
     words = len(re.findall(r"\S*\w\S*", prose(notebook)))
-    return words / WORDS + sum(_minutes(cell, outputs.get(cell.source, [])) for cell in cells)
+    return words / WORDS + sum(_minutes(cell, outputs.get(cell.meaning, [])) for cell in cells)
 
 
 def prose(notebook: nbformat.NotebookNode) -> str:

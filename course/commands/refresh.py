@@ -12,7 +12,7 @@ import nbformat
 
 from course.files import replacing
 from course.paths import TRACES, lesson_name, short
-from course.recordings.cells import lessons, normalise
+from course.recordings.cells import lessons, meaning
 from course.recordings.recording import Recording, digest, stale
 from course.recordings.sanitise import without_chatter
 
@@ -41,8 +41,8 @@ def refresh(path: Path, recording: Path) -> bool:
 
 def _with_lesson(lesson: list, recorded: list) -> list:
     """The lesson's cells, those that were recorded with their outputs."""
-    outputs = {normalise(cell.source): cell for cell in recorded if cell.cell_type == "code"}
-    return [outputs.get(normalise(cell.source), cell) for cell in lesson]
+    outputs = {meaning(cell.source): cell for cell in recorded if cell.cell_type == "code"}
+    return [outputs.get(meaning(cell.source), cell) for cell in lesson]
 
 
 def main() -> int:

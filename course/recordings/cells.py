@@ -1,7 +1,10 @@
 """The code cells of lessons: of which kind each is, and which exercise it checks."""
 
 import ast
+import io
 import re
+import tokenize
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +27,11 @@ class CodeCell(NamedTuple):
     kind: str
     source: str
     outputs: list[Any]
+
+    @property
+    def meaning(self) -> str:
+        """What of its source can change what it does: two cells are the same where this is."""
+        return meaning(self.source)
 
     def __str__(self) -> str:
         lines = [
@@ -102,6 +110,19 @@ def that_count(cells: list[CodeCell]) -> list[CodeCell]:
 def normalise(source: str) -> str:
     """Cell source without what changes nothing: blank lines and white space at line ends."""
     return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
+
+
+def meaning(source: str) -> str:
+    """Cell source without blank lines, white space at line ends, comments and a leading %%time."""
+    text = re.sub(r"\A\s*%%time[ \t]*\n", "", normalise(source))
+    first, _, rest = text.partition("\n") if handed_on(text) is not None else ("", "", text)
+    lines = rest.splitlines()
+    with suppress(tokenize.TokenError, SyntaxError):  # as with other magics
+        for token in tokenize.generate_tokens(io.StringIO(rest).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+    return normalise("\n".join([first, *lines]))
 
 
 def handed_on(source: str) -> list[str] | None:

@@ -64,24 +64,21 @@ def text_hash(file: Path) -> str:
     )
 
 
+def source_file(definition: str, root: Path = ROOT) -> str:
+    """The file of a definition, by its full name, as a path in the project."""
+    module = root.joinpath(*definition.split(".")[:-1])
+    file = module.with_suffix(".py") if not module.is_dir() else module / "__init__.py"
+    return str(file.relative_to(root))
+
+
+def forget_modules() -> None:
+    """Read the project's files anew from here on: they may have been edited."""
+    _module.cache_clear()
+
+
 def bindings(cells: list[CodeCell]) -> Bindings:
     """The statements of the cells that bind each name at the top level."""
     return _bindings([node for cell in cells for node in ast.parse(python(cell.source)).body])
-
-
-def used(cell: CodeCell, bound: Bindings) -> set[str]:
-    """The names that a cell uses, itself or through definitions of its notebook."""
-    found: set[str] = set()
-    queue: list[ast.AST] = [ast.parse(python(cell.source))]
-    while queue:
-        for name in {name.partition(".")[0] for name in _names(queue.pop())} - found:
-            found.add(name)
-            queue += [
-                node
-                for node in bound.get(name, [])
-                if isinstance(node, ast.FunctionDef | ast.ClassDef)
-            ]
-    return found
 
 
 def binds(source: str) -> set[str]:

@@ -25,16 +25,16 @@ def play(
     nothing. Ends at a %%gpu cell that is not recorded. The lesson is to be open: see
     course.lesson.playing.
     """
-    handed = {cell.source: values_in(cell) for cell in recording.cells}
+    handed = {cell.meaning: values_in(cell) for cell in recording.cells}
     names: dict[str, Any] = {}
     for cell in code_cells(notebook)[:last]:
         yield cell, names
         if cell.kind == "gpu":
-            if cell.source not in handed:
+            if cell.meaning not in handed:
                 break
             names |= imported(cell.source)
             names |= {
-                name: decode(name, handed[cell.source][name])
+                name: decode(name, handed[cell.meaning][name])
                 for name in handed_on(cell.source) or ()
             }
         elif cell.kind == "view":

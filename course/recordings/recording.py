@@ -16,7 +16,7 @@ import nbformat
 
 from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
 from course.recordings.cells import CodeCell, code_cells, that_count
-from course.recordings.fingerprints import hashes, text_hash
+from course.recordings.fingerprints import forget_modules, hashes, source_file, text_hash
 from course.recordings.values import MIME, decode
 
 FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
@@ -61,6 +61,23 @@ class Recording:
             )
         _check_texts(path, about["definitions"])
         return recording
+
+    def check_code(self) -> None:
+        """Raises RecordingError if the project's code is not what the recording was made with.
+
+        Only what its %%gpu cells reach counts, and neither comments nor docstrings do.
+        """
+        forget_modules()
+        known = {name: was for name, was in self.about["definitions"].items() if "/" not in name}
+        now = {name: text for name, text in hashes(self.cells).items() if "/" not in name}
+        if changed := list(_redefined(now, known)):
+            name = changed[0].removesuffix(" has changed")
+            more = f", nor are {len(changed) - 1} more" if len(changed) > 1 else ""
+            raise RecordingError(
+                f"{name.rpartition('.')[2]} in {source_file(name)} is not the code that "
+                f"{short(self.path)} was made with{more}: restore it with git, or run this lesson "
+                "on a machine with a CUDA GPU."
+            )
 
     def value(self, name: str) -> Any:
         """The value that a cell handed on under this name. Raises RecordingError if none did."""
@@ -181,7 +198,7 @@ def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
 
 def _changed(now: list[CodeCell], then: list[CodeCell]) -> Iterator[str]:
     for index, cell in enumerate(now):
-        if index >= len(then) or then[index].source != cell.source:
+        if index >= len(then) or then[index].meaning != cell.meaning:
             yield f"{cell} has changed"
             return
     if any(cell.kind == "gpu" for cell in then[len(now) :]):

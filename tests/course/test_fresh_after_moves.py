@@ -2,6 +2,7 @@
 none stale, a changed line exactly those that reach it.
 """
 
+import ast
 import re
 import shutil
 from pathlib import Path
@@ -145,3 +146,38 @@ def test_a_recording_of_an_unknown_format_is_one_sentence(tmp_path, number):
             Recording.read(folder / path.name)
     else:
         assert Recording.read(folder / path.name).about["definitions"]
+
+
+def edit(file, name):
+    """Put a line into the body of a function, or of a class, of a file."""
+    lines = file.read_text().splitlines()
+    body = next(
+        node.body[-1]
+        for node in ast.parse(file.read_text()).body
+        if getattr(node, "name", "") == name
+    )
+    lines.insert(body.lineno - 1, " " * body.col_offset + "edited = True")
+    file.write_text("\n".join(lines) + "\n")
+
+
+def functions(one, tree):
+    """The functions and classes that a recording reaches: their full names and files."""
+    for name in one.about["definitions"]:
+        if "/" not in name:
+            file = tree / fingerprints.source_file(name)
+            bodies = [getattr(node, "name", "") for node in ast.parse(file.read_text()).body]
+            if name.rpartition(".")[2] in bodies:
+                yield name, file
+
+
+@pytest.mark.parametrize("one", RECORDINGS, ids=[one.path.stem for one in RECORDINGS])
+def test_a_helper_edited_on_disk_is_refused_when_the_lesson_opens(one, tree):
+    one.check_code()
+    for name, file in [*functions(one, tree)][:1]:
+        text = file.read_text()
+        edit(file, name.rpartition(".")[2])
+        with pytest.raises(RecordingError) as refused:
+            one.check_code()
+        assert f"{name.rpartition('.')[2]} in {file.relative_to(tree)} is" in str(refused.value)
+        file.write_text(text)
+    one.check_code()

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from IPython.utils.capture import capture_output
 from nbclient.exceptions import CellExecutionError
 
 from course import beside, lesson, paths
@@ -19,99 +18,8 @@ from course.commands import record
 from course.recordings import fingerprints, recording
 from course.recordings.cells import code_cells, handed_on
 from course.recordings.recording import Recording, RecordingError, digest, recorded_lesson, stale
+from tests.support.learner import CELLS, FACTOR, OPENING, OPTIONS, SCALE, SEED, SPEED, TRACED, TWICE
 from tests.support.notebooks import write_notebook
-
-OPENING = 'from course.lesson import lesson\n\nlesson("speed")'
-FACTOR, SCALE = "factor = 2", "def scale(x):\n    return factor * x"
-SPEED = "%%gpu speed\nspeed = scale(20) + 1\n'shown'"
-OPTIONS, SEED = 'options = {"more": 1}', "import random\n\nrandom.seed(3)"
-TWICE = (
-    '%%gpu twice table\nimport pandas as pd\n\ntwice = options["more"] * 2\ntable = '
-    'pd.DataFrame({"x": [twice]})\ntable'
-)
-TRACED = (
-    "%%gpu\nfrom course.lesson import trace_file\nfrom course.recordings.values import encode\n\n"
-    'trace_file("eager").write_bytes(b"trace")\nencode("speed", 1);'
-)
-CELLS = (
-    OPENING,
-    FACTOR,
-    SCALE,
-    "guess = ...",
-    SPEED,
-    OPTIONS,
-    SEED,
-    TWICE,
-    TRACED,
-    "speed + twice",
-)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The lesson "speed", recorded by the recorder, here
-    on the CPU: a folder with notebooks/ and traces/.
-    """
-    folder = tmp_path_factory.mktemp("course")
-    (folder / "notebooks").mkdir()
-    path = write_notebook(
-        folder / "notebooks" / "03_speed.ipynb", *CELLS, "import warnings; warnings.warn('old')"
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paths, "NOTEBOOKS", folder / "notebooks")
-        patch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
-        patch.setattr(
-            record,
-            "machine",
-            lambda: {"gpu": "NVIDIA H200", "torch": "2.11.0", "driver": "1", "cuda": "1"},
-        )
-        record.record(path, folder / "traces")
-    return folder
-
-
-@pytest.fixture
-def traces(made, tmp_path, monkeypatch):
-    """A copy of the recordings, from which lessons play."""
-    shutil.copytree(made / "traces", tmp_path / "traces")
-    monkeypatch.setattr(lesson, "TRACES", tmp_path / "traces")
-    return tmp_path / "traces"
-
-
-@pytest.fixture
-def path(traces):
-    return traces / "nvidia-h200" / "speed.ipynb"
-
-
-class Learner:
-    """Runs cells as a learner does, each at a place of the notebook."""
-
-    def __init__(self, shell):
-        self.shell = shell
-
-    def run(self, source, place=None):
-        """The error that a cell shows, as a sentence without a traceback, or None."""
-        with capture_output() as self.seen:
-            result = self.shell.run_cell(source, cell_id=place, store_history=bool(place))
-        error = result.error_before_exec or result.error_in_exec
-        if error is not None and hasattr(error, "_render_traceback_"):
-            assert len(error._render_traceback_()) == 1 and "\n" not in str(error)
-        return error
-
-    def run_all(self, *sources):
-        return [error for source in sources if (error := self.run(source))]
-
-    def __getitem__(self, name):
-        return self.shell.user_ns[name]
-
-    def __contains__(self, name):
-        return name in self.shell.user_ns
-
-
-@pytest.fixture
-def learner(shell, traces, monkeypatch):
-    monkeypatch.setattr(lesson, "gpu_name", lambda: None)
-    monkeypatch.setattr(lesson, "_open", None)
-    return Learner(shell)
 
 
 def test_without_a_gpu_a_lesson_shows_its_recording_and_binds_its_values(learner):
@@ -230,6 +138,8 @@ def test_a_cell_of_the_readers_own_that_changes_what_a_gpu_cell_uses_needs_a_gpu
         "options.copy().clear()",
         "def idle(a): ...",
         "import pandas as pd",
+        "import math as pd",  # which the %%gpu cell imports itself
+        "table = 'mine'",  # which the %%gpu cell binds
     ],
 )
 def test_a_cell_of_the_readers_own_that_touches_nothing_changes_nothing(learner, cell):
@@ -237,13 +147,6 @@ def test_a_cell_of_the_readers_own_that_touches_nothing_changes_nothing(learner,
         learner.run(cell if source == "guess = ..." else source)
         learner.run(cell)
     assert (learner["speed"], learner["twice"]) == (41, 2)
-
-
-def test_another_module_under_the_name_of_an_imported_one_needs_a_gpu(learner):
-    learner.run_all(*CELLS[:7])
-    learner.run("import math as pd")
-    error = learner.run(TWICE)
-    assert type(error).__name__ == "NeedsGPU" and "has changed pd" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ class Played:
 
     def __init__(self, recording):
         self.shell = SimpleNamespace(user_ns={}, events=SimpleNamespace(register=lambda *_: None))
-        self.history = History(self.shell, recording.cells)
+        self.history = History(self.shell, recording)
 
     def run(self, source):
         info = SimpleNamespace(raw_cell=source, cell_id=None)
