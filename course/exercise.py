@@ -7,6 +7,7 @@ from typing import Any
 
 from course.answers.comparison import brief, differences, plain
 from course.answers.errors import place, words
+from course.answers.limits import Stopped, limited
 from course.answers.outcome import Outcome
 from course.answers.solutions import asked, copies, solution
 
@@ -44,7 +45,8 @@ def _problem(answer, expected_of, arguments, name, notebook):
     except Exception as error:
         return _lost(error)
     try:
-        yours = plain(answer(*copies(arguments)))
+        with limited():
+            yours = plain(answer(*copies(arguments)))
         if yours is ...:
             return f"○ {name} gives nothing yet: yours to write."
         if yours is None and expected is not None:
@@ -53,6 +55,8 @@ def _problem(answer, expected_of, arguments, name, notebook):
         return parts and f"✗ {_call(name, arguments)}: {parts}"
     except KeyboardInterrupt:
         raise
+    except Stopped as stopped:
+        return f"✗ {_call(name, arguments)}: {stopped}"
     except BaseException as error:  # SystemExit too
         if isinstance(error, NotImplementedError) and not error.args:
             return f"○ {name} is not implemented yet: yours to write."
@@ -84,7 +88,7 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
             if usable
             else _unusable(guess, measured)
         )
-    number, found = guessed(guess), f"measured {measured:.3g}{unit}"
+    number, found = _number(guess), f"measured {measured:.3g}{unit}"
     if number is None:
         return _unusable(guess, found)
     low, high = sorted((abs(number), abs(measured)))
@@ -99,9 +103,16 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
 
 
 def guessed(guess: Any, convert: Callable | None = None) -> Any:
-    """The guess, or what convert makes of it; None for
-    a guess that is empty, text, or no finite number.
+    """The guess, or what convert makes of it; None for a guess
+    that is empty, and, with a word, for one that is no finite number.
     """
+    number = _number(guess, convert)
+    if number is None and guess is not ... and guess is not None:
+        print(f"Your guess {brief(guess)} is no number: write it without quotes or unit.")
+    return number
+
+
+def _number(guess: Any, convert: Callable | None = None) -> Any:
     try:
         number = plain(guess)
         if isinstance(number, bool) or not math.isfinite(number):

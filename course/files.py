@@ -1,9 +1,11 @@
-"""Write a file as a whole or not at all."""
+"""Write a file as a whole or not at all, and lines to whoever reads them."""
 
 import json
+import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,3 +47,20 @@ def replacing(path: Path | str) -> Iterator[Path]:
             f"{'see what is in the way' if in_the_way else 'make room'} and run this again; "
             "what was there before is unchanged."
         ) from error
+
+
+def printed(lines: Iterable[str]) -> int:
+    """Print lines, with ? for what the reader's encoding lacks; returns the exit status.
+
+    That is 1, with a sentence, if nobody reads on or the disk is full.
+    """
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python says it again
+        print(f"The lines could not be written: {error.strerror}.", file=sys.stderr)
+        return 1
+    return 0

@@ -204,7 +204,9 @@ def _show(output: Any) -> None:
     if output.output_type == "stream":
         print(output.text, end="", file=sys.stderr if output.name == "stderr" else sys.stdout)
     elif MIME not in output.data:
-        kind = next(kind for kind in SHOWN if kind in output.data)
+        kind = next((kind for kind in SHOWN if kind in output.data), "")
+        if not kind:
+            raise ValueError("one of its outputs has no text")
         content = without_scripts(output.data[kind]) if kind == "text/html" else output.data[kind]
         both = {kind: content, "text/plain": output.data.get("text/plain", "")}
         display(both, raw=True, metadata=output.get("metadata", {}))

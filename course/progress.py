@@ -6,9 +6,11 @@ recordings do not.
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from course.files import printed
 from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
 from course.recordings.cells import checked
 
@@ -80,11 +82,10 @@ def _in_copy():
     return Path.cwd() == MY_LESSONS
 
 
-def main() -> None:
-    """Print every lesson's progress."""
-    for lesson, solved in progress():
-        print(line(lesson, solved))
+def main() -> int:
+    """Print every lesson's progress; returns the exit status."""
+    return printed(line(lesson, solved) for lesson, solved in progress())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

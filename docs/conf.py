@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from course.perfetto import OPEN  # noqa: E402
+from docs.content_policy import protect  # noqa: E402
 
 about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 project = "CUDA graphs in PyTorch"
@@ -72,7 +73,14 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_search_language(English)
     app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
     app.connect("autodoc-process-docstring", plain_text)
+    app.connect("build-finished", protected)
     return {"parallel_read_safe": True}
+
+
+def protected(app: Sphinx, error: Exception | None) -> None:
+    """Called at the end of a build: give its pages their Content-Security-Policy."""
+    if error is None:
+        protect(Path(app.outdir))
 
 
 class English(SearchEnglish):

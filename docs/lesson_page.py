@@ -18,7 +18,7 @@ from course.machine import gpus_of
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, meaning
 from course.recordings.recording import Recording, recordings
-from course.recordings.sanitise import without_scripts
+from course.recordings.sanitise import plain_markdown, without_scripts
 from course.recordings.values import MIME
 from course.touch import framed
 from docs.findable import description, topics
@@ -71,15 +71,27 @@ def shown(output: nbformat.NotebookNode) -> bool:
 
 
 def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The output without what could run in the page; a timeline gets today's script.
+    """The output in one form, as in JupyterLab, without what could run in the page.
 
-    Links to lessons get the numbers that the lessons have today.
+    A timeline gets today's script, and links to lessons get the numbers that they have today.
     """
-    if "text/markdown" in output.get("data", {}):
-        output.data["text/markdown"] = renamed("".join(output.data["text/markdown"]), stems())
-    if "text/html" in output.get("data", {}):
-        html = without_scripts("".join(output.data["text/html"]))
-        output.data["text/html"] = framed("timeline", html) if "data-timeline" in html else html
+    if "data" not in output:  # a stream or an error, which the site escapes
+        return output
+    data = {
+        kind: "".join(text) for kind, text in output.data.items() if isinstance(text, list | str)
+    }
+    plain = data.get("text/plain", "")
+    if "image/png" in data:
+        output.data = {"image/png": data["image/png"], "text/plain": plain}
+    elif "text/html" in data:
+        html = without_scripts(data["text/html"])
+        html = framed("timeline", html) if "data-timeline" in html else html
+        output.data = {"text/html": html, "text/plain": plain}
+    elif markdown_text := plain_markdown(data.get("text/markdown", "")):
+        output.data = {"text/markdown": renamed(markdown_text, stems())}
+    else:
+        output.data = {"text/plain": data.get("text/markdown", plain)}
+    output.metadata = {}
     return output
 
 

@@ -14,6 +14,7 @@ from capturable.explain import explain
 from course.answers.errors import place, words
 from course.answers.graph_use import Wrong
 from course.answers.launches import trials
+from course.answers.limits import Stopped, limited
 from cpu_graph import NotModelled
 
 SEEDS = (0, 1, 2)
@@ -51,11 +52,14 @@ def _problem(answer, scenario, gpu):
     notebook = getattr(answer, "__globals__", {})
     with _undisturbed(gpu) as warned:
         try:
-            for trial in trials(lambda: scenario(returned), SEEDS, gpu):
-                if trial.error is not None:
-                    return _said(trial.error, notebook, warned)
+            with limited():
+                for trial in trials(lambda: scenario(returned), SEEDS, gpu):
+                    if trial.error is not None:
+                        return _said(trial.error, notebook, warned)
         except KeyboardInterrupt:
             raise
+        except Stopped as stopped:
+            return str(stopped)
         except BaseException as error:  # SystemExit too
             return f"it raised {words(error)}{place(error, notebook)}"
     return ""

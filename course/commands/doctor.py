@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
+from course.files import printed
 from course.machine import extras, machine
 from course.obstacles import obstacle
 from course.paths import REFERENCE_GPU, TRACES
@@ -95,9 +96,9 @@ def why_no_gpu(found: dict) -> str:
 
 def main() -> int:
     """Print the report; returns 1 if lessons can run neither live nor recorded, else 0."""
-    for sign, sentence in report():
-        print(f"{sign:<6} {sentence}")
-    return 1 if sign == "[FAIL]" else 0
+    lines = list(report())
+    status = printed(f"{sign:<6} {sentence}" for sign, sentence in lines)
+    return 1 if lines[-1][0] == "[FAIL]" else status
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ no part of a recording changes unnoticed. The digests find accidents, not forger
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,11 @@ FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make rec
 # of what a recording says about itself; those made before formats were numbered have none, and are
 # as 1
 FORMAT = 1
-ABOUT = {"gpu": str, "torch": str, "date": str, "digest": str, "definitions": dict, "traces": dict}
+DIGESTS = ("definitions", "traces")  # names and texts
+WORDS = ("gpu", "torch", "date")  # which pages show
+MAY_SAY = ("driver", "cuda", "python", "cpu")  # likewise; a machine may not know them
+NUMBERS = ("seconds", "peak_gpu_mib", "gpus")
+WORD = re.compile(r"[\w .,:+@()/-]{1,120}")  # no markup
 
 
 class RecordingError(LessonError):
@@ -48,7 +53,7 @@ class Recording:
         try:
             about = dict(notebook.metadata["recording"])
             intact = about["digest"] == digest(notebook)
-            typed = all(isinstance(about[key], kind) for key, kind in ABOUT.items())
+            typed = _typed(about)
             recording = cls(path, code_cells(notebook), about)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError):
             raise _damaged(path) from None
@@ -108,6 +113,20 @@ class Recording:
         return path
 
 
+def _typed(about: dict[str, Any]) -> bool:
+    """Whether what a recording says of itself has the right kinds, and no word is markup."""
+    texts = [text for table in DIGESTS for text in about[table].values()]
+    words = [about[key] for key in WORDS]
+    words += [about[key] for key in MAY_SAY if about.get(key) is not None]
+    return all(
+        [
+            *(isinstance(text, str) for text in (about["digest"], *texts)),
+            *(isinstance(word, str) and WORD.fullmatch(word) for word in words),
+            *(isinstance(about.get(key, 0), int | float) for key in NUMBERS),
+        ]
+    )
+
+
 def _parsed(path: Path) -> nbformat.NotebookNode:
     """The notebook at path. Raises RecordingError if there
     is none, or if it is a link to somewhere else.
@@ -143,9 +162,12 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
 
     Raises RecordingError.
     """
-    if not gpu or Path(gpu).name != gpu or gpu.startswith(".") or not (traces / gpu).is_dir():
-        known = ", ".join(sorted(path.name for path in traces.glob("*/") if path.name != "local"))
-        raise RecordingError(f"{gpu!r} is no folder of traces/: give the name of one ({known}).")
+    known = sorted(path.name for path in traces.glob("*/") if path.name != "local")
+    if gpu not in known:
+        asked = gpu if len(gpu) < 60 else gpu[:57] + "..."
+        raise RecordingError(
+            f"{asked!r} is no folder of traces/: give the name of one ({', '.join(known)})."
+        )
     there = traces / gpu / f"{name}.ipynb"
     return Recording.read(there if there.exists() else traces / REFERENCE_GPU / there.name)
 

@@ -69,6 +69,33 @@ def without_chatter(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
+def plain_markdown(text: str) -> str | None:
+    """Markdown of text, tables, links and code alone, in which HTML is text.
+
+    None if it holds a picture, a directive or a role.
+    """
+    from markdown_it import MarkdownIt  # here, because only the site needs it
+
+    parser = MarkdownIt("commonmark").enable("table")
+
+    def tokens():
+        parsed = parser.parse(text)
+        return parsed + [child for token in parsed for child in token.children or []]
+
+    for token in tokens():
+        if token.type in ("html_block", "html_inline"):
+            text = text.replace(token.content, token.content.replace("<", "\\<"))
+    special = re.compile(r"\{[^}]*\}$|^:::|^\s*%|\)=\s*$")
+    for token in tokens():
+        if (
+            token.type in ("html_block", "html_inline", "image")
+            or (token.type == "fence" and token.info.strip().startswith("{"))
+            or (token.type == "text" and special.search(token.content))
+        ):
+            return None
+    return text
+
+
 def without_scripts(html: str) -> str:
     """HTML with its tables, text and timelines' data; without
     scripts, styles and whatever else could run in a page.

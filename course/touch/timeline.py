@@ -25,9 +25,9 @@ HOST = {
 SAYS_NOTHING = r"^void |at::native::|\(anonymous namespace\)::|\bat::|^[# ]+|[# ]+$"
 LONGEST = 120  # characters of a name
 NO_SCRIPT = (
-    "Where scripts run, here is a timeline to hover over and to zoom into: run this cell in "
-    "JupyterLab, or open the "
-    "lesson on the course's site. The chart beside it shows the same step."
+    "Where scripts run, here is a timeline to hover over and to zoom into. In JupyterLab: run this "
+    "cell, or choose Trust Notebook in the command palette (Ctrl+Shift+C). The chart next to it "
+    "shows the same step."
 )
 
 

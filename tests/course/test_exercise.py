@@ -394,6 +394,12 @@ def test_a_guess_may_be_a_word_or_a_truth_value():
     assert compare_guess("eager", "eager") and repr(compare_guess(..., "eager")).startswith("○")
 
 
+def test_a_guess_for_a_chart_that_is_no_number_gets_a_word(capsys):
+    assert guessed(...) is None and guessed(None) is None and capsys.readouterr().out == ""
+    assert guessed("four") is None
+    assert capsys.readouterr().out.startswith("Your guess 'four' is no number")
+
+
 def test_a_guess_for_a_chart_is_a_number_or_none():
     assert guessed(2) == 2 and guessed(np.int64(2), lambda times: 100 / times) == 50
     assert guessed(0, lambda times: 100 / times) is None

@@ -188,6 +188,45 @@ def forge(path, change):
     path.write_text(nbformat.v4.writes(notebook))
 
 
+@pytest.mark.parametrize("field", ["gpu", "torch", "date", "driver", "cuda", "python", "cpu"])
+@pytest.mark.parametrize(
+    "text", ["<script>go()</script>", "[x](javascript:go)", "*" * 9, "a" * 500, 7]
+)
+def test_markup_in_what_a_recording_says_of_itself_is_refused(learner, path, field, text):
+    def attack(content):
+        content["metadata"]["recording"][field] = text
+
+    forge(path, attack)
+    error = learner.run(OPENING)
+    assert type(error).__name__ == "RecordingError" and "speed.ipynb" in str(error)
+
+
+@pytest.mark.parametrize("table", ["traces", "definitions"])
+def test_tables_of_another_kind_are_refused(learner, path, table):
+    def attack(content):
+        content["metadata"]["recording"][table] = {"eager": None}
+
+    forge(path, attack)
+    assert type(learner.run(OPENING)).__name__ == "RecordingError"
+
+
+def test_an_output_without_a_text_is_one_sentence(learner, path):
+    def attack(content):
+        for cell in content["cells"]:
+            if "".join(cell["source"]) == SPEED:
+                cell["outputs"] = [{"output_type": "display_data", "data": {}, "metadata": {}}]
+
+    forge(path, attack)
+    learner.run_all(*CELLS[:4])
+    assert type(learner.run(SPEED)).__name__ == "RecordingError"
+
+
+def test_a_folder_name_of_any_length_is_one_sentence(learner, monkeypatch):
+    monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", "x" * 5000)
+    error = learner.run(OPENING)
+    assert type(error).__name__ == "RecordingError" and len(str(error)) < 200
+
+
 def test_only_names_on_the_gpu_line_are_bound(learner, path):
     def add(content):
         for cell in content["cells"]:

@@ -21,7 +21,7 @@ from tests.support.notebooks import LESSONS
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
-from docs import conf, lesson_page, pages  # noqa: E402
+from docs import conf, content_policy, lesson_page, pages  # noqa: E402
 
 START = lesson_file("start_here")
 
@@ -160,6 +160,43 @@ def test_recorded_html_runs_no_script_on_a_page():
     ):
         output = nbformat.v4.new_output("display_data", {"text/html": html})
         assert lesson_page.harmless(output).data["text/html"] == clean
+
+
+@pytest.mark.parametrize(
+    "kind, text",
+    [
+        ("text/markdown", "```{raw} html\n<script>go()</script>\n```"),
+        ("text/markdown", ":::{raw} html\n<script>go()</script>\n:::"),
+        ("text/markdown", "![remote](https://example.org/picture.png)"),
+        ("text/markdown", "{raw}`<script>`"),
+        ("application/javascript", "go()"),
+        ("text/latex", r"\href{javascript:go()}{x}"),
+        ("image/svg+xml", "<svg onload='go()'/>"),
+    ],
+)
+def test_what_could_run_or_load_is_shown_as_text(kind, text):
+    output = new_output("display_data", {kind: text, "text/plain": "plain"})
+    shown = lesson_page.harmless(output).data
+    assert shown == {"text/plain": text if kind == "text/markdown" else "plain"}
+
+
+def test_html_in_markdown_is_text():
+    for text in ("<script>go()</script>", "text <img src=x onerror=go()>", "| a |\n|---|\n| <b> |"):
+        output = new_output("display_data", {"text/markdown": text, "text/plain": "plain"})
+        assert lesson_page.harmless(output).data == {"text/markdown": text.replace("<", "\\<")}
+
+
+def test_every_script_of_a_page_is_known_and_no_other_may_run(site):
+    for path in {*site.rglob("*.html")} - {*site.glob("_static/**/*")}:
+        text = path.read_text()
+        scripts, allowed = content_policy.inline([text]), text.count("'sha256-")
+        assert text.count("Content-Security-Policy") == 1 and len(scripts) == allowed > 0, path
+
+
+def test_the_policy_of_a_page_leaves_an_unknown_script_out():
+    page = "<script>known()</script><script>go()</script><b onclick='x' onload=\"go()\">"
+    allowed = content_policy.policy(page, {"known()"})
+    assert allowed.count("sha256-") == 1 and "'unsafe-inline'" not in allowed.partition("style")[0]
 
 
 def test_a_recorded_link_leads_to_the_number_that_the_lesson_has_now():

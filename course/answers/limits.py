@@ -1,0 +1,77 @@
+"""An answer that never ends, or grows without end, is stopped."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+SECONDS = 120.0  # of an answer; compiling a kernel takes one of them
+MIB = 4096  # that an answer may add to the process
+
+
+class Stopped(BaseException):
+    """An answer was stopped; no `except Exception` of its own keeps that from the check."""
+
+
+@contextmanager
+def limited(seconds: float = SECONDS, mib: int = MIB) -> Iterator[None]:
+    """Stop the block after this time, or when it takes this much more memory.
+
+    Raises Stopped with a sentence. Memory is limited on Linux, and time in the main thread, where a
+    notebook's cells run; elsewhere nothing is.
+    """
+    try:
+        with _memory(mib), _time(seconds):
+            yield
+    except MemoryError:
+        raise Stopped(
+            f"it was stopped: it took more than {mib / 1024:g} GiB of memory. Does something grow "
+            "without an end?"
+        ) from None
+
+
+@contextmanager
+def _time(seconds: float) -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(
+            f"it was stopped: it ran for more than {seconds:g} seconds. Does a loop never end?"
+        )
+
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # again, if the answer catches the first
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _memory(mib: int) -> Iterator[None]:
+    if sys.platform != "linux":
+        yield
+        return
+    import resource  # here, because Windows has none
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = _data_bytes() + mib * 2**20
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _data_bytes() -> int:
+    """What counts for RLIMIT_DATA: the process's private writable memory."""
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    line = next(line for line in status if line.startswith("VmData:"))
+    return int(line.split()[1]) * 1024

@@ -1,0 +1,35 @@
+"""Reports of commands, whatever they are written to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course.paths import ROOT
+
+
+@pytest.mark.parametrize("command", ["course.progress", "course.commands.doctor"])
+def test_a_full_disk_is_one_sentence(command):
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", command],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    last = run.stderr.strip().splitlines()[-1]
+    assert (
+        run.returncode == 1 and last == "The lines could not be written: No space left on device."
+    )
+    assert "Traceback" not in run.stderr
+
+
+def test_a_terminal_without_the_marks_gets_question_marks():
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    run = subprocess.run(
+        [sys.executable, "-m", "course.progress"], cwd=ROOT, env=environment, capture_output=True
+    )
+    assert run.returncode == 0 and b"start here: 0 of" in run.stdout and b"?" in run.stdout
