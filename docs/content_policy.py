@@ -21,11 +21,15 @@ def protect(html: Path) -> None:
     """Give every page of the built site its policy."""
     pages = sorted({*html.rglob("*.html")} - {*html.glob("_static/**/*")})
     written = [path for path in pages if LESSONS not in path.relative_to(html).parts]
-    known = inline(path.read_text(encoding="utf-8") for path in written) | touched()
+    texts = [path.read_text(encoding="utf-8") for path in written]
+    known = inline(texts) | touched()
+    # the search reads other pages, handlers and all
+    handlers = {code for text in texts for code in HANDLER.findall(text)}
     for path in pages:
         text = path.read_text(encoding="utf-8")
         own = f"DOCUMENTATION_OPTIONS.pagename = '{path.relative_to(html).with_suffix('')}';"
-        tag = f'<meta http-equiv="Content-Security-Policy" content="{policy(text, known | {own})}">'
+        allowed = (inline([text]) & (known | {own})) | handlers
+        tag = f'<meta http-equiv="Content-Security-Policy" content="{policy(allowed)}">'
         path.write_text(text.replace("<head>", f"<head>\n    {tag}", 1), encoding="utf-8")
 
 
@@ -40,9 +44,9 @@ def touched() -> set[str]:
     return inline(framed(kind, "") for kind in kinds)
 
 
-def policy(page: str, known: set[str]) -> str:
-    """What a page may do: run those of its scripts that are known, and load the site's files."""
-    hashes = " ".join(sorted(f"'sha256-{_hash(code)}'" for code in inline([page]) & known))
+def policy(allowed: set[str]) -> str:
+    """What a page may do: run these scripts and handlers of its own, and load the site's files."""
+    hashes = " ".join(sorted(f"'sha256-{_hash(code)}'" for code in allowed))
     return "; ".join(
         [
             "default-src 'self'",

@@ -7,6 +7,7 @@ counts by identity, so that a change inside of it is not seen.
 
 import inspect
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from course.recordings.values import encode
 DEEPEST = 12  # containers inside of containers
 MOST = 20_000  # parts of one value
 _METHODS = property | staticmethod | classmethod
+# of the files that IPython says it runs
+CELL = re.compile(r"ipykernel_\d|<ipython-input")
 LARGEST = 5_000  # numbers in a table; larger ones count by identity
 
 
@@ -133,17 +136,19 @@ def _ours(kind: type) -> bool:
 
 
 def replaced(definition: str) -> bool:
-    """Whether a function or class of the project, by its full name, is not what its module's file
-    defines; False while the module is not imported.
+    """Whether a function or class of the project, by its full name, was written in the notebook,
+    all or in part; False while its module is not imported.
     """
     value = defined(definition)
-    if value is ...:
-        return False
-    file = sys.modules[definition.rpartition(".")[0]].__file__
     own = vars(value).values() if isinstance(value, type) else [value]
     functions = [inspect.unwrap(one) for one in own if callable(one)]
-    files = {one.__code__.co_filename for one in functions if isinstance(one, FunctionType)}
-    return bool(files - {file, "<string>"})  # dataclasses compile what they add from a string
+    return any(isinstance(one, FunctionType) and _of_the_notebook(one) for one in functions)
+
+
+def _of_the_notebook(function: FunctionType) -> bool:
+    return function.__globals__.get("__name__") == "__main__" or bool(
+        CELL.search(function.__code__.co_filename)
+    )
 
 
 def defined(definition: str) -> Any:

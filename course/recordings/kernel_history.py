@@ -46,7 +46,10 @@ class History:
         self.bound = bindings([cell for cell in recording.cells if cell.kind in kinds])
         self.binds = {cell.meaning: binds(cell.source) for cell in self.cells}
         self.reads = {cell.meaning: reads(cell.source, self.bound) for cell in self.cells}
-        self.watched = self._that_matter() - {"_"}  # which is IPython's: what a cell has shown
+        # "_" is IPython's, what a cell has shown; guesses reach charts alone
+        self.watched = {
+            name for name in self._that_matter() if name != "_" and not name.startswith("guess")
+        }
         self.last_run: dict[str, str] = {}  # a cell's place in the notebook -> what ran there
         self.changed: dict[str, str] = {}  # a name -> what changed it
         self.values = self._values()

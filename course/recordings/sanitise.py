@@ -82,9 +82,9 @@ def plain_markdown(text: str) -> str | None:
         parsed = parser.parse(text)
         return parsed + [child for token in parsed for child in token.children or []]
 
-    for token in tokens():
-        if token.type in ("html_block", "html_inline"):
-            text = text.replace(token.content, token.content.replace("<", "\\<"))
+    html = {token.content for token in tokens() if token.type in ("html_block", "html_inline")}
+    for content in html:
+        text = text.replace(content, content.replace("<", "\\<"))
     special = re.compile(r"\{[^}]*\}$|^:::|^\s*%|\)=\s*$")
     for token in tokens():
         if (
