@@ -198,8 +198,8 @@ def test_a_step_that_is_a_graph_is_not_told_to_use_one(write_trace):
     assert "could save" not in trace.verdict()
 
 
-def test_the_published_graph_has_a_graph_launch_a_step():
-    trace = read_trace(recorded_lesson("profile_eager_training").trace("published_graph"))
+def test_a_recorded_graph_has_a_graph_launch_a_step():
+    trace = read_trace(recorded_lesson("start_here").trace("whole_step_graph"))
     bound = "CPU-bound" if trace.summary().idle_share > CPU_BOUND else "GPU-bound"
     assert trace.verdict().startswith(bound) and "graphs already" in trace.verdict()
 
