@@ -1,11 +1,12 @@
-"""Scenario: a function that profiles a step. Raises Wrong with the symptom it finds.
+"""Scenarios: a function that profiles a step, a loop that does not wait for the GPU.
 
-The profiler's schedule runs as ever, but nothing is recorded: what a trace would hold is counted.
-So it needs no GPU, and says the same with one.
+Each raises Wrong with the symptom it finds. For the first the profiler's schedule runs as ever, but
+nothing is recorded: what a trace would hold is counted. So it says the same with and without a GPU.
 """
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,10 +14,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import profiler as torch_profiler
+from torch.nn.functional import mse_loss
 from torch.profiler import ProfilerActivity
 
-from course.answers.graph_use import Wrong
+from course.answers.graph_use import Wrong, copied
+from course.answers.scripts import Reads
 from course.scenarios.common import draw_batches, perceptron
 
 WARMUP, ACTIVE = 2, 5  # calls of the step
@@ -159,3 +163,64 @@ def watched() -> Iterator[Profiled]:
         export_chrome_trace=save,
     ):
         yield seen
+
+
+def train(answer: Callable) -> None:
+    """Five batches, and a step that replays a graph and returns the same loss tensor every time."""
+    net, batches = perceptron(), draw_batches(5)
+    step, expected = graphed_loss(net, batches)
+    counts: Counter = Counter()
+    before_a_step = []  # how often the CPU had waited when a step was launched
+    synchronize = torch.cuda.synchronize
+
+    def counted_step(inputs, targets):
+        before_a_step.append(counts["reads"])
+        return step(inputs, targets)
+
+    def waits(*device):
+        counts["reads"] += 1
+        synchronize(*device)
+
+    with Reads(counts), patch.object(torch.cuda, "synchronize", waits):
+        losses = answer(counted_step, batches)
+    if len(before_a_step) != len(batches):
+        raise Wrong(f"It calls step {len(before_a_step)} times for {len(batches)} batches.")
+    if before_a_step[-1]:
+        raise Wrong(
+            f"The CPU waited {before_a_step[-1]} times for the GPU before the last step was "
+            "launched: keep the losses on the GPU, and read them after the loop."
+        )
+    if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
+        raise Wrong("A list of floats is to be returned: read the losses after the loop.")
+    if len(losses) != len(expected):
+        raise Wrong(f"It returns {len(losses)} of {len(expected)} losses.")
+    if _near(losses, [expected[-1]] * len(expected)):
+        raise Wrong(
+            "Every loss is the last one: step returns the same tensor each time, and the next "
+            "replay writes over it. Keep a clone."
+        )
+    if not _near(losses, expected):
+        raise Wrong("The losses are not those of the steps, in their order.")
+
+
+def graphed_loss(net: torch.nn.Module, batches: list) -> tuple[Callable, list[float]]:
+    """A step that replays the loss of a batch, and what it should give for each batch."""
+    with torch.no_grad():
+        expected = [mse_loss(net(inputs), targets).item() for inputs, targets in batches]
+        static_inputs, static_targets = copied(batches[0])
+        mse_loss(net(static_inputs), static_targets)  # warm-up
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            static_loss = mse_loss(net(static_inputs), static_targets)
+
+    def step(inputs, targets):
+        static_inputs.copy_(inputs)
+        static_targets.copy_(targets)
+        graph.replay()
+        return static_loss
+
+    return step, expected
+
+
+def _near(losses: list[float], expected: list[float]) -> bool:
+    return torch.allclose(torch.tensor(losses), torch.tensor(expected), rtol=1e-3, atol=1e-5)
