@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,15 +19,13 @@ OTHER_MODE = f"{EAGER} A graphed module replays only in the mode that it was gra
 
 
 class Net(nn.Sequential):
-    """A model that counts its forward passes outside of captures."""
+    """A model that counts its forward passes outside of captures, and those of its copies."""
 
-    def __init__(self, *modules: nn.Module) -> None:
-        super().__init__(*modules)
-        self.runs = 0
+    runs = 0
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """(rows, 4) to (rows, 2)."""
-        self.runs += not torch.cuda.is_current_stream_capturing()
+        Net.runs += not torch.cuda.is_current_stream_capturing()
         return super().forward(inputs)
 
 
@@ -62,14 +61,19 @@ def train_in_place(answer: Callable) -> None:
     start = copy.deepcopy(net)
     expected = losses_of(start, _sgd, batches)
     doubled = losses_of(start, _sgd, batches, rates=[0.1] + 4 * [0.2])
+    Net.runs = 0
     with watch() as seen:
-        losses = answer(net, _sgd(net.parameters()), batches)
-    if not isinstance(losses, list) or not all(map(torch.is_tensor, losses)):
-        raise Wrong(f"A list of losses is to be returned, not {brief(losses)}.")
+        returned = answer(net, _sgd(net.parameters()), batches)
     if not seen.replayed:
         raise Wrong(EAGER)
-    if not net.runs:
+    if not Net.runs:
         raise Wrong(COLD)
+    try:
+        losses = [torch.as_tensor(loss) for loss in returned]
+    except (TypeError, RuntimeError):
+        raise Wrong(f"A list of losses is to be returned, not {brief(returned)}.") from None
+    if len(losses) != len(batches):
+        raise Wrong(f"{len(losses)} losses are returned for {len(batches)} batches.")
     if len(seen.captured) > 2:
         raise Wrong(f"{len(seen.captured)} graphs were captured: graph once, before the loop.")
     if len(seen.replayed) != 10:
@@ -89,10 +93,7 @@ def graph_siamese(answer: Callable) -> None:
     net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).cuda()
     twin = copy.deepcopy(net)
     inputs = [batch for batch, _ in draw_batches(8)]
-    with watch() as graphing:
-        loss_of = answer(net, inputs[0].clone(), inputs[1].clone())
-    if graphing.captured and not net.runs:
-        raise Wrong(COLD)
+    loss_of = _answer(answer, net, inputs[0].clone(), inputs[1].clone())
     for pair in zip(inputs[2::2], inputs[3::2], strict=True):
         net.zero_grad(set_to_none=True)
         twin.zero_grad(set_to_none=True)
@@ -166,16 +167,17 @@ def _added(found: list, expected: list, seen: Watched) -> None:
         )
 
 
-def _answer(answer: Callable, net: Net, sample: torch.Tensor) -> object:
+def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:
     """What the answer returns for net; raises Wrong if it captured net without a warm-up."""
+    Net.runs = 0
     with watch() as seen:
-        graphed = answer(net, sample)
-    if seen.captured and not net.runs:
+        graphed = answer(net, *samples)
+    if seen.captured and not Net.runs:
         raise Wrong(COLD)
     return graphed
 
 
-def _module(graphed: object) -> nn.Module:
+def _module(graphed: Any) -> nn.Module:
     """What the answer returned, if that is a module."""
     if not isinstance(graphed, nn.Module):
         raise Wrong(f"The graphed module is to be returned, not {brief(graphed)}.")
