@@ -1,7 +1,9 @@
 """Scenarios: graphs of parts of a model. Each raises Wrong with what it finds."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -18,6 +20,22 @@ NO_BACKWARD = (
 OTHER_SHAPE = (
     "The gradients are not eager's: does the sample have the shape of what the part before returns?"
 )
+NO_WARM_UP = (
+    "It captures without a warm-up: leave num_warmup_iters as it is, because a first call may set "
+    "up libraries, which a capture must not record."
+)
+MOST_ROUNDS = 200
+
+
+class Part(nn.Sequential):
+    """Layers to graph; warm_ups counts how often they ran outside of a capture."""
+
+    warm_ups = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The layers' output."""
+        self.warm_ups += not torch.cuda.is_current_stream_capturing()
+        return super().forward(inputs)
 
 
 class Decides(nn.Module):
@@ -35,10 +53,11 @@ class Decides(nn.Module):
 
 def graph_middle(answer: Callable) -> None:
     """Three parts, of which the first reads a value; four passes, each compared with eager."""
-    middle = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
+    middle = Part(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
     net = nn.Sequential(Decides(), middle, nn.Linear(8, 2)).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(4)
     net, _ = _graphed(answer, net, batches)
+    warmed_up = middle.warm_ups > 0
     for batch in batches:
         found, expected, replayed = _one_pass(net, twin, batch)
         if not replayed:
@@ -51,18 +70,19 @@ def graph_middle(answer: Callable) -> None:
             raise Wrong(
                 f"{len(replayed)} graphs were launched where one forward and one backward would do."
             )
+        if not warmed_up:
+            raise Wrong(NO_WARM_UP)
         if not close(found, expected):
             raise Wrong(OTHER_SHAPE)
 
 
 def graph_second(answer: Callable) -> None:
     """Two parts, of which the second has dropout; four passes, each compared with eager."""
-    net = nn.Sequential(
-        nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)),
-        nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2)),
-    ).cuda()
+    second = Part(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
+    net = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)), second).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(4)
     net, _ = _graphed(answer, net, batches)
+    warmed_up = second.warm_ups > 0
     if not all(module.training for module in net.modules()):
         raise Wrong("The model that you return is in eval() mode, so it trains without dropout.")
     for batch in batches:
@@ -74,6 +94,8 @@ def graph_second(answer: Callable) -> None:
             )
         if found[0] is None:
             raise Wrong(NO_GRADIENT)
+        if not warmed_up:
+            raise Wrong(NO_WARM_UP)
         if not close(found, expected):
             raise Wrong(
                 "The gradients are not eager's: is the dropout of the graphed part in train() mode "
@@ -86,10 +108,11 @@ def graph_around(answer: Callable) -> None:
     a value; four passes, each compared with eager.
     """
     first = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
-    last = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
+    last = Part(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
     net = nn.Sequential(first, Decides(8), last).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(4)
     net, captured = _graphed(answer, net, batches)
+    warmed_up = last.warm_ups > 0
     for batch in batches:
         found, expected, replayed = _one_pass(net, twin, batch)
         if not replayed:
@@ -112,64 +135,100 @@ def graph_around(answer: Callable) -> None:
                 "captured in, so they overwrite each other: pass the parts in one tuple, in the "
                 "order in which they run."
             )
+        if not warmed_up:
+            raise Wrong(NO_WARM_UP)
         if not close(found, expected):
             raise Wrong(OTHER_SHAPE)
 
 
-def make_solver(answer: Callable) -> None:
-    """A round that halves the distance to its end, and four inputs of different sizes."""
-    layer = nn.Linear(4, 4, bias=False).cuda().requires_grad_(False)
-    nn.init.orthogonal_(layer.weight, gain=0.5)
-    sizes = [0.1, 10.0, 1.0, 0.1]
-    inputs = [size * torch.randn(few(), 4, device="cuda") for size in sizes[:1]]
-    inputs += [size * torch.randn_like(inputs[0]) for size in sizes[1:]]
-    warm_ups = 0
+class Round:
+    """A round in place, which halves the distance of z to its end and returns how far z moved.
 
-    def one_round(z, x):
-        nonlocal warm_ups
-        warm_ups += not torch.cuda.is_current_stream_capturing()
-        new = torch.tanh(layer(z)) + x
+    warm_ups counts how often it ran outside of a capture.
+    """
+
+    def __init__(self):
+        self.layer = nn.Linear(4, 4, bias=False).cuda().requires_grad_(False)
+        nn.init.orthogonal_(self.layer.weight, gain=0.5)
+        self.warm_ups = 0
+
+    def __call__(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """z and x: (rows, 4)."""
+        self.warm_ups += not torch.cuda.is_current_stream_capturing()
+        new = torch.tanh(self.layer(z)) + x
         moved = (new - z).abs().max()
         z.copy_(new)
         return moved
 
-    def solve(x, z):
+    def solve(self, z: torch.Tensor, x: torch.Tensor) -> int:
+        """Run rounds until z hardly moves; return how many."""
         rounds = 1
-        while one_round(z, x) > 0.01:
+        while self(z, x) > 0.01:
             rounds += 1
         return rounds
 
+
+def make_solver(answer: Callable) -> None:
+    """Four inputs of different sizes, so that they need different numbers of rounds."""
+    one_round, rows = Round(), few()
+    inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]
     expected = [torch.zeros_like(x) for x in inputs]
-    rounds = [solve(x, z) for x, z in zip(inputs, expected, strict=True)]
-    warm_ups = 0
+    rounds = sum(one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True))
+    one_round.warm_ups = 0
     sample = inputs[0].clone()
-    solver = answer(one_round, sample)
-    warmed_up = warm_ups > 0
-    used = use(solver, inputs)
+    with watch() as seen:
+        solver = answer(one_round, sample)
+    warmed_up = one_round.warm_ups > 0
+    with _no_endless_loop():
+        used = use(solver, inputs)
     if not close(sample, inputs[0]):
         raise Wrong("It overwrites the x that it was given: capture a clone of x.")
     replayed = used.counts["graphs"]
-    if replayed and not warmed_up:
-        raise Wrong("It captures without a warm-up: call one_round once before the capture.")
-    if replayed and not used.seen.captured and replayed != sum(rounds):
-        _tell_rounds(used, inputs, expected, rounds, one_round)
-    used.replays(graphs=sum(rounds), operators=8 * len(inputs) + 4 * sum(rounds))
+    if seen.captured and not replayed:
+        raise Wrong(
+            "No round is replayed: what one_round returned in the capture has no value of this "
+            "call before the first replay. Replay once, then read it."
+        )
+    if replayed and not used.seen.captured:
+        if not warmed_up:
+            raise Wrong("It captures without a warm-up: call one_round once before the capture.")
+        if replayed != rounds:
+            raise Wrong(_of_rounds(used, inputs, expected, rounds, one_round))
+    used.replays(graphs=rounds, operators=8 * len(inputs) + 4 * rounds)
     used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * len(inputs)})
 
 
-def _tell_rounds(used, inputs, expected, rounds, one_round):
-    """Raises Wrong: why it replays more or fewer rounds than eager takes."""
+@contextmanager
+def _no_endless_loop() -> Iterator[None]:
+    """Raises Wrong at a replay that no solver can need."""
+    replay, rounds = torch.cuda.CUDAGraph.replay, 0
+
+    def counted(graph):
+        nonlocal rounds
+        rounds += 1
+        if rounds > MOST_ROUNDS:
+            raise Wrong(
+                f"After {MOST_ROUNDS} rounds z still moves: each round must go on from the z of "
+                "the one before, so set z to zero outside of the graph."
+            )
+        return replay(graph)
+
+    with patch.object(torch.cuda.CUDAGraph, "replay", counted):
+        yield
+
+
+def _of_rounds(used, inputs, expected, rounds, one_round):
+    """Why it replays more or fewer rounds than eager takes."""
     z, going_on = torch.zeros_like(inputs[0]), []
     for x in inputs:
-        while one_round(z, x) > 0.01:
-            pass
+        one_round.solve(z, x)
         going_on.append(z.clone())
-    if close(used.given, going_on) and not close(going_on, expected):
-        raise Wrong("Each answer starts from the one before: set z to zero before the first round.")
+    if close(used.given, going_on):
+        return "Each answer starts from the one before: set z to zero before the first round."
     if close(used.given, [expected[0]] * len(inputs)):
-        raise Wrong(EVERY_TIME_THE_FIRST)
-    raise Wrong(
-        f"{used.counts['graphs']} rounds were replayed where eager takes {sum(rounds)}: replay one "
+        return EVERY_TIME_THE_FIRST
+    return (
+        f"{used.counts['graphs']} rounds were replayed where eager takes {rounds}: replay one "
         "round, read how far z has moved, and decide."
     )
 
