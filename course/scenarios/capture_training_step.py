@@ -1,4 +1,6 @@
-"""Scenarios: two broken captures, a training run that goes on, a whole training step, gradients alone.
+"""Scenarios: two broken captures, a training run that
+goes on, a whole training step, gradients alone.
+
 Each raises Wrong with the symptom it finds.
 """
 
@@ -124,12 +126,21 @@ def continue_with_graph(answer: Callable) -> None:
     for batch in batches[:3]:
         step(*batch)
     expected = _continued(net, optimizer, step, batches[3:])
+    with _watched_warm_up(net) as streams, _restored(net, optimizer):
+        train = answer(net, optimizer, step, *copied(batches[3]))
+    _not_on_default(streams)
+    used = use(train, batches[3:])
+    used.gives(expected, {})
+    used.replays(graphs=5, operators=15)
+
+
+@contextmanager
+def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Raises Wrong if the block leaves a change in the training run."""
     weights, buffers = copied(dict(net.named_parameters())), copied(dict(net.named_buffers()))
     gathered = [state["momentum_buffer"] for state in optimizer.state.values()]
     values, random = copied(gathered), torch.cuda.get_rng_state()
-    with _watched_warm_up(net) as streams:
-        train = answer(net, optimizer, step, *copied(batches[3]))
-    _not_on_default(streams)
+    yield
     if not close(dict(net.named_parameters()), weights):
         raise Wrong(TRAINED)
     if not close(dict(net.named_buffers()), buffers):
@@ -152,9 +163,6 @@ def continue_with_graph(answer: Callable) -> None:
         raise Wrong("The warm-up changed the momentum: restore its values, in place.")
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
-    used = use(train, batches[3:])
-    used.gives(expected, {})
-    used.replays(graphs=5, operators=15)
 
 
 def _continued(
