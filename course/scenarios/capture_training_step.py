@@ -183,7 +183,7 @@ def _continued(
 @contextmanager
 def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
     """The stream of each forward pass of the block that has gradients and is not captured."""
-    streams = []
+    streams: list[torch.cuda.Stream] = []
 
     def note(*_):
         if torch.is_grad_enabled() and not torch.cuda.is_current_stream_capturing():
