@@ -80,10 +80,13 @@ def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
 def played(about: dict, gpus: int, lacking: list[str]) -> str:
     """The Markdown that says where a recording comes from, and what would be needed to run live."""
     host = f", host CPU {about['cpu']}" if about.get("cpu") else ""
-    return (
-        f"**Recorded**: `%%gpu` cells show what ran on {gpus_of(about, gpus)} "
-        f"(torch {about['torch']}{host}, {about['date']}). Everything else runs for real."
-    ) + (f" To run live, this lesson needs {' and '.join(lacking)}." if lacking else "")
+    told = (
+        f"**Recorded**: cells marked `%%gpu` show what they gave on {gpus_of(about, gpus)} "
+        f"(torch {about['torch']}{host}, {about['date']}). All other cells run on this machine, on "
+        "the recorded values, and you can change them."
+    )
+    needs = f" To run live, this lesson needs {' and '.join(lacking)}." if lacking else ""
+    return told + needs
 
 
 def gpus_of(about: dict, gpus: int) -> str:

@@ -57,14 +57,16 @@ def note(lesson: str) -> str:
     """Markdown on the solved exercises: the lesson's own, in
     Start here one line and every lesson's folded under it.
 
-    "" outside the copy.
+    "" outside the copy, and while none is solved.
     """
     if not _in_copy():
         return ""
     solved = dict(progress())
-    if lesson != OVERVIEW:
-        return f"\n\nSolved exercises in {line(lesson, solved.get(lesson, {}), '`')}"
     marks = [done for exercises in solved.values() for done in exercises.values()]
+    if not any(solved.get(lesson, {}).values() if lesson != OVERVIEW else marks):
+        return ""  # nothing to count yet
+    if lesson != OVERVIEW:
+        return f"\n\nSolved exercises in {line(lesson, solved[lesson], '`')}"
     lines = "".join(f"\n- {line(name, solved[name], '`')}" for name in solved)
     told = f"Solved exercises: {sum(marks)} of {len(marks)}"
     return f"\n\n<details><summary>{told}</summary>\n\n{lines}\n\n</details>"

@@ -251,6 +251,8 @@ def test_the_command_lists_every_lesson():
 
 def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch):
     monkeypatch.setattr(recording, "get_ipython", lambda: shell)
+    assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
+    progress.mark("start_here", "idle_share")
     assert "Solved exercises:" in recording.lesson("start_here", live=False).data
     monkeypatch.chdir(ROOT)
     assert "Solved exercises:" not in recording.lesson("start_here", live=False).data

@@ -1,5 +1,5 @@
-"""Every lesson played in this process, and at each check
-its solution, its wrong answers and its empty stub.
+"""Every lesson played in this process, and at each check its solution,
+with and without its notebook's imports, its wrong answers and its empty stub.
 
 All lessons share one process, each in an IPython of its own: a kernel takes seconds to start. The
 wrong answers to captures and broken scripts, which run for long, are in test_capture_exercises.py
@@ -16,7 +16,7 @@ from course.commands.unfinished import unfinished
 from course.exercise import Outcome
 from course.paths import NOTEBOOKS
 from course.recordings.cells import checked
-from tests.support.answers import RIGHT, answers
+from tests.support.answers import RIGHT, alone, answers
 from tests.support.notebooks import code
 
 LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
@@ -72,6 +72,8 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
         stub = outcome_of(shell, source, name, given)
         assert not stub and repr(stub).startswith(STILL_TO_DO if empty(given) else WRONG), stub
         assert outcome_of(shell, source, name, solution), shell.user_ns[name]
+        run(shell, alone(path, name))
+        assert run(shell, source), f"{name} needs a name that the played lesson lacks"
         broken = not empty(given)  # the lesson's own script is a wrong answer too
         assert sum(RIGHT not in other for other in others) + broken >= 3, (
             f"{name} needs three wrong answers, named {name}__what_is_wrong"

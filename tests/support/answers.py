@@ -31,3 +31,12 @@ def answers(path, name, variables):
     for source in (*map(ast.unparse, nodes), *cells[at[0] : at[-1] + 1]):
         exec(source, namespace)
     return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}
+
+
+def alone(path, name):
+    """The source of a solution's function, without anything that its notebook has around it."""
+    for cell in code(NOTEBOOKS / "solutions" / path.name):
+        for node in ast.parse(cell).body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return ast.get_source_segment(cell, node)
+    raise LookupError(f"{path.name} has no solution of {name}")
