@@ -59,7 +59,7 @@ def scored_decoder(answer: Callable) -> None:
     decoder, scorer = nn.Linear(16, 3).cuda(), nn.Linear(4, 16).cuda()
     rows = few()
     requests = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
-    graphs = {}
+    graphs: dict[str, torch.cuda.CUDAGraph] = {}
 
     def noted(name, function):
         def call(x):
@@ -95,7 +95,7 @@ def two_models(answer: Callable) -> None:
     first, second = perceptron(nn.Tanh()), perceptron(nn.Tanh())
     rows = few()
     batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
-    streams = []
+    streams: list[torch.cuda.Stream] = []
     replay = torch.cuda.CUDAGraph.replay
 
     def noted(graph):
