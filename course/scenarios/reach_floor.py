@@ -104,7 +104,7 @@ def steps_in_one_graph(answer: Callable) -> None:
 
 
 def bf16_steps_in_one_graph(answer: Callable) -> None:
-    """Three stacks of k batches, trained under autocast at a learning rate that shows old weights."""
+    """Three stacks of k batches under autocast; the learning rate is high, so old weights show."""
     net, steps = perceptron(nn.Tanh()), few(3, 6)
     batches = draw_batches(3 * steps)
     stacks, before = _stacked_batches(batches, steps), copied(net.state_dict())
