@@ -67,7 +67,7 @@ def test_it_keeps_the_form_of_a_lesson(path):
     assert re.search(
         rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1]
     )
-XX
+    assert "  # if this fails, open the course's folder\n" in cells[0].source
     text = prose(path)
     for part in (
         "After this lesson",
