@@ -117,9 +117,14 @@ class _Parts:
     def _class(self, value: type) -> Any:
         if not _ours(value):
             return id(value)
-        skipped = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__")
-        own = {name: item for name, item in vars(value).items() if name not in skipped}
-        return self.of({name: item for name, item in own.items() if not name.startswith("_abc_")})
+        # of Python's own names only methods: copying an object lets it note more on the class
+        return self.of(
+            {
+                name: item
+                for name, item in vars(value).items()
+                if not name.startswith(("__", "_abc_")) or isinstance(item, FunctionType)
+            }
+        )
 
 
 def _is_tensor(value: Any) -> bool:

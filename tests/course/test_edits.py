@@ -126,6 +126,7 @@ def test_what_changes_between_two_cells_is_noticed(learner):
         "import torch.nn.functional as F",
         "model.forward(3); build(2)",
         "mine = dict(plans)",
+        "import copy; copy.deepcopy(model)",
         "class Mine(Attention): pass",
         "torch.manual_seed(3)",
         "import helpers.charts",
