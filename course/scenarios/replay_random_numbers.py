@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch.nn.functional import dropout
 
-from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, use
+from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 from course.scenarios.common import few
 
 REGISTERS_ITSELF = torch.__version__ >= (2, 15)  # a capture registers its generators since then
@@ -50,6 +51,8 @@ def flip_graph(answer: Callable) -> None:
     share = torch.stack(flips).float().mean().item()
     if not 0.3 < share < 0.7:
         raise Wrong(f"{share:.0%} of the images are mirrored, where about half should be.")
+    if _works_without_its_graph(replay, *batches[:2]):
+        raise Wrong("The images are mirrored outside the graph: capture that too.")
 
 
 def _flips(given, images, mirrored):
@@ -74,10 +77,11 @@ def mixup_graph(answer: Callable) -> None:
 
     sample = batches[0].clone()
     with _numpy_seeded(seed):
-        used = use(answer(sample), list(batches))
+        replay = answer(sample)
+        used = use(replay, list(batches))
     if not torch.equal(sample, batches[0]):
         raise Wrong("It overwrites the images that it was given: capture a clone of them.")
-    used.replays(graphs=calls, operators=4 * calls)
+    used.replays(graphs=calls, operators=6 * calls)
 
     if close(used.given[1:], mixed([lams[0], *lams[: calls - 1]])[1:]) and not close(
         used.given[0], mixed(lams[:calls])[0]
@@ -103,6 +107,19 @@ def mixup_graph(answer: Callable) -> None:
         for number, (given, images) in enumerate(zip(used.given, batches, strict=True))
     ]
     used.gives(mixed(lams[:calls]), symptoms)
+
+    with _numpy_seeded(seed):
+        if _works_without_its_graph(replay, *batches[:2]):
+            raise Wrong(
+                "The images are mixed outside the graph: capture that, and let it read lam."
+            )
+
+
+def _works_without_its_graph(replay, first, second):
+    """Whether results still follow the input where replays do nothing."""
+    with patch.object(torch.cuda.CUDAGraph, "replay", lambda graph: None):
+        results = [copied(replay(batch)) for batch in (first, second)]
+    return not torch.equal(*results)
 
 
 def _share_in(result, images):
