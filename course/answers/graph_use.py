@@ -3,7 +3,7 @@ as a reader would use it, and told by its symptoms.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,7 +137,7 @@ def shown(value: Any) -> str:
     return f"{tuple(tensors[0].shape)} {', '.join(map(str, values))}{rest}"
 
 
-def use(answer: Callable, requests: list, what: str = "The function that you return") -> Used:
+def use(answer: Callable, requests: Iterable, what: str = "The function that you return") -> Used:
     """Call the answer with each request (a tuple of
     arguments, or one argument), and keep what it gives.
 

@@ -5,8 +5,9 @@ followed where its name is read, as it then sees what is bound by then.
 """
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from course.recordings.cells import python
 
@@ -40,7 +41,7 @@ class _Reader(ast.NodeVisitor):
                 self.visit(node)
 
     @contextmanager
-    def branch(self, *names: str):
+    def branch(self, *names: str) -> Iterator[None]:
         """In the block these names are bound too; what else it binds may not be bound after it."""
         before = set(self.bound)
         self.bound |= set(names)
@@ -131,7 +132,7 @@ class _Reader(ast.NodeVisitor):
 
     visit_AsyncFor = visit_For
 
-    def visit_Try(self, node: ast.Try) -> None:
+    def visit_Try(self, node: Any) -> None:
         with self.branch():
             self.all_of([*node.body, *node.orelse])
         for handler in node.handlers:
@@ -148,7 +149,7 @@ class _Reader(ast.NodeVisitor):
             with self.branch(*names):
                 self.all_of([case.pattern, case.guard, *case.body])
 
-    def visit_ListComp(self, node) -> None:
+    def visit_ListComp(self, node: Any) -> None:
         with self.branch():
             for one in node.generators:
                 self.all_of([one.iter, one.target, *one.ifs])

@@ -217,7 +217,7 @@ def _stacked_batches(batches, steps):
     ]
 
 
-def _use_on_stacks(train, stacks, steps) -> Used:
+def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> Used:
     def losses_of_stack(*stack):
         losses = train(*stack)
         if torch.is_tensor(losses) and losses.numel() == 1 < steps:
