@@ -57,11 +57,34 @@ class Hit:
     line: str
 
 
+@dataclass(frozen=True)
+class Symptom:
+    """What people see, and its causes. words: a regular expression for it; near: another one for
+    what the text must speak of as well; causes: titles of entries."""
+
+    words: str
+    near: str
+    causes: tuple[str, ...]
+
+
+@cache
+def _file() -> dict:
+    return json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
+
+
+@cache
+def symptoms() -> tuple[Symptom, ...]:
+    """What a text may tell of that quotes no message."""
+    return tuple(
+        Symptom(one["words"], one["near"], tuple(one["causes"])) for one in _file()["symptoms"]
+    )
+
+
 @cache
 def entries() -> tuple[Entry, ...]:
     """All causes, the gallery's exhibits first and in their order. A number among messages
     stands for its names."""
-    known = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
+    known = _file()
     texts = {
         int(number): [*names, f"cuda error {number}"] for number, names in known["codes"].items()
     }

@@ -6,16 +6,30 @@ import re
 from collections import Counter
 from functools import cache
 
-from capturable.causes import Entry, entries
+from capturable.causes import Entry, entries, symptoms
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
-    r"captur|(cuda|hip)[ _/-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead", re.I
+    r"captur|(cuda|hip)[ _/-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead"
+    r"|\b(eager|pools?|weights)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights)\b",
+    re.I,
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
+PRODUCTS = {  # a cause that begins with such a name is guessed where the text names the product
+    "DDP": r"\bddp\b|DistributedDataParallel|distributed",
+    "Megatron": r"megatron",
+    "ONNX Runtime": r"onnx",
+    "TensorRT": r"tensorrt|\btrt|nvinfer",
+    "Transformer Engine": r"transformer.?engine|\bTE\b|fp8",
+    "Triton": r"triton",
+    "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due",
+    "vLLM": r"vllm",
+}
 LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
-ALIKE = 0.13  # the least likeness, from 0 to 1: further down most guesses are wrong
+UNKNOWN = 0.7  # of the rarest word's weight: a word that no cause has, such as a product's name
+ALIKE = 0.12  # the least likeness, from 0 to 1: further down most guesses are wrong
+SYMPTOM = 0.06  # what a symptom adds to the likeness of its causes
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
 PLAIN = re.findall(
     r"\w+",
@@ -30,8 +44,8 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     """For a text without a known message: the causes whose description is most like it, the best
     first; [] if none is.
 
-    Rare words count more than common ones (tf-idf, cosine); the text must mention a capture, a
-    graph or a replay.
+    Rare words count more than common ones (tf-idf, cosine), and causes of a symptom that the text
+    tells of more than others; the text must mention a capture, a graph or a replay.
     """
     lines = [line[:LENGTH] for line in text.splitlines()]
     if not any(map(ABOUT.search, lines)):
@@ -39,17 +53,37 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
     asked = set(_words("\n".join(telling)))
     weights, known = _known()
-    length = math.sqrt(sum(weights.get(word, max(weights.values())) ** 2 for word in asked)) or 1
+    unknown = UNKNOWN * max(weights.values())
+    length = math.sqrt(sum(weights.get(word, unknown) ** 2 for word in asked)) or 1
+    suspected = _suspected(text)
     rated = []
     for entry, vector in zip(entries(), known, strict=True):
-        if entry.kind not in GUESSED:
+        if entry.kind not in GUESSED or not _named(entry, text):
             continue
         shared = asked & vector.keys()
         alike = sum(weights[word] * vector[word] for word in shared) / length
+        if entry.title in suspected:
+            alike += SYMPTOM
         if len(shared) > 1 and alike >= ALIKE / 2:
             rated.append((alike, entry))
     rated.sort(key=lambda pair: -pair[0])
     return [entry for _, entry in rated[:count]] if rated and rated[0][0] >= ALIKE else []
+
+
+def _named(entry: Entry, text: str) -> bool:
+    """Whether a text speaks of the product that a cause belongs to, if it belongs to one."""
+    product = next((name for name in PRODUCTS if re.match(rf"{name}\b", entry.title)), None)
+    return product is None or bool(re.search(PRODUCTS[product], text, re.I))
+
+
+def _suspected(text: str) -> set[str]:
+    """The titles of causes with a symptom that the text tells of: a hang, old values, memory."""
+    return {
+        title
+        for symptom in symptoms()
+        if re.search(symptom.words, text, re.I) and re.search(symptom.near, text, re.I)
+        for title in symptom.causes
+    }
 
 
 @cache

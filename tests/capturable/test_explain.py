@@ -12,8 +12,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from capturable.causes import entries, find
-from capturable.explain import describe, explain, main
+from capturable.causes import entries, find, symptoms
+from capturable.explain import answer, describe, explain, main
 from capturable.similar_causes import nearest
 from course.exhibits import CUDA_ERRORS, index
 from course.lessons import lesson_file, unnumbered
@@ -31,6 +31,7 @@ SECTIONS = SECTION.findall(
     "\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
 )
 REPORTS = json.loads((Path(__file__).with_name("public_reports.json")).read_text(encoding="utf-8"))
+OWN_REPORTS = json.loads((Path(__file__).with_name("own_reports.json")).read_text(encoding="utf-8"))
 TITLES = [entry.title for entry in entries()]
 BY_TITLE = dict(zip(TITLES, entries(), strict=True))
 MODULE = [sys.executable, "-m", "capturable.explain"]
@@ -237,6 +238,49 @@ def test_all_public_reports_together_reach_the_target():
     good = sum(word in ("right", "several", "guessed") for word in verdicts)
     assert good >= 0.95 * len(verdicts)
     assert verdicts.count("wrong") == 0 and verdicts.count("wrong guess") <= 0.01 * len(verdicts)
+
+
+def answered(report):
+    """verdict, but a report of the kind noise is right where the doubt comes first, or silence."""
+    if report["expected"]:
+        return verdict(report)
+    first = answer(report["text"], find(report["text"])).splitlines()[0]
+    doubted = first.startswith(("This names no capture", "This looks like"))
+    return "right" if doubted or verdict(report) == "right" else "wrong"
+
+
+# Worded anew, from facts of threads that no other report is from. Asked for the first time, those
+# kept aside gave 25 right, 13 among several or among guesses, 2 wrong guesses; nine of them are
+# noise, all right. That a cause of one product is guessed only where a text names it came after.
+@pytest.mark.parametrize("name", ["kept aside", "development"])
+def test_own_reports_are_explained(name):
+    reports = [report for report in OWN_REPORTS if report["set"] == name]
+    verdicts = [answered(report) for report in reports]
+    good = sum(word in ("right", "several", "guessed") for word in verdicts)
+    wrong = sum(word.startswith("wrong") for word in verdicts)
+    noise = [word for word, report in zip(verdicts, reports, strict=True) if not report["expected"]]
+    assert len(reports) == 40 and len(noise) >= 8 and set(noise) == {"right"}
+    assert good >= 0.85 * len(reports) and wrong <= 0.04 * len(reports)
+
+
+def test_own_reports_are_no_public_ones():
+    threads = [report["thread"] for report in OWN_REPORTS if report["thread"]]
+    assert len(set(threads)) == len(threads) >= 35
+    assert not set(threads) & {report["thread"] for report in REPORTS}
+    assert all(set(report["expected"]) <= set(TITLES) for report in OWN_REPORTS)
+
+
+def test_a_symptom_names_causes_and_puts_them_first():
+    assert all(set(symptom.causes) <= set(TITLES) for symptom in symptoms())
+    hang = "Two GPUs, tensor parallel: graph.replay() hangs"
+    assert nearest(hang)[0].title == "A replay that never ends on one rank"
+
+
+def test_a_cause_of_one_product_is_guessed_only_where_the_text_names_it():
+    said = "the NaN check asks a value of the loss in the captured graph"
+    assert not [entry for entry in nearest(said) if entry.title.startswith("Megatron")]
+    named = nearest(f"Megatron: {said}")
+    assert [entry for entry in named if entry.title.startswith("Megatron")]
 
 
 NOISE = [
