@@ -16,6 +16,8 @@ ABOUT = re.compile(  # else a text may be about anything that is called a graph
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
 PRODUCTS = {  # a cause that begins with such a name is guessed where the text names the product
+    "Adam": r"optim|adam",
+    "An optimizer": r"optim|adam|\bsgd",
     "DDP": r"\bddp\b|DistributedDataParallel|distributed",
     "Megatron": r"megatron",
     "ONNX Runtime": r"onnx",
@@ -36,7 +38,7 @@ PLAIN = re.findall(
     """a about after all an and any are as at be been before but by can did do does down each else for from had has
 have how if in into is it its may more most must no not of off on once one only or other our out over own same should
 so some such than that the their them then there these they this those to too under until up was we were what when
-where which while who will with without would you your""",
+where which while who will with without would you your am anything doing me my something we""",
 )
 
 
@@ -64,7 +66,7 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
         alike = sum(weights[word] * vector[word] for word in shared) / length
         if entry.title in suspected:
             alike += SYMPTOM
-        if len(shared) > 1 and alike >= ALIKE / 2:
+        if (len(shared) > 1 or entry.title in suspected) and alike >= ALIKE / 2:
             rated.append((alike, entry))
     rated.sort(key=lambda pair: -pair[0])
     return [entry for _, entry in rated[:count]] if rated and rated[0][0] >= ALIKE else []

@@ -250,16 +250,20 @@ def answered(report):
 
 
 # Worded anew, from facts of threads that no other report is from. Asked for the first time, those
-# kept aside gave 25 right, 13 among several or among guesses, 2 wrong guesses; nine of them are
-# noise, all right. That a cause of one product is guessed only where a text names it came after.
-@pytest.mark.parametrize("name", ["kept aside", "development"])
-def test_own_reports_are_explained(name):
+# kept aside gave 25 right, 13 among several or among guesses, 2 wrong guesses (of 40); the second
+# ones 13, 9, 2 and 1 unknown (of 25). No cause was named wrongly, and noise was right 15 times of
+# 15. Each set was used for repairs afterwards.
+@pytest.mark.parametrize(
+    ("name", "count"), [("kept aside", 40), ("development", 40), ("kept aside second", 25)]
+)
+def test_own_reports_are_explained(name, count):
     reports = [report for report in OWN_REPORTS if report["set"] == name]
     verdicts = [answered(report) for report in reports]
     good = sum(word in ("right", "several", "guessed") for word in verdicts)
     wrong = sum(word.startswith("wrong") for word in verdicts)
     noise = [word for word, report in zip(verdicts, reports, strict=True) if not report["expected"]]
-    assert len(reports) == 40 and len(noise) >= 8 and set(noise) == {"right"}
+    assert len(reports) == count and len(noise) >= 6 and set(noise) == {"right"}
+    assert "wrong" not in verdicts
     assert good >= 0.85 * len(reports) and wrong <= 0.04 * len(reports)
 
 
