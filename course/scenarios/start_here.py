@@ -8,6 +8,11 @@ from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied,
 from course.scenarios.common import few
 
 
+def make_replay(answer: Callable) -> None:
+    """A graph to repair, used as a graph of one's own."""
+    graphed(answer)
+
+
 def graphed(answer: Callable) -> None:
     """A function of one matrix, and five inputs; the sample is the first."""
     weight = torch.randn(4, 3, device="cuda")
@@ -32,8 +37,7 @@ def graphed(answer: Callable) -> None:
     if not warmed_up:
         raise Wrong(
             "It captures without a warm-up: call function(x) once before the capture, because a "
-            "first "
-            "call may set up libraries, which a capture must not record."
+            "first call may set up libraries, which a capture must not record."
         )
     used.gives(
         expected,

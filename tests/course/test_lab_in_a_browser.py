@@ -114,13 +114,13 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     expect(shown).to_have_count(len(charts))
     assert len(charts) == 2 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
 
-    answer, check = start.cell("def idle_share("), start.cell("check(idle_share")
-    expect(check).to_contain_text("○ idle_share gives nothing yet: yours to write.")
+    answer, check = start.cell("def most_speed_up("), start.cell("check(most_speed_up")
+    expect(check).to_contain_text("○ most_speed_up gives nothing yet: yours to write.")
     for body, message in (
-        ("busy_us", r"✗ idle_share\(.*\): yours \S+, expected \S+"),
-        ("1 - busy_us", "✓ idle_share"),
+        ("busy_us / step_us", r"✗ most_speed_up\(.*\): yours \S+, expected \S+"),
+        ("step_us / busy_us", "✓ most_speed_up"),
     ):
-        start.write(answer, f"def idle_share(busy_us, step_us):\n    return {body} / step_us\n\n")
+        start.write(answer, f"def most_speed_up(busy_us, step_us):\n    return {body}\n\n")
         start.page.keyboard.insert_text(
             "cases = [(busy_us[name], step_us[name]) for name in busy_us]"
         )
@@ -129,7 +129,7 @@ def test_start_here_from_top_to_bottom(lab, open_page):
         expect(check).to_contain_text(re.compile(message))
     opening = start.cell('lesson("start_here")')
     start.run(opening)
-    expect(opening).to_contain_text("start here: 1 of 4 (idle_share ✓, steps_until_paid ○")
+    expect(opening).to_contain_text("start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○")
 
 
 def test_charts_and_timelines_are_readable(open_notebook):

@@ -116,7 +116,7 @@ def test_a_solution_is_folded_at_its_exercise(page):
     solutions = page.locator("details.solution")
     assert solutions.count() == 4 and not solutions.first.locator("pre").is_visible()
     solutions.first.locator("summary").press("Enter")
-    assert "def idle_share(" in solutions.first.locator("pre").inner_text()
+    assert "def most_speed_up(" in solutions.first.locator("pre").inner_text()
 
 
 def test_code_is_copied_by_a_button(page):
