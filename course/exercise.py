@@ -86,7 +86,7 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
         return (
             Outcome(right, f"your guess {brief(guess)}, found {measured}")
             if usable
-            else _unusable(guess, measured)
+            else _unusable(guess, f"found: {measured}")
         )
     number, found = _number(guess), f"measured {measured:.3g}{unit}"
     if number is None:
@@ -125,11 +125,9 @@ def _number(guess: Any, convert: Callable | None = None) -> Any:
 
 def _unusable(guess, found):
     if guess is ... or guess is None:
-        return Outcome(
-            False, f"○ no guess yet: put yours in place of `...`, as in `guess = 3`; {found}"
-        )
+        return Outcome(False, f"○ no guess yet: put yours in place of `...`; {found}")
     return Outcome(
-        False, f"○ your guess {brief(guess)} is no number: write it without quotes or unit; {found}"
+        False, f"○ your guess {brief(guess)} does not fit: a number has no quotes or unit; {found}"
     )
 
 

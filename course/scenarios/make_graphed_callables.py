@@ -29,7 +29,7 @@ class Net(nn.Sequential):
         return super().forward(inputs)
 
 
-def graph_with_frozen_block(answer: Callable) -> None:
+def graph_without_one_dropout(answer: Callable) -> None:
     """A block with dropout, which is to be off, and a second dropout, which is to stay on."""
     block = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5))
     net = Net(block, nn.Tanh(), nn.Dropout(0.5), nn.Linear(64, 2)).cuda()
