@@ -7,6 +7,7 @@ Each raises Wrong with the symptom it finds.
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import nn
@@ -42,6 +43,8 @@ ON_DEFAULT = (
     "The warm-up ran on the default stream: AccumulateGrad may remember it, and the capture then "
     "fails with error 906. Warm up on a side stream."
 )
+LARGEST_NORM = 0.1
+NOT_CLIPPED = "The gradients are not clipped: clip them after backward, inside the captured step."
 KEEPS_GRAPH = (
     "The loss that you return keeps its autograd graph alive, and with it AccumulateGrad's stream: "
     "detach it."
@@ -202,12 +205,16 @@ def _not_on_default(streams: list[torch.cuda.Stream]) -> None:
 
 
 def capture_training(answer: Callable) -> None:
-    """A network with dropout and an optimizer with momentum, trained on five batches."""
+    """A network with dropout and an optimizer with momentum, trained on five batches, its gradients
+    clipped.
+    """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-    expected = losses_of(net, momentum, batches)
+    expected = losses_of(net, _clipped(momentum), batches)
     torch.cuda.set_rng_state(random)
-    forgetful = losses_of(net, lambda parameters: momentum(parameters, 0), batches)
+    forgetful = losses_of(net, _clipped(partial(momentum, beta=0)), batches)
+    torch.cuda.set_rng_state(random)
+    unclipped = losses_of(net, momentum, batches)
     torch.cuda.set_rng_state(random)
     optimizer = momentum(net.parameters())
     with launches() as building, _watched_warm_up(net) as streams:
@@ -228,8 +235,24 @@ def capture_training(answer: Callable) -> None:
             "The optimizer has lost the state that the graph works on: set it to zero in place "
             "instead."
         )
-    used.gives(expected, {ANEW: forgetful})
+    used.gives(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
     used.replays(graphs=5, operators=15)
+
+
+def _clipped(make: Callable) -> Callable:
+    """An optimizer like make's, which clips the gradients before each step."""
+
+    def build(parameters):
+        parameters = list(parameters)
+        optimizer = make(parameters)
+
+        def clip(*_):
+            nn.utils.clip_grad_norm_(parameters, LARGEST_NORM)
+
+        optimizer.register_step_pre_hook(clip)
+        return optimizer
+
+    return build
 
 
 def gradients_of(answer: Callable) -> None:
