@@ -156,7 +156,7 @@ def edit(file, name):
         for node in ast.parse(file.read_text()).body
         if getattr(node, "name", "") == name
     )
-    lines.insert(body.lineno - 1, " " * body.col_offset + "edited = True")
+    lines.insert(body.end_lineno, " " * body.col_offset + "edited = True")
     file.write_text("\n".join(lines) + "\n")
 
 
