@@ -143,6 +143,9 @@ def test_the_notebooks_code_is_clean(tmp_path):
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:
             cell.source = re.sub(r"\A%%gpu", "# %%gpu", cell.source)
+            if " of yours" in cell.source:  # a stub, whose imports the answer needs
+                imports = re.compile(r"^((?:from|import) .*)", re.MULTILINE)
+                cell.source = imports.sub(r"\1  # noqa: F401", cell.source)
         nbformat.write(notebook, tmp_path / path.relative_to(NOTEBOOKS))
     for command in (["check"], ["format", "--check", "--diff"]):
         options = ["--config", ROOT / "pyproject.toml", "--no-cache"]
