@@ -6,7 +6,7 @@ import torch
 
 from cpu_graph.errors import cuda_error
 from cpu_graph.hints import overwritten
-from cpu_graph.memory import Memory, Place, rounded
+from cpu_graph.memory import LARGE, Memory, Place, rounded
 from cpu_graph.nodes import Node, called, drawing, written_by
 from cpu_graph.order import Order
 from cpu_graph.trees import mapped, tensors_in
@@ -59,8 +59,12 @@ class Device:
             stale = self.memory.stale(pool, capture, size) if kind == "cuda" else []
             self.overwrite(stale, capture)
             block = self.memory.make((kind, pool, self.stream, size))
+            block.unknown_address = bool(stale)
+            block.hosts = sum(older.home[3] > LARGE for older in stale)
             for older in stale:
                 older.overlaps[block] = older.generation
+        elif any(not newer.free for newer in block.overlaps):
+            block.unknown_address = True  # part of it may be the newer block's
         block.tenant = capture
         return self.memory.tensor(block, shape, stride, dtype)
 

@@ -3,7 +3,7 @@
 A hint is a sentence in ``device.hints``. It says what was seen, not that it is wrong.
 """
 
-from cpu_graph.errors import refusal
+from cpu_graph.errors import NotModelled, refusal
 from cpu_graph.trees import tensors_in
 
 
@@ -67,6 +67,12 @@ class InputLiveness:
 def overwritten(device, blocks):
     """At a read: results that an older graph of the pool wrote over."""
     for block in blocks:
+        if block.overwritten is not None and block.hosts > 1:
+            raise NotModelled(
+                f"A tensor that is read now may lie in any of {block.hosts} freed blocks of the "
+                f"pool, and graph {block.overwritten} writes to them: which one a GPU would have "
+                "taken is not modelled. Keep what that graph allocated."
+            )
         if block.overwritten is not None:
             owner = f"a result of graph {block.tenant.number}" if block.tenant else "a tensor"
             hint(

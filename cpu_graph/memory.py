@@ -10,6 +10,7 @@ import ctypes
 import weakref
 from collections import defaultdict
 from functools import lru_cache
+from itertools import count
 
 import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
@@ -25,7 +26,10 @@ class Block:
     kind ("cuda" or "pinned"), pool, stream and size.
     """
 
+    numbers = count(1)
+
     def __init__(self, home):
+        self.number = next(self.numbers)
         self.kind = home[0]
         self.home = home
         self.bytes = aligned(home[3]).fill_(0xFF)  # NaN, as floating-point numbers
@@ -38,6 +42,8 @@ class Block:
         # newer block of another size that a real allocator might have cut out of it -> how many
         # tensors it had been handed to by then: those of later on lie elsewhere
         self.overlaps = {}
+        self.unknown_address = False  # a real allocator might have laid it into an older block
+        self.hosts = 0  # how many older blocks are segments of their own that might hold it
         self.overwritten = (
             None  # the number of the graph that wrote over it from such an older block
         )
@@ -95,7 +101,11 @@ class Memory:
 
     def take(self, home):
         """A free block of a home, or None."""
-        return self.free[home].pop() if self.free[home] else None
+        if not self.free[home]:
+            return None
+        block = min(self.free[home], key=lambda one: one.number)  # as the lowest address
+        self.free[home].remove(block)
+        return block
 
     def make(self, home):
         block = Block(home)
