@@ -37,6 +37,10 @@ PAGEABLE = (
 TWO_DEVICES = (
     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 )
+DIFFERENT_ARGUMENT = (
+    "Expected all tensors to be on the same device, but got {} is on {}, different from other "
+    "tensors on {}"
+)
 NUMPY = (
     "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
     "memory first."
@@ -52,6 +56,11 @@ if PER_CAPTURE:
         "RNG op during graph capture but generator is not registered with the capturing graph. "
         "Call graph.register_generator_state() before capture_begin()."
     )
+NEW_GENERATOR = (
+    "Cannot construct a new CUDAGeneratorImpl during CUDA graph capture. If you need this call to "
+    "be captured, please file an issue. "
+    "Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
+)
 STALE_STREAM = (  # instead of 906 since 2.13
     "During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' has a stale "
     "reference to "
@@ -96,6 +105,7 @@ NO_CAPTURE = (
 ERROR_MODES = "global", "thread_local", "relaxed"
 UNKNOWN_MODE = "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
 if SINCE_2_15:
+    NO_CAPTURE = "The current stream is not currently capturing."
     NOT_KEPT = (
         "No cudaGraph_t is available: either capture_end() has not been called, or the underlying cudaGraph_t was "
         "destroyed (keep_graph=false, and capture has been finalized)."
@@ -117,6 +127,14 @@ def refusal(text: str, kind: type[Exception] = RuntimeError) -> Exception:
     error = kind(text)
     error.as_on_a_gpu = True  # type: ignore[attr-defined]
     return error
+
+
+def missing(name: str, real: type, called: str) -> AttributeError:
+    """The error for a name that an object lacks: torch's own if this torch has no such name."""
+    if torch.version.cuda and not hasattr(real, name):  # other builds have dummies
+        error = f"'{called}' object has no attribute '{name}'"
+        return refusal(error, AttributeError)  # type: ignore[return-value]
+    return MissingAttribute(f"{called}.{name} is not modelled.")
 
 
 def is_refusal(error: Exception) -> bool:

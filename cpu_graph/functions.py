@@ -49,6 +49,8 @@ class Functions(TorchFunctionMode):
         if kwargs.get("pin_memory") and want != "cuda":
             want = "pinned"
         kwargs.pop("pin_memory", None)
+        if want is None and function is torch.Tensor.new_tensor and any_on_gpu(device, args[0]):
+            want = "cuda"
         if function in FROM_DATA:
             made = function(*args, **kwargs)
             return moved(device, made, want) if want and device.kind(made) != want else made

@@ -8,6 +8,7 @@ import torch
 
 from cpu_graph.errors import (
     LATE,
+    NEW_GENERATOR,
     OUTSIDE,
     PER_CAPTURE,
     SEED,
@@ -28,6 +29,8 @@ class Generator(Real):
     def __new__(cls, device="cpu"):
         if torch.device(device).type != "cuda":
             return Real(device)
+        if cls.stand_in and cls.stand_in.capturing():
+            raise refusal(NEW_GENERATOR)
         generator = super().__new__(cls, "cpu")
         # the capture that it believes in, and the state there
         generator.capture, generator.number = None, 0

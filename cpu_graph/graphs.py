@@ -24,10 +24,10 @@ from cpu_graph.errors import (
     REPLAY_INSIDE,
     SINCE_2_15,
     UNKNOWN_MODE,
-    MissingAttribute,
     NotModelled,
     cuda_error,
     is_refusal,
+    missing,
     refusal,
 )
 from cpu_graph.hints import lost_inputs
@@ -358,7 +358,7 @@ class CUDAGraph:
         if self.capture is None:
             raise refusal(NOT_ENDED)
         if self.has_instance and not self.keep_graph:
-            raise refusal(NOT_KEPT if SINCE_2_15 else NOT_THE_USERS)
+            raise refusal(NOT_THE_USERS)
         self.has_instance = True
 
     def raw_cuda_graph(self):
@@ -379,7 +379,12 @@ class CUDAGraph:
         raise NotModelled("CUDAGraph.get_graph_data is not modelled.")
 
     def __getattr__(self, name):
-        raise MissingAttribute(f"CUDAGraph.{name} is not modelled.")
+        raise missing(name, torch.cuda.graphs.CUDAGraph, "CUDAGraph")
+
+
+for _name in ("pools", "get_currently_capturing_graph"):
+    if not PER_CAPTURE and not hasattr(torch.cuda.graphs.CUDAGraph, _name):
+        delattr(CUDAGraph, _name)  # this torch has none
 
 
 def derived(real, base):

@@ -1,8 +1,10 @@
 """Methods of tensors that ask where a tensor is, move it, show it, or start a backward pass."""
 
 import numbers
+import re
 
 import torch
+from torch._tensor_str import _add_suffixes
 
 from cpu_graph.autograd import backward
 from cpu_graph.device_kind import GPU, moved, wanting
@@ -17,6 +19,7 @@ from cpu_graph.errors import (
 )
 
 Tensor = torch.Tensor
+SUFFIX = re.compile(r",\s+(size=\([^)]*\)(, dtype=\S+)?|dtype=\S+)\)$")
 TYPES = {
     f"torch.{name}Tensor": dtype
     for name, dtype in {
@@ -136,8 +139,22 @@ def shown(device, function, tensor, /, *args, **kwargs):
         return function(tensor, *args, **kwargs)
     if device.capture:
         device.refuse(900)
-    text = on_host(device, function, tensor, *args, **kwargs)
-    return text[:-1] + ", device='cuda:0')"
+    text = on_host(device, function, tensor.detach(), *args, **kwargs)
+    return with_suffixes(text, tensor)
+
+
+def with_suffixes(text, tensor):
+    """What a CPU tensor shows, with the device and what autograd knows, in torch's order."""
+    start = SUFFIX.search(text)
+    own = start.group(0).strip(", \n)").split(", dtype") if start else []
+    own = own[:1] + [f"dtype{part}" for part in own[1:]]
+    suffixes = ["device='cuda:0'", *filter(None, own)]
+    if tensor.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{type(tensor.grad_fn).__name__}>")
+    elif tensor.requires_grad:
+        suffixes.append("requires_grad=True")
+    body = text[: start.start()] if start else text[:-1]
+    return _add_suffixes(body, suffixes, indent=len("tensor("), force_newline=False)
 
 
 @instead_of(Tensor.type)
@@ -236,6 +253,16 @@ def unravel_index(device, function, tensor, shape):
     steps = sizes.flip(0).cumprod(0).flip(0) // sizes
     steps, sizes = moved(device, steps, "cuda"), moved(device, sizes, "cuda")
     return (tensor.unsqueeze(-1).floor_divide(steps) % sizes).unbind(-1)
+
+
+@instead_of(Tensor.data_ptr)
+def address(device, function, tensor):
+    block = device.memory.find(tensor)
+    if block is not None and block.unknown_address:
+        raise NotModelled(
+            "The address of a tensor that may lie in a freed block of another size is not modelled."
+        )
+    return function(tensor)
 
 
 instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)

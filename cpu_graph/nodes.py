@@ -7,10 +7,11 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from cpu_graph import core
-from cpu_graph.errors import NotModelled, cuda_error, is_refusal
+from cpu_graph.errors import NotModelled, cuda_error, is_refusal, refusal
 from cpu_graph.memory import Place
 from cpu_graph.trees import mapped, tensors_in
 
+CPU_MATMUL = "expected m1 and m2"  # what a GPU calls mat1 and mat2
 OUT_OF_BOUNDS = (
     "out of range in self",
     "out of bounds for dimension",
@@ -87,6 +88,8 @@ def as_on_a_gpu(operator, error, args, kwargs):
     indices = any(not t.is_floating_point() and t.dim() for t in tensors_in(args, kwargs))
     if indices and any(part in words for part in OUT_OF_BOUNDS):
         return cuda_error(710, f"The CPU's operator says: {words.splitlines()[0]}")
+    if words.startswith(CPU_MATMUL):
+        return refusal(words.replace(CPU_MATMUL, "expected mat1 and mat2", 1))
     error.as_on_a_gpu = True
     return error
 

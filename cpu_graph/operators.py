@@ -7,6 +7,7 @@ from torch._C import _get_dispatch_mode, _TorchDispatchModeKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.errors import (
+    DIFFERENT_ARGUMENT,
     INVALIDATED,
     PAGEABLE,
     PER_CAPTURE,
@@ -19,11 +20,13 @@ from cpu_graph.nodes import name_of
 from cpu_graph.order import HOST
 from cpu_graph.shapes import not_computed
 from cpu_graph.tables import (
+    CHECKS_ARGUMENTS,
     COPIES,
     INDEXING,
     MOVED,
     NOT_DETERMINISTIC,
     NUMBER_FROM_CPU,
+    READS_A_COPY,
     TAKES_CPU_TENSORS,
     UNKNOWN_IN_CAPTURES,
     WAITING,
@@ -94,7 +97,7 @@ def dispatch(device, operator, args, kwargs):
             return device.execute(operator, args, kwargs, kind, HOST)
         return unmarked(operator, args, kwargs)
     if operator in MOVED:
-        return moved(operator, args, kwargs)
+        return moved(device, operator, args, kwargs)
     operator, args = without_mask(operator, args)
     return launch(device, operator, args, kwargs, placed, kind)
 
@@ -114,9 +117,12 @@ def sparse(device, operator, args, kwargs, tensors):
     return unmarked(operator, args, kwargs)
 
 
-def moved(operator, args, kwargs):
+def moved(device, operator, args, kwargs):
     """A tensor's new storage or size: nothing happens if the size is the old one."""
     tensor, *size = args
+    empty = operator is aten.set_.source_Storage_storage_offset and not tensor.numel()
+    if empty and size[0].data_ptr() in device.memory.blocks:  # torch.load and pickle do that
+        return operator(*args, **kwargs)
     if operator is aten.resize_.default and list(tensor.shape) == list(size[0]):
         return tensor
     raise NotModelled(f"{name_of(operator)} on a CUDA tensor is not modelled.")
@@ -167,6 +173,10 @@ def record(device, operator, args, kwargs, kind, draws):
 
 def waits(device, operator, args, kwargs, placed, kind):
     """Whether the host waits for this operator; raises what a capture refuses."""
+    if operator in READS_A_COPY and READS_A_COPY[operator](device, args, kwargs):
+        if device.capturing():
+            raise refusal(PAGEABLE)
+        return True
     if reads_values(device, operator, args, kwargs):
         if device.capture:
             device.refuse(900)
@@ -181,12 +191,28 @@ def waits(device, operator, args, kwargs, placed, kind):
     if operator in TAKES_CPU_TENSORS:
         return False
     if ordinary and not copies and operator not in INDEXING:
-        raise refusal(TWO_DEVICES)
+        raise refusal(two_devices(operator, args, kwargs, placed))
     if ordinary or (copies and kind == "cpu"):
         if device.capturing():
             raise refusal(PAGEABLE)
         return True
     return copies and len(kinds | {kind}) > 1 and not asynchronous(device, operator, args, kwargs)
+
+
+def two_devices(operator, args, kwargs, placed):
+    """Operators that check each argument name the first that differs; TensorIterator does not."""
+    if operator.namespace != "aten" or operator._schema.name not in CHECKS_ARGUMENTS:
+        return TWO_DEVICES
+    kinds = {id(tensor): "cpu" if here == "cpu" else "cuda:0" for tensor, here in placed}
+    first = None
+    for number, argument in enumerate(operator._schema.arguments):
+        given = args[number] if number < len(args) else kwargs.get(argument.name)
+        for tensor in tensors_in(given):
+            here = kinds[id(tensor)]
+            first = first or here
+            if here != first:
+                return DIFFERENT_ARGUMENT.format(argument.name, here, first)
+    return TWO_DEVICES
 
 
 def asynchronous(device, operator, args, kwargs):

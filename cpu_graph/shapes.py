@@ -21,6 +21,7 @@ known = {}  # (operator, arguments by shapes) -> (results, id of a result -> num
 OF_SHAPES = (  # what an operator says of shapes, overlaps and types, where zeros cannot be to blame
     "unsupported operation:",
     "the same dtype",
+    "to have one of the following scalar types",
     "expected scalar type",
     "shapes cannot be multiplied",
     "does not support automatic differentiation",

@@ -5,9 +5,10 @@ from itertools import cycle
 import torch
 
 from cpu_graph.device_kind import place
-from cpu_graph.errors import MissingAttribute, NotModelled, cuda_error
+from cpu_graph.errors import NotModelled, cuda_error, missing
 from cpu_graph.order import HOST, merge
 
+REAL_CUDA_STREAM, REAL_EVENT = torch.cuda.Stream, torch.cuda.Event
 HANDLE = 0x5EED0000  # where the numbers of streams begin, as the driver's addresses
 
 
@@ -82,7 +83,11 @@ class Stream:
         return self.stand_in.capturing(self.stream_id)
 
     def __getattr__(self, name):
-        raise MissingAttribute(f"Stream.{name} is not modelled.")
+        raise missing(name, REAL_CUDA_STREAM, "Stream")
+
+
+if torch.version.cuda and not hasattr(REAL_CUDA_STREAM, "is_capturing"):
+    del Stream.is_capturing  # this torch has none
 
 
 class AnyDevice(type):
@@ -162,10 +167,10 @@ class Event:
             merge(device.capture.clocks.setdefault(stream.stream_id, {}), self.clock)
 
     def query(self):
+        if self.clock is None:  # torch does not ask CUDA
+            return True
         self._ask()
-        if self.clock is None or all(
-            node.before(self.stand_in.order.clocks[HOST]) for node in self._pending()
-        ):
+        if all(node.before(self.stand_in.order.clocks[HOST]) for node in self._pending()):
             return True
         raise NotModelled("Event.query asks how far the GPU is: the stand-in has no time.")
 
@@ -186,7 +191,7 @@ class Event:
             self.stand_in.refuse(900)
 
     def __getattr__(self, name):
-        raise MissingAttribute(f"Event.{name} is not modelled.")
+        raise missing(name, REAL_EVENT, "Event")
 
     def _pending(self):
         return [node for node in self.stand_in.order.log if node.before(self.clock)]

@@ -6,6 +6,8 @@ tests/cpu_graph (the operator sweep and the conformance programs).
 
 import torch
 
+from cpu_graph.errors import SINCE_2_15
+
 aten = torch.ops.aten
 
 INDEXING = {  # take indices that lie on the CPU, or masks, which have to be counted
@@ -44,26 +46,29 @@ def many_test_elements(device, args, kwargs):
 
 
 WAITING = {  # operator -> whether the host waits for values inside of it
-    aten.normal.Tensor_Tensor: always,  # it checks that no deviation is negative
-    aten.normal.float_Tensor: always,
-    aten.normal.Tensor_Tensor_out: always,
-    aten.normal.float_Tensor_out: always,
     aten._linalg_check_errors.default: always,
     aten.histc.default: without_bounds,
-    aten.bincount.default: always,
-    aten.nanmedian.default: always,
     aten.isin.Tensor_Tensor: many_test_elements,
     aten.masked_fill.Tensor: value_on_gpu,
     aten.masked_fill_.Tensor: value_on_gpu,
     aten.index_fill.int_Tensor: value_on_gpu,
     aten.index_fill_.int_Tensor: value_on_gpu,
 }
+if not SINCE_2_15:  # it checked that no deviation is negative
+    for name in ("Tensor_Tensor", "float_Tensor", "Tensor_Tensor_out", "float_Tensor_out"):
+        WAITING[getattr(aten.normal, name)] = always
+READS_A_COPY = {  # the same, by a copy to ordinary memory, which a capture refuses in other words
+    aten.bincount.default: always,
+}
+if not SINCE_2_15:
+    READS_A_COPY[aten.histc.default] = WAITING.pop(aten.histc.default)
 UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compared with a GPU
     "embedding_renorm_",
     "_linalg_eigh",
     "_linalg_svd",
     "cholesky_inverse",
     "linalg_lu",
+    "linalg_pinv",
     "linalg_lu_solve",
     "linalg_qr",
     "linalg_eig",
@@ -88,6 +93,16 @@ NUMBER_FROM_CPU = {
     "clamp_max",
     "clamp_min",
     "where",
+}
+CHECKS_ARGUMENTS = {  # the device of each argument, one by one, before their kernel
+    "aten::addmm",
+    "aten::bmm",
+    "aten::cat",
+    "aten::dot",
+    "aten::gather",
+    "aten::index_select",
+    "aten::mm",
+    "aten::mv",
 }
 NOT_DETERMINISTIC = {  # torch.use_deterministic_algorithms refuses some uses of them on a GPU
     "put_",

@@ -93,7 +93,7 @@ def replacements(device):
     calls = runtime(device)
     names = ANSWERS | calls | {"default_generators": (Generator("cuda"),)}
     names["_lazy_init"] = not_modelled("This function of torch.cuda")
-    same = {name: calls[name] for name in ("current_stream", "synchronize")}
+    same = {"synchronize": calls["synchronize"], "current_stream": generic(calls["current_stream"])}
     tables = (
         (cuda, names),
         (cuda, refused(names)),
@@ -113,6 +113,7 @@ def replacements(device):
         "_group_tensors_by_device_and_dtype",
         grouped(torch._C._group_tensors_by_device_and_dtype, device),
     )
+    yield from of_storages(device)
     yield torch, "Generator", Generator
     yield torch, "compile", if_disabled(torch.compile)
     yield (
@@ -167,6 +168,33 @@ def runtime(device):
         for function in (synchronize, set_stream, current_stream, empty_cache)
     }
     return functions | {"_sleep": lambda cycles: sleep(device, cycles)}
+
+
+def generic(current_stream):
+    """torch.accelerator's current stream: of another class, so it equals none of torch.cuda's."""
+
+    def call(*given):
+        stream = current_stream(*given)
+        stream.external = True
+        return stream
+
+    return call
+
+
+def of_storages(device):
+    """What a storage says of its place."""
+    storages = torch.UntypedStorage
+    real, shared = storages.device, storages.is_shared
+
+    def where(storage):
+        block = device.memory.blocks.get(storage.data_ptr())
+        return GPU if block and block.kind == "cuda" else real.__get__(storage)
+
+    def is_shared(storage):
+        return where(storage).type == "cuda" or shared(storage)
+
+    yield storages, "device", property(where)
+    yield storages, "is_shared", is_shared
 
 
 def sleep(device, cycles):

@@ -497,8 +497,45 @@ def test_an_index_out_of_bounds_is_an_assertion_of_the_device(gpu):
 def test_an_attribute_that_is_not_modelled_can_be_asked_for(gpu, thing):
     made = getattr(torch.cuda, thing.__name__)()
     assert not hasattr(made, "nonsense") and getattr(made, "nonsense", 7) == 7
-    with pytest.raises(NotModelled, match="nonsense"):
+    with pytest.raises(AttributeError, match="nonsense"):
         _ = made.nonsense
+
+
+@pytest.mark.parametrize(
+    ("thing", "name"), [(torch.cuda.Stream, "priority_range"), (torch.cuda.Event, "ipc_handle")]
+)
+def test_an_attribute_of_torchs_that_is_not_modelled_is_named(gpu, thing, name):
+    made = getattr(torch.cuda, thing.__name__)()
+    assert not hasattr(made, name)
+    with pytest.raises(NotModelled, match=name):
+        getattr(made, name)
+
+
+def test_a_tensor_shows_its_device_before_its_type_and_what_autograd_knows(gpu):
+    half = torch.ones(2, device="cuda").half()
+    assert repr(half) == "tensor([1., 1.], device='cuda:0', dtype=torch.float16)"
+    weight = torch.ones(2, device="cuda", requires_grad=True)
+    assert repr(weight) == "tensor([1., 1.], device='cuda:0', requires_grad=True)"
+
+
+def test_a_new_tensor_from_data_is_copied_and_a_capture_refuses_that(gpu):
+    x = torch.ones(2, device="cuda")
+    assert x.new_tensor(1.0).is_cuda
+    with pytest.raises(RuntimeError, match="Cannot copy between CPU and CUDA"):
+        captured(lambda: x.new_tensor(1.0))
+
+
+def test_which_of_several_freed_segments_is_next_is_not_guessed(gpu):
+    pool = torch.cuda.graph_pool_handle()
+    large, small = torch.ones(2**22, device="cuda"), torch.ones(2**21, device="cuda")
+    first = captured(lambda: ((large * 2) + 1).sum(), pool=pool)
+    second = captured(lambda: small * 3, pool=pool)
+    result = second()
+    with pytest.raises(NotModelled, match="freed block"):
+        result.data_ptr()
+    first()
+    with pytest.raises(NotModelled, match="freed blocks of the pool"):
+        result.sum()
 
 
 def test_what_was_cached_of_shapes_tells_lazy_conjugates_apart(gpu):

@@ -29,6 +29,7 @@ NAMES = [
     ("torch", "_conj", None),
     ("torch", "_neg_view", None),
     ("torch", "_dynamo", None),
+    ("torch._tensor_str", "_add_suffixes", ["tensor_str", "suffixes", "indent", "force_newline"]),
     ("torch.amp.autocast_mode", "autocast", ["device_type", "dtype", "enabled", "cache_enabled"]),
     ("torch.backends.cudnn", "is_acceptable", ["tensor"]),
     ("torch.cuda", "_exchange_device", None),
