@@ -1,4 +1,6 @@
-"""Scenario: a graph of all but the optimizer. It raises Wrong with what it finds."""
+"""Scenarios: graphs around a read, a graph or eager, and a
+graph of all but the optimizer. Each raises Wrong with what it finds.
+"""
 
 import copy
 from collections.abc import Callable
@@ -7,10 +9,126 @@ from functools import partial
 import torch
 from torch import nn
 
-from course.answers.graph_use import Wrong, close, copied, use
-from course.scenarios.common import DREW, TRAINED, draw_batches, losses_of, momentum, perceptron
+from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, copied, use
+from course.scenarios.common import (
+    DREW,
+    TRAINED,
+    accumulated_gradients,
+    draw_batches,
+    few,
+    losses_of,
+    momentum,
+    perceptron,
+)
 
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
+ANEW = "It captures while it is used: capture once, before the first call."
+ADDED = (
+    "The first loss is right, its gradients are not: each replay adds to what .grad held at the "
+    "capture. Zero the gradients inside the graph."
+)
+ONE_ROW = (
+    "A batch of one row came back with more rows: copy_ repeated it in the static input, without "
+    "an error. Compare the shapes."
+)
+OTHER_DTYPE = (
+    "The result has another dtype than eager's: copy_ converted the input, without an error. "
+    "Compare the dtypes too."
+)
+
+
+def graph_around_read(answer: Callable) -> None:
+    """Three modules; the hidden values of an input and of its negative choose different ones."""
+    first = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Tanh()).cuda()
+    left = nn.Linear(8, 2).cuda()
+    right = nn.Sequential(nn.Linear(8, 3), nn.Tanh(), nn.Linear(3, 2)).cuda()
+    rows = few()
+    drawn = [torch.randn(rows, 4, device="cuda") for _ in range(2)]
+    inputs = [sign * one for one in drawn for sign in (1, -1)]
+
+    def outputs(hidden_of=lambda one: one, branch_of=lambda one: one):
+        """Eager outputs, where an input is read from hidden_of and the branch from branch_of it."""
+        found = []
+        with torch.no_grad():
+            for one in inputs:
+                positive = bool(first(branch_of(one)).mean() > 0)
+                found.append((left if positive else right)(first(hidden_of(one))))
+        return found
+
+    sample = drawn[1].clone()
+    expected = outputs()
+    predict = answer(first, left, right, sample)
+    used = use(predict, copied(inputs))
+    frozen = (
+        "Every output comes from the branch of the sample: the `if` ran once, before or during "
+        "the capture. It belongs into predict."
+    )
+    stale = (
+        "left and right read the hidden values of the sample: capture them on the output of the "
+        "first graph, or copy each new one in."
+    )
+    used.gives(
+        expected,
+        {
+            EVERY_TIME_THE_FIRST: partial(
+                outputs, lambda _: drawn[1], branch_of=lambda _: drawn[1]
+            ),
+            frozen: partial(outputs, branch_of=lambda _: drawn[1]),
+            "The other branch ran: left is for a positive mean.": partial(
+                outputs, branch_of=lambda one: -one
+            ),
+            stale: partial(outputs, lambda _: drawn[1]),
+        },
+    )
+    if used.seen.captured:
+        raise Wrong(ANEW)
+    graphs = used.counts["graphs"]
+    if graphs == 3 * len(inputs):
+        raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
+    if graphs == len(inputs):
+        raise Wrong(
+            "One graph is launched per call, so the rest runs eagerly, or both branches run: the "
+            "CPU is to choose between two graphs."
+        )
+    used.replays(graphs=2 * len(inputs), operators=8 * len(inputs))
+
+
+def replay_or_eager(answer: Callable) -> None:
+    """Inputs of the captured shape, of fewer rows, of one row, and of another dtype."""
+    rows = few(3)
+    sample = torch.randn(rows, 4, device="cuda")
+    inputs = [
+        torch.randn(rows, 4, device="cuda"),
+        torch.randn(rows - 1, 4, device="cuda"),
+        torch.randn(rows, 4, device="cuda"),
+        torch.randn(1, 4, device="cuda"),
+        torch.randn(rows, 4, device="cuda", dtype=torch.float64),
+    ]
+    expected = [_pick(one) for one in inputs]
+    call = answer(_pick, sample.clone())
+    used = use(call, copied(inputs))
+    for given, right in zip(used.given, expected, strict=True):
+        if not torch.is_tensor(given):
+            raise Wrong("A tensor is to be returned, as function does.")
+        if given.dtype != right.dtype:
+            raise Wrong(OTHER_DTYPE)
+        if given.shape != right.shape:
+            raise Wrong(ONE_ROW)
+    first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
+    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
+    if used.seen.captured:
+        raise Wrong(ANEW)
+    graphs = used.counts["graphs"]
+    if not graphs:
+        raise Wrong(EAGER)
+    if graphs < 2:
+        raise Wrong("Only one of two inputs that fit the capture was replayed.")
+    used.replays(graphs=2, operators=2 * 3 + 3 * 5)
+
+
+def _pick(inputs: torch.Tensor) -> torch.Tensor:
+    """A function of a few operators, for any number of rows and any floating dtype."""
+    return inputs.tanh().cumsum(1) * 2
 
 
 def graph_without_optimizer(answer: Callable) -> None:
@@ -29,13 +147,24 @@ def graph_without_optimizer(answer: Callable) -> None:
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
 
+    gradients = []  # after the first step
+
     def step(rate, *batch):
         optimizer.param_groups[0]["lr"] = rate
-        return train(*batch)
+        loss = train(*batch)
+        if not gradients:
+            gradients.extend(copied([parameter.grad for parameter in net.parameters()]))
+        return loss
 
+    torch.cuda.set_rng_state(random)
+    right = accumulated_gradients(copy.deepcopy(net), batches[:1])
+    torch.cuda.set_rng_state(random)
     used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
     if not stepped:
         raise Wrong("Nothing calls optimizer.step().")
+    there = all(gradient is not None for gradient in gradients)
+    if there and close(used.given[0], expected[0]) and not close(gradients, right):
+        raise Wrong(ADDED)
     used.gives(expected, symptoms)
     used.replays(graphs=5, operators=5 * 25)
 
