@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, copied, use
+from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, copied, use, watch
 from course.scenarios.common import (
     DREW,
     TRAINED,
@@ -148,6 +148,7 @@ def graph_without_optimizer(answer: Callable) -> None:
         raise Wrong(DREW)
 
     gradients = []  # after the first step
+    replayed = []  # how many graphs, before each step of the optimizer
 
     def step(rate, *batch):
         optimizer.param_groups[0]["lr"] = rate
@@ -159,9 +160,13 @@ def graph_without_optimizer(answer: Callable) -> None:
     torch.cuda.set_rng_state(random)
     right = accumulated_gradients(copy.deepcopy(net), batches[:1])
     torch.cuda.set_rng_state(random)
-    used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
+    with watch() as seen:
+        optimizer.register_step_pre_hook(lambda *_: replayed.append(len(seen.replayed)))
+        used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
     if not stepped:
         raise Wrong("Nothing calls optimizer.step().")
+    if seen.replayed and replayed and not replayed[0]:
+        raise Wrong("optimizer.step() runs before the replay that writes its gradients.")
     there = all(gradient is not None for gradient in gradients)
     if there and close(used.given[0], expected[0]) and not close(gradients, right):
         raise Wrong(ADDED)
