@@ -142,11 +142,7 @@ def graph_without_optimizer(answer: Callable) -> None:
     optimizer, stepped = momentum(net.parameters()), []
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
     train = answer(net, optimizer, *copied(batches[0]))
-    if not close(net.state_dict(), before):
-        raise Wrong(TRAINED)
-    if not torch.equal(torch.cuda.get_rng_state(), random):
-        raise Wrong(DREW)
-
+    _untouched(net, before, random)
     gradients = []  # after the first step
     replayed = []  # how many graphs, before each step of the optimizer
 
@@ -157,8 +153,7 @@ def graph_without_optimizer(answer: Callable) -> None:
             gradients.extend(copied([parameter.grad for parameter in net.parameters()]))
         return loss
 
-    torch.cuda.set_rng_state(random)
-    right = accumulated_gradients(copy.deepcopy(net), batches[:1])
+    right = _first_gradients(net, batches, random)
     torch.cuda.set_rng_state(random)
     with watch() as seen:
         optimizer.register_step_pre_hook(lambda *_: replayed.append(len(seen.replayed)))
@@ -172,6 +167,20 @@ def graph_without_optimizer(answer: Callable) -> None:
         raise Wrong(ADDED)
     used.gives(expected, symptoms)
     used.replays(graphs=5, operators=5 * 25)
+
+
+def _untouched(net, before, random):
+    """Raises Wrong if the answer has changed the weights or the random state."""
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if not torch.equal(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+
+
+def _first_gradients(net, batches, random):
+    """The gradients of an eager first step."""
+    torch.cuda.set_rng_state(random)
+    return accumulated_gradients(copy.deepcopy(net), batches[:1])
 
 
 def _trained(net, batches, random):
