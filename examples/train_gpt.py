@@ -6,6 +6,8 @@
 
 The graph holds forward, backward, gradient accumulation, clipping and optimizer. Python decides
 what changes between the steps: which batch, which learning rate, when to evaluate and to save.
+First make --micro_batch as large as fits, then accumulate what does not.
+
 With --eager, or without a GPU, the same training runs eagerly. On one GPU the losses of both are
 bitwise equal, provided that eager repeats itself (torch.use_deterministic_algorithms).
 
@@ -18,9 +20,11 @@ import pickle
 import sys
 import warnings
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -30,11 +34,13 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 TEXT = Path(__file__).with_name("shakespeare.txt")
 LEARNING_RATE = 1e-3
 MIN_LEARNING_RATE = 1e-4
 LEARNING_RATE_WARMUP = 100  # steps
+GRAPH_WARMUP = 3  # steps
 SAVED_OPTIONS = ("max_steps", "micro_batch", "gradient_accumulation_steps")
 
 # ------------------------------------------------------------------------------------------------
@@ -173,19 +179,22 @@ def make_optimizer(model: nn.Module) -> Optimizer:
     return torch.optim.AdamW(parameters, lr=lr, betas=(0.9, 0.99), fused=True, capturable=True)
 
 
-def get_lr(step: int, max_steps: int) -> float:
-    """The learning rate of a step: it rises for some steps, then falls along half a cosine."""
+def lr_factor(step: int, max_steps: int) -> float:
+    """The share of LEARNING_RATE that a step uses: it rises, then falls along half a cosine."""
     if step < LEARNING_RATE_WARMUP:
-        return LEARNING_RATE * (step + 1) / (LEARNING_RATE_WARMUP + 1)
+        return (step + 1) / (LEARNING_RATE_WARMUP + 1)
     progress = (step - LEARNING_RATE_WARMUP) / max(1, max_steps - LEARNING_RATE_WARMUP)
-    share = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-    return MIN_LEARNING_RATE + share * (LEARNING_RATE - MIN_LEARNING_RATE)
+    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    lowest = MIN_LEARNING_RATE / LEARNING_RATE
+    return lowest + cosine * (1 - lowest)
 
 
-def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Write the learning rate into the tensor that the graph reads."""
-    for group in optimizer.param_groups:
-        group["lr"].fill_(lr)
+def make_scheduler(optimizer: Optimizer, max_steps: int) -> LambdaLR:
+    """Writes each step's learning rate into the tensor that a graph reads.
+
+    Create it before the capture, and before a checkpoint is loaded.
+    """
+    return LambdaLR(optimizer, partial(lr_factor, max_steps=max_steps))
 
 
 def loss_of(model: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
@@ -230,7 +239,10 @@ class Graphed:
     """
 
     def __init__(
-        self, function: Callable[[Tensor], Tensor], pool: tuple[int, int], warmup: int = 3
+        self,
+        function: Callable[[Tensor], Tensor],
+        pool: tuple[int, int],
+        warmup: int = GRAPH_WARMUP,
     ) -> None:
         self.function = function
         self.pool = pool
@@ -274,7 +286,9 @@ class CheckpointError(ValueError):
     """A checkpoint that does not fit; its message says what differs."""
 
 
-def save_checkpoint(path: Path, model: GPT, optimizer: Optimizer, step: int, options: dict) -> None:
+def save_checkpoint(
+    path: Path, model: GPT, optimizer: Optimizer, scheduler: LambdaLR, step: int, options: dict
+) -> None:
     """Save a training after step steps. An interrupted save leaves the earlier file whole."""
     device = next(model.parameters()).device
     checkpoint = {
@@ -283,6 +297,7 @@ def save_checkpoint(path: Path, model: GPT, optimizer: Optimizer, step: int, opt
         "step": step,
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
+        "scheduler": scheduler.state_dict(),
         "rng_state": {device.type: _random(device).get_rng_state()},
     }
     unfinished = path.with_name(f"{path.name}.unfinished")
@@ -290,8 +305,10 @@ def save_checkpoint(path: Path, model: GPT, optimizer: Optimizer, step: int, opt
     unfinished.replace(path)
 
 
-def load_checkpoint(path: Path, model: GPT, optimizer: Optimizer) -> tuple[int, dict]:
-    """Restore model, optimizer and random state; return the number of steps done and the options.
+def load_checkpoint(
+    path: Path, model: GPT, optimizer: Optimizer, scheduler: LambdaLR
+) -> tuple[int, dict]:
+    """Restore a training and its random state; return the number of steps done and the options.
 
     Call it before the capture. A graph knows addresses, and Optimizer.load_state_dict makes new
     tensors, the learning rate included: a graph that was captured before would go on with the old
@@ -309,6 +326,7 @@ def load_checkpoint(path: Path, model: GPT, optimizer: Optimizer) -> tuple[int, 
     optimizer.load_state_dict(checkpoint["optimizer"])
     for group in optimizer.param_groups:
         group["lr"] = group["lr"].to(device)  # load_state_dict moves only the optimizer's state
+    scheduler.load_state_dict(checkpoint["scheduler"])
     rng_state = checkpoint["rng_state"].get(device.type)
     if rng_state is None:
         saved_on = " and ".join(checkpoint["rng_state"])
@@ -335,7 +353,7 @@ def _read(path: Path) -> dict:
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         reason = str(error).partition("\n")[0] or "it is empty"
         raise CheckpointError(f"{path} cannot be read as a checkpoint: {reason}") from error
-    parts = ("config", "options", "step", "model", "optimizer", "rng_state")
+    parts = ("config", "options", "step", "model", "optimizer", "scheduler", "rng_state")
     found = set(checkpoint) if isinstance(checkpoint, dict) else set()
     _compare(path, dict.fromkeys(found), dict.fromkeys(parts))
     return checkpoint
@@ -430,37 +448,53 @@ def main(arguments: list[str] | None = None) -> list[float]:
     """Train as the command line says; returns the loss of each step that was run."""
     args = parse_arguments(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    seconds: dict[str, float] = {}
 
-    # Data: nine tenths of the text to train on, 64 windows of the rest to evaluate on
-    data, characters = encode(TEXT.read_text(encoding="utf-8"))
-    train_data, val_data = data.tensor_split([len(data) * 9 // 10])
-    val_batch = get_batch(val_data, 0, (64, args.block_size)).to(device)
+    with timed(seconds, "data and model"):
+        # Nine tenths of the text to train on, 64 windows of the rest to evaluate on
+        data, characters = encode(TEXT.read_text(encoding="utf-8"))
+        train_data, val_data = data.tensor_split([len(data) * 9 // 10])
+        val_batch = get_batch(val_data, 0, (64, args.block_size)).to(device)
 
-    # Model and optimizer
-    torch.manual_seed(args.seed)
-    config = GPTConfig(
-        len(characters), args.block_size, args.n_layer, args.n_head, args.n_embd, args.dropout
-    )
-    model = GPT(config).to(device)
-    optimizer = make_optimizer(model)
-    first_step = resume(args, model, optimizer) if args.resume else 0
+        torch.manual_seed(args.seed)
+        config = GPTConfig(
+            len(characters), args.block_size, args.n_layer, args.n_head, args.n_embd, args.dropout
+        )
+        model = GPT(config).to(device)
+        optimizer = make_optimizer(model)
+        scheduler = make_scheduler(optimizer, args.max_steps)
+        first_step = resume(args, model, optimizer, scheduler) if args.resume else 0
 
     # Train
     steps = range(first_step, min(args.stop_after or args.max_steps, args.max_steps))
     if not steps:
         print(f"{args.checkpoint} has {first_step} steps: to go on, give more by --max_steps.")
         return []
-    losses = train_loop(args, model, optimizer, train_data, val_batch, steps)
+    training = (model, optimizer, scheduler)
+    losses = train_loop(args, *training, train_data, val_batch, steps, seconds)
 
-    # Write a text
-    tokens = generate(model, val_batch[:1, :1])
+    with timed(seconds, "generated text"):
+        tokens = generate(model, val_batch[:1, :1])
     print("".join(characters[token] for token in tokens[0]))
+    print("\nseconds")
+    for name, value in seconds.items():
+        print(f"{value:6.2f}  {name}")
     return losses
 
 
-def resume(args: Namespace, model: GPT, optimizer: Optimizer) -> int:
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add what the block takes, the GPU's work included, to seconds[name]."""
+    started = perf_counter()
+    yield
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    seconds[name] = seconds.get(name, 0.0) + perf_counter() - started
+
+
+def resume(args: Namespace, model: GPT, optimizer: Optimizer, scheduler: LambdaLR) -> int:
     """Load the checkpoint, say which options have changed, and return the number of steps done."""
-    step, saved_options = load_checkpoint(args.checkpoint, model, optimizer)
+    step, saved_options = load_checkpoint(args.checkpoint, model, optimizer, scheduler)
     for name, value in saved_options.items():
         if value != getattr(args, name):
             now = getattr(args, name)
@@ -469,7 +503,14 @@ def resume(args: Namespace, model: GPT, optimizer: Optimizer) -> int:
 
 
 def train_loop(
-    args: Namespace, model: GPT, optimizer: Optimizer, data: Tensor, val_batch: Tensor, steps: range
+    args: Namespace,
+    model: GPT,
+    optimizer: Optimizer,
+    scheduler: LambdaLR,
+    data: Tensor,
+    val_batch: Tensor,
+    steps: range,
+    seconds: dict[str, float],
 ) -> list[float]:
     """Train for these steps, evaluating and saving between them; returns the loss of each."""
     device = val_batch.device
@@ -491,20 +532,37 @@ def train_loop(
         evaluate_on = Graphed(evaluate_on, pool, warmup=1)
 
     losses = []
-    started = perf_counter()
-    for step in steps:
-        batch = get_batch(data, step, shape)
-        if on_gpu:
-            batch = batch.pin_memory()  # copied to the GPU without a wait
-        set_lr(optimizer, get_lr(step, args.max_steps))
-        loss = train_on(batch)
-        losses.append(loss.clone())  # the next replay overwrites it
-        if (step + 1) % args.eval_interval == 0 or step + 1 == steps.stop:
-            val_loss = evaluate_on(val_batch)
-            seconds = perf_counter() - started
-            print(f"{step + 1}: loss {losses[-1]:.4f}, val loss {val_loss:.4f}, {seconds:.1f} s")
-            save_checkpoint(args.checkpoint, model, optimizer, step + 1, options)
+    for stretch, name in stretches(steps, args.eval_interval):
+        with timed(seconds, name):
+            for step in stretch:
+                batch = get_batch(data, step, shape)
+                if on_gpu:
+                    batch = batch.pin_memory()  # copied to the GPU without a wait
+                loss = train_on(batch)
+                losses.append(loss.clone())  # the next replay overwrites it
+                scheduler.step()
+        done = stretch.stop
+        if done % args.eval_interval == 0 or done == steps.stop:
+            with timed(seconds, "evaluations"):
+                val_loss = evaluate_on(val_batch)
+            print(f"{done}: loss {losses[-1]:.4f}, val loss {val_loss:.4f}")
+            with timed(seconds, "checkpoints"):
+                save_checkpoint(args.checkpoint, model, optimizer, scheduler, done, options)
     return torch.stack(losses).tolist()
+
+
+def stretches(steps: range, eval_interval: int) -> Iterator[tuple[range, str]]:
+    """Cut steps where something else happens: a capture, an evaluation. Each piece has a name."""
+    second, settled = steps.start + 1, steps.start + GRAPH_WARMUP + 1
+    evaluated = [end for end in steps if end % eval_interval == 0]
+    starts = sorted({steps.start, second, settled, *evaluated} & set(steps))
+    for start, stop in pairwise([*starts, steps.stop]):
+        if start < second:
+            yield range(start, stop), "first step"
+        elif start < settled:
+            yield range(start, stop), "warm-up and capture"
+        else:
+            yield range(start, stop), "other steps"
 
 
 if __name__ == "__main__":

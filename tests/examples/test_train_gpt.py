@@ -16,7 +16,14 @@ from course.paths import ROOT
 from course.recordings.cells import python
 from cpu_graph import cpu_graphs
 from examples import train_gpt
-from examples.train_gpt import GPT, CheckpointError, GPTConfig, load_checkpoint, make_optimizer
+from examples.train_gpt import (
+    GPT,
+    CheckpointError,
+    GPTConfig,
+    load_checkpoint,
+    make_optimizer,
+    make_scheduler,
+)
 
 SIZES = {"n_embd": 64, "n_head": 2, "n_layer": 2, "block_size": 16}
 BATCH = {"micro_batch": 2, "gradient_accumulation_steps": 2}
@@ -91,13 +98,22 @@ def test_it_runs_by_itself(tmp_path):
         command, cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert [
-        re.match(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}, [\d.]+ s$", line)[1]
-        for line in said[:2]
+        re.match(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}$", line)[1] for line in said[:2]
     ] == [
         "2",
         "4",
     ]
     assert len("\n".join(said[2:])) >= 300
+    table = said[said.index("seconds") + 1 :]
+    assert [line.split("  ")[-1] for line in table] == [
+        "data and model",
+        "first step",
+        "warm-up and capture",
+        "evaluations",
+        "checkpoints",
+        "generated text",
+    ]
+    assert all(float(line.split("  ")[-2]) >= 0 for line in table)
     again = subprocess.run(
         [*command, "--resume", "--n_layer=1"], cwd=tmp_path, capture_output=True, text=True
     )
@@ -119,9 +135,10 @@ def load(checkpoint, **changes):
     torch.save(checkpoint, "changed.pt")
     model = GPT(GPTConfig(**(saved_config(checkpoint) | changes)))
     optimizer = make_optimizer(model)
+    scheduler = make_scheduler(optimizer, 8)
     before = [weight.detach().clone() for weight in model.parameters()]
     with pytest.raises(CheckpointError) as raised:
-        load_checkpoint(train_gpt.Path("changed.pt"), model, optimizer)
+        load_checkpoint(train_gpt.Path("changed.pt"), model, optimizer, scheduler)
     assert all(map(torch.equal, before, model.parameters())) and not optimizer.state
     return str(raised.value)
 
@@ -283,16 +300,37 @@ def test_heads_divide_the_width():
 
 
 def test_the_learning_rate_rises_and_falls():
-    rates = [train_gpt.get_lr(step, 1000) for step in range(1000)]
-    top = rates.index(max(rates))
-    assert top == train_gpt.LEARNING_RATE_WARMUP and rates[top] == train_gpt.LEARNING_RATE
-    assert rates[: top + 1] == sorted(rates[: top + 1]) and rates[top:] == sorted(
-        rates[top:], reverse=True
-    )
-    assert (
-        rates[0] > 0
-        and train_gpt.MIN_LEARNING_RATE <= rates[-1] < 1.01 * train_gpt.MIN_LEARNING_RATE
-    )
+    factors = [train_gpt.lr_factor(step, 1000) for step in range(1000)]
+    top = factors.index(max(factors))
+    assert top == train_gpt.LEARNING_RATE_WARMUP and factors[top] == 1
+    assert factors[: top + 1] == sorted(factors[: top + 1])
+    assert factors[top:] == sorted(factors[top:], reverse=True)
+    lowest = train_gpt.MIN_LEARNING_RATE / train_gpt.LEARNING_RATE
+    assert factors[0] > 0 and lowest <= factors[-1] < 1.01 * lowest
+
+
+def test_the_scheduler_fills_the_tensor_that_the_optimizer_has():
+    model = GPT(GPTConfig(7, **SIZES))
+    optimizer = make_optimizer(model)
+    lr = optimizer.param_groups[0]["lr"]
+    scheduler = make_scheduler(optimizer, 1000)
+    for step in range(120):
+        expected = train_gpt.LEARNING_RATE * train_gpt.lr_factor(step, 1000)
+        assert lr.item() == pytest.approx(expected, rel=1e-6)
+        optimizer.step()
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] is lr
+
+
+def test_a_training_is_cut_where_something_else_happens():
+    cut = list(train_gpt.stretches(range(3, 12), 5))
+    assert cut == [
+        (range(3, 4), "first step"),
+        (range(4, 5), "warm-up and capture"),
+        (range(5, 7), "warm-up and capture"),
+        (range(7, 10), "other steps"),
+        (range(10, 12), "other steps"),
+    ]
 
 
 def test_a_batch_hangs_on_its_number_alone():
