@@ -56,8 +56,8 @@ AFTER_THE_REPLAY = (
     "replay is launched."
 )
 BEFORE_THE_REPLAY = (
-    "The replay waits for a copy from pinned memory: copy the batch that the call gets, on a stream "
-    "of its own, and wait for it in the next call."
+    "The replay waits for a copy from pinned memory: copy the batch that the call gets, on its own "
+    "stream, and wait for it in the next call."
 )
 ALWAYS_THE_FIRST = (
     "Every result is that of the first batch: in each call wait for the copy stream, then copy the "
@@ -186,16 +186,10 @@ def scheduled_losses(answer: Callable) -> None:
     found = used.given[0]
     if len(found) != count:
         raise Wrong(f"It gives {len(found)} losses for {count} batches.")
+    scheduled_once(used, scheduler, lr_tensor)
     if close(found, found[-1:] * count):
         raise Wrong("Your first loss is the last one's memory: clone it.")
-    captured = len(used.seen.captured)
-    if captured > 1:
-        raise Wrong(RECAPTURED.format(captured, count))
-    if captured and optimizer.param_groups[0]["lr"] is not lr_tensor:
-        raise Wrong(NEW_LR)
-    if scheduler.last_epoch not in (0, count - 1, count):
-        raise Wrong(INSIDE)
-    if captured and not close(found[0], expected[0]):
+    if used.seen.captured and not close(found[0], expected[0]):
         raise Wrong("The first loss is not eager's. " + TRAINED)
     symptoms = {
         EVERY_TIME_THE_FIRST: lambda: losses_of(net, torch.optim.Adam, batches[:1] * count, rates),
@@ -205,6 +199,18 @@ def scheduled_losses(answer: Callable) -> None:
     Used(found, found, used.counts, used.seen).gives(expected, symptoms)
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)
+
+
+def scheduled_once(used: Used, scheduler: LambdaLR, lr_tensor: torch.Tensor) -> None:
+    """Raises Wrong for several graphs, a new tensor for the rate, or a schedule that ran ahead."""
+    count = len(used.given[0])
+    captured = len(used.seen.captured)
+    if captured > 1:
+        raise Wrong(RECAPTURED.format(captured, count))
+    if captured and scheduler.optimizer.param_groups[0]["lr"] is not lr_tensor:
+        raise Wrong(NEW_LR)
+    if scheduler.last_epoch not in (0, count - 1, count):
+        raise Wrong(INSIDE)
 
 
 def checkpoints(answer: Callable) -> None:
@@ -257,7 +263,7 @@ def prefetching(answer: Callable) -> None:
         return result
 
     used = use(noted, batches[1:])
-    if close(used.given[0], expected[1]) or close(used.kept[0], expected[1]):
+    if any(close(used.given[0], later) for later in expected[1:]):
         raise Wrong(ONE_TOO_FAR)
     used.gives(
         expected[:-1],
