@@ -535,7 +535,7 @@ def test_the_lessons_broken_step_has_every_planted_fault(training):
 def test_the_lessons_fixed_step_has_none(training):
     fixed_step, _ = lesson_function("fixed_step")
     training.sign, training.temperature = torch.tensor(1.0), torch.tensor(2.0)
-    training.history, training.row = torch.zeros(100, 2), torch.zeros(1, dtype=int)
+    training.history, training.row = torch.zeros(100, 3), torch.zeros(1, dtype=int)
     batches = batches_on("cpu")
     table = look(partial(fixed_step, training), *batches[0], other_inputs=batches[1])
     assert table.empty, table.to_string()
