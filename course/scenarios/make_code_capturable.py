@@ -1,4 +1,4 @@
-"""Scenarios: branches, counters and logs on the GPU. Each raises Wrong with the symptom it finds."""
+"""Scenarios: branches, counters and logs on the GPU. Each raises Wrong with its symptom."""
 
 from collections.abc import Callable
 from typing import Any
