@@ -5,6 +5,7 @@ Each raises Wrong with the symptom it finds.
 
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -26,6 +27,7 @@ from course.scenarios.common import (
     perceptron,
 )
 from cpu_graph.graphs import CUDAGraph
+from cpu_graph.nodes import Node
 
 RATE_STAYS = (
     "The learning rate stays that of the capture: keep it in a tensor, and write the new rate into "
@@ -274,7 +276,7 @@ def train_prefetched(answer: Callable) -> None:
         if not close(losses, expected):
             if close(losses[:-1], shifted[:-1]):
                 raise Wrong(SKIPPED_BATCH)
-            Used(losses, losses, seen.replayed, seen).gives(expected, {})
+            Used(losses, losses, Counter(), seen).gives(expected, {})
         if CUDAGraph.stand_in and beside < steps - 1:
             raise Wrong(NOT_BESIDE.format(beside=beside, steps=steps - 1))
 
@@ -300,11 +302,11 @@ def _log() -> list:
     return device.order.log if device else []
 
 
-def _replayed(node) -> bool:
+def _replayed(node: Node) -> bool:
     return isinstance(node.stream, tuple)
 
 
-def _ordered(one, other) -> bool:
+def _ordered(one: Node, other: Node) -> bool:
     return one.before(other.clock) or other.before(one.clock)
 
 

@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from course.answers.graph_use import EVERY_TIME_THE_FIRST, Used, Wrong, close, copied, use
 from course.scenarios.common import FILLED, TRAINED, draw_batches, few, losses_of, perceptron
 from cpu_graph.graphs import CUDAGraph
+from cpu_graph.nodes import Node
 from cpu_graph.order import Order
 from helpers.capture import capture_step, unchanged
 
@@ -191,7 +192,7 @@ def scheduled_losses(answer: Callable) -> None:
         raise Wrong("Your first loss is the last one's memory: clone it.")
     if used.seen.captured and not close(found[0], expected[0]):
         raise Wrong("The first loss is not eager's. " + TRAINED)
-    symptoms = {
+    symptoms: dict[str, Callable[[], list]] = {
         EVERY_TIME_THE_FIRST: lambda: losses_of(net, torch.optim.Adam, batches[:1] * count, rates),
         STAYS: partial(losses, rates[:1] * count),
         EARLY: partial(losses, [*rates[1:], lr / 2**count]),
@@ -315,7 +316,7 @@ def runs_beside(seen: list) -> None:
             raise Wrong(BEFORE_THE_REPLAY)
 
 
-def _from_pinned(node) -> bool:
+def _from_pinned(node: Node) -> bool:
     return any(block.kind == "pinned" and not writes for (block, *_), writes in node.spans.items())
 
 
