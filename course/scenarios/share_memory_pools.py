@@ -23,8 +23,13 @@ from course.answers.graph_use import (
 from course.scenarios.common import few, perceptron
 
 OVERWRITTEN = (
-    "The decoder reads what the scorer has written. The encoder's output must stay alive while "
-    "the scorer is captured, or the scorer must be captured before the decoder."
+    "The decoder reads what the scorer has written: the scorer was captured after the encoder's "
+    "output was freed. Capture in the order of the replays."
+)
+SCORES_LOST = (
+    "The scores are those of no request. The scorer was captured after the decoder, so its output "
+    "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
+    "it. Capture in the order of the replays."
 )
 ONE_POOL = "Each graph has a pool of its own: give the later ones the pool of the first."
 NOT_ORDERED = (
@@ -54,9 +59,14 @@ LARGEST_FIRST = (
 
 
 def scored_decoder(answer: Callable) -> None:
-    """Three functions, of which the third to be captured is the second to be replayed."""
+    """Three functions, of which the third to be captured is the second to be replayed.
+
+    The decoder frees intermediate results of the size of the scores: a scorer that is captured
+    later gets their memory, even if the encoder's output is kept alive.
+    """
     encoder = nn.Sequential(nn.Linear(4, 16), nn.Tanh()).cuda()
-    decoder, scorer = nn.Linear(16, 3).cuda(), nn.Linear(4, 16).cuda()
+    decoder = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3)).cuda()
+    scorer = nn.Linear(4, 16).cuda()
     rows = few()
     requests = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     graphs: dict[str, torch.cuda.CUDAGraph] = {}
@@ -82,12 +92,30 @@ def scored_decoder(answer: Callable) -> None:
         used = use(predict, requests)
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
+    if _decoded_alone(used.given, expected) and _captured_later(built, graphs, "score", "decode"):
+        raise Wrong(SCORES_LOST)
     used.gives(expected, {OVERWRITTEN: wrong, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
     order = [graphs.get(name) for name in ("encode", "score", "decode")]
     if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
         raise Wrong(NOT_ORDERED)
     _in_one_pool(built)
     used.replays(graphs=3 * len(requests), operators=6 * len(requests))
+
+
+def _decoded_alone(given: list, expected: list) -> bool:
+    """Whether each call decoded rightly, but returned other scores than eager's."""
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in given):
+        return False
+    pairs = list(zip(given, expected, strict=True))
+    decoded = all(close(yours[1], right[1]) for yours, right in pairs)
+    return decoded and not any(close(yours[0], right[0]) for yours, right in pairs)
+
+
+def _captured_later(built: Watched, graphs: dict, one: str, other: str) -> bool:
+    """Whether the graph of one function was captured after that of the other."""
+    if not {one, other} <= graphs.keys():
+        return False
+    return built.captured.index(graphs[one]) > built.captured.index(graphs[other])
 
 
 def two_models(answer: Callable) -> None:
