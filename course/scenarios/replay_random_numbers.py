@@ -8,11 +8,37 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch.nn.functional import dropout
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 from course.scenarios.common import few
 
 REGISTERS_ITSELF = torch.__version__ >= (2, 15)  # a capture registers its generators since then
+NO_WARM_UP = (
+    "It captures without a warm-up: run the captured lines once before the capture, because a "
+    "library that is used for the first time cannot be set up in a capture."
+)
+
+
+class Operators(TorchDispatchMode):
+    """Which operators the block ran before its first capture, and which it captured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: set = set()
+        self.captured: set = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if torch.cuda.is_current_stream_capturing():
+            self.captured.add(func)
+        elif not self.captured:
+            self.before.add(func)
+        return func(*args, **(kwargs or {}))
+
+    def refuse_cold(self) -> None:
+        """Raises Wrong if nothing that was captured had run before."""
+        if self.captured and not self.captured & self.before:
+            raise Wrong(NO_WARM_UP)
 
 
 def flip_graph(answer: Callable) -> None:
@@ -21,7 +47,8 @@ def flip_graph(answer: Callable) -> None:
     batches = torch.rand(calls, 32, 2, few(), 6, device="cuda")
     mirrored = batches.flip(-1)
     sample = batches[0].clone()
-    replay = answer(sample)
+    with Operators() as operators:
+        replay = answer(sample)
     if not torch.equal(sample, batches[0]):
         raise Wrong("It overwrites the images that it was given: capture a clone of them.")
     used = use(replay, list(batches))
@@ -53,6 +80,7 @@ def flip_graph(answer: Callable) -> None:
         raise Wrong(f"{share:.0%} of the images are mirrored, where about half should be.")
     if _works_without_its_graph(replay, *batches[:2]):
         raise Wrong("The images are mirrored outside the graph: capture that too.")
+    operators.refuse_cold()
 
 
 def _flips(given, images, mirrored):
@@ -77,7 +105,8 @@ def mixup_graph(answer: Callable) -> None:
 
     sample = batches[0].clone()
     with _numpy_seeded(seed):
-        replay = answer(sample)
+        with Operators() as operators:
+            replay = answer(sample)
         used = use(replay, list(batches))
     if not torch.equal(sample, batches[0]):
         raise Wrong("It overwrites the images that it was given: capture a clone of them.")
@@ -113,6 +142,7 @@ def mixup_graph(answer: Callable) -> None:
             raise Wrong(
                 "The images are mixed outside the graph: capture that, and let it read lam."
             )
+    operators.refuse_cold()
 
 
 def _works_without_its_graph(replay, first, second):
@@ -157,7 +187,9 @@ def noise_graph(answer: Callable) -> None:
 
     own = torch.Generator("cuda").manual_seed(seed)
     draws(before, own)
-    used = use(_announced(answer, own, shape), [()] * calls)
+    with Operators() as operators:
+        draw = _announced(answer, own, shape)
+    used = use(draw, [()] * calls)
     symptoms = {
         "Every draw is the same: draw the numbers inside the capture.": expected[:1] * calls,
         "The numbers come from the default generator: pass generator=generator.": default,
@@ -176,6 +208,7 @@ def noise_graph(answer: Callable) -> None:
             "The generator that you were given has not advanced: the graph draws from a different "
             "one. Capture the draw with generator=generator."
         )
+    operators.refuse_cold()
 
 
 def _announced(answer, generator, shape):
