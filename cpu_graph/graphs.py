@@ -166,7 +166,7 @@ class CUDAGraph:
     def __new__(cls, keep_graph=False):
         graph = super().__new__(cls)
         graph.stand_in = CUDAGraph.stand_in  # for good: it may be collected under a later one
-        graph.keep_graph = keep_graph
+        graph._kept = keep_graph
         graph.capture = None
         graph.handle = None
         graph.generators = set()
@@ -205,7 +205,7 @@ class CUDAGraph:
 
     def capture_end(self):
         self.capture_end_pre()
-        if not self.keep_graph:
+        if not self._kept:
             self.has_instance = True
 
     def capture_end_pre(self):
@@ -357,12 +357,12 @@ class CUDAGraph:
     def instantiate(self):
         if self.capture is None:
             raise refusal(NOT_ENDED)
-        if self.has_instance and not self.keep_graph:
+        if self.has_instance and not self._kept:
             raise refusal(NOT_THE_USERS)
         self.has_instance = True
 
     def raw_cuda_graph(self):
-        if not self.keep_graph:
+        if not self._kept:
             raise refusal(NOT_KEPT)
         raise NotModelled("The stand-in has no raw CUDA graph.")
 

@@ -146,7 +146,7 @@ def shown(device, function, tensor, /, *args, **kwargs):
 def with_suffixes(text, tensor):
     """What a CPU tensor shows, with the device and what autograd knows, in torch's order."""
     start = SUFFIX.search(text)
-    own = start.group(0).strip(", \n)").split(", dtype") if start else []
+    own = start.group(0).removesuffix(")").strip(", \n").split(", dtype") if start else []
     own = own[:1] + [f"dtype{part}" for part in own[1:]]
     suffixes = ["device='cuda:0'", *filter(None, own)]
     if tensor.grad_fn is not None:

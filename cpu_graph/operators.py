@@ -22,6 +22,7 @@ from cpu_graph.shapes import not_computed
 from cpu_graph.tables import (
     CHECKS_ARGUMENTS,
     COPIES,
+    FLOATS_ALONE,
     INDEXING,
     MOVED,
     NOT_DETERMINISTIC,
@@ -156,6 +157,11 @@ def check_known(device, operator, placed):
         raise NotModelled(f"{name} with deterministic algorithms alone is not modelled.")
     if name in NUMBER_FROM_CPU and any(here == "cpu" for _, here in placed) and device.capturing():
         raise NotModelled(f"{name} with a tensor on the CPU in a capture is not modelled.")
+    fractions = (one.is_floating_point() or one.is_complex() for one, _ in placed)
+    if name in FLOATS_ALONE and not all(fractions):
+        raise NotModelled(
+            f"{name} of whole numbers is not modelled: a GPU refuses it in its words."
+        )
     if device.capturing() and name in UNKNOWN_IN_CAPTURES:
         raise NotModelled(f"{name} in a capture is not modelled: its libraries may wait or copy.")
 

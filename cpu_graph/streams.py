@@ -33,6 +33,10 @@ class Stream:
     def device_index(self):
         return 0
 
+    @staticmethod
+    def priority_range():
+        raise NotModelled("The priorities of streams are not modelled.")
+
     def __eq__(self, other):
         if not isinstance(other, Stream):
             return False
@@ -136,6 +140,11 @@ class Event:
         self.enable_timing = enable_timing
         self.external = external
         self.clock = self.capture = None
+
+    @property
+    def cuda_event(self):
+        """The driver's number of the event, as of a stream."""
+        return id(self)
 
     def record(self, stream=None):
         device = self.stand_in

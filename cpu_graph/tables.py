@@ -86,6 +86,7 @@ UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compar
     "segment_reduce",
     "_nested_tensor_from_mask",
 }
+FLOATS_ALONE = {"std", "std_mean", "var", "var_mean"}  # which refuse whole numbers
 # a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
 NUMBER_FROM_CPU = {
     "clamp",
