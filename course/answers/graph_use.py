@@ -105,7 +105,9 @@ class Used:
             return
         if close(self.given, expected):
             addresses = [
-                leaf.data_ptr() for leaf in tree_leaves(self.kept) if torch.is_tensor(leaf)
+                leaf.untyped_storage().data_ptr()
+                for leaf in tree_leaves(self.kept)
+                if torch.is_tensor(leaf)
             ]
             if len(set(addresses)) < len(addresses):
                 raise Wrong("Your second result is the first one's memory: clone it.")

@@ -336,7 +336,7 @@ def run(function: Callable, arguments: tuple) -> Run:
     before = {name: weight.detach().clone() for name, weight in weights.items()}
     with counted() as counts:
         results = [torch.as_tensor(one) for one in function(*arguments)]
-    addresses = [one.data_ptr() for one in results if one.is_cuda]
+    addresses = [one.untyped_storage().data_ptr() for one in results if one.is_cuda]
     gradients = {name: weight.grad for name, weight in weights.items()}
     return Run(
         results=[one.cpu() for one in results],

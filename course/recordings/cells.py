@@ -1,9 +1,7 @@
 """The code cells of lessons: of which kind each is, and which exercise it checks."""
 
 import ast
-import io
 import re
-import tokenize
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,16 +111,12 @@ def normalise(source: str) -> str:
 
 
 def meaning(source: str) -> str:
-    """Cell source without blank lines, white space at line ends, comments and a leading %%time."""
+    """Cell source as it counts: without comments, line breaks that change nothing, and %%time."""
     text = re.sub(r"\A\s*%%time[ \t]*\n", "", normalise(source))
     first, _, rest = text.partition("\n") if handed_on(text) is not None else ("", "", text)
-    lines = rest.splitlines()
-    with suppress(tokenize.TokenError, SyntaxError):  # as with other magics
-        for token in tokenize.generate_tokens(io.StringIO(rest).readline):
-            if token.type == tokenize.COMMENT:
-                row, column = token.start
-                lines[row - 1] = lines[row - 1][:column]
-    return normalise("\n".join([first, *lines]))
+    with suppress(SyntaxError):  # as with other magics, whose text counts
+        rest = ast.unparse(ast.parse(rest))
+    return normalise(f"{first}\n{rest}")
 
 
 def handed_on(source: str) -> list[str] | None:

@@ -229,7 +229,8 @@ def _fp16_rows(net, batches, warm_up, enabled=True, state=None):
     scaler = torch.amp.GradScaler(init_scale=2.0**10, growth_interval=4)
     if warm_up:
         scaler.load_state_dict(scaler.state_dict() | {"_growth_tracker": warm_up})
-    losses, scales, moved = [], [], []
+    losses, scales = [], []
+    moved = []
     for inputs, targets in batches:
         weights = copied(list(twin.parameters()))
         adam.zero_grad()

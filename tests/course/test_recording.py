@@ -150,7 +150,7 @@ def test_a_cell_of_the_readers_own_that_touches_nothing_changes_nothing(learner,
 
 
 @pytest.mark.parametrize(
-    "change", [("20", "21"), ("speed = ", "speed  = "), ("speed\n", "speed factor\n")]
+    "change", [("20", "21"), ("speed = ", "speed += "), ("speed\n", "speed factor\n")]
 )
 def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
     learner.run_all(*CELLS[:4])
