@@ -103,7 +103,9 @@ def test_start_here_from_top_to_bottom(lab, open_page):
         "left"
     }
     start.page.get_by_role("tab", name="Table of Contents").click()
-    expect(start.page.locator(".jp-TableOfContents").get_by_text("1. Largest speed-up")).to_be_visible()
+    expect(
+        start.page.locator(".jp-TableOfContents").get_by_text("1. Largest speed-up")
+    ).to_be_visible()
     saved = [cell for cell in start.save().cells if cell.cell_type == "code"]
     outputs = [output for cell in saved for output in cell.outputs]
     charts = [output for output in outputs if "image/png" in output.get("data", {})]

@@ -293,6 +293,31 @@ def test_no_tampering_shows_anything_false_or_a_traceback(learner, path):
     assert refused > 200
 
 
+def test_no_tampering_with_a_new_digest_gives_a_traceback(learner, path):
+    """150 seeded tamperings by somebody who also writes the digest anew: each opening and each
+    %%gpu cell plays something or says one sentence. What plain cells make of it is their own.
+    """
+    rng, good = random.Random(36), json.loads(path.read_text())
+    refused = 0
+    for _ in range(150):
+        content = tampered(good, rng)
+        try:
+            notebook = nbformat.v4.reads(json.dumps(content))
+            notebook.metadata["recording"]["digest"] = digest(notebook)
+            path.write_text(nbformat.v4.writes(notebook))
+        except Exception:  # no notebook at all: nothing to write
+            path.write_text(json.dumps(content))
+        errors = {source: learner.run(source) for source in CELLS}
+        kinds = {
+            type(error).__name__
+            for source, error in errors.items()
+            if error and (source == OPENING or source.startswith("%%gpu"))
+        }
+        assert kinds <= {"RecordingError", "NeedsGPU"}, errors
+        refused += bool(kinds)
+    assert refused > 50
+
+
 @pytest.mark.parametrize(
     "kind", ["missing", "empty", "truncated", "folder", "loop", "outside", "other json", "binary"]
 )
