@@ -501,8 +501,19 @@ def test_an_attribute_that_is_not_modelled_can_be_asked_for(gpu, thing):
         _ = made.nonsense
 
 
+def test_a_name_that_a_gpu_has_is_there_and_refuses_when_it_is_called(gpu):
+    assert hasattr(torch.cuda.Event(), "cuda_event")
+    assert not hasattr(torch.cuda.CUDAGraph(keep_graph=True), "keep_graph")
+    assert repr(torch.ones(2, 0, device="cuda")) == "tensor([], device='cuda:0', size=(2, 0))"
+    with pytest.raises(NotModelled, match="priorities of streams"):
+        torch.cuda.Stream.priority_range()
+    with pytest.raises(NotModelled, match="std of whole numbers"):
+        torch.arange(3, device="cuda").std()
+
+
 @pytest.mark.parametrize(
-    ("thing", "name"), [(torch.cuda.Stream, "priority_range"), (torch.cuda.Event, "ipc_handle")]
+    ("thing", "name"),
+    [(torch.cuda.Event, "from_ipc_handle"), (torch.cuda.Event, "ipc_handle")],
 )
 def test_an_attribute_of_torchs_that_is_not_modelled_is_named(gpu, thing, name):
     made = getattr(torch.cuda, thing.__name__)()
