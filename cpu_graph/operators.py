@@ -159,9 +159,7 @@ def check_known(device, operator, placed):
         raise NotModelled(f"{name} with a tensor on the CPU in a capture is not modelled.")
     fractions = (one.is_floating_point() or one.is_complex() for one, _ in placed)
     if name in FLOATS_ALONE and not all(fractions):
-        raise NotModelled(
-            f"{name} of whole numbers is not modelled: a GPU refuses it."
-        )
+        raise NotModelled(f"{name} of whole numbers is not modelled: a GPU refuses it.")
     if device.capturing() and name in UNKNOWN_IN_CAPTURES:
         raise NotModelled(f"{name} in a capture is not modelled: its libraries may wait or copy.")
 
