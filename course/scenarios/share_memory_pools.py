@@ -24,7 +24,7 @@ from course.scenarios.common import few, perceptron
 
 OVERWRITTEN = (
     "The decoder reads what the scorer has written: the scorer was captured after the encoder's "
-    "output was freed. Capture in the order of the replays."
+    "output was freed."
 )
 SCORES_LOST = (
     "The scores are those of no request. The scorer was captured after the decoder, so its output "
