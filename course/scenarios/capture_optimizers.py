@@ -22,9 +22,11 @@ from course.scenarios.common import (
     TRAINED,
     draw_batches,
     few,
+    launch_log,
     losses_of,
     momentum,
     perceptron,
+    sgd_step,
 )
 from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
@@ -259,7 +261,7 @@ def train_prefetched(answer: Callable) -> None:
         pinned = [tuple(tensor.cpu().pin_memory() for tensor in batch) for batch in batches]
         before = copied(pinned)
         with watch() as seen:
-            losses = answer(_sgd_step(net), net, pinned)
+            losses = answer(sgd_step(net), net, pinned)
         beside, late = _copies_beside_replays(), next(_races(), None)
         if not seen.replayed:
             raise Wrong(EAGER)
@@ -282,27 +284,6 @@ def train_prefetched(answer: Callable) -> None:
             raise Wrong(NOT_BESIDE.format(beside=beside, steps=steps - 1))
 
 
-def _sgd_step(net):
-    """A step of plain SGD on net, which leaves no .grad."""
-    parameters = list(net.parameters())
-
-    def step(inputs, targets):
-        loss = mse_loss(net(inputs), targets)
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= 0.1 * gradient
-        return loss.detach()
-
-    return step
-
-
-def _log() -> list:
-    """What the stand-in has launched since the CPU last waited for the GPU. Empty on a GPU."""
-    device = CUDAGraph.stand_in
-    return device.order.log if device else []
-
-
 def _replayed(node: Node) -> bool:
     return isinstance(node.stream, tuple)
 
@@ -313,7 +294,7 @@ def _ordered(one: Node, other: Node) -> bool:
 
 def _copies_beside_replays() -> int:
     """How many batches are copied with nothing that orders the copy and some replay."""
-    log = _log()
+    log = launch_log()
     replayed = [node for node in log if _replayed(node)]
     copies = [
         node
@@ -325,7 +306,7 @@ def _copies_beside_replays() -> int:
 
 def _races() -> Iterator[str]:
     """What is wrong with two launches outside of the graph that touch the same bytes unordered."""
-    launched = [node for node in _log() if not _replayed(node)]
+    launched = [node for node in launch_log() if not _replayed(node)]
     for one, other in itertools.combinations(launched, 2):
         if one.stream == other.stream or _ordered(one, other):
             continue

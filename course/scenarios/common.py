@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from course.answers.graph_use import copied
+from cpu_graph.graphs import CUDAGraph
 
 TRAINED = "The warm-up trained the model: put its weights back in place, before the first replay."
 DREW = "The warm-up drew random numbers: put the random state back, before the first replay."
@@ -73,3 +74,24 @@ def accumulated_gradients(net: nn.Module, batches: list) -> list:
     return [
         None if parameter.grad is None else copied(parameter.grad) for parameter in net.parameters()
     ]
+
+
+def sgd_step(net: nn.Module) -> Callable:
+    """A step of plain SGD on net, which leaves no .grad."""
+    parameters = list(net.parameters())
+
+    def step(inputs, targets):
+        loss = mse_loss(net(inputs), targets)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter -= 0.1 * gradient
+        return loss.detach()
+
+    return step
+
+
+def launch_log() -> list:
+    """What the stand-in has launched since the CPU last waited for the GPU. Empty on a GPU."""
+    device = CUDAGraph.stand_in
+    return device.order.log if device else []

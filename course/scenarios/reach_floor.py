@@ -11,7 +11,16 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from course.answers.graph_use import Used, Wrong, close, copied, use, watch
-from course.scenarios.common import TRAINED, draw_batches, few, losses_of, momentum, perceptron
+from course.scenarios.common import (
+    TRAINED,
+    draw_batches,
+    few,
+    launch_log,
+    losses_of,
+    momentum,
+    perceptron,
+    sgd_step,
+)
 from cpu_graph.graphs import CUDAGraph
 
 TOO_EARLY = "A replay reads its buffer before its batch has arrived: it must wait for the copy."
@@ -32,7 +41,7 @@ def graph_per_buffer(answer: Callable) -> None:
         for fed in (batches, 3 * batches[:count], firsts)
     )
     with watch() as building:
-        train = answer(_sgd_step(net), net, buffers)
+        train = answer(sgd_step(net), net, buffers)
     _untrained(net, before)
     if len({graph.pool() for graph in building.captured}) > 1:
         raise Wrong("Each graph has a memory pool of its own: pass one pool to all captures.")
@@ -62,7 +71,7 @@ def prefetching(answer: Callable) -> None:
     net, steps = perceptron(), few(4, 7)
     batches, before = draw_batches(2 * steps), copied(net.state_dict())
     expected = _stacks(losses_of(net, lambda own: momentum(own, 0), batches), steps)
-    train = answer(_sgd_step(net), net, copied(batches[0]))
+    train = answer(sgd_step(net), net, copied(batches[0]))
     _untrained(net, before)
     beside = []
 
@@ -93,7 +102,7 @@ def steps_in_one_graph(answer: Callable) -> None:
         _stacks(losses_of(net, lambda own: momentum(own, 0), fed), steps)
         for fed in (batches, firsts)
     )
-    train = answer(_sgd_step(net), net, *copied(stacks[0]))
+    train = answer(sgd_step(net), net, *copied(stacks[0]))
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     used.gives(
@@ -125,29 +134,13 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
     used.replays(graphs=3, operators=18)
 
 
-def _sgd_step(net):
-    """A step of plain SGD on net, which leaves no .grad."""
-    parameters = list(net.parameters())
-
-    def step(inputs, targets):
-        loss = mse_loss(net(inputs), targets)
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= 0.1 * gradient
-        return loss.detach()
-
-    return step
-
-
 def _beside_replays() -> list:
     """What may run at the same time as a replay, since the CPU last waited for the GPU.
 
     A list of (operator, the graph's operators that nothing orders before or after it). The stand-in
     knows; on a GPU the list is empty.
     """
-    device = CUDAGraph.stand_in
-    log = device.order.log if device else []
+    log = launch_log()
     replayed = [node for node in log if isinstance(node.stream, tuple)]
     pairs = []
     for node in log:
