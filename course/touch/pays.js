@@ -6,7 +6,7 @@ function pays(data, svg) {
     { name: "depth", values: Array.from({ length: 15 }, (_, one) => one + 2), unit: "layers", start: 4 },
     { name: "width", values: widths, unit: "wide", start: 1024 },
     { name: "batch", values: powers(5, 14), unit: "rows", start: 1024 },
-    { name: "launch cost", values: Array.from({ length: 200 }, (_, one) => (one + 1) / 2), unit: "us", start: Math.round(2 * data.launch_us) / 2 },
+    { name: "launch cost", values: Array.from({ length: 200 }, (_, one) => (one + 1) / 2), unit: "µs", start: Math.round(2 * data.launch_us) / 2 },
   ];
   const sliders = asked.map(({ name, values, unit, start }) => {
     const slider = make("input", { type: "range", max: values.length - 1, value: values.indexOf(start), oninput: show });
@@ -21,7 +21,7 @@ function pays(data, svg) {
   const place = (value, [low, high], from, to) => from + ((to - from) * Math.log(Math.min(Math.max(value, low), high) / low)) / Math.log(high / low);
   const across = (us) => place(us, data.x, left, right), up = (times) => place(times, data.y, bottom, top);
 
-  /** Arithmetic and memory traffic of a training step at the data sheet's speed, us: the lesson's ideal_us. */
+  /** Arithmetic and memory traffic of a training step at the data sheet's speed, µs: the lesson's ideal_us. */
   function idealUs(depth, width, batch) {
     const weights = depth * width ** 2, operations = batch * (6 * weights - 2 * width ** 2);
     return operations / 495e6 + (24 * weights + 40 * batch * width * depth) / 4.8e6;
@@ -40,17 +40,19 @@ function pays(data, svg) {
     dashes.setAttribute("points", `${across(crossover)},${top} ${across(crossover)},${bottom}`);
     mine.setAttribute("d", `M${across(ideal / launches)} ${up(gain) - 9}l9 9l-9 9l-9 -9z`);
     const told = gain > 1
-      ? `limited by its ${launches} launches. Its kernels take ${us(kernels)}, so a graph is at most ${gain.toFixed(1)} times faster.`
+      ? `limited by its launches, about ${launches}. Its kernels take about ${rough(kernels)} µs, so a graph is at most about ${rough(gain)} times faster.`
       : "limited by its kernels: a graph saves next to nothing.";
-    const same = data.points.find((one) => one.depth === depth && one.width === width && one.batch === batch);
-    const measured = same ? ` Measured: eager ${us(same.eager)}, graph ${us(same.graph)}, ${same.gain.toFixed(1)} times faster.` : "";
+    const asMeasured = launchUs === asked.at(-1).start;
+    const same = asMeasured && data.points.find((one) => one.depth === depth && one.width === width && one.batch === batch);
+    const measured = same ? ` Measured: eager ${us(same.eager)}, graph ${us(same.graph)}.` : "";
     const beyond = ["depth", "width", "batch"].filter((name, one) => {
       const seen = data.points.map((point) => point[name]), value = [depth, width, batch][one];
       return value < Math.min(...seen) || value > Math.max(...seen);
     });
-    answer.textContent = `Calculated: eager ${us(eager)}, ${told}` + measured + (beyond.length ? ` Beyond what was measured: ${beyond.join(", ")}.` : "");
+    answer.textContent = `Predicted: eager about ${rough(eager)} µs, ${told}` + measured + (beyond.length ? ` Beyond what was measured: ${beyond.join(", ")}.` : "");
   }
-  const us = (time) => `${time < 99.5 ? time.toPrecision(2) : Math.round(time)} us`;
+  const us = (time) => `${time < 99.5 ? time.toPrecision(2) : Math.round(time)} µs`;
+  const rough = (value) => Number(value.toPrecision(2));
   show();
   return [svg, make("div", {}, ...labels), answer];
 }

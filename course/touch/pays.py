@@ -24,7 +24,7 @@ def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:
     and sliders for depth, width, batch and launch cost.
 
     points: a row per measured model with depth, width, batch, launches, ideal_us, and the step
-    times eager and graph (us). launch_us and stretch: the fitted cost of a launch (us), and how
+    times eager and graph (µs). launch_us and stretch: the fitted host time per launch (µs), and how
     many times the ideal time kernels take.
     """
     known = points.assign(x=points.ideal_us / points.launches, gain=points.eager / points.graph)
@@ -47,7 +47,7 @@ def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:
         f"{known.gain.min():.1f} to "
         f"{known.gain.max():.1f} times, over the ideal kernel time per launch; the fitted model "
         "has its crossover at "
-        f"{crossover:.1f} us. {TITLE}"
+        f"{crossover:.1f} µs. {TITLE}"
     )
     return touchable("pays", image(picture(known, crossover), said), data)
 
@@ -72,7 +72,7 @@ def picture(known: pd.DataFrame, crossover: float) -> str:
     axes += [
         rectangle(LEFT, up(times), RIGHT - LEFT, 0.6, "#DDDDDD") for times in (1, 2, 5, 10, 20)
     ]
-    axes.append(text(LEFT, BOTTOM + 40, "ideal kernel time per launch, us", 14, grey))
+    axes.append(text(LEFT, BOTTOM + 40, "ideal kernel time per launch, µs", 14, grey))
     axes.append(text(4, TOP - 10, "eager / graph, step time", 14, grey))
     corner = max(X[0], crossover / Y[1])
     model = [(across(corner), up(crossover / corner)), (across(crossover), up(1)), (RIGHT, up(1))]

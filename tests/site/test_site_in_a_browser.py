@@ -184,12 +184,13 @@ def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
     )
     measured = points.loc[(4, 1024, 1024)]
     assert (
-        f"Measured: eager {measured.eager:.0f} us, graph {measured.graph:.0f} us"
+        f"Measured: eager {measured.eager:.0f} µs, graph {measured.graph:.0f} µs"
         in answer.text_content()
     )
     page.get_by_label("launch cost").press("Home")
     assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
-    kernels = int(re.search(r"eager (\d+) us", answer.text_content())[1])
+    assert "Measured" not in answer.text_content(), "measured at another launch cost"
+    kernels = int(re.search(r"eager about (\d+) µs", answer.text_content())[1])
     namespace = {}
     exec(
         next(
