@@ -94,18 +94,16 @@ def time_capture(answer: Callable) -> None:
         for what in first:
             found, expected = last[what] - first[what], PARTS[name].get(what, 0)
             if found != expected and what != "pending":
-                raise Wrong(
-                    f"The time of the {name} covers {WORDS[what].format(found)}, where {expected} "
-                    "belong to it."
-                )
+                number = f"{found} {WORDS[what]}{'' if found == 1 else 's'}"
+                raise Wrong(f"The time of the {name} covers {number}, not {expected}.")
 
 
 PARTS = {"warm-up": {"steps": WARM_UP}, "capture": {"captures": 1}}
 WORDS = {
-    "steps": "{} steps that run",
-    "collections": "{} garbage collections",
-    "captures": "{} captures",
-    "replays": "{} replays",
+    "steps": "eager step",
+    "collections": "garbage collection",
+    "captures": "capture",
+    "replays": "replay",
 }
 
 
