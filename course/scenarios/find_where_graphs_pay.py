@@ -82,20 +82,24 @@ def time_capture(answer: Callable) -> None:
         raise Wrong("It captures nothing.")
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise Wrong(f"It should return two times, of the warm-up and of the capture, not {result}.")
-    spans = {name: clock.interval(seconds) for name, seconds in zip(PARTS, result, strict=True)}
-    for name, span in spans.items():
-        if span is None:
-            raise Wrong(f"The time of the {name} is not the difference of two readings of clock().")
-        if any(reading["pending"] for reading in span):
-            raise Wrong(
-                f"For the time of the {name}, the clock is read while the GPU still has work to do."
-            )
-    for name, (first, last) in spans.items():
-        for what in first:
-            found, expected = last[what] - first[what], PARTS[name].get(what, 0)
-            if found != expected and what != "pending":
-                number = f"{found} {WORDS[what]}{'' if found == 1 else 's'}"
-                raise Wrong(f"The time of the {name} covers {number}, not {expected}.")
+    for name, seconds in zip(PARTS, result, strict=True):
+        _covers_its_part(name, clock.interval(seconds))
+
+
+def _covers_its_part(name, span):
+    """Raises Wrong unless exactly the part's own work was done between the two readings."""
+    if span is None:
+        raise Wrong(f"The time of the {name} is not the difference of two readings of clock().")
+    first, last = span
+    if first["pending"] or last["pending"]:
+        raise Wrong(
+            f"For the time of the {name}, the clock is read while the GPU still has work to do."
+        )
+    for what, word in WORDS.items():
+        found, expected = last[what] - first[what], PARTS[name].get(what, 0)
+        if found != expected:
+            number = f"{found} {word}{'' if found == 1 else 's'}"
+            raise Wrong(f"The time of the {name} covers {number}, not {expected}.")
 
 
 PARTS = {"warm-up": {"steps": WARM_UP}, "capture": {"captures": 1}}
