@@ -1,4 +1,7 @@
-"""Scenarios: requests of many shapes, early stops. Each raises Wrong with the symptom it finds."""
+"""Scenarios: requests of many shapes, and their results on the CPU.
+
+Each raises Wrong with the symptom it finds.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -6,8 +9,91 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, use, watch
-from course.scenarios.common import few
+from course.answers.comparison import brief
+from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, use, watch
+from course.scenarios.common import few, launch_log
+from cpu_graph.graphs import CUDAGraph
+
+REFUSED = (
+    "The capture is refused: {error}. Something in the function needs a value on the CPU, such as "
+    ".item(), a slice up to a tensor, or a boolean index. Keep the shape, and select with a mask."
+)
+A_NUMBER = "It returns a Python number, which every replay repeats: return a tensor."
+COUNTED_BEHIND = "A value behind the request counts: mask all values from `length` on."
+ZERO = (
+    "For a request of negative values the result is 0: the values behind it were set to zero, "
+    "which is larger. Use -inf."
+)
+ONE_TOO_MANY = "The first value behind the request counts too: compare with < instead of <=."
+SPOILED = (
+    "An infinity or nan behind the request spoils the result. Arithmetic with a mask does not "
+    "remove it: select, with torch.where."
+)
+SAME_BUFFER = (
+    "Several results are the same memory: the list holds the buffers, and later copies overwrite "
+    "them. Clone each result."
+)
+TOO_EARLY = (
+    "Result {number} is not the one of its request: the buffer was read before its copy was "
+    "complete. Wait for the event of that copy, then read."
+)
+STALLED = (
+    "The CPU waits for a result before it launches the next replay, so the GPU is idle in between. "
+    "Launch first, then wait for the event of the previous result."
+)
+
+
+def largest_valid(answer: Callable) -> None:
+    """Values with finite and other numbers behind the valid ones; the answer is captured."""
+    size, nan, inf = 6, float("nan"), float("inf")
+    lengths = [3, 2, size, few(2, 5), 1, 4]
+    requests = []
+    for number, length in enumerate(lengths):
+        values = torch.randn(size, device="cuda") - (9 if number % 2 else 0)
+        behind = [100.0, 99.0, 98.0, 97.0] if number < 4 else [nan, inf, -inf, nan, inf]
+        values[length:] = torch.tensor(behind, device="cuda")[: size - length]
+        requests.append((values, torch.tensor(length, device="cuda")))
+
+    replay = _captured(answer, requests[0])
+    expected = [values[:n].max() for (values, _), n in zip(requests, lengths, strict=True)]
+    finite = list(zip(requests[:4], lengths[:4], strict=True))
+    symptoms = {
+        COUNTED_BEHIND: [values.max() for (values, _), _ in finite],
+        ZERO: [
+            largest.clamp(min=0) if length < size else largest
+            for largest, (_, length) in zip(expected[:4], finite, strict=True)
+        ],
+        ONE_TOO_MANY: [values[: length + 1].max() for (values, _), length in finite],
+    }
+    use(replay, requests[:4], what="It").gives(expected[:4], symptoms)
+    if not close(use(replay, requests[4:], what="It").given, expected[4:]):
+        raise Wrong(SPOILED)
+
+
+def _captured(answer, request):
+    """A function that replays the answer for a request. Raises Wrong if it cannot be captured."""
+    static = [tensor.clone() for tensor in request]
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            output = answer(*static)
+    except RuntimeError as error:
+        text = str(error.__context__ or error)
+        if "captur" not in text:
+            raise
+        raise Wrong(REFUSED.format(error=text.splitlines()[0].rstrip("."))) from None
+    if isinstance(output, int | float):
+        raise Wrong(A_NUMBER)
+    if not torch.is_tensor(output):
+        raise Wrong(f"A tensor is asked, not {brief(output)}.")
+
+    def replay(*inputs):
+        for tensor, new in zip(static, inputs, strict=True):
+            tensor.copy_(new)
+        graph.replay()
+        return output.clone().reshape(())
+
+    return replay
 
 
 def pad_to_buckets(answer: Callable) -> None:
@@ -43,49 +129,45 @@ def pad_to_buckets(answer: Callable) -> None:
         )
 
 
-def replay_until(answer: Callable) -> None:
-    """A graph that counts, and says when it has come to a number that only the GPU knows."""
-    for target, every, limit in (
-        (few(5, 9), 4, 40),
-        (few(10, 20), 5, 20),
-        (100, 6, 12),
-        (1, 3, 30),
-    ):
-        count, done = (
-            torch.zeros((), device="cuda"),
-            torch.zeros((), dtype=torch.bool, device="cuda"),
-        )
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            done.copy_(count.add_(1) >= target)
-        asked = min(limit, -(-target // every) * every)
-        with watch() as seen:
-            used = use(
-                lambda *given: torch.tensor(answer(*given)),
-                [(graph, done, every, limit)],
-                what="It",
-            )
-        _stopped(
-            len(seen.replayed), int(used.given[0]), used.counts["operators"], asked, every, limit
-        )
+def read_results(answer: Callable) -> None:
+    """Requests whose results are read on the CPU while the next replay runs."""
+    columns, count = few(2, 5), few(4, 8)
+    layer = nn.Linear(3, columns, bias=False).cuda().requires_grad_(False)
+    requests = [torch.randn(3, device="cuda") for _ in range(count)]
+    expected = [layer(request).cpu() for request in requests]
+    static = requests[0].clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = layer(static)
+    torch.cuda.synchronize()
+    idle = []  # at each request: whether the CPU has waited for all earlier replays
 
+    def serve(request):
+        idle.append(not any(isinstance(node.stream, tuple) for node in launch_log()))
+        static.copy_(request)
+        graph.replay()
+        return output
 
-def _stopped(made, told, reads, asked, every, limit):
-    """Raises Wrong unless so many replays were made as are asked, told, and looked at every few."""
-    if not made:
+    with watch() as seen:
+        results = answer(serve, requests, columns)
+    if not seen.replayed:
         raise Wrong(EAGER)
-    if reads > made // every:
-        raise Wrong(
-            f"{reads} reads in {made} replays: each makes the CPU wait, so read after every "
-            f"{every} replays."
-        )
-    if made > limit:
-        raise Wrong(f"{made} replays where the limit is {limit}.")
-    if made > asked:
-        raise Wrong(
-            f"{made} replays where it was done at {asked}: read done after every {every} replays."
-        )
-    if made < asked:
-        raise Wrong(f"It stops after {made} replays, before it is done.")
-    if told != made:
-        raise Wrong(f"It says {told} replays and made {made}.")
+    if len(seen.replayed) != count:
+        raise Wrong(f"{len(seen.replayed)} replays for {count} requests: one for each is asked.")
+    _arrived(results, expected)
+    if CUDAGraph.stand_in and any(idle[1:]):
+        raise Wrong(STALLED)
+
+
+def _arrived(results, expected):
+    """Raises Wrong unless the results are the expected tensors, on the CPU and each its own."""
+    count = len(expected)
+    if not isinstance(results, list | tuple) or len(results) != count:
+        raise Wrong(f"A list of {count} tensors is asked, not {brief(results)}.")
+    if not all(torch.is_tensor(result) and not result.is_cuda for result in results):
+        raise Wrong("The results are to be tensors on the CPU.")
+    if len({result.data_ptr() for result in results}) < count:
+        raise Wrong(SAME_BUFFER)
+    for number, (result, right) in enumerate(zip(results, expected, strict=True)):
+        if not close([result], [right]):
+            raise Wrong(TOO_EARLY.format(number=number))
