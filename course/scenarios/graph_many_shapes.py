@@ -25,6 +25,10 @@ ZERO = (
     "which is larger. Use -inf."
 )
 ONE_TOO_MANY = "The first value behind the request counts too: compare with < instead of <=."
+ONE_LENGTH = (
+    "Every request is treated as if it had the length of the first one: compare with the tensor "
+    "`length`, whose value a replay reads anew."
+)
 SPOILED = (
     "An infinity or nan behind the request spoils the result. Arithmetic with a mask does not "
     "remove it: select, with torch.where."
@@ -50,7 +54,7 @@ def largest_valid(answer: Callable) -> None:
     requests = []
     for number, length in enumerate(lengths):
         values = torch.randn(size, device="cuda") - (9 if number % 2 else 0)
-        behind = [100.0, 99.0, 98.0, 97.0] if number < 4 else [nan, inf, -inf, nan, inf]
+        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [nan, inf, -inf, nan, inf]
         values[length:] = torch.tensor(behind, device="cuda")[: size - length]
         requests.append((values, torch.tensor(length, device="cuda")))
 
@@ -64,6 +68,7 @@ def largest_valid(answer: Callable) -> None:
             for largest, (_, length) in zip(expected[:4], finite, strict=True)
         ],
         ONE_TOO_MANY: [values[: length + 1].max() for (values, _), length in finite],
+        ONE_LENGTH: [values[: lengths[0]].max() for (values, _), _ in finite],
     }
     use(replay, requests[:4], what="It").gives(expected[:4], symptoms)
     if not close(use(replay, requests[4:], what="It").given, expected[4:]):
@@ -163,7 +168,8 @@ def _arrived(results, expected):
     """Raises Wrong unless the results are the expected tensors, on the CPU and each its own."""
     count = len(expected)
     if not isinstance(results, list | tuple) or len(results) != count:
-        raise Wrong(f"A list of {count} tensors is asked, not {brief(results)}.")
+        found = f"{len(results)} of them" if isinstance(results, list) else brief(results)
+        raise Wrong(f"A list of {count} tensors is asked, not {found}.")
     if not all(torch.is_tensor(result) and not result.is_cuda for result in results):
         raise Wrong("The results are to be tensors on the CPU.")
     if len({result.data_ptr() for result in results}) < count:

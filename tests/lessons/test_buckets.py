@@ -21,8 +21,8 @@ def run_cells_that_define(lesson, *functions):
     return [namespace[name] for name in functions]
 
 
-bucket_for, padded_rows, padding_share, plan_buckets = run_cells_that_define(
-    "graph_many_shapes", "bucket_for", "padded_rows", "padding_share", "plan_buckets"
+bucket_for, padding_share, plan_buckets = run_cells_that_define(
+    "graph_many_shapes", "bucket_for", "padding_share", "plan_buckets"
 )
 
 CANDIDATES = [10, 20, 30, 40, 50, 60]
@@ -33,8 +33,8 @@ histograms = st.dictionaries(st.integers(1, 60), st.integers(1, 9), min_size=1, 
 def test_no_other_selection_pads_less(histogram, count):
     sizes = plan_buckets(histogram, CANDIDATES, count)
     assert len(sizes) == count and sizes == sorted(sizes) and sizes[-1] == 60
-    assert padded_rows(histogram, sizes) == min(
-        padded_rows(histogram, plan) for plan in combinations(CANDIDATES, count) if plan[-1] == 60
+    assert padding_share(histogram, sizes) == min(
+        padding_share(histogram, plan) for plan in combinations(CANDIDATES, count) if plan[-1] == 60
     )
 
 
@@ -45,14 +45,14 @@ def test_lengths_can_be_rounded_up_to_candidates_before_planning(histogram, coun
         size = bucket_for(CANDIDATES, length)
         rounded[size] = rounded.get(size, 0) + number
     planned = (plan_buckets(given, CANDIDATES, count) for given in (histogram, rounded))
-    one, other = (padded_rows(histogram, sizes) for sizes in planned)
+    one, other = (padding_share(histogram, sizes) for sizes in planned)
     assert one == other
 
 
 def test_one_bucket_pads_to_the_greatest_length():
     assert plan_buckets({3: 2, 10: 1}, [5, 10], 1) == [10]
-    assert padded_rows({3: 2, 10: 1}, [10]) == 14
-    assert padding_share({3: 2, 10: 1}, [10]) == 14 / 30
+    assert padding_share({3: 2, 10: 1}, [10]) == pytest.approx(14 / 30)
+    assert padding_share({3: 2, 10: 1}, [3, 10]) == 0
 
 
 @pytest.mark.parametrize("length, size", [(1, 4), (4, 4), (5, 9), (9, 9)])
