@@ -145,7 +145,7 @@ def read_results(answer: Callable) -> None:
     with torch.cuda.graph(graph):
         output = layer(static)
     torch.cuda.synchronize()
-    idle = []  # at each request: whether the CPU has waited for all earlier replays
+    idle: list[bool] = []  # at each request: whether the CPU has waited for all earlier replays
 
     def serve(request):
         idle.append(not any(isinstance(node.stream, tuple) for node in launch_log()))
