@@ -54,16 +54,13 @@ NO_SCALER = "The scale never changes: scaler.update() belongs into the step."
 NOT_SKIPPED = "A gradient overflowed, and the weights changed: let the scaler take the step."
 FLOAT32 = "The products run in float32: keep the forward pass under autocast."
 TOO_EARLY = "The static batch is filled before the next batch has arrived: wait for the copy first."
-OVERWRITTEN = (
-    "A copy overwrites the next batch before it has been read: the copy stream must wait for the "
-    "current one, after the static batch has been filled."
-)
+OVERWRITTEN = "A copy may overwrite the next batch before it has been read."
 SKIPPED_BATCH = (
     "Each step trains on the batch after its own: start a copy only when next_batch has been read."
 )
 NOT_BESIDE = (
-    "The losses are right, but {beside} of {steps} copies run during a replay: start the copy "
-    "before the replay, and let nothing else wait for it."
+    "The losses are right, but {beside} of {steps} copies run during a replay: the others wait for "
+    "it, or it for them."
 )
 
 
