@@ -236,12 +236,14 @@ def predict(answer: Callable) -> None:
             "torch.no_grad()."
         )
     if close(outputs, expected):
+        if notes.calls_in_step:
+            raise Wrong(
+                f"The outputs are right, but {notes.calls_in_step + 1} calls belong to one step, "
+                "so each of them records a graph of its own, with memory of its own."
+            )
         return
     if close(outputs, expected[-1:] * len(batches)):
-        raise Wrong(
-            "Every output is that of the last batch, for all of them are the same memory: clone "
-            "each outside of the compiled function, or begin one step for all calls."
-        )
+        raise Wrong("Every output is that of the last batch, for all of them are the same memory.")
     if close(outputs[:1], expected[:1]):
         raise Wrong("The first output is right, a later one is overwritten: keep each in a clone.")
     raise Wrong("The outputs are not the model's.")
@@ -253,7 +255,8 @@ def graph_compiled(answer: Callable) -> None:
     before, expected = copied(net.state_dict()), losses_of(net, sgd, batches)
     first_again = losses_of(net, sgd, batches[:1] * 5)
     with compiling() as notes:
-        train = answer(net, sgd(net.parameters()), *copied(batches[0]))
+        given = copied(batches[0])
+        train = answer(net, sgd(net.parameters()), *given)
         if not close(net.state_dict(), before):
             raise Wrong(TRAINED)
         used = use(train, batches)
@@ -270,3 +273,5 @@ def graph_compiled(answer: Callable) -> None:
             "input.": first_again
         },
     )
+    if not close(given, batches[0]):
+        raise Wrong("Replays overwrite the inputs and targets that the caller gave.")
