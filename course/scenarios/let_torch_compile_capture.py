@@ -239,7 +239,7 @@ def predict(answer: Callable) -> None:
         if notes.calls_in_step:
             raise Wrong(
                 f"The outputs are right, but {notes.calls_in_step + 1} calls belong to one step, "
-                "so each of them records a graph of its own, with memory of its own."
+                "so each of them needs a graph of its own, with memory of its own."
             )
         return
     if close(outputs, expected[-1:] * len(batches)):
