@@ -1,12 +1,11 @@
-"""Scenarios: accumulation, a scheduler, a checkpoint that is
-loaded into a graph, prefetching. Each raises Wrong with what it finds.
+"""Scenarios: accumulation, a resumed training, a checkpoint that is
+loaded into a graph, an evaluation. Each raises Wrong with what it finds.
 """
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from unittest.mock import patch
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,11 +13,17 @@ from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
 
-from course.answers.graph_use import EVERY_TIME_THE_FIRST, Used, Wrong, close, copied, use
-from course.scenarios.common import FILLED, TRAINED, draw_batches, few, losses_of, perceptron
-from cpu_graph.graphs import CUDAGraph
-from cpu_graph.nodes import Node
-from cpu_graph.order import Order
+from course.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
+from course.scenarios.common import DREW, FILLED, TRAINED, draw_batches, few, perceptron
 from helpers.capture import capture_step, unchanged
 
 BOUND = 1.0  # the norm that the exercise clips to
@@ -38,36 +43,31 @@ STAYS = (
     "Every step uses the first learning rate: call scheduler.step() after each replay, outside of "
     "the graph."
 )
-EARLY = "Each step uses the rate of the next one: call scheduler.step() after the replay."
-INSIDE = (
-    "The schedule has moved on during warm-up and capture: scheduler.step() is Python, and a graph "
-    "does not replay it. Call it after each replay."
-)
 RECAPTURED = (
     "It captures {} graphs for {} steps: one is enough. The scheduler writes each learning rate "
     "into the tensor that the graph reads."
 )
-ONE_TOO_FAR = (
-    "The results are those of the following batches: copy them into a second buffer, not into the "
-    "static input, and wait for the copy before you use it."
+PARTS = ("model", "optimizer", "scheduler")  # of a checkpoint
+LOADED_LATE = (
+    "The optimizer's state is loaded after the capture: load_state_dict makes new tensors, and the "
+    "graph goes on with the old ones. Load first."
 )
-BEHIND = "Each result is that of the batch before: copy the loaded batch into the static input."
-AFTER_THE_REPLAY = (
-    "The copy of the following batch waits for the replay: let the copy stream wait before the "
-    "replay is launched."
+WARM_AVERAGES = (
+    "The first loss is right, the later ones are not: the warm-up changed the optimizer's averages "
+    "that were loaded. Let unchanged restore the optimizer too."
 )
-BEFORE_THE_REPLAY = (
-    "The replay waits for a copy from pinned memory: copy the batch that the call gets, on its own "
-    "stream, and wait for it in the next call."
+NEW_SCHEDULE = "The learning rates are those of a new schedule: load the scheduler too."
+NEW_AVERAGES = "The optimizer begins with empty averages: load its state too."
+NEW_WEIGHTS = "The weights are those of the new process: load the model too."
+TWO_POOLS = "The two graphs have two pools: give the second capture the pool of the first."
+NO_DROPOUT = "Training has no dropout: call net.train() in the step that is captured."
+DROPOUT_IN_EVALUATION = (
+    "The evaluation has dropout: call net.eval() in the function that is captured."
 )
-ALWAYS_THE_FIRST = (
-    "Every result is that of the first batch: in each call wait for the copy stream, then copy the "
-    "second buffer into the static batch. The copy stream waits before it writes there again."
-)
+EVALUATION_TRAINS = "The evaluation changes the weights: it only computes the loss."
 NEW_LR = "The optimizer has a new tensor for its learning rate, and the graph reads the old one."
-NO_COPY = "The following batch is not copied from pinned memory in the call that gets it."
 MOVED = (
-    "The network has new weights, and the graph goes on with the old ones: copy into those that "
+    "The network has new tensors, and the graph goes on with the old ones: copy into those that "
     "are there."
 )
 REPLACED = (
@@ -76,9 +76,11 @@ REPLACED = (
 )
 
 NAMES = {
-    "weights": "weights",
-    "averages": "optimizer's averages",
-    "steps": "optimizer's counts of steps",
+    "weights": "The weights are",
+    "buffers": "The running averages of the batch normalization are",
+    "averages": "The optimizer's averages are",
+    "steps": "The optimizer's counts of steps are",
+    "rate": "The learning rate is",
 }
 
 
@@ -168,56 +170,114 @@ def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[
     }
 
 
-def scheduled_losses(answer: Callable) -> None:
-    """Adam in a graph, with a PyTorch scheduler that halves the learning rate step by step."""
-    net = perceptron(nn.Tanh())
-    batches = draw_batches(few(6, 8))
-    count = len(batches)
-    lr = 0.1
-    rates = [lr / 2**number for number in range(count)]
-    own = copy.deepcopy(net)
-    lr_tensor = torch.tensor(lr, device="cuda")
-    optimizer = torch.optim.Adam(own.parameters(), lr=lr_tensor, capturable=True)
-    scheduler = LambdaLR(optimizer, lambda number: 0.5**number)
-    losses = partial(losses_of, net, torch.optim.Adam, batches)
-    expected = losses(rates)
-    used = use(
-        lambda *given: list(answer(*given)), [(own, optimizer, scheduler, batches)], what="It"
-    )
-    found = used.given[0]
+def new_training(net: nn.Module) -> tuple:
+    """A copy of net, Adam with its learning rate in a tensor, and a schedule that lowers it."""
+    net = copy.deepcopy(net)
+    lr = torch.tensor(0.3, device="cuda")
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr, capturable=True)
+    return net, optimizer, LambdaLR(optimizer, lambda number: 0.7**number)
+
+
+def eager_losses(training: tuple, batches: list, schedule: bool = True) -> list:
+    """The losses of an eager training, with or without its schedule."""
+    net, optimizer, scheduler = training
+    losses = []
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        if schedule:
+            scheduler.step()
+    return losses
+
+
+def resumed(
+    net: nn.Module,
+    checkpoint: dict,
+    batches: list,
+    load: tuple = PARTS,
+    warm: tuple | None = None,
+    schedule: bool = True,
+) -> list:
+    """The losses of a training that resumes with the parts of
+    checkpoint that are named. warm: the batch of a warm-up of three
+    steps, after which only the weights were restored.
+    """
+    training = new_training(net)
+    for name, part in zip(PARTS, training, strict=True):
+        if name in load:
+            part.load_state_dict(copy.deepcopy(checkpoint[name]))
+    if warm is not None:
+        weights = copied(training[0].state_dict())
+        eager_losses(training, [warm] * 3, schedule=False)
+        training[0].load_state_dict(weights)
+    return eager_losses(training, batches[checkpoint["step"] :], schedule)
+
+
+def resumed_losses(answer: Callable) -> None:
+    """A training by Adam with a schedule, saved after some steps and resumed by a graph."""
+    batches, done = draw_batches(few(6, 9)), few(2, 4)
+    first = new_training(perceptron(nn.Tanh()))
+    eager_losses(first, batches[:done])
+    checkpoint = {name: part.state_dict() for name, part in zip(PARTS, first, strict=True)}
+    checkpoint = copy.deepcopy(checkpoint | {"step": done})
+    expected = eager_losses(first, batches[done:])
+    net = perceptron(nn.Tanh())  # of the new process
+    training, loaded_after = new_training(net), []
+    optimizer = training[1]
+    with watch() as seen:
+        optimizer.register_load_state_dict_pre_hook(
+            lambda *_: loaded_after.append(len(seen.captured))
+        )
+        used = use(
+            lambda *given: list(answer(*given)),
+            [(*training, copy.deepcopy(checkpoint), batches)],
+            what="It",
+        )
+    found, count = used.given[0], len(expected)
     if len(found) != count:
-        raise Wrong(f"It gives {len(found)} losses for {count} batches.")
-    scheduled_once(used, scheduler, lr_tensor)
+        raise Wrong(f"It gives {len(found)} losses, but {count} batches follow the checkpoint.")
     if close(found, found[-1:] * count):
         raise Wrong("Your first loss is the last one's memory: clone it.")
-    if used.seen.captured and not close(found[0], expected[0]):
-        raise Wrong("The first loss is not eager's. " + TRAINED)
-    symptoms: dict[str, Callable[[], list]] = {
-        EVERY_TIME_THE_FIRST: lambda: losses_of(net, torch.optim.Adam, batches[:1] * count, rates),
-        STAYS: partial(losses, rates[:1] * count),
-        EARLY: partial(losses, [*rates[1:], lr / 2**count]),
-    }
-    Used(found, found, used.counts, used.seen).gives(expected, symptoms)
+    if not close(found, expected):
+        if any(loaded_after):
+            raise Wrong(LOADED_LATE)
+        not_resumed(found, partial(resumed, net, checkpoint, batches), used.seen)
+    Used(found, found, used.counts, used.seen).gives(expected, {})
+    if len(used.seen.captured) > 1:
+        raise Wrong(RECAPTURED.format(len(used.seen.captured), count))
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)
 
 
-def scheduled_once(used: Used, scheduler: LambdaLR, lr_tensor: torch.Tensor) -> None:
-    """Raises Wrong for several graphs, a new tensor for the rate, or a schedule that ran ahead."""
-    count = len(used.given[0])
-    captured = len(used.seen.captured)
-    if captured > 1:
-        raise Wrong(RECAPTURED.format(captured, count))
-    if captured and scheduler.optimizer.param_groups[0]["lr"] is not lr_tensor:
-        raise Wrong(NEW_LR)
-    if scheduler.last_epoch not in (0, count - 1, count):
-        raise Wrong(INSIDE)
+def not_resumed(found: list, again: partial, seen: Watched) -> None:
+    """Raises Wrong with the reason why the losses are not those of a resumed training."""
+    checkpoint, batches = again.args[1:]
+    wrong_losses: dict[str, Callable[[], list]] = {
+        STAYS: partial(again, schedule=False),
+        NEW_SCHEDULE: partial(again, PARTS[:2]),
+        NEW_AVERAGES: partial(again, ("model", "scheduler")),
+        NEW_WEIGHTS: partial(again, PARTS[1:]),
+        WARM_AVERAGES: partial(again, warm=batches[0]),
+        WARM_AVERAGES + " ": partial(again, warm=batches[checkpoint["step"]]),
+    }
+    for message, losses in wrong_losses.items():
+        if close(found, losses()):
+            raise Wrong(message.strip())
+    if seen.captured and not close(found[0], again()[0]):
+        raise Wrong(TRAINED)
 
 
 def checkpoints(answer: Callable) -> None:
-    """A graph that trains a network with dropout by Adam: saved once, and taken up again twice."""
-    net, inputs = perceptron(nn.Dropout(0.5)), torch.randn(few(4, 9), 4, device="cuda")
-    optimizer = torch.optim.Adam(net.parameters(), 0.05, capturable=True)
+    """A graph that trains a network with dropout and batch normalization by Adam, whose rate falls:
+    saved once, and taken up again twice.
+    """
+    net = perceptron(nn.BatchNorm1d(8), nn.Dropout(0.5))
+    inputs = torch.randn(few(4, 9), 4, device="cuda")
+    lr = torch.tensor(0.05, device="cuda")
+    optimizer = torch.optim.Adam(net.parameters(), lr, capturable=True)
 
     def step():
         optimizer.zero_grad()
@@ -229,100 +289,97 @@ def checkpoints(answer: Callable) -> None:
     with unchanged(net, optimizer):
         replay = capture_step(step)
     known = known_to(net, optimizer)
-    pair = answer(net, optimizer)
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(map(callable, pair)):
-        raise Wrong("Two functions are asked: return save, load.")
-    save, load = pair
-    four_losses(replay)
+    save, load = two_functions(answer(net, optimizer), "save, load")
+    four_losses(replay, lr)
     saved, right = save(), copied(known)
-    straight = four_losses(replay)
+    straight = four_losses(replay, lr)
     for _ in range(2):
         load(saved)
         judge(net, optimizer, known, right)
-        if not close(four_losses(replay), straight):
+        if not close(four_losses(replay, lr), straight):
             raise Wrong(
                 "Dropout draws other numbers than after the checkpoint: save the random state, and "
                 "set it."
             )
 
 
-def prefetching(answer: Callable) -> None:
-    """A network on batches in pinned memory, each copied during the replay for the one before."""
-    net, rows = perceptron(nn.Tanh()), few()
-    batches = [torch.randn(rows, 4).pin_memory() for _ in range(6)]
-    with torch.no_grad():
-        expected = [net(batch.cuda()) for batch in batches]
-    step = answer(net, batches[0])
-    if not callable(step):
-        use(step, [])
-    calls: list[list] = []
+def two_functions(pair: Any, names: str) -> Any:
+    """The pair of functions that an answer returned. Raises Wrong for anything else."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(map(callable, pair)):
+        raise Wrong(f"Two functions are asked: return {names}.")
+    return pair
 
-    def noted(following):
-        with launched() as seen:
-            result = step(following)
-        calls.append(seen)
-        return result
 
-    used = use(noted, batches[1:])
-    if any(close(used.given[0], later) for later in expected[1:]):
-        raise Wrong(ONE_TOO_FAR)
+def train_and_evaluate(answer: Callable) -> None:
+    """A network with dropout: a graph trains it, and another one evaluates it in between."""
+    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
+    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    losses = partial(in_turn, net, batches, random)
+    expected, start = losses(), copy.deepcopy(net)
+    torch.cuda.set_rng_state(random)
+    optimizer, _ = momentum(net, 0.1)
+    with watch() as seen:
+        functions = answer(net, optimizer, *copied(batches[0]))
+    functions = two_functions(functions, "train, evaluate")
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
+        raise Wrong(FILLED)
+    if not torch.equal(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+    if len({graph.pool() for graph in seen.captured}) > 1:
+        raise Wrong(TWO_POOLS)
+    used = use(
+        lambda number, *batch: functions[number % 2](*batch),
+        [(number, *batch) for number, batch in enumerate(batches)],
+        what="A function that you return",
+    )
+    losses = partial(in_turn, start, batches, random)
     used.gives(
-        expected[:-1],
+        expected,
         {
-            ALWAYS_THE_FIRST: expected[:1] * 5,
-            ONE_TOO_FAR: expected[1:],
-            BEHIND: [expected[0], *expected[:-2]],
+            EVERY_TIME_THE_FIRST: partial(in_turn, start, batches[:1] * 6, random),
+            NO_DROPOUT: partial(losses, train_mode=False),
+            DROPOUT_IN_EVALUATION: partial(losses, eval_mode=False),
+            EVALUATION_TRAINS: partial(losses, evaluation_trains=True),
         },
     )
-    used.replays(graphs=5, operators=20)
-    if CUDAGraph.stand_in is not None:
-        for seen in calls:
-            runs_beside(seen)
+    if any(loss.requires_grad for loss in used.kept[1::2]):
+        raise Wrong("The evaluation records what a backward pass needs: use torch.no_grad().")
+    used.replays(graphs=6, operators=6 * 3)
 
 
-@contextmanager
-def launched() -> Iterator[list]:
-    """The launches of the block on the stand-in, each with whether it belongs to a replay."""
-    seen: list[tuple] = []
-    replaying = []
-    enter, replay = Order.enter, torch.cuda.CUDAGraph.replay
-
-    def entered(order, node):
-        seen.append((node, bool(replaying)))
-        return enter(order, node)
-
-    def replayed(graph):
-        replaying.append(graph)
-        try:
-            return replay(graph)
-        finally:
-            replaying.pop()
-
-    watched_replay = patch.object(torch.cuda.CUDAGraph, "replay", replayed)
-    with patch.object(Order, "enter", entered), watched_replay:
-        yield seen
-
-
-def runs_beside(seen: list) -> None:
-    """Raises Wrong unless nothing orders a call's copy from pinned memory and its replay."""
-    replay = [node for node, in_graph in seen if in_graph]
-    copies = [node for node, in_graph in seen if not in_graph and _from_pinned(node)]
-    if not copies:
-        raise Wrong(NO_COPY)
-    for copy_node in copies:
-        if any(node.before(copy_node.clock) for node in replay):
-            raise Wrong(AFTER_THE_REPLAY)
-        if any(copy_node.before(node.clock) for node in replay):
-            raise Wrong(BEFORE_THE_REPLAY)
+def in_turn(
+    net: nn.Module,
+    batches: list,
+    random: torch.Tensor,
+    train_mode: bool = True,
+    eval_mode: bool = True,
+    evaluation_trains: bool = False,
+) -> list:
+    """Eager losses of a copy of net: batches 0, 2, 4 train it, the others evaluate it."""
+    torch.cuda.set_rng_state(random)
+    net, losses = copy.deepcopy(net), []
+    optimizer, _ = momentum(net, 0.1)
+    for number, (inputs, targets) in enumerate(batches):
+        evaluates = number % 2 == 1
+        net.train(not eval_mode if evaluates else train_mode)
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        losses.append(loss.detach())
+        if evaluation_trains or not evaluates:
+            loss.backward()
+            optimizer.step()
+    return losses
 
 
-def _from_pinned(node: Node) -> bool:
-    return any(block.kind == "pinned" and not writes for (block, *_), writes in node.spans.items())
-
-
-def four_losses(replay: Callable) -> list:
-    """The losses of the next four steps."""
-    return [replay().clone() for _ in range(4)]
+def four_losses(replay: Callable, lr: torch.Tensor) -> list:
+    """The losses of the next four steps; the learning rate falls after each of them."""
+    losses = []
+    for _ in range(4):
+        losses.append(replay().clone())
+        lr.mul_(0.5)
+    return losses
 
 
 def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
@@ -330,8 +387,10 @@ def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
     states = list(optimizer.state.values())
     return {
         "weights": list(net.parameters()),
+        "buffers": list(net.buffers()),
         "averages": [value for state in states for key, value in state.items() if key != "step"],
         "steps": [state["step"] for state in states],
+        "rate": [optimizer.param_groups[0]["lr"]],
     }
 
 
@@ -340,11 +399,17 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
     knows are still in use, and hold what is right.
     """
     now = known_to(net, optimizer)
-    for what, message in (("weights", MOVED), ("averages", REPLACED), ("steps", REPLACED)):
+    messages = {
+        "weights": MOVED,
+        "buffers": MOVED,
+        "averages": REPLACED,
+        "steps": REPLACED,
+        "rate": NEW_LR,
+    }
+    for what, message in messages.items():
         if [id(tensor) for tensor in now[what]] != [id(tensor) for tensor in known[what]]:
             raise Wrong(message)
         if not close(known[what], right[what]):
             raise Wrong(
-                f"The {NAMES[what]} are not those of the checkpoint: save clones, and copy them "
-                "into place."
+                f"{NAMES[what]} not what the checkpoint has: save clones, and copy them into place."
             )
