@@ -7,7 +7,7 @@ import torch
 from cpu_graph.errors import cuda_error
 from cpu_graph.hints import overwritten
 from cpu_graph.memory import LARGE, Memory, Place, rounded
-from cpu_graph.nodes import Node, called, drawing, written_by
+from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
 from cpu_graph.order import Order
 from cpu_graph.trees import mapped, tensors_in
 
@@ -81,15 +81,7 @@ class Device:
                 block.bytes.fill_(0xFF)
             elif block not in capture.poisoned:
                 capture.poisoned.add(block)
-                capture.add(
-                    Node(
-                        torch.Tensor.fill_,
-                        (block.bytes, 0xFF),
-                        {},
-                        None,
-                        {(block, 0, block.home[3]): True},
-                    )
-                )
+                capture.add(poisoning(block))
 
     def node(self, operator, args, kwargs, outputs=None, draws=None):
         """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
@@ -130,12 +122,13 @@ class Device:
         node.state = generator and generator.raw_state()
         self.order.save(node.spans)
         with drawing(node.state) as ended:
-            node.result = called(operator, args, kwargs)
+            result = called(operator, args, kwargs)
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}
-        outputs = mapped(lambda t: t if id(t) in given else self.move(t, kind), node.result)
+        outputs = mapped(lambda t: t if id(t) in given else self.move(t, kind), result)
         made = tensors_in(outputs)
+        node.read = None if made else result
         node.outputs, node.spans = (
             self.addresses(outputs, made),
             node.spans | self.spans(made, True),
@@ -144,7 +137,7 @@ class Device:
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
             block.overwritten = None
-        return outputs if made else node.result
+        return outputs if made else node.read  # which a race may have changed
 
     def move(self, tensor, kind):
         moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)

@@ -32,7 +32,7 @@ from cpu_graph.errors import (
 )
 from cpu_graph.hints import lost_inputs
 from cpu_graph.memory import Place
-from cpu_graph.nodes import Node, name_of, unseen
+from cpu_graph.nodes import POISON, name_of, poisoning, unseen
 from cpu_graph.order import merge
 
 pools = count(1)
@@ -66,7 +66,7 @@ class Capture:
         node.clock = dict(clock)
         for (block, *_), writes in node.spans.items():
             block.in_graph = True
-            of_the_program = node.operator is not torch.Tensor.fill_  # which poisons
+            of_the_program = node.operator is not POISON
             if of_the_program and block.tenant is not self and block not in self.written:
                 self.reads.setdefault(block, Read(block, node))
             if writes:
@@ -113,10 +113,10 @@ class Setting:
         if block is None or flag.dtype is not torch.bool or flag.dim():
             raise NotModelled("A conditional node needs a boolean CUDA tensor of no dimension.")
         self.node = node
-        self.flag = Place(block, flag).view()
+        self.flag = Place(block, flag)
 
     def read(self):
-        self.node.set = self.flag.item()
+        self.node.set = self.flag.view().item()
 
 
 class Body(list):
@@ -322,8 +322,7 @@ class CUDAGraph:
             if generation <= before
         }
         for block in newer - capture.written.keys():
-            span = block, 0, block.home[3]
-            node = Node(torch.Tensor.fill_, (block.bytes, 0xFF), {}, None, {span: True})
+            node = poisoning(block)
             node.stream = launch, capture.origin
             node.clock = dict(device.order.clocks[device.stream])
             device.order.save(node.spans)

@@ -32,7 +32,9 @@ class Block:
         self.number = next(self.numbers)
         self.kind = home[0]
         self.home = home
-        self.bytes = aligned(home[3]).fill_(0xFF)  # NaN, as floating-point numbers
+        self.buffer = aligned(home[3])
+        self.storage = torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage()
+        self.bytes.fill_(0xFF)  # NaN, as floating-point numbers
         self.in_graph = False  # a graph knows its address
         self.returned = False  # the driver has it back
         self.used_elsewhere = False  # on other streams, as record_stream says
@@ -51,6 +53,17 @@ class Block:
         self.writer = None  # the stream that last wrote to it
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
 
+    @property
+    def bytes(self):
+        """The memory as a tensor, made anew each time: the program could find one that is kept
+        among the objects that are alive, where a GPU has none for memory that is free.
+        """
+        return torch.frombuffer(self.buffer, dtype=torch.uint8)
+
+    @property
+    def address(self):
+        return ctypes.addressof(self.buffer)
+
 
 class Place:
     """Where a tensor lies; keeps the block, but not the tensor's storage."""
@@ -66,8 +79,7 @@ class Place:
 
     def view(self):
         """The tensor's memory."""
-        memory = self.block.bytes.untyped_storage()
-        view = torch.empty(0, dtype=self.dtype).set_(memory, *self.where)
+        view = torch.empty(0, dtype=self.dtype).set_(self.block.storage, *self.where)
         return with_lazy_bits(view, self)
 
 
@@ -109,13 +121,13 @@ class Memory:
 
     def make(self, home):
         block = Block(home)
-        self.blocks[block.bytes.data_ptr()] = block
+        self.blocks[block.address] = block
         return block
 
     def tensor(self, block, shape, stride, dtype):
         """A new tensor in a block; the block is free again when the tensor's storage is."""
         size = max(1, extent(shape, stride, dtype))  # a storage of what it needs, as on a GPU
-        buffer = (ctypes.c_char * size).from_address(block.bytes.data_ptr())
+        buffer = (ctypes.c_char * size).from_address(block.address)
         weakref.finalize(buffer, self.give_back, block).atexit = False
         block.generation += 1
         block.free = False
@@ -156,15 +168,14 @@ class Memory:
         for home in [home for home in self.free if home[1] is None and home[3] > LARGE]:
             for block in self.free.pop(home):
                 block.returned = True
-                self.blocks.pop(block.bytes.data_ptr())
+                self.blocks.pop(block.address)
 
 
 def aligned(size):
-    """Bytes at an address that is a multiple of 512, as all of a GPU's are."""
-    raw = torch.empty(size + 512, dtype=torch.uint8)
-    buffer = (ctypes.c_char * size).from_address(raw.data_ptr() + -raw.data_ptr() % 512)
-    buffer.memory = raw  # kept as long as the buffer
-    return torch.frombuffer(buffer, dtype=torch.uint8)
+    """A buffer at an address that is a multiple of 512, as all of a GPU's are."""
+    raw = bytearray(size + 512)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(raw)) % 512
+    return (ctypes.c_char * size).from_buffer(raw, start)
 
 
 def shares(old, new):

@@ -11,6 +11,7 @@ from cpu_graph.errors import NotModelled, cuda_error, is_refusal, refusal
 from cpu_graph.memory import Place
 from cpu_graph.trees import mapped, tensors_in
 
+POISON = torch.Tensor.fill_  # no operator that a program's launch has
 CPU_MATMUL = "expected m1 and m2"  # what a GPU calls mat1 and mat2
 OUT_OF_BOUNDS = (
     "out of range in self",
@@ -25,8 +26,8 @@ class Node:
 
     spans: every (block, first byte, end) that it touches, and whether it writes there. draws: a
     generator and, in a graph, the numbers of the random states that it begins and ends with; state
-    is the first. Its tensors may be given as places: most launches are never run again, and views
-    take time.
+    is the first. Of tensors in the device's memory it knows the places: most launches are never run
+    again, views take time, and the program could find them among the objects that are alive.
     """
 
     def __init__(self, operator, args, kwargs, outputs, spans, draws=None):
@@ -36,22 +37,20 @@ class Node:
         self.outputs = outputs
         self.spans = spans
         self.draws = draws
-        self.stream = self.clock = self.state = self.result = None
+        self.stream = self.clock = self.state = None
+        self.read = None  # the number that the host reads, such as item's
         self.cycles = 0  # how long it sleeps; all other work takes no time
-
-    def viewed(self):
-        """Itself, with views of the memory in place of the places."""
-        given = self.args, self.kwargs, self.outputs
-        self.args, self.kwargs, self.outputs = mapped(Place.view, given, Place)
-        return self
 
     def run(self):
         """Run it, from its random state if it draws; returns the state it ends with."""
         if any(block.returned for block, *_ in self.spans):
             raise cuda_error(700)
+        given = self.args, self.kwargs, self.outputs
+        args, kwargs, outputs = mapped(Place.view, given, Place)
         with drawing(self.state) as ended:
-            self.result = called(self.operator, self.args, self.kwargs)
-        core.write(self.result, self.outputs)
+            result = called(self.operator, args, kwargs)
+        core.write(result, outputs)
+        self.read = None if tensors_in(result) else result
         return ended.get("state")
 
     def before(self, clock):
@@ -65,6 +64,12 @@ class Node:
         node.clock = clock
         node.cycles = self.cycles
         return node
+
+
+def poisoning(block):
+    """A node that overwrites a whole block with NaN."""
+    span = block, 0, block.home[3]
+    return Node(POISON, (Place(block, block.bytes), 0xFF), {}, None, {span: True})
 
 
 def called(operator, args, kwargs):

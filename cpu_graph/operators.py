@@ -28,6 +28,7 @@ from cpu_graph.tables import (
     NOT_DETERMINISTIC,
     NUMBER_FROM_CPU,
     READS_A_COPY,
+    SETS_STORAGE,
     TAKES_CPU_TENSORS,
     UNKNOWN_IN_CAPTURES,
     WAITING,
@@ -121,7 +122,7 @@ def sparse(device, operator, args, kwargs, tensors):
 def moved(device, operator, args, kwargs):
     """A tensor's new storage or size: nothing happens if the size is the old one."""
     tensor, *size = args
-    empty = operator is aten.set_.source_Storage_storage_offset and not tensor.numel()
+    empty = operator in SETS_STORAGE and not tensor.numel()
     if empty and size[0].data_ptr() in device.memory.blocks:  # torch.load and pickle do that
         return operator(*args, **kwargs)
     if operator is aten.resize_.default and list(tensor.shape) == list(size[0]):
@@ -171,7 +172,7 @@ def record(device, operator, args, kwargs, kind, draws):
     outputs = None
     if operator._schema.returns:
         outputs = not_computed(operator, args, kwargs, allocate)
-    device.capture.add(device.node(operator, args, kwargs, outputs, draws).viewed())
+    device.capture.add(device.node(operator, args, kwargs, outputs, draws))
     return outputs
 
 

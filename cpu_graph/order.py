@@ -95,7 +95,7 @@ class Order:
             for block, content in self.before.items():
                 block.bytes.copy_(content)
             for node in self.log:
-                node.viewed().run()
+                node.run()
         if len(self.log) > QUEUE:
             self.synchronize()
 

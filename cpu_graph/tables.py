@@ -18,6 +18,7 @@ INDEXING = {  # take indices that lie on the CPU, or masks, which have to be cou
 }
 COPIES = {aten.copy_.default, aten._to_copy.default, aten.clone.default}
 MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.resize_.default}
+SETS_STORAGE = {aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
 
 
 TAKES_CPU_TENSORS = {aten._pack_padded_sequence.default}  # of any size: a sequence's lengths

@@ -182,9 +182,10 @@ def generic(current_stream):
 
 
 def of_storages(device):
-    """What a storage says of its place."""
+    """What a storage says of its place, and copies of its memory: launches like all others."""
     storages = torch.UntypedStorage
     real, shared = storages.device, storages.is_shared
+    cloned, copied = storages.clone, storages.copy_
 
     def where(storage):
         block = device.memory.blocks.get(storage.data_ptr())
@@ -193,8 +194,24 @@ def of_storages(device):
     def is_shared(storage):
         return where(storage).type == "cuda" or shared(storage)
 
+    def as_tensor(storage):
+        return torch.empty(0, dtype=torch.uint8, device=where(storage)).set_(storage)
+
+    def clone(storage):
+        if where(storage).type != "cuda":
+            return cloned(storage)
+        return as_tensor(storage).clone().untyped_storage()
+
+    def copy_(storage, source, non_blocking=None):
+        if "cuda" not in (where(storage).type, where(source).type):
+            return copied(storage, source, non_blocking)
+        as_tensor(storage).copy_(as_tensor(source), non_blocking=bool(non_blocking))
+        return storage
+
     yield storages, "device", property(where)
     yield storages, "is_shared", is_shared
+    yield storages, "clone", clone
+    yield storages, "copy_", copy_
 
 
 def sleep(device, cycles):

@@ -1,6 +1,7 @@
 """The stand-in for CUDA graphs: true where it answers, and named where it does not."""
 
 import copy
+import gc
 import json
 import pickle
 import re
@@ -571,3 +572,27 @@ def test_a_saved_tensor_comes_back_where_it_was(gpu, where, tmp_path):
     assert back["a"].is_cuda == (where is None) and not back["b"].is_cuda
     assert torch.equal(back["a"].cpu(), weights["a"].cpu())
     assert pickle.loads(pickle.dumps(weights["a"])).is_cuda
+
+
+def test_the_storage_of_a_tensor_can_be_kept_and_put_back(gpu):
+    x = torch.arange(8.0, device="cuda")
+    kept = x.untyped_storage().clone()
+    assert kept.device.type == "cuda" and kept.nbytes() == 32
+    x.mul_(2)
+    on_cpu = torch.UntypedStorage(32).copy_(x.untyped_storage())
+    x.untyped_storage().copy_(kept)
+    assert x.tolist() == list(range(8))
+    x.untyped_storage().copy_(on_cpu)
+    assert x.tolist() == list(range(0, 16, 2))
+
+
+def test_only_the_programs_tensors_lie_on_the_device(gpu):
+    """Nobody finds memory that is free, or what a graph holds, among the objects that are alive."""
+    x = torch.ones(4, device="cuda")
+    replay = captured(lambda: x * 2 + 1)
+    torch.ones(1000, device="cuda").add_(1)  # and free
+    things = [thing for thing in gc.get_objects() if type(thing) is torch.Tensor]
+    addresses = {block.address for block in gpu.memory.blocks.values()}
+    found = {thing.untyped_storage().data_ptr() for thing in things} & addresses
+    result = replay.__closure__[1].cell_contents
+    assert found == {x.untyped_storage().data_ptr(), result.untyped_storage().data_ptr()}
