@@ -54,7 +54,7 @@ class Capture:
         self.ticks = count(1)
         self.lost = False
         self.poisoned = set()
-        self.written = {}  # block that it writes to -> its generation
+        self.written = {}  # block that the program writes to in it -> its generation
         self.reads = {}  # block from outside -> its first Read
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
@@ -71,6 +71,7 @@ class Capture:
                 self.reads.setdefault(block, Read(block, node))
             if writes:
                 block.writer = node.stream
+            if writes and of_the_program:
                 self.written.setdefault(block, block.generation)
         self.bodies[-1].append(node)
 
@@ -312,7 +313,7 @@ class CUDAGraph:
     def _write_over(self, launch):
         """Poison newer blocks that a real allocator might have cut out of those just written."""
         device, capture = self.stand_in, self.capture
-        for block in capture.written:
+        for block in capture.written.keys() | capture.poisoned:
             block.last_graph = capture.number
             block.overwritten = None
         newer = {
