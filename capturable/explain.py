@@ -25,7 +25,13 @@ FOREIGN = {  # what other things are called graphs, or fail on a GPU
         r"backward through the graph a second time|retain_graph", re.I
     ),
     "a plain error of a kernel's arguments": re.compile(r"device-side assert", re.I),
+    "another library's graph or capture": re.compile(
+        r"networkx|graphviz|neo4j|graphql|capture[_ ]groups?|replay[_ ]?buffer|event log", re.I
+    ),
 }
+PYTORCHS = re.compile(
+    r"torch|cuda|hip[ _]?graph|vllm|sglang|megatron|graphed|reduce-overhead", re.I
+)
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
 
 
@@ -46,16 +52,22 @@ def describe(entry: Entry) -> str:
 def caveat(text: str, hits: list[Hit]) -> str:
     """What makes an answer doubtful: the text speaks of no graph, or of another framework's;
     else ""."""
+    other = next((name for name, sign in FOREIGN.items() if sign.search(text)), None)
+    if other and not (OURS.search(text) and PYTORCHS.search(_without_names(text))):
+        return f"This looks like {other}, not like CUDA graphs of PyTorch."
     if OURS.search(text) or any(hit.entry.kind == "silent" for hit in hits):
         return ""
-    if other := next((name for name, sign in FOREIGN.items() if sign.search(text)), None):
-        return f"This looks like {other}, not like CUDA graphs of PyTorch."
     if not hits:
         return ""
     return (
         "This names no capture and no CUDA graph, so it may well have another cause. "
         "If a graph is involved:"
     )
+
+
+def _without_names(text: str) -> str:
+    """A text without the driver's names of errors, which programs of any framework quote."""
+    return re.sub(r"\bcuda_?error\w*", "", text, flags=re.I)
 
 
 def answer(text: str, hits: list[Hit]) -> str:

@@ -11,6 +11,7 @@ from capturable.causes import Entry, entries, symptoms
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
     r"captur|(cuda|hip)[ _/-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead"
+    r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
     r"|\b(eager|pools?|weights)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights)\b",
     re.I,
 )
