@@ -206,6 +206,10 @@ def _add_to_path(folder: Path, last: bool = False) -> None:
 
 def _made(made: Any) -> Made:
     """The step and its batches of what the function returned."""
+    if inspect.iscoroutine(made) or inspect.isgenerator(made):
+        made.close()  # else Python says that nobody awaited it
+        kind = "async" if inspect.iscoroutine(made) else "a generator"
+        raise LoadError(f"{made.__name__} is {kind}: name a plain function that returns the step")
     if callable(made):
         return Made(made)
     match made:

@@ -132,6 +132,8 @@ def test_keyword_inputs(project, capsys):
         ("make_step = 3\n", ["make_step is no function"]),
         ("make_other = 3\n", ["has no function make_step"]),
         ("def make_step():\n    return 3\n", ["neither a step nor"]),
+        ("async def make_step():\n    pass\n", ["make_step is async: name a plain function"]),
+        ("def make_step():\n    yield 1\n", ["make_step is a generator"]),
         ("def make_step():\n    return (lambda x: x), 3\n", ["keyword arguments"]),
         (
             "def make_step():\n    return 1 / 0\n",
