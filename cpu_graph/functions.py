@@ -7,7 +7,7 @@ from torch.overrides import TorchFunctionMode
 
 from cpu_graph.autograd import remember_stream
 from cpu_graph.device_kind import any_on_gpu, moved, place, wanting
-from cpu_graph.methods import HANDLERS
+from cpu_graph.methods import CHECKS, HANDLERS
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 # what they make, they make where it is asked for, wherever a tensor among the arguments is
@@ -41,6 +41,8 @@ class Functions(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if function in HANDLERS:
             return HANDLERS[function](device, function, *args, **kwargs)
+        if function in CHECKS:
+            CHECKS[function](device, *args, **kwargs)
         want = place(kwargs.pop("device", None))
         if want == "meta":
             return function(*args, device="meta", **kwargs)

@@ -37,6 +37,14 @@ TYPES = {
 }
 # torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
 HANDLERS = {}
+SCALARS = {  # what ATen calls types of whole numbers
+    torch.bool: "Bool",
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+}
 
 
 def instead_of(*functions):
@@ -266,3 +274,16 @@ def address(device, function, tensor):
 
 
 instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)
+
+
+def check_dropout(device, input, p=0.5, *training, **options):
+    """A GPU has a kernel of its own for dropout, which knows no whole numbers."""
+    trains = training[0] if training else options.get("training", options.get("train", True))
+    inplace = training[1] if len(training) > 1 else options.get("inplace", False)
+    fused = device.kind(input) == "cuda" and trains and 0 < p < 1 and input.numel()
+    if fused and not inplace and input.dtype in SCALARS:
+        words = f"\"fused_dropout\" not implemented for '{SCALARS[input.dtype]}'"
+        raise refusal(words, NotImplementedError)
+
+
+CHECKS = dict.fromkeys((torch.nn.functional.dropout, torch.dropout), check_dropout)

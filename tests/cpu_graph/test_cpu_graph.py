@@ -613,3 +613,12 @@ def test_only_the_programs_tensors_lie_on_the_device(gpu):
     found = {thing.untyped_storage().data_ptr() for thing in things} & addresses
     result = replay.__closure__[1].cell_contents
     assert found == {x.untyped_storage().data_ptr(), result.untyped_storage().data_ptr()}
+
+
+@pytest.mark.parametrize("dropout", [nn.functional.dropout, lambda x: torch.dropout(x, 0.5, True)])
+def test_dropout_of_whole_numbers_is_refused_in_a_gpus_words(gpu, dropout):
+    numbers = torch.arange(4, device="cuda")
+    with pytest.raises(NotImplementedError, match="\"fused_dropout\" not implemented for 'Long'"):
+        dropout(numbers)
+    assert nn.functional.dropout(numbers, training=False).device.type == "cuda"
+    assert dropout(torch.ones(4, device="cuda")).device.type == "cuda"
