@@ -28,6 +28,7 @@ from course.recordings.recording import FORMAT, Recording, digest, trace_name
 from course.recordings.sanitise import without_chatter, without_paths, without_running_outputs
 from course.recordings.values import MIME, encode
 
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 CELL_SECONDS = 600
 PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
 EXTRAS = ("megatron-core", "transformer-engine", "triton")  # named where they are installed
@@ -75,7 +76,7 @@ def attempt(path: Path) -> tuple[bool, str]:
     except CellExecutionError as error:
         if error.ename == NeedsMore.__name__:
             return True, f"not recorded on this machine. {error.evalue}"
-        problem = f"{error.ename}: {error.evalue}"
+        problem = COLOUR.sub("", str(error)).strip()  # the cell, and the line in it
     except DeadKernelError:
         problem = "Its kernel died: somebody killed it, or the machine ran out of memory."
     except CellTimeoutError:
