@@ -83,7 +83,7 @@ works-on: $(VENV)/works-on
 	$(RUN) course.commands.works_on
 
 pins: $(VENV)/test
-	$(RUN) uv pip compile pyproject.toml --extra test --extra bench --upgrade --quiet \
+	$(RUN) uv pip compile pyproject.toml --extra test --extra bench --extra core --upgrade --quiet \
 	    --python-version 3.11 --python-platform linux --output-file constraints.txt
 
 doctor: $(VENV)/ready

@@ -11,6 +11,7 @@ from pathlib import Path
 from course.paths import LessonError
 
 EXTRAS = {
+    "cuda.core": "core",
     "megatron": "megatron",
     "transformer_engine": "te",
     "transformers": "lm",
@@ -99,13 +100,19 @@ def gpus_of(about: dict, gpus: int) -> str:
 
 
 def found(package: str) -> bool:
-    """Whether the package of that import name is installed."""
-    return find_spec(package.partition(".")[0]) is not None
+    """Whether the package of that import name is installed.
+
+    cuda.core is a part of the package cuda, which PyTorch brings along, but not with that part.
+    """
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # not even the package that it is a part of
+        return False
 
 
 def how_to_get(package: str) -> str:
     """The package, and the command that installs it."""
-    extra = EXTRAS.get(package.partition(".")[0])
+    extra = EXTRAS.get(package) or EXTRAS.get(package.partition(".")[0])
     return f"the package {package} (`pip install {f'-e .[{extra}]' if extra else package}`)"
 
 

@@ -28,8 +28,9 @@ def test_further_gpus_are_counted(two_gpus):
 def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
     monkeypatch.setattr(machine, "found", lambda package: package == "torch")
     assert missing(needs=["torch"]) == []
-    assert missing(needs=["transformer_engine", "megatron.core", "abc"]) == [
+    assert missing(needs=["transformer_engine", "cuda.core", "megatron.core", "abc"]) == [
         "the package transformer_engine (`pip install -e .[te]`)",
+        "the package cuda.core (`pip install -e .[core]`)",
         "the package megatron.core (`pip install -e .[megatron]`)",
         "the package abc (`pip install abc`)",
     ]
@@ -37,6 +38,7 @@ def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
 
 def test_a_part_of_a_package_that_is_missing_is_missing():
     assert not machine.found("no_such_package.core") and machine.found("torch.cuda")
+    assert not machine.found("torch.no_such_part")
 
 
 def test_a_recording_says_where_it_ran_and_what_live_would_need():
