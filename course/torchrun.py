@@ -65,7 +65,8 @@ def run(
     """Call each task on so many ranks, all tasks at once, and return what it gave on each.
 
     script: functions; the cells that define them, in this order, are the script that torchrun
-    starts. One of them is join(), which makes a rank part of the group. A task is a function of the
+    starts, as they are now, if a cell has been changed and run again. One of them is join(), which
+    makes a rank part of the group. A task is a function of the
     script without arguments, or a functools.partial of one. It gives what JSON can hold; a
     RuntimeError or TimeoutError that it raises counts as {"raised": its first line}. nodes: so many
     torchruns, as if on as many hosts, share the ranks and the visible GPUs. environment: variables
@@ -106,7 +107,9 @@ def source(pieces: Iterable[Callable]) -> list[str]:
     """The lines of the cells that define the functions, each
     cell once. Raises ValueError where there are none.
     """
-    files = dict.fromkeys(piece.__code__.co_filename for piece in pieces)
+    now = vars(sys.modules["__main__"])
+    newest = [now.get(piece.__name__, piece) for piece in pieces]
+    files = dict.fromkeys(piece.__code__.co_filename for piece in newest)
     cells = {file: linecache.getlines(file) for file in files}
     if lost := [file for file, lines in cells.items() if not lines]:
         raise ValueError(
