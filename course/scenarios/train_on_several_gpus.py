@@ -38,7 +38,12 @@ DECIDED_ALONE = (
     "from here on: exchange the flag."
 )
 OTHERS_ONLY = "Your rank took a step that its own batch should have prevented."
-NEVER_SKIPS = "No step is skipped."
+ONE_IS_ENOUGH = "Your rank took a step whose batch was bad on one rank: one is enough."
+WHOLE_STEP = (
+    "The whole step is one graph. Here forward and backward are to be two graphs; DDP, its "
+    "all-reduce and the optimizer stay eager."
+)
+NO_STEP = "The weights do not move: take the optimizer's step."
 ALWAYS_SKIPS = "Steps are skipped although no rank saw a bad batch."
 NAN = (
     "After a batch whose loss is infinite the next loss is NaN: its gradients reached the weights. "
@@ -220,9 +225,11 @@ def graph_under_ddp(answer: Callable) -> None:
             f"{alone} (Step 1 alone was averaged.)": lambda: losses(
                 batches, gradients[:1] + [None] * 4
             ),
-            UNMOVED: lambda: losses(batches, gradients, rate=0.0),
+            NO_STEP: lambda: losses(batches, gradients, rate=0.0),
         },
     )
+    if used.counts["graphs"] == len(batches):
+        raise Wrong(WHOLE_STEP)
     used.replays(graphs=10, operators=5 * 60)
 
 
@@ -245,7 +252,7 @@ def skip_together(answer: Callable) -> None:
         {
             DECIDED_ALONE: lambda: losses(skipped={1, 4}),
             OTHERS_ONLY: lambda: losses(skipped={3}),
-            NEVER_SKIPS: losses,
+            ONE_IS_ENOUGH: lambda: losses(skipped={4}),
             ALWAYS_SKIPS: lambda: losses(skipped=range(6)),
         },
     )
