@@ -1,13 +1,17 @@
-"""Scenarios: batches of a decoder, padded to a few
-sizes. Each raises Wrong with the symptom it finds.
+"""Scenarios: attention over a length, a step in pieces,
+batches of a decoder padded to a few sizes.
+
+Each raises Wrong with the symptom it finds.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from course.answers.graph_use import (
+    EAGER,
     EVERY_TIME_THE_FIRST,
     Used,
     Watched,
@@ -20,6 +24,29 @@ from course.answers.graph_use import (
 from course.scenarios.common import few
 from examples.decoder import Config, Decoder, new_kv_cache
 
+FROZEN = (
+    "Every replay attends to as many rows as the capture did: a length that is a Python number is "
+    "frozen. Put it into a static tensor, and compare it with the rows' numbers in the graph."
+)
+STALE = (
+    "Values behind the length reach the result: a weight of 0 times NaN is NaN. Replace the values "
+    "behind the length as well as the scores."
+)
+ONE_QUERY = "Every replay computes with the same query: copy the new one into a static input."
+ONLY_CAPTURED = (
+    "The outside functions ran during the capture only, so each replay repeats their numbers: call "
+    "them anew in every replay."
+)
+NOT_COPIED = (
+    "The next graph does not read what the outside function returned: it reads the address of the "
+    "output that it saw in the capture. Copy every new output to that address."
+)
+PIECES = (
+    "{found:g} graph launches in a call, where 3 are expected: a graph before each of the two "
+    "outside functions, and one after the last."
+)
+OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
+IN_ONE_POOL = "Each piece has a pool of its own: hand all of them the same one."
 SIZES = [1, 2, 4]
 ROWS = 6
 VOCABULARY = 23
@@ -36,17 +63,125 @@ SHORT = (
     "A result needs one row for each request: take a size that holds the batch, and give the upper "
     "rows."
 )
+OTHERS_ROW = (
+    "The results are right, but padding is computed in a request's row of the cache. It belongs "
+    "into the spare row, where it cannot change a request."
+)
 STAYED = (
     "Positions stay what they were at the capture: copy them, the tokens and the rows into static "
     "inputs."
 )
 
 
+def graph_attention(answer: Callable) -> None:
+    """Keys and values of different lengths, with NaN behind the length."""
+    dim, max_len = 4, 8
+    keys, values = torch.full((2, max_len, dim), torch.nan, device="cuda")
+    rows = torch.randn(2, max_len, dim, device="cuda")
+    lengths = [few(3, 5), 1, max_len, few(5, 8), 2]
+    queries = [torch.randn(dim, device="cuda") for _ in lengths]
+
+    def fill(length):
+        for cache, filled in zip((keys, values), rows, strict=True):
+            cache.fill_(torch.nan)
+            cache[:length] = filled[:length]
+
+    def calls():
+        for query, length in zip(queries, lengths, strict=True):
+            fill(length)
+            yield query, length
+
+    expected = [
+        (rows[0, :length] @ query).softmax(0) @ rows[1, :length]
+        for query, length in zip(queries, lengths, strict=True)
+    ]
+    fill(1)
+    attend = answer(keys, values)
+    used = use(attend, calls())
+    if used.counts["graphs"] and not used.seen.captured:
+        fill(max_len)
+        one, other, shorter = (
+            copied(attend(query, length))
+            for query, length in ((queries[0], 7), (queries[1], 7), (queries[0], 2))
+        )
+        if close(one, other):
+            raise Wrong(ONE_QUERY)
+        if close(one, shorter):
+            raise Wrong(FROZEN)
+        if any(result.isnan().any() for result in used.given):
+            raise Wrong(STALE)
+    used.gives(expected, {})
+    used.replays(graphs=len(lengths), operators=6 * len(lengths))
+
+
+def capture_in_pieces(answer: Callable) -> None:
+    """A step with two outside functions, which read a number that only Python knows."""
+    step, plan, ran = _step_with_outside()
+    rows = few()
+    samples = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
+    requests = list(zip(samples, (2.0, -1.0, 0.5, 3.0), strict=True))
+
+    def eagerly(x, factor):
+        plan[0] = factor
+        return step(x, lambda function, *inputs: function(*inputs))
+
+    expected = [eagerly(*request) for request in requests]
+    first = [eagerly(samples[0], factor) for _, factor in requests]
+    frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
+    with watch() as built:
+        replay = answer(step, samples[0].clone())
+    ran.clear()
+
+    def calls():
+        for x, factor in requests:
+            plan[0] = factor
+            yield x
+
+    used = use(replay, calls())
+    if not used.counts["graphs"]:
+        raise Wrong(EAGER)
+    if not ran or close(used.given, frozen):
+        raise Wrong(ONLY_CAPTURED)
+    if any(result.isnan().any() for result in used.given):
+        raise Wrong(NOT_COPIED)
+    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
+    _in_pieces(built, used, len(ran), len(requests))
+
+
+def _step_with_outside() -> tuple[Callable, list, list]:
+    """A step, the number that its outside functions multiply by, and a list of their runs."""
+    layers = [nn.Linear(4, 4).cuda().requires_grad_(False) for _ in range(3)]
+    plan: list[float] = [1.0]
+    ran: list[float] = []
+
+    def scaled(x):
+        ran.append(plan[0])
+        return x * plan[0]
+
+    def step(x, outside):
+        x = outside(scaled, layers[0](x).tanh())
+        x = outside(scaled, layers[1](x).tanh())
+        return layers[2](x)
+
+    return step, plan, ran
+
+
+def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
+    """Raises Wrong unless each call ran three graphs of one pool and two outside functions."""
+    if ran != 2 * calls:
+        raise Wrong(OUTSIDE.format(found=ran / calls))
+    if used.counts["graphs"] != 3 * calls:
+        raise Wrong(PIECES.format(found=used.counts["graphs"] / calls))
+    if len({graph.pool() for graph in built.captured}) > 1:
+        raise Wrong(IN_ONE_POOL)
+    used.replays(graphs=3 * calls, operators=8 * calls)
+
+
 def serve_in_buckets(answer: Callable) -> None:
     """A tiny decoder whose requests come and go, and
     a cache with a row for each and a spare one.
     """
-    (step, cache), spare = _decoder(), few(1, ROWS)
+    (step, cache, writes), spare = _decoder(), few(1, ROWS)
     live = [row for row in range(ROWS) if row != spare]
     calls, start = _calls(live), copied(cache)
 
@@ -63,6 +198,7 @@ def serve_in_buckets(answer: Callable) -> None:
         decode = answer(step, list(SIZES), spare)
     if not close(cache[:, :, live], start[:, :, live]):
         raise Wrong(WARMED)
+    writes.zero_()
     used = use(decode, calls)
     if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
         raise Wrong(SHORT)
@@ -72,10 +208,15 @@ def serve_in_buckets(answer: Callable) -> None:
         raise Wrong(PADDED)
     used.replays(graphs=len(calls), operators=14 * len(calls))
     _captured_well(built, used)
+    in_use = torch.bincount(torch.cat([rows for _, _, rows in calls]), minlength=ROWS)
+    if (writes[live] > in_use[live]).any():
+        raise Wrong(OTHERS_ROW)
 
 
-def _decoder() -> tuple[Callable, torch.Tensor]:
-    """A step that finds each request's keys and values in a row of the cache, and the cache."""
+def _decoder() -> tuple[Callable, torch.Tensor, torch.Tensor]:
+    """A step that finds each request's keys and values in a row of the cache, the
+    cache, and how often the step has written to each row.
+    """
     config = Config(
         n_layers=1,
         dim=16,
@@ -87,14 +228,16 @@ def _decoder() -> tuple[Callable, torch.Tensor]:
     )
     model = Decoder(config, "cuda").requires_grad_(False)
     cache = new_kv_cache(config, ROWS, "cuda", torch.float32).normal_()
+    writes = torch.zeros(ROWS, dtype=torch.long, device="cuda")
 
     def step(tokens, positions, rows):
         picked = cache[:, :, rows]
         logits = model(tokens, positions, picked)
         cache[:, :, rows] = picked
+        writes.index_add_(0, rows, torch.ones_like(rows))
         return logits
 
-    return step, cache
+    return step, cache, writes
 
 
 def _calls(live: list[int]) -> list[tuple]:
