@@ -11,6 +11,7 @@ reads: that of the prompt in a prefill, 1 in a decode step. The default sizes ar
 3.2 1B: https://huggingface.co/meta-llama/Llama-3.2-1B
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,13 +175,20 @@ class Decoder(nn.Module):
         tokens, input_pos: (B, T), int64. kv_cache: (n_layers, 2, B, n_kv_heads, max_seq_len,
         head_dim); kv_cache[:, :, :b] is a cache of b rows.
         """
+        x = self.hidden_states(tokens, input_pos, kv_cache)
+        return project(self.norm(x[:, -1]), self.embedding.weight)
+
+    def hidden_states(
+        self, tokens: Tensor, input_pos: Tensor, kv_cache: Tensor | Sequence[Any]
+    ) -> Tensor:
+        """What the last block makes of each token, (B, T, dim); writes into the cache in place."""
         x = self.embedding(tokens)  # (B, T, dim)
         cos, sin = self.cos[input_pos], self.sin[input_pos]  # (B, T, 1, head_dim / 2)
         mask = self.positions > input_pos[..., None]  # (B, T, max_seq_len)
         mask = mask[:, None, None]  # (B, 1, 1, T, max_seq_len)
         for block, layer_cache in zip(self.blocks, kv_cache, strict=True):
             x = block(x, layer_cache, input_pos, cos, sin, mask)
-        return project(self.norm(x[:, -1]), self.embedding.weight)
+        return x
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
