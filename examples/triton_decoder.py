@@ -1,21 +1,21 @@
 """The decoder's step for one sequence in Triton kernels, each idea behind a switch.
 
-    decoder = TritonDecoder(model, config, splits=8, argmax_in_head=True, pdl=True)
+    decoder = TritonDecoder(model, config, splits=4, argmax_in_head=True, pdl=True)
     decoder.step(tokens, input_pos, kv_cache)  # the next token and position, in place
 
-How near can a decode step come to the bandwidth floor? A matrix-vector product reads each weight
-once, so it takes as long as the weights take to arrive. Everything around it goes into the same
-kernel: the RMSNorm before it, silu and the residual after it. A norm divides by a single number, so
-the division can wait until the product is done. Triton comes with PyTorch for CUDA.
+A matrix-vector product reads each weight once, so at best it takes as long as the weights take to
+arrive. All that surrounds it goes into its kernel: the RMSNorm before it, silu and the residual
+after it. A norm divides by a single number, so the division can wait until the product is done.
 
 The switches:
-  splits            programs that share one head's cache (flash-decoding); 1: one program per head
-  combine_in_output the output projection adds up the splits itself, without a kernel of its own
-  preload_cache     the attention loads its share of the cache before it waits for q, k and v
-  argmax_in_head    the head's product also finds the largest logit of each program's rows
-  pdl               programmatic dependent launch: a kernel starts, and loads weights, while the one
-                    before it still runs; it waits only before it reads that kernel's output
-  fp8               weights as float8_e4m3fn with one scale per row: half the bytes
+  splits          programs that share one head's cache (flash-decoding); 1: one program per head
+  argmax_in_head  the head's product also finds the largest logit of each program's rows
+  pdl             programmatic dependent launch: a kernel starts, and loads weights, while the one
+                  before it still runs; it waits only before it reads that kernel's output
+  preload_cache   the attention, too, loads its share of the cache before it waits
+  fp8             weights as float8_e4m3fn with one scale per row: half the bytes
+
+The model is in bfloat16. Triton comes with PyTorch for CUDA.
 """
 
 # mypy: allow-incomplete-defs
@@ -31,14 +31,24 @@ from torch import Tensor, nn
 
 from examples.decoder import Config, Decoder, sample
 
-# For each product: rows of the weight per program, columns per load, warps
+# For each product: rows of the weight per program, columns per load, warps. They were found by a
+# search on an H200, in the graph of a whole step. gate_up always loads whole rows.
 TILES = {
-    "qkv": (8, 2048, 8),
-    "output": (4, 2048, 4),
-    "gate_up": (1, 2048, 4),
-    "down": (1, 8192, 8),
-    "head": (4, 2048, 4),
+    "qkv": (4, 1024, 4),
+    "output": (1, 2048, 1),
+    "gate_up": (1, 2048, 2),
+    "down": (2, 4096, 16),
+    "head": (4, 1024, 4),
 }
+TILES_FP8 = {
+    "qkv": (4, 1024, 4),
+    "output": (2, 2048, 2),
+    "gate_up": (2, 2048, 2),
+    "down": (2, 4096, 8),
+    "head": (8, 2048, 4),
+}
+GATE_UP_PROGRAMS = 8  # on each multiprocessor
+MAX_PROGRAMS = 32  # that a multiprocessor holds at once: the most of all GPUs
 
 
 @triton.jit
@@ -59,9 +69,40 @@ def _wait_for_previous_kernel(PDL: tl.constexpr):
 
 
 @triton.jit
+def _load_weights(tile):
+    """Weights are read once a token, so they need not stay in the L2 cache."""
+    return tl.load(tile, eviction_policy="evict_first")
+
+
+@triton.jit
+def _as_pairs(pointer):
+    """Load two neighbours as one number: two of bfloat16 as 32 bits, two of fp8 as 16.
+
+    Else the compiler unpacks weights where it loads them: before the wait, which then begins only
+    when they have come.
+    """
+    if pointer.dtype.element_ty == tl.bfloat16:
+        pairs = pointer.to(tl.pointer_type(tl.int32))
+    else:
+        pairs = pointer.to(tl.pointer_type(tl.int16))
+    return pairs
+
+
+@triton.jit
+def _unpack(pairs):
+    """The first and the second neighbours, in float32."""
+    if pairs.dtype == tl.int32:  # bfloat16 is the upper half of a float32
+        even = (pairs << 16).to(tl.float32, bitcast=True)
+        odd = (pairs & -65536).to(tl.float32, bitcast=True)
+    else:
+        even = (pairs & 255).to(tl.int8).to(tl.float8e4nv, bitcast=True).to(tl.float32)
+        odd = (pairs >> 8).to(tl.int8).to(tl.float8e4nv, bitcast=True).to(tl.float32)
+    return even, odd
+
+
+@triton.jit
 def _matvec_kernel(
     x,
-    lse,
     token,
     norm_weight,
     weight,
@@ -74,77 +115,118 @@ def _matvec_kernel(
     DIM: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    GATED: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    SPLITS: tl.constexpr,
-    EVICTION: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """out = weight @ x, with what the arguments that are not None add to it.
 
-    lse: x holds the attention of each split, to be combined first. token: x, or the residual if
-    there is one, is that row of the embedding. norm_weight: x is normalized first. GATED: the
-    weight is (gate, up) one below the other, and the result silu(gate @ x) * (up @ x).
-    weight_scale: of each row of an fp8 weight. residual: added at the end. best_logits,
-    best_tokens: the largest result of each program, and its row.
+    norm_weight: x is normalized first. token: the residual if there is one, else x, is that row of
+    the embedding. For the others see _finish.
     """
     _let_next_kernel_start(PDL)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    columns = tl.arange(0, BLOCK)
-    tile = weight + rows[:, None].to(tl.int64) * DIM + columns
-    up_tile = tile + tl.num_programs(0).to(tl.int64) * ROWS * DIM
-    w = tl.load(tile, eviction_policy=EVICTION)  # no kernel writes weights: no need to wait
-    if GATED:
-        up_w = tl.load(up_tile, eviction_policy=EVICTION)
-    if norm_weight is not None:
-        gain = tl.load(norm_weight + columns)
+    columns = tl.arange(0, BLOCK // 2)  # of pairs
+    tile = _as_pairs(weight) + rows[:, None].to(tl.int64) * (DIM // 2) + columns
+    w = _load_weights(tile)  # no kernel writes weights, so they need not wait
     _wait_for_previous_kernel(PDL)
 
     if token is not None:
-        offset = tl.load(token) * DIM
+        row = tl.load(token) * DIM
         if residual is not None:
-            residual += offset
+            residual += row
         else:
-            x += offset
-    squares = tl.zeros((BLOCK,), tl.float32)
-    products = tl.zeros((ROWS, BLOCK), tl.float32)
-    up_products = tl.zeros((ROWS, BLOCK), tl.float32)
-    for start in tl.static_range(0, DIM, BLOCK):
+            x += row
+    squares = tl.zeros((BLOCK // 2,), tl.float32)
+    products = tl.zeros((ROWS, BLOCK // 2), tl.float32)
+    for start in tl.static_range(0, DIM // 2, BLOCK // 2):
         if start > 0:
-            w = tl.load(tile + start, eviction_policy=EVICTION)
-            if GATED:
-                up_w = tl.load(up_tile + start, eviction_policy=EVICTION)
-            if norm_weight is not None:
-                gain = tl.load(norm_weight + start + columns)
-        if lse is not None:
-            part = _combine(x, lse, start + columns, DIM, HEAD_DIM, SPLITS)
-        else:
-            part = tl.load(x + start + columns).to(tl.float32)
+            w = _load_weights(tile + start)
+        even, odd = _unpack(tl.load(_as_pairs(x) + start + columns))
         if norm_weight is not None:
-            squares += part * part
-            part *= gain.to(tl.float32)
-        products += w.to(tl.float32) * part
-        if GATED:
-            up_products += up_w.to(tl.float32) * part
+            squares += even * even + odd * odd
+            even, odd = _times_gain(even, odd, norm_weight, start + columns)
+        w_even, w_odd = _unpack(w)
+        products += w_even * even + w_odd * odd
 
-    scale = 1.0
+    y = tl.sum(products, 1)
     if norm_weight is not None:
-        scale = tl.rsqrt(tl.sum(squares, 0) / DIM + norm_eps)
-    y = tl.sum(products, 1) * scale
+        y *= tl.rsqrt(tl.sum(squares, 0) / DIM + norm_eps)
+    _finish(y, rows, weight_scale, residual, out, best_logits, best_tokens)
+
+
+@triton.jit
+def _times_gain(even, odd, norm_weight, columns):
+    """A normalized vector times the norm's weight, in pairs."""
+    gain_even, gain_odd = _unpack(tl.load(_as_pairs(norm_weight) + columns))
+    return even * gain_even, odd * gain_odd
+
+
+@triton.jit
+def _finish(y, rows, weight_scale, residual, out, best_logits, best_tokens):
+    """Scale an fp8 weight's rows, add the residual, store; in the head, note the largest logit."""
     if weight_scale is not None:
         y *= tl.load(weight_scale + rows)
-    if GATED:
-        up = tl.sum(up_products, 1) * scale
-        if weight_scale is not None:
-            up *= tl.load(weight_scale + tl.num_programs(0) * ROWS + rows)
-        y *= tl.sigmoid(y) * up
     if residual is not None:
         y += tl.load(residual + rows).to(tl.float32)
     tl.store(out + rows, y.to(out.dtype.element_ty))
     if best_logits is not None:
         best, row = tl.max(y, 0, return_indices=True)
         tl.store(best_logits + tl.program_id(0), best)
-        tl.store(best_tokens + tl.program_id(0), tl.program_id(0) * ROWS + row)
+        tl.store(best_tokens + tl.program_id(0), tl.program_id(0) * y.shape[0] + row)
+
+
+@triton.jit
+def _gate_up_kernel(
+    x,
+    norm_weight,
+    weight,
+    weight_scale,
+    out,
+    norm_eps,
+    N_ROWS,
+    DIM: tl.constexpr,
+    ROWS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """out = silu(gate @ x) * (up @ x) of the normalized x; weight is gate, and up below it.
+
+    This is the largest product of a block. A program walks over the rows, and the next rows are on
+    their way while it adds up these: so the memory has work without a pause.
+    """
+    _let_next_kernel_start(PDL)
+    columns = tl.arange(0, DIM // 2)  # of pairs
+    pairs = _as_pairs(weight) + columns
+    i = tl.arange(0, ROWS)
+    start = tl.program_id(0) * ROWS
+    step = tl.num_programs(0) * ROWS
+    gate_w = _load_weights(pairs + (start + i)[:, None].to(tl.int64) * (DIM // 2))
+    up_w = _load_weights(pairs + (N_ROWS + start + i)[:, None].to(tl.int64) * (DIM // 2))
+    _wait_for_previous_kernel(PDL)
+
+    even, odd = _unpack(tl.load(_as_pairs(x) + columns))
+    scale = tl.rsqrt(tl.sum(even * even + odd * odd, 0) / DIM + norm_eps)
+    even, odd = _times_gain(even, odd, norm_weight, columns)
+    while start < N_ROWS:
+        rows = start + i
+        next_rows = tl.where(start + step < N_ROWS, rows + step, rows)[:, None].to(tl.int64)
+        next_gate_w = _load_weights(pairs + next_rows * (DIM // 2))  # the last ones twice
+        next_up_w = _load_weights(pairs + (N_ROWS + next_rows) * (DIM // 2))
+        gate_y = _dot(gate_w, even, odd, weight_scale, rows) * scale
+        up_y = _dot(up_w, even, odd, weight_scale, N_ROWS + rows) * scale
+        y = gate_y * tl.sigmoid(gate_y) * up_y
+        tl.store(out + rows, y.to(out.dtype.element_ty))
+        gate_w = next_gate_w
+        up_w = next_up_w
+        start += step
+
+
+@triton.jit
+def _dot(w, even, odd, weight_scale, rows):
+    """The products of some rows, w in pairs, with x."""
+    w_even, w_odd = _unpack(w)
+    y = tl.sum(w_even * even + w_odd * odd, 1)
+    if weight_scale is not None:
+        y *= tl.load(weight_scale + rows)
+    return y
 
 
 @triton.jit
@@ -159,106 +241,77 @@ def _attention_kernel(
     lse,
     N_KV_HEADS: tl.constexpr,
     MAX_SEQ_LEN: tl.constexpr,
-    HALF: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
     SLOTS: tl.constexpr,
     PRELOAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """Rotate q and k, attend to SLOTS slots of the cache, write k and v to it.
 
-    Program (head, split) serves one query head and the slots from split * SLOTS on. HALF is
-    head_dim / 2: rotary embeddings pair the halves of a head, so all is done in halves. lse is None
-    if one split holds the whole cache; else it takes the log of each split's sum of exponentials,
-    by which the splits are weighted when they are added up.
+    Program (head, split) serves one query head and the slots from split * SLOTS on. lse is None if
+    one split holds the whole cache; else it takes the log of each split's sum of exponentials, by
+    which _combine weights the splits.
     """
     _let_next_kernel_start(PDL)
     head = tl.program_id(0)
     split = tl.program_id(1)
     n_heads = tl.num_programs(0)
-    group_size = n_heads // N_KV_HEADS
-    kv_head = head // group_size
-    i = tl.arange(0, HALF)
-    slots = split * SLOTS + tl.arange(0, SLOTS)[:, None]
-    cached = (kv_head * MAX_SEQ_LEN + slots) * 2 * HALF + i
+    kv_head = head // (n_heads // N_KV_HEADS)
+    i = tl.arange(0, HEAD_DIM)
+    slots = split * SLOTS + tl.arange(0, SLOTS)
+    cached = (kv_head * MAX_SEQ_LEN + slots[:, None]) * HEAD_DIM + i
     if PRELOAD:  # earlier steps wrote these slots; those from the position on are replaced below
-        old_k_left = tl.load(keys + cached)
-        old_k_right = tl.load(keys + cached + HALF)
-        old_v_left = tl.load(values + cached)
-        old_v_right = tl.load(values + cached + HALF)
+        old_k = tl.load(keys + cached)
+        old_v = tl.load(values + cached)
     _wait_for_previous_kernel(PDL)
 
     pos = tl.load(input_pos)
     if not PRELOAD:  # the position is known: read nothing behind it
-        old_k_left = tl.load(keys + cached, slots < pos, 0.0)
-        old_k_right = tl.load(keys + cached + HALF, slots < pos, 0.0)
-        old_v_left = tl.load(values + cached, slots < pos, 0.0)
-        old_v_right = tl.load(values + cached + HALF, slots < pos, 0.0)
-    cos = tl.load(cos_table + pos * HALF + i)
-    sin = tl.load(sin_table + pos * HALF + i)
-    q_left, q_right = _rotate(qkv + head * 2 * HALF + i, cos, sin, HALF)
-    k_left, k_right = _rotate(qkv + (n_heads + kv_head) * 2 * HALF + i, cos, sin, HALF)
-    v = qkv + (n_heads + N_KV_HEADS + kv_head) * 2 * HALF + i
-    v_left = tl.load(v)
-    v_right = tl.load(v + HALF)
+        old_k = tl.load(keys + cached, slots[:, None] < pos, 0.0)
+        old_v = tl.load(values + cached, slots[:, None] < pos, 0.0)
+    q = _rotated(qkv + head * HEAD_DIM, cos_table, sin_table, pos, HEAD_DIM) * HEAD_DIM**-0.5
+    k = _rotated(qkv + (n_heads + kv_head) * HEAD_DIM, cos_table, sin_table, pos, HEAD_DIM)
+    v = tl.load(qkv + (n_heads + N_KV_HEADS + kv_head) * HEAD_DIM + i).to(tl.float32)
 
-    left = _with_new(old_k_left, k_left, slots, pos) * q_left
-    right = _with_new(old_k_right, k_right, slots, pos) * q_right
-    scores = tl.sum(left + right, 1, keep_dims=True) / tl.sqrt(2.0 * HALF)
-    scores = tl.where(slots <= pos, scores, float("-inf"))
-    top = tl.maximum(tl.max(scores, 0), -1e30)  # a number even if the split is behind the position
-    weights = tl.exp(scores - top)
-    total = tl.sum(weights, 0)
-    weights /= tl.maximum(total, 1e-30)
-    y_left = tl.sum(weights * _with_new(old_v_left, v_left, slots, pos), 0)
-    y_right = tl.sum(weights * _with_new(old_v_right, v_right, slots, pos), 0)
-    y = out + (split * n_heads + head) * 2 * HALF + i
-    _store_halves(y, y_left, y_right, HALF)
+    all_k = _with_new(old_k, k, slots, pos)
+    y, log_total = _attend(q, all_k, _with_new(old_v, v, slots, pos), slots, pos)
+    tl.store(out + (split * n_heads + head) * HEAD_DIM + i, y.to(out.dtype.element_ty))
     if lse is not None:
-        one = tl.arange(0, 1)
-        tl.store(lse + split * n_heads + head + one, top + tl.log(total))
-
-    if (head % group_size == 0) & (split == pos // SLOTS):  # one program writes for all
-        new = (kv_head * MAX_SEQ_LEN + pos) * 2 * HALF + i
-        _store_halves(keys + new, k_left, k_right, HALF)
-        _store_halves(values + new, v_left, v_right, HALF)
+        tl.store(lse + split * n_heads + head, log_total)
+    if (head * N_KV_HEADS % n_heads == 0) & (split == pos // SLOTS):  # one writes for its group
+        new = (kv_head * MAX_SEQ_LEN + pos) * HEAD_DIM + i
+        tl.store(keys + new, k.to(keys.dtype.element_ty))
+        tl.store(values + new, v.to(values.dtype.element_ty))
 
 
 @triton.jit
-def _rotate(x, cos, sin, HALF: tl.constexpr):
-    """The two halves of a head, rotated by the angles of its position."""
-    left = tl.load(x).to(tl.float32)
-    right = tl.load(x + HALF).to(tl.float32)
-    return left * cos - right * sin, right * cos + left * sin
+def _attend(q, k, v, slots, pos):
+    """Softmax over the slots up to pos: its weighted sum of v, and the log of its total."""
+    scores = tl.where(slots <= pos, tl.sum(k * q, 1), float("-inf"))
+    top = tl.maximum(tl.max(scores, 0), -1e30)  # a number even if the split is behind the position
+    weights = tl.exp(scores - top)
+    total = tl.sum(weights, 0)
+    y = tl.sum(weights[:, None] * v, 0) / tl.maximum(total, 1e-30)
+    return y, top + tl.log(total)
+
+
+@triton.jit
+def _rotated(x, cos_table, sin_table, pos, HEAD_DIM: tl.constexpr):
+    """A head, its halves rotated by the angles of its position."""
+    HALF: tl.constexpr = HEAD_DIM // 2
+    i = tl.arange(0, HEAD_DIM)
+    cos = tl.load(cos_table + pos * HALF + i % HALF)
+    sin = tl.load(sin_table + pos * HALF + i % HALF)
+    partner = tl.load(x + (i + HALF) % HEAD_DIM).to(tl.float32)
+    return tl.load(x + i).to(tl.float32) * cos + tl.where(i < HALF, -partner, partner) * sin
 
 
 @triton.jit
 def _with_new(old, new, slots, pos):
     """The cached rows before pos, the new one at pos, zeros behind it."""
+    slots = slots[:, None]
     new = new.to(old.dtype)[None, :]
     return tl.where(slots < pos, old, tl.where(slots == pos, new, 0.0)).to(tl.float32)
-
-
-@triton.jit
-def _store_halves(at, left, right, HALF: tl.constexpr):
-    tl.store(at, left.to(at.dtype.element_ty))
-    tl.store(at + HALF, right.to(at.dtype.element_ty))
-
-
-@triton.jit
-def _combine(y, lse, columns, DIM: tl.constexpr, HEAD_DIM: tl.constexpr, SPLITS: tl.constexpr):
-    """The attention of all splits, (SPLITS, DIM), each weighted by its share of the softmax."""
-    heads = columns // HEAD_DIM
-    n_heads = DIM // HEAD_DIM
-    top = tl.load(lse + heads)
-    for split in tl.static_range(1, SPLITS):
-        top = tl.maximum(top, tl.load(lse + split * n_heads + heads))
-    total = tl.zeros_like(top)
-    result = tl.zeros_like(top)
-    for split in tl.static_range(SPLITS):
-        share = tl.exp(tl.load(lse + split * n_heads + heads) - top)
-        total += share
-        result += share * tl.load(y + split * DIM + columns)
-    return result / total
 
 
 @triton.jit
@@ -272,11 +325,23 @@ def _combine_kernel(
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
+    """Add up the attention of all splits, y (SPLITS, DIM), by their shares of the softmax."""
     _let_next_kernel_start(PDL)
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    n_heads: tl.constexpr = DIM // HEAD_DIM
+    lse += columns // HEAD_DIM
     _wait_for_previous_kernel(PDL)
-    result = _combine(y, lse, columns, DIM, HEAD_DIM, SPLITS)
-    tl.store(out + columns, result.to(out.dtype.element_ty))
+
+    top = tl.load(lse)
+    for split in tl.static_range(1, SPLITS):
+        top = tl.maximum(top, tl.load(lse + split * n_heads))
+    total = tl.zeros_like(top)
+    result = tl.zeros_like(top)
+    for split in tl.static_range(SPLITS):
+        share = tl.exp(tl.load(lse + split * n_heads) - top)
+        total += share
+        result += share * tl.load(y + split * DIM + columns)
+    tl.store(out + columns, (result / total).to(out.dtype.element_ty))
 
 
 @triton.jit
@@ -285,7 +350,6 @@ def _next_token_kernel(
     best_tokens,
     tokens,
     input_pos,
-    generated,
     N: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
@@ -295,12 +359,26 @@ def _next_token_kernel(
     i = tl.arange(0, BLOCK)
     _wait_for_previous_kernel(PDL)
     logits = tl.load(best_logits + i, i < N, float("-inf"))
-    token = tl.load(best_tokens + tl.argmax(logits, 0)).to(tl.int64)
-    pos = tl.load(input_pos) + 1
-    if generated is not None:
-        tl.store(generated + pos, token)
-    tl.store(tokens, token)
-    tl.store(input_pos, pos)
+    token = tl.load(best_tokens + tl.argmax(logits, 0))
+    tl.store(tokens, token.to(tl.int64))
+    tl.store(input_pos, tl.load(input_pos) + 1)
+
+
+@triton.jit
+def _read_kernel(data, out, BLOCK: tl.constexpr, LOADS: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * BLOCK * LOADS
+    total = tl.zeros((BLOCK,), tl.int32)
+    for load in tl.static_range(LOADS):
+        total += tl.load(data + start + load * BLOCK + tl.arange(0, BLOCK))
+    tl.store(out + tl.program_id(0), tl.sum(total, 0))
+
+
+def read_all(data: Tensor) -> Tensor:
+    """Read data, whose bytes are a multiple of 32 KiB, and do hardly anything else."""
+    numbers = data.view(torch.int32).flatten()
+    sums = torch.empty(len(numbers) // 8192, device=data.device, dtype=torch.int32)
+    _read_kernel[(len(sums),)](numbers, sums, BLOCK=2048, LOADS=4, num_warps=8)
+    return sums
 
 
 def quantize_fp8(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -310,12 +388,28 @@ def quantize_fp8(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale[:, None]).to(torch.float8_e4m3fn), scale
 
 
+def check_preload(head_programs: int) -> None:
+    """Raise ValueError unless the attention may load its cache before it waits.
+
+    With dependent launch a kernel starts when all programs of the one before it have started. So
+    within a graph of several tokens it could start, in theory, while the same layer of the token
+    before still writes the cache. It cannot if the head has more programs than the GPU holds: the
+    last of them starts when others have ended, and none ends before all earlier kernels are done.
+    """
+    gpu = torch.cuda.get_device_properties()
+    held = gpu.multi_processor_count * MAX_PROGRAMS
+    if head_programs <= held:
+        raise ValueError(
+            f"preload_cache with pdl needs a head of more than {held} programs, not "
+            f"{head_programs}: an attention kernel could read the cache before it is written."
+        )
+
+
 class TritonDecoder:
     """The model's forward pass for tokens and input_pos (1, 1) and a cache of one sequence.
 
     It is called like the model and returns its logits, (1, vocab_size). step also writes the next
-    token and position in place. generated (max_seq_len), if given, takes each token at its
-    position, so that several steps in one graph leave all their tokens. It needs argmax_in_head.
+    token and position in place. nbytes: the weights that a step reads, but for the norms'.
     """
 
     def __init__(
@@ -324,28 +418,22 @@ class TritonDecoder:
         config: Config,
         *,
         splits: int = 1,
-        combine_in_output: bool = False,
-        preload_cache: bool = False,
         argmax_in_head: bool = False,
         pdl: bool = False,
+        preload_cache: bool = False,
         fp8: bool = False,
-        eviction: str = "",
         tiles: dict[str, tuple[int, int, int]] | None = None,
-        attention_warps: int = 4,
-        generated: Tensor | None = None,
     ) -> None:
         self.model = model
         self.config = config
         self.splits = splits
-        self.combine_in_output = combine_in_output
-        self.preload_cache = preload_cache
         self.argmax_in_head = argmax_in_head
         self.pdl = pdl
         self.launch = {"launch_pdl": True} if pdl else {}
-        self.eviction = eviction
-        self.tiles = TILES | (tiles or {})
-        self.attention_warps = attention_warps
-        self.generated = generated
+        self.preload_cache = preload_cache
+        self.tiles = (TILES_FP8 if fp8 else TILES) | (tiles or {})
+        if pdl and preload_cache:
+            check_preload(config.vocab_size // self.tiles["head"][0])
         weights = {("head", -1): model.embedding.weight}
         for layer, block in enumerate(model.blocks):
             weights["qkv", layer] = block.attention.qkv.weight
@@ -356,6 +444,8 @@ class TritonDecoder:
             name: quantize_fp8(weight) if fp8 else (weight, None)
             for name, weight in weights.items()
         }
+        parts = [part for pair in self.weights.values() for part in pair if part is not None]
+        self.nbytes = sum(part.nbytes for part in parts)
 
     def __call__(self, tokens: Tensor, input_pos: Tensor, kv_cache: Tensor) -> Tensor:
         """The logits of the next token, (1, vocab_size), float32; writes into the cache."""
@@ -376,8 +466,9 @@ class TritonDecoder:
         best = (best_logits, best_tokens)
         logits = self.matvec("head", -1, x, norm=self.model.norm, best=best)
         block = triton.next_power_of_2(n_programs)
-        arguments = (*best, tokens, input_pos, self.generated, n_programs, block, self.pdl)
-        _next_token_kernel[(1,)](*arguments, num_warps=16, **self.launch)
+        _next_token_kernel[(1,)](
+            *best, tokens, input_pos, n_programs, block, self.pdl, num_warps=16, **self.launch
+        )
         return logits[None]
 
     def run_blocks(self, tokens: Tensor, input_pos: Tensor, kv_cache: Tensor) -> Tensor:
@@ -386,10 +477,10 @@ class TritonDecoder:
         token: Tensor | None = tokens
         for layer, block in enumerate(self.model.blocks):
             qkv = self.matvec("qkv", layer, x, token=token, norm=block.attention_norm)
-            y, lse = self.attend(qkv, kv_cache[layer], input_pos)
-            x = self.matvec("output", layer, y, lse=lse, token=token, residual=x)
+            y = self.attend(qkv, kv_cache[layer], input_pos)
+            x = self.matvec("output", layer, y, token=token, residual=x)
             token = None
-            y = self.matvec("gate_up", layer, x, norm=block.feed_forward_norm)
+            y = self.gate_up(layer, x, block.feed_forward_norm)
             x = self.matvec("down", layer, y, residual=x)
         return x
 
@@ -399,63 +490,71 @@ class TritonDecoder:
         layer: int,
         x: Tensor,
         *,
-        lse: Tensor | None = None,
         token: Tensor | None = None,
         norm: nn.RMSNorm | None = None,
         residual: Tensor | None = None,
         best: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> Tensor:
-        """The product of a weight with x as one kernel, with what goes around it.
-
-        "gate_up" returns silu(gate) * up. "head" returns float32, others the model's dtype.
-        """
+        """weight @ x as one kernel, with what goes around it; the head returns float32."""
         weight, weight_scale = self.weights[kind, layer]
         rows, block, warps = self.tiles[kind]
-        gated = kind == "gate_up"
-        n_rows = len(weight) // 2 if gated else len(weight)
-        dim = weight.shape[1]
-        dtype = torch.float32 if kind == "head" else self.model.embedding.weight.dtype
+        n_rows, dim = weight.shape
+        dtype = torch.float32 if kind == "head" else x.dtype
         out = torch.empty(n_rows, device=x.device, dtype=dtype)
         norm_weight = None if norm is None else norm.weight
         norm_eps = 0.0 if norm is None else norm.eps
-        tensors = (x, lse, token, norm_weight, weight, weight_scale, residual, out, *best)
-        sizes = (dim, rows, gcd(dim, block), gated, self.config.head_dim, self.splits)
+        tensors = (x, token, norm_weight, weight, weight_scale, residual, out, *best)
+        sizes = (dim, rows, gcd(dim, block))
         _matvec_kernel[(n_rows // rows,)](
-            *tensors, norm_eps, *sizes, self.eviction, self.pdl, num_warps=warps, **self.launch
+            *tensors, norm_eps, *sizes, self.pdl, num_warps=warps, **self.launch
         )
         return out
 
-    def attend(
-        self, qkv: Tensor, layer_cache: Tensor, input_pos: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """The attention's output (dim) and None; or that of each split, (splits, dim), and lse."""
+    def gate_up(self, layer: int, x: Tensor, norm: nn.RMSNorm) -> Tensor:
+        """silu(gate @ x) * (up @ x) of the normalized x, (hidden_dim), as one kernel."""
+        weight, weight_scale = self.weights["gate_up", layer]
+        rows, _, warps = self.tiles["gate_up"]
+        n_rows = len(weight) // 2
+        n_programs = n_rows // rows
+        if x.is_cuda:
+            gpu = torch.cuda.get_device_properties(x.device)
+            n_programs = min(n_programs, GATE_UP_PROGRAMS * gpu.multi_processor_count)
+        out = torch.empty(n_rows, device=x.device, dtype=x.dtype)
+        tensors = (x, norm.weight, weight, weight_scale, out)
+        sizes = (n_rows, weight.shape[1], rows)
+        _gate_up_kernel[(n_programs,)](
+            *tensors, norm.eps, *sizes, self.pdl, num_warps=warps, **self.launch
+        )
+        return out
+
+    def attend(self, qkv: Tensor, layer_cache: Tensor, input_pos: Tensor) -> Tensor:
+        """The attention's output, (dim), of q, k and v in one vector; writes into the cache."""
         config = self.config
         keys, values = layer_cache
-        factory_kwargs: dict[str, Any] = {"device": qkv.device, "dtype": torch.float32}
-        if self.splits == 1:
-            y = torch.empty_like(qkv[: config.dim])
-            lse = None
-        else:
-            y = torch.empty(self.splits, config.dim, **factory_kwargs)
-            lse = torch.empty(self.splits, config.n_heads, **factory_kwargs)
-        sizes = (config.n_kv_heads, config.max_seq_len, config.head_dim // 2)
-        slots = config.max_seq_len // self.splits
-        _attention_kernel[(config.n_heads, self.splits)](
-            *(qkv, self.model.cos, self.model.sin, input_pos, keys, values, y, lse, *sizes, slots),
-            *(self.preload_cache, self.pdl),
-            num_warps=self.attention_warps,
-            **self.launch,
-        )
-        if lse is None or self.combine_in_output:
-            return y, lse
         out = torch.empty_like(qkv[: config.dim])
-        block = min(config.dim, 128)
-        _combine_kernel[(config.dim // block,)](
-            *(y, lse, out, config.dim, config.head_dim, self.splits, block, self.pdl),
-            num_warps=1,
+        y: Tensor = out
+        lse: Tensor | None = None
+        if self.splits > 1:
+            y = torch.empty(self.splits, config.dim, device=qkv.device)
+            lse = torch.empty(self.splits, config.n_heads, device=qkv.device)
+        slots = config.max_seq_len // self.splits
+        tensors = (qkv, self.model.cos, self.model.sin, input_pos, keys, values, y, lse)
+        sizes = (config.n_kv_heads, config.max_seq_len, config.head_dim, slots)
+        _attention_kernel[(config.n_heads, self.splits)](
+            *tensors,
+            *sizes,
+            self.preload_cache,
+            self.pdl,
+            num_warps=8 if slots > 128 else 4,
             **self.launch,
         )
-        return out, None
+        if lse is not None:
+            block = min(config.dim, 128)
+            sizes = (config.dim, config.head_dim, self.splits, block)
+            _combine_kernel[(config.dim // block,)](
+                y, lse, out, *sizes, self.pdl, num_warps=1, **self.launch
+            )
+        return out
 
 
 def triton_decoder(model: Decoder, config: Config, **switches: Any) -> TritonDecoder:

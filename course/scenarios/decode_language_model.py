@@ -1,14 +1,16 @@
-"""Scenarios: a decoder's next tokens, one or several in
-a graph. Each raises Wrong with the symptom it finds.
+"""Scenarios: a decoder's next tokens, one or several in a graph, and the largest logit in two
+stages. Each raises Wrong with the symptom it finds.
 """
 
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.answers.graph_use import EAGER, Wrong, close, copied, use, watch
-from course.scenarios.common import few
+from course.scenarios.common import few, launch_log
+from cpu_graph.graphs import CUDAGraph
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 
 SIZES = Config(
@@ -32,6 +34,14 @@ REBOUND = (
 WARMED = "The first token is number {}: a warm-up decoded. Undo it."
 DREW = (
     "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
+)
+WAITS = (
+    "Each call waits for the GPU: leave the tokens there, and let the caller decide when to read "
+    "them."
+)
+ONE_STAGE = (
+    "A reduction still runs over all {} logits of a row, on one multiprocessor: reduce within the "
+    "pieces first."
 )
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -95,13 +105,27 @@ def graph_decode(answer: Callable) -> None:
 
         expected = decoded(model, state, calls, draw())
         own = copied(state)  # kept alive: a graph holds addresses only
-        used = use(answer(model, *own, *draw()), [()] * calls)
+        used = use(_without_wait(answer(model, *own, *draw())), [()] * calls)
         if not close(used.given, expected):
             for message, tokens in broken(model, state, calls, draw):
                 if close(used.given, tokens):
                     raise Wrong(message)
         used.gives(expected, {})
-        used.replays(graphs=calls, operators=2 * calls)
+        used.replays(graphs=calls, operators=calls)
+
+
+def _without_wait(following: object) -> object:
+    """The reader's function; on the stand-in it raises Wrong if a call waits for the GPU."""
+    if not callable(following) or not CUDAGraph.stand_in:
+        return following
+
+    def call():
+        result = following()
+        if not launch_log():
+            raise Wrong(WAITS)
+        return result
+
+    return call
 
 
 def generate(answer: Callable) -> None:
@@ -146,3 +170,57 @@ def _generated(given, tokens, count, every, made):
             f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each "
             "replay."
         )
+
+
+def largest_token(answer: Callable) -> None:
+    """The largest logit's number, for several rows and pieces, captured and on new logits."""
+    for rows, pieces, size in ((1, 8, 16), (3, 4, 10), (2, 16, 3)):
+        logits = [torch.randn(rows, pieces * size, device="cuda") for _ in range(3)]
+        static = logits[0].clone()
+        with Reductions() as reductions:
+            first = answer(static, pieces)
+        if max(reductions.lengths, default=0) > max(pieces, size):
+            raise Wrong(ONE_STAGE.format(pieces * size))
+        if not torch.is_tensor(first):
+            raise Wrong("A tensor (B, 1) is asked: the CPU must not read the number.")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = answer(static, pieces)
+        for new in logits:
+            static.copy_(new)
+            graph.replay()
+            expected = new.argmax(dim=-1, keepdim=True)
+            _largest(found.clone(), expected, pieces, size)
+
+
+def _largest(found: Tensor, expected: Tensor, pieces: int, size: int) -> None:
+    """Raises Wrong unless found are the expected numbers, (B, 1)."""
+    if found.shape != expected.shape:
+        raise Wrong(f"The shape is {tuple(found.shape)}, expected {tuple(expected.shape)}.")
+    if torch.equal(found, expected):
+        return
+    if torch.equal(found, expected % size):
+        raise Wrong("These are places within a piece: add where the piece begins.")
+    if torch.equal(found, expected // size):
+        raise Wrong("These are the numbers of the pieces, not of the logits.")
+    if torch.equal(found, expected // size * pieces + expected % size):
+        raise Wrong("A piece begins at its number times the size of a piece.")
+    raise Wrong(f"Yours are {found.flatten().tolist()}, expected {expected.flatten().tolist()}.")
+
+
+class Reductions(TorchDispatchMode):
+    """Notes over how many numbers each argmax, max and topk of the block runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator.overloadpacket.__name__ in ("argmax", "max", "amax", "topk", "sort"):
+            dim = args[1] if len(args) > 1 else (kwargs or {}).get("dim")
+            if operator.overloadpacket.__name__ in ("topk", "sort"):
+                dim = -1
+            if isinstance(dim, list):
+                dim = dim[0] if dim else None
+            self.lengths.append(args[0].numel() if dim is None else args[0].shape[dim])
+        return operator(*args, **(kwargs or {}))
