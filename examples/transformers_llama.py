@@ -4,6 +4,9 @@ It shares the decoder's tensors, so it needs hardly any memory. The package is a
 project: pip install -e .[lm]
 """
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,12 +15,30 @@ from torch import Tensor
 from examples.decoder import Block, Config, Decoder
 
 
+@contextmanager
+def without_torchvision() -> Iterator[None]:
+    """Within this block transformers finds no torchvision, unless it is imported already.
+
+    transformers imports it where it is installed. One that was built for another torch then fails,
+    though Llama needs no images.
+    """
+    if sys.modules.get("torchvision") is not None:
+        yield
+        return
+    sys.modules["torchvision"] = None  # type: ignore[assignment]  # Python's "not to be found"
+    try:
+        yield
+    finally:
+        del sys.modules["torchvision"]
+
+
 def llama_like(model: Decoder, config: Config) -> Any:
     """A LlamaForCausalLM that computes what the decoder does, on its tensors, without gradients.
 
     Raises ImportError if transformers is not installed, or does not fit this torch.
     """
-    from transformers import LlamaConfig, LlamaForCausalLM
+    with without_torchvision():
+        from transformers import LlamaConfig, LlamaForCausalLM
 
     weight = model.embedding.weight
     llama_config = LlamaConfig(
@@ -83,7 +104,8 @@ class DecodeStep:
     def __init__(
         self, llama: Any, prompt: Tensor, max_seq_len: int, **compile_options: Any
     ) -> None:
-        from transformers import StaticCache
+        with without_torchvision():
+            from transformers import StaticCache
 
         self.cache = StaticCache(config=llama.config, max_cache_len=max_seq_len)
         self.tokens = llama(prompt, past_key_values=self.cache).logits[:, -1:].argmax(dim=-1)
