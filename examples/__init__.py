@@ -2,7 +2,9 @@
 
 train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
 decoder: a language model with a static key-value cache, ready for a graph
-triton_decoder: the same decoder's step for one sequence, in five Triton kernels per block
+triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
+small_llama: a small trained decoder that writes text, and its drafter
+train_small_llama: how the two were trained
 transformers_llama: Llama of the transformers package on the decoder's weights
 repeatability: does a step repeat its bits, and if not, which operator does not?
 busy_host: how long does a call take when the CPU is busy?
