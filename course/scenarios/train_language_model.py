@@ -58,6 +58,10 @@ WARM_AVERAGES = (
 )
 NEW_SCHEDULE = "The learning rates are those of a new schedule: load the scheduler too."
 NEW_AVERAGES = "The optimizer begins with empty averages: load its state too."
+NEW_DRAWS = (
+    "Dropout draws other numbers than the training that never stopped: set the random state of the "
+    "checkpoint."
+)
 NEW_WEIGHTS = "The weights are those of the new process: load the model too."
 TWO_POOLS = "The two graphs have two pools: give the second capture the pool of the first."
 NO_DROPOUT = "Training has no dropout: call net.train() in the step that is captured."
@@ -200,12 +204,16 @@ def resumed(
     load: tuple = PARTS,
     warm: tuple | None = None,
     schedule: bool = True,
+    random: torch.Tensor | None = None,
 ) -> list:
     """The losses of a training that resumes with the parts of
     checkpoint that are named. warm: the batch of a warm-up of three
-    steps, after which only the weights were restored.
+    steps, after which only the weights were restored. random: the
+    random state, if it is not the checkpoint's.
     """
     training = new_training(net)
+    random = checkpoint["rng_state"] if random is None else random
+    torch.cuda.set_rng_state(random)
     for name, part in zip(PARTS, training, strict=True):
         if name in load:
             part.load_state_dict(copy.deepcopy(checkpoint[name]))
@@ -213,18 +221,21 @@ def resumed(
         weights = copied(training[0].state_dict())
         eager_losses(training, [warm] * 3, schedule=False)
         training[0].load_state_dict(weights)
+        torch.cuda.set_rng_state(random)
     return eager_losses(training, batches[checkpoint["step"] :], schedule)
 
 
 def resumed_losses(answer: Callable) -> None:
-    """A training by Adam with a schedule, saved after some steps and resumed by a graph."""
+    """A training with dropout, by Adam with a schedule, saved and resumed by a graph."""
     batches, done = draw_batches(few(6, 9)), few(2, 4)
-    first = new_training(perceptron(nn.Tanh()))
+    first = new_training(perceptron(nn.Dropout(0.3)))
     eager_losses(first, batches[:done])
     checkpoint = {name: part.state_dict() for name, part in zip(PARTS, first, strict=True)}
-    checkpoint = copy.deepcopy(checkpoint | {"step": done})
+    checkpoint |= {"step": done, "rng_state": torch.cuda.get_rng_state()}
+    checkpoint = copy.deepcopy(checkpoint)
     expected = eager_losses(first, batches[done:])
-    net = perceptron(nn.Tanh())  # of the new process
+    net = perceptron(nn.Dropout(0.3))  # of the new process
+    random = torch.cuda.get_rng_state()
     training, loaded_after = new_training(net), []
     optimizer = training[1]
     with watch() as seen:
@@ -244,7 +255,7 @@ def resumed_losses(answer: Callable) -> None:
     if not close(found, expected):
         if any(loaded_after):
             raise Wrong(LOADED_LATE)
-        not_resumed(found, partial(resumed, net, checkpoint, batches), used.seen)
+        not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
     Used(found, found, used.counts, used.seen).gives(expected, {})
     if len(used.seen.captured) > 1:
         raise Wrong(RECAPTURED.format(len(used.seen.captured), count))
@@ -252,10 +263,13 @@ def resumed_losses(answer: Callable) -> None:
     used.replays(graphs=count, operators=10**6)
 
 
-def not_resumed(found: list, again: partial, seen: Watched) -> None:
-    """Raises Wrong with the reason why the losses are not those of a resumed training."""
+def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched) -> None:
+    """Raises Wrong with the reason why the losses are not those of a resumed training.
+    random: the state in which the new process called the answer.
+    """
     checkpoint, batches = again.args[1:]
     wrong_losses: dict[str, Callable[[], list]] = {
+        NEW_DRAWS: partial(again, random=random),
         STAYS: partial(again, schedule=False),
         NEW_SCHEDULE: partial(again, PARTS[:2]),
         NEW_AVERAGES: partial(again, ("model", "scheduler")),
