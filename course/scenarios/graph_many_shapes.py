@@ -33,6 +33,15 @@ SPOILED = (
     "An infinity or nan behind the request spoils the result. Arithmetic with a mask does not "
     "remove it: select, with torch.where."
 )
+SEVERAL_INPUTS = (
+    "Each graph has its own static input: let all of them read the first rows of one, of the "
+    "largest size."
+)
+SEVERAL_POOLS = "Each graph has its own pool: give all of them the same one, with pool=."
+SMALLEST_FIRST = (
+    "A smaller graph is captured before a larger one, which then cannot fit into its memory: "
+    "capture the largest first."
+)
 SAME_BUFFER = (
     "Several results are the same memory: the list holds the buffers, and later copies overwrite "
     "them. Clone each result."
@@ -107,17 +116,22 @@ def pad_to_buckets(answer: Callable) -> None:
     lengths = [8, 4, 3, 1, 5, 2, 1, few(1, 9)]
     requests = [torch.randn(length, 3, device="cuda") for length in lengths]
 
+    inputs: list[tuple[int, int]] = []  # rows and address of each captured input
+
     def total(rows):
+        if torch.cuda.is_current_stream_capturing():
+            inputs.append((len(rows), rows.data_ptr()))
         return layer(rows).square().sum(0)
 
     expected = [total(rows) for rows in requests]
     stale = []
-    left = {}
+    static = torch.zeros(8, 3, device="cuda")
     for rows in requests:
-        static = left.setdefault(bisect_left(sizes, len(rows)), torch.zeros(8, 3, device="cuda"))
         static[: len(rows)] = rows
-        stale.append(total(static))
-    used = use(answer(total, sizes, 3), requests)
+        stale.append(total(static[: sizes[bisect_left(sizes, len(rows))]]))
+    with watch() as built:
+        function = answer(total, sizes, 3)
+    used = use(function, requests)
     behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
     used.gives(expected, {behind: stale, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
     used.replays(graphs=len(requests), operators=6 * len(requests))
@@ -132,6 +146,17 @@ def pad_to_buckets(answer: Callable) -> None:
         raise Wrong(
             "A request goes through a graph that is too large: take the smallest that holds it."
         )
+    _share_memory(inputs, built.captured)
+
+
+def _share_memory(inputs, graphs):
+    """Raises Wrong unless the graphs were captured in one pool and input, the largest first."""
+    if len({address for _, address in inputs}) > 1:
+        raise Wrong(SEVERAL_INPUTS)
+    if len({graph.pool() for graph in graphs}) > 1:
+        raise Wrong(SEVERAL_POOLS)
+    if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
+        raise Wrong(SMALLEST_FIRST)
 
 
 def read_results(answer: Callable) -> None:
