@@ -183,26 +183,23 @@ def _losses(net, batches):
 
 
 def graph_if_it_pays(answer: Callable) -> None:
-    """A network, with numbers of calls and idle shares for which
+    """A network, with numbers of calls and sizes for which
     a graph pays and others for which it does not.
     """
     net = nn.Linear(4, 3).cuda().requires_grad_(False)
     batches = list(torch.randn(4, few(), 4, device="cuda"))
     expected = list(map(net, batches))
-    cases = [
-        (100, 50.0, 0.8, 3000.0),
-        (70, 50.0, 0.8, 3000.0),
-        (10**6, 50.0, 0.0, 1.0),
-        (2, 9000.0, 0.9, 3000.0),
-    ]
-    for calls, eager_us, idle_share, price_us in cases:
-        pays = price_us < calls * idle_share * eager_us
+    launches, launch_us, stretch = 20, 10.0, 1.5
+    cases = [(100, 40.0, 3000.0), (20, 40.0, 3000.0), (10**6, 150.0, 1.0), (25, 40.0, 3000.0)]
+    for calls, ideal_us, price_us in cases:
+        idle_us = launch_us * launches - stretch * ideal_us
+        pays = price_us < calls * idle_us
         sample = copied(batches[0])
         with watch() as built:
-            function = answer(net, sample, calls, eager_us, idle_share, price_us)
+            function = answer(net, sample, calls, launches, ideal_us, launch_us, stretch, price_us)
         case = (
-            f"{calls} calls of {eager_us:g} µs, of which the GPU is idle for {idle_share:.0%}; a "
-            f"price of {price_us:g} µs"
+            f"{calls} calls; each takes the host {launch_us * launches:g} µs and the kernels "
+            f"{stretch * ideal_us:g} µs; a price of {price_us:g} µs"
         )
         if built.captured and not pays:
             raise Wrong(f"A capture costs more here than its replays can save ({case}).")
