@@ -6,9 +6,22 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from course.answers.graph_use import Wrong, copied, use
+from course.answers.comparison import brief
+from course.answers.graph_use import EAGER, Wrong, close, copied, use, watch
 from course.scenarios.common import few
 
+FROZEN = (
+    "Every replay divides by the same temperature: keep it in one tensor on the GPU, and write "
+    "into it in place."
+)
+COOLED = (
+    "The temperature is ahead of the script's: it falls after it is used, and what the warm-up "
+    "changed has to be undone."
+)
+NOT_THE_SCRIPTS = (
+    "The losses or the weight are not the script's. Has the warm-up trained the weight? Undo it, "
+    "with unchanged."
+)
 UNTOUCHED = "It changes what it is given: write the result into a new tensor."
 
 
@@ -45,37 +58,6 @@ def halved_sum(answer: Callable) -> None:
     }
     expected = [torch.where(case > 3, case / 2, case).sum() for case in cases]
     use(replay, cases, what="It").gives(expected, symptoms)
-
-
-def clip_norm(answer: Callable) -> None:
-    """Vectors shorter and longer than a limit, which changes too; the answer is captured."""
-    vectors = torch.randn(6, few(3, 9), device="cuda")
-    limits = vectors.norm(dim=1) * torch.tensor([2.0, 0.5, 3.0, 0.1, 0.7, 1.5], device="cuda")
-    x = vectors[0].clone()
-    limit = limits[0].clone()
-    graph = torch.cuda.CUDAGraph()
-    scales = limits / vectors.norm(dim=1)
-    always, never = list(vectors * scales[:, None]), list(vectors)
-    expected = list(vectors * scales.clamp(max=1)[:, None])
-    answer(x.clone(), limit.clone())
-    with torch.cuda.graph(graph):
-        output = answer(x, limit)
-
-    def replay(vector, new):
-        x.copy_(vector)
-        limit.copy_(new)
-        graph.replay()
-        if not torch.equal(x, vector) or not torch.equal(limit, new):
-            raise Wrong(UNTOUCHED)
-        return copied(output)
-
-    swapped = [a if scale > 1 else n for a, n, scale in zip(always, never, scales, strict=True)]
-    symptoms = {
-        "It scales every vector, the short ones too.": always,
-        "It scales no vector: is the branch that of the capture?": never,
-        "It scales the short vectors and leaves the long ones: the other way round.": swapped,
-    }
-    use(replay, list(zip(vectors, limits, strict=True)), what="It").gives(expected, symptoms)
 
 
 def ramp(answer: Callable) -> None:
@@ -148,6 +130,60 @@ def logger(answer: Callable) -> None:
         "It starts at the second row: write first, then advance the row.": logged(1, 1),
     }
     used.gives(logged(0, 1), symptoms)
+
+
+def anneal_and_train(answer: Callable) -> None:
+    """A weight trained on batches of the CPU, with a temperature that falls from step to step."""
+    count, size = few(5, 9), few(3, 6)
+    weight = torch.randn(size, device="cuda").requires_grad_()
+    initial = copied(weight)
+    batches = [torch.randn(size) for _ in range(count)]
+    given = copied(batches)
+    with watch() as seen:
+        losses = answer(weight, batches)
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    if len(seen.captured) > 1:
+        raise Wrong(f"It captures {len(seen.captured)} graphs: one is enough.")
+    if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count
+        raise Wrong(f"{len(seen.replayed)} replays for {count} batches: one for each is asked.")
+    if not isinstance(losses, list) or len(losses) != count:
+        raise Wrong(f"A list of {count} numbers is asked, not {brief(losses)}.")
+    losses = [float(loss) for loss in losses]
+    falling = [max(1.0, 2 * 0.9**number) for number in range(count + 4)]
+    _is_trained(losses, copied(weight), initial, given, falling)
+
+
+def _is_trained(losses, weight, initial, batches, falling):
+    """Raises Wrong unless losses and weight are those of the script, run eagerly."""
+    count = len(batches)
+
+    def same(trained_on, temperatures):
+        expected, trained = _annealed(initial, trained_on, temperatures)
+        return close([torch.tensor(losses), weight], [torch.tensor(expected), trained])
+
+    if same(batches, falling):
+        return
+    if any(same(batches, [temperature] * count) for temperature in falling):
+        raise Wrong(FROZEN)
+    if any(same(batches, falling[start:]) for start in range(1, 5)):
+        raise Wrong(COOLED)
+    if any(same([batch] * count, falling) for batch in batches):
+        raise Wrong(
+            "Every replay trains on the same batch: copy the new one into the static input."
+        )
+    raise Wrong(NOT_THE_SCRIPTS)
+
+
+def _annealed(weight, batches, temperatures):
+    """The losses and the weight of the script."""
+    weight, losses = weight.clone().requires_grad_(), []
+    for batch, temperature in zip(batches, temperatures, strict=False):
+        loss = (batch.to(weight.device) * weight / temperature - 1).square().mean()
+        (gradient,) = torch.autograd.grad(loss, weight)
+        weight = (weight - 0.1 * gradient).detach().requires_grad_()
+        losses.append(loss.item())
+    return losses, weight.detach()
 
 
 def _kept(function: Callable) -> dict[str, list[Any]]:
