@@ -189,7 +189,8 @@ def graph_if_it_pays(answer: Callable) -> None:
     net = nn.Linear(4, 3).cuda().requires_grad_(False)
     batches = list(torch.randn(4, few(), 4, device="cuda"))
     expected = list(map(net, batches))
-    launches, launch_us, stretch = 20, 10.0, 1.5
+    launches = 20
+    launch_us, stretch = 10.0, 1.5
     cases = [(100, 40.0, 3000.0), (20, 40.0, 3000.0), (10**6, 150.0, 1.0), (25, 40.0, 3000.0)]
     for calls, ideal_us, price_us in cases:
         idle_us = launch_us * launches - stretch * ideal_us

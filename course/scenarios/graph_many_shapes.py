@@ -58,7 +58,8 @@ STALLED = (
 
 def largest_valid(answer: Callable) -> None:
     """Values with finite and other numbers behind the valid ones; the answer is captured."""
-    size, nan, inf = 6, float("nan"), float("inf")
+    size = 6
+    nan, inf = float("nan"), float("inf")
     lengths = [3, 2, size, few(2, 5), 1, 4]
     requests = []
     for number, length in enumerate(lengths):

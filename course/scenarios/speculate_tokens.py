@@ -100,7 +100,8 @@ def graph_verify(answer: Callable) -> None:
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 3
     start = prompted(model, rows=2)
     right = [(0, 2), (k, 1), (1, k), (2, 0)]
-    state, requests, expected = copied(start), [], []
+    state = copied(start)
+    requests, expected = [], []
     for pair in right:
         numbers = torch.tensor(pair, device="cuda")[:, None]
         requests.append(drafts_with(model, state, numbers, k))
@@ -195,7 +196,8 @@ def graph_speculate(answer: Callable) -> None:
 
 def graph_steps(answer: Callable) -> None:
     """Three replays of four steps, which move the rows by different numbers; one replay more."""
-    k, limit, every = 3, 17, 4
+    k, every = 3, 4
+    limit = 17
     text = torch.full((2, 200), -1, device="cuda")
     input_pos = torch.full((2, 1), few(2, 5), device="cuda")
     moves = torch.randint(1, k + 2, text.shape, device="cuda")
