@@ -19,7 +19,7 @@ SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
 REFERENCES = sorted(
     path.relative_to(ROOT) for path in ROOT.glob("docs/*.md")
-)  # cheat sheet, glossary, originals
+)  # cheat sheet, found on the way, glossary, originals
 REFERENCES += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
 REFERENCES += [Path("capturable/RULES.md"), Path("cpu_graph/OPERATORS.md")]
 TEXTS = [
