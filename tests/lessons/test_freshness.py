@@ -109,9 +109,7 @@ def test_a_recording_says_where_it_comes_from(path):
     }
     assert needed <= about.keys() and all(about[key] for key in needed)
     assert about["gpu"].lower().replace(" ", "-") == path.parent.name
-    assert (
-        about["peak_gpu_mib"] <= 4096
-    )  # beside a desktop and CUDA itself, on the 8 GB that doctor asks for
+    assert about["peak_gpu_mib"] <= 6 * 1024, "more than fits beside CUDA itself on a GPU of 8 GB"
 
 
 class Played:
