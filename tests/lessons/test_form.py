@@ -36,8 +36,8 @@ def anchors(path):
     headings = re.findall(
         r"^#+ (.*)$", prose(path) if path.suffix == ".ipynb" else path.read_text(), re.MULTILINE
     )
-    if path.suffix == ".md":  # as GitHub and the site make them; JupyterLab keeps the case
-        headings = [re.sub(r"[^\w\- ]", "", heading).lower() for heading in headings]
+    if path.suffix == ".md":  # JupyterLab keeps the case, GitHub and the site do not
+        headings += [re.sub(r"[^\w\- ]", "", heading).lower() for heading in headings]
     return {heading.strip().replace(" ", "-") for heading in headings}
 
 
