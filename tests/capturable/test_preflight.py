@@ -27,6 +27,7 @@ from capturable.rules import RULES
 from capturable.streams import Joins
 from course.lessons import lesson_file
 from course.paths import ROOT
+from course.recordings.recording import recorded_lesson
 from helpers.model import make_batches, make_model, make_optimizer, training_step
 from tests.support.machine import needs_gpu
 
@@ -513,6 +514,16 @@ def training():
     return t
 
 
+PLANTED = {  # kind of finding -> what its lines in the lesson's broken step hold
+    "CPU work": ["random.choice", "max(1.0", "scheduler.step()", "history.append"],
+    "frozen number": ["random.choice", "/ state.temperature", "optimizer.step()"],
+    "sync": ["if loss > 2", "error_if_nonfinite", "y[y.abs() > 4]", "loss.item()"],
+    "optimizer": ["optimizer.step()"],
+    "moved tensor": ["state.average"],
+    "output": ["return values"],
+}
+
+
 def test_the_lessons_broken_step_has_every_planted_fault(training):
     training.optimizer = torch.optim.AdamW(training.model.parameters())
     training.scheduler = torch.optim.lr_scheduler.ExponentialLR(training.optimizer, 0.9)
@@ -520,24 +531,24 @@ def test_the_lessons_broken_step_has_every_planted_fault(training):
     batches = batches_on("cpu")
     random.seed(0)
     table = look(partial(broken_step, training), *batches[0], other_inputs=batches[1])
-    planted = next(cell.source for cell in LESSON.cells if "planted = {" in cell.source)
-    names = {}
-    exec(planted[: planted.index("}") + 1], names)
-    del names["planted"]["copy"]  # on the CPU there is none
-    for rule, texts in names["planted"].items():
+    recorded = recorded_lesson("make_code_capturable").value("findings")
+    on_cpu = recorded[recorded.kind != "copy"]  # on the CPU there is none
+    assert table.rule.to_list() == on_cpu.kind.to_list()
+    assert table.line.to_list() == on_cpu.line.to_list()
+    for rule, texts in PLANTED.items():
         lines = table.line[table.rule == rule]
-        assert [text for text in texts if not lines.str.contains(text, regex=False).any()] == [], (
-            lines.to_list()
-        )
+        assert len(lines) == len(texts)
+        assert all(text in line for text, line in zip(texts, lines, strict=True))
+    assert set(table.rule) == PLANTED.keys()
     assert training.history == [] and training.temperature == 2.0
 
 
-def test_the_lessons_fixed_step_has_none(training):
-    fixed_step, _ = lesson_function("fixed_step")
+def test_the_lessons_repaired_step_has_none(training):
+    repaired_step, _ = lesson_function("repaired_step")
     training.sign, training.temperature = torch.tensor(1.0), torch.tensor(2.0)
-    training.history, training.row = torch.zeros(100, 3), torch.zeros(1, dtype=int)
+    training.history, training.row = torch.zeros(100, 4), torch.zeros(1, dtype=int)
     batches = batches_on("cpu")
-    table = look(partial(fixed_step, training), *batches[0], other_inputs=batches[1])
+    table = look(partial(repaired_step, training), *batches[0], other_inputs=batches[1])
     assert table.empty, table.to_string()
 
 
