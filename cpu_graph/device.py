@@ -26,6 +26,7 @@ class Device:
         self.want = self.generator = None  # see device_kind.wanting
         self.pools = []  # of use_mem_pool blocks, the innermost last
         self.crossing = self.non_blocking = False
+        self.in_range = False  # whether torch's check of a quantile's range is left out
 
     def capturing(self, stream=None):
         """Whether a stream, or the current one, takes part in the capture under way."""

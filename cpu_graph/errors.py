@@ -8,6 +8,7 @@ SINCE_2_15 = VERSION >= (2, 15)
 
 CUDA = {
     1: ("cudaErrorInvalidValue", "invalid argument"),
+    401: ("cudaErrorIllegalState", "the operation cannot be performed in the present state"),
     700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
     710: ("cudaErrorAssert", "device-side assert triggered"),
     900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
@@ -41,6 +42,15 @@ DIFFERENT_ARGUMENT = (
     "Expected all tensors to be on the same device, but got {} is on {}, different from other "
     "tensors on {}"
 )
+SCALARS = {  # what ATen calls types of whole numbers
+    torch.bool: "Bool",
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+}
+LENGTHS = "'lengths' argument should be a 1D CPU int64 tensor, but got {}D cuda:0 {} tensor"
 NUMPY = (
     "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
     "memory first."

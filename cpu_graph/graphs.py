@@ -171,6 +171,7 @@ class CUDAGraph:
         graph.capture = None
         graph.handle = None
         graph.generators = set()
+        graph.origin = graph.stand_in.stream
         graph.token = None
         graph.retained = []
         graph.has_instance = False
@@ -200,6 +201,7 @@ class CUDAGraph:
         self.token = pool or (0, next(pools))
         capture = Capture(self.stand_in, self.token, capture_error_mode)
         capture.graph = self
+        self.origin = capture.origin
         self.stand_in.capture = capture
         for generator in {torch.cuda.default_generators[0], *self.generators}:
             generator.begin(capture)
@@ -212,7 +214,7 @@ class CUDAGraph:
     def capture_end_pre(self):
         capture = self.stand_in.capture
         if capture is None or capture.graph is not self:
-            raise refusal(NOT_BEGUN) if SINCE_2_15 else refusal(OTHER_STREAM)
+            raise self.not_begun()
         if self.stand_in.stream != capture.origin:
             raise refusal(OTHER_STREAM)
         self.stand_in.capture = None
@@ -228,6 +230,12 @@ class CUDAGraph:
         self.handle = Handle(self.stand_in)
         if not capture.nodes:
             warnings.warn(EMPTY, UserWarning, stacklevel=3)
+
+    def not_begun(self):
+        """Before torch 2.15 a graph took the stream on which it was made for the capture's."""
+        if SINCE_2_15:
+            return refusal(NOT_BEGUN)
+        return cuda_error(401) if self.stand_in.stream == self.origin else refusal(OTHER_STREAM)
 
     def capture_end_post(self):
         pass

@@ -12,6 +12,7 @@ from cpu_graph.errors import (
     NUMPY,
     PAGEABLE,
     RNN_BACKWARD,
+    SCALARS,
     SINCE_2_15,
     MissingAttribute,
     NotModelled,
@@ -37,14 +38,6 @@ TYPES = {
 }
 # torch's function -> what the stand-in does instead: handler(device, function, *args, **kwargs)
 HANDLERS = {}
-SCALARS = {  # what ATen calls types of whole numbers
-    torch.bool: "Bool",
-    torch.uint8: "Byte",
-    torch.int8: "Char",
-    torch.int16: "Short",
-    torch.int32: "Int",
-    torch.int64: "Long",
-}
 
 
 def instead_of(*functions):
@@ -274,6 +267,30 @@ def address(device, function, tensor):
 
 
 instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)
+
+
+def quantile(device, function, input, *args, **kwargs):
+    """On the CPU alone torch asks first whether q lies between 0 and 1."""
+    device.in_range = device.kind(input) == "cuda"
+    try:
+        with wanting(device, "cuda" if device.in_range else None):
+            return function(input, *args, **kwargs)
+    finally:
+        device.in_range = False
+
+
+if not SINCE_2_15:
+    instead_of(torch.quantile, torch.nanquantile, Tensor.quantile, Tensor.nanquantile)(quantile)
+
+
+@instead_of(torch._C._VariableFunctions._pad_packed_sequence)
+def pad_packed_sequence(device, function, data, batch_sizes, *args):
+    """The rows lie where the packed ones do, the lengths of the sequences on the CPU."""
+    if device.kind(data) != "cuda":
+        return function(data, batch_sizes, *args)
+    lengths = function(torch.empty(data.shape), batch_sizes, *args)[1]
+    with wanting(device, "cuda"):
+        return function(data, batch_sizes, *args)[0], lengths
 
 
 def check_dropout(device, input, p=0.5, *training, **options):

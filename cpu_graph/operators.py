@@ -9,8 +9,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cpu_graph.errors import (
     DIFFERENT_ARGUMENT,
     INVALIDATED,
+    LENGTHS,
     PAGEABLE,
     PER_CAPTURE,
+    SCALARS,
     TWO_DEVICES,
     NotModelled,
     is_refusal,
@@ -29,7 +31,6 @@ from cpu_graph.tables import (
     NUMBER_FROM_CPU,
     READS_A_COPY,
     SETS_STORAGE,
-    TAKES_CPU_TENSORS,
     UNKNOWN_IN_CAPTURES,
     WAITING,
 )
@@ -98,8 +99,12 @@ def dispatch(device, operator, args, kwargs):
         if "pinned" in kinds or kind == "pinned":
             return device.execute(operator, args, kwargs, kind, HOST)
         return unmarked(operator, args, kwargs)
+    if operator is aten.equal.default and device.in_range:
+        return True
     if operator in MOVED:
         return moved(device, operator, args, kwargs)
+    if operator is aten._pack_padded_sequence.default:
+        return packed(device, *args)
     operator, args = without_mask(operator, args)
     return launch(device, operator, args, kwargs, placed, kind)
 
@@ -128,6 +133,19 @@ def moved(device, operator, args, kwargs):
     if operator is aten.resize_.default and list(tensor.shape) == list(size[0]):
         return tensor
     raise NotModelled(f"{name_of(operator)} on a CUDA tensor is not modelled.")
+
+
+def packed(device, padded, lengths, batch_first=False):
+    """The rows of each step, one step after the other. How many a step has lies on the CPU."""
+    if device.kind(lengths) == "cuda":
+        raise refusal(LENGTHS.format(lengths.dim(), SCALARS.get(lengths.dtype, lengths.dtype)))
+    without_values = torch.empty(padded.shape)
+    sizes = unmarked(
+        aten._pack_padded_sequence.default, (without_values, lengths, batch_first), {}
+    )[1]
+    steps = padded.transpose(0, 1) if batch_first else padded
+    rows = [step[:size] for step, size in zip(steps, sizes.tolist(), strict=False)]
+    return dispatch(device, aten.cat.default, (rows,), {}), sizes
 
 
 def launch(device, operator, args, kwargs, placed, kind):
@@ -193,8 +211,6 @@ def waits(device, operator, args, kwargs, placed, kind):
         return False  # only shapes are taken from the others
     if not copies:
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
-    if operator in TAKES_CPU_TENSORS:
-        return False
     if ordinary and not copies and operator not in INDEXING:
         raise refusal(two_devices(operator, args, kwargs, placed))
     if ordinary or (copies and kind == "cpu"):

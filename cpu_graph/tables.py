@@ -21,9 +21,6 @@ MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.res
 SETS_STORAGE = {aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
 
 
-TAKES_CPU_TENSORS = {aten._pack_padded_sequence.default}  # of any size: a sequence's lengths
-
-
 def always(device, args, kwargs):
     return True
 
@@ -83,7 +80,6 @@ UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compar
     "linalg_ldl_solve",
     "linalg_matrix_exp",
     "_ctc_loss",
-    "_pack_padded_sequence",
     "segment_reduce",
     "_nested_tensor_from_mask",
 }

@@ -622,3 +622,51 @@ def test_dropout_of_whole_numbers_is_refused_in_a_gpus_words(gpu, dropout):
         dropout(numbers)
     assert nn.functional.dropout(numbers, training=False).device.type == "cuda"
     assert dropout(torch.ones(4, device="cuda")).device.type == "cuda"
+
+
+def test_a_packed_sequence_keeps_its_batch_sizes_on_the_cpu(gpu):
+    x = torch.arange(20.0, device="cuda").reshape(5, 2, 2).requires_grad_()
+    lengths = torch.tensor([5, 3])
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths)
+    assert packed.data.is_cuda and packed.batch_sizes.is_cpu
+    assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1] and packed.data.shape == (8, 2)
+    padded, same_lengths = nn.utils.rnn.pad_packed_sequence(packed)
+    assert padded.is_cuda and same_lengths.is_cpu and same_lengths.tolist() == [5, 3]
+    padded.sum().backward()
+    assert x.grad.sum() == 16 and x.grad[3:, 1].sum() == 0
+    with pytest.raises(RuntimeError, match="1D CPU int64 tensor, but got 1D cuda:0 Long tensor"):
+        nn.utils.rnn.pack_padded_sequence(x, lengths.cuda())
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_packed_sequence_is_captured_with_the_lengths_of_the_capture(gpu, batch_first):
+    x, lengths = torch.ones(4, 4, 3, device="cuda"), torch.tensor([4, 3, 1, 1])
+    for turn in range(2):
+        replay = captured(
+            lambda: nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first).data * 2
+        )
+        x.copy_(torch.arange(48.0).reshape(4, 4, 3))
+        expected = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first).data * 2
+        lengths.copy_(torch.tensor([2, 2, 1, 1]))  # of the next capture: no replay asks
+        assert replay().tolist() == expected.tolist()
+        assert len(expected) == (9, 6)[turn]
+
+
+@pytest.mark.parametrize("quantile", [torch.quantile, torch.nanquantile])
+def test_a_quantile_in_a_capture_reads_no_value(gpu, quantile):
+    """torch asks on the CPU alone whether q lies between 0 and 1."""
+    x = torch.arange(5.0, device="cuda")
+    replay = captured(lambda: quantile(x, 0.5))
+    x.add_(1)
+    assert replay().item() == 3
+    with pytest.raises(RuntimeError, match="in the range"):
+        quantile(torch.arange(5.0), 1.5)
+
+
+def test_a_capture_that_never_began_is_not_ended(gpu):
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="before capture_begin|operation cannot be performed"):
+        graph.capture_end()
+    torch.cuda.set_stream(torch.cuda.Stream())
+    with pytest.raises(RuntimeError, match="before capture_begin|same stream it began on"):
+        graph.capture_end()
