@@ -21,7 +21,9 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
 from capturable import preflight
+from capturable.check import Check
 from capturable.findings import Finding
+from capturable.judge import Fault
 from capturable.operators import address, host_numbers
 from capturable.rules import RULES
 from capturable.streams import Joins
@@ -667,3 +669,11 @@ def test_side_streams(fork, join):
     assert found(step, X.cuda(), device="cuda") == (
         set() if fork and join else {("stream", "y = x * 2")}
     )
+
+
+@pytest.mark.parametrize("library, quiet", [("_functorch/eager_transforms.py", True), ("", False)])
+def test_what_functorch_counts_on_the_cpu_is_no_finding(monkeypatch, library, quiet):
+    monkeypatch.setattr("capturable.check.here", lambda thread: SimpleNamespace(library=library))
+    check = SimpleNamespace(thread=None)
+    fault = Fault("CPU work", "aten::cumsum runs on the CPU")
+    assert Check._is_quiet(check, fault, torch.ops.aten.cumsum.default, (), {}) is quiet
