@@ -101,6 +101,11 @@ CHECKS_ARGUMENTS = {  # the device of each argument, one by one, before their ke
     "aten::index_select",
     "aten::mm",
     "aten::mv",
+    "aten::native_layer_norm",
+    "aten::nll_loss_forward",
+    "aten::scatter",
+    "aten::stack",
+    "aten::take",
 }
 NOT_DETERMINISTIC = {  # torch.use_deterministic_algorithms refuses some uses of them on a GPU
     "put_",
