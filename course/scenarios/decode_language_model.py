@@ -3,6 +3,7 @@ stages. Each raises Wrong with the symptom it finds.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -114,7 +115,7 @@ def graph_decode(answer: Callable) -> None:
         used.replays(graphs=calls, operators=calls)
 
 
-def _without_wait(following: object) -> object:
+def _without_wait(following: Any) -> Any:
     """The reader's function; on the stand-in it raises Wrong if a call waits for the GPU."""
     if not callable(following) or not CUDAGraph.stand_in:
         return following
