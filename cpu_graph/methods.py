@@ -293,10 +293,9 @@ def pad_packed_sequence(device, function, data, batch_sizes, *args):
         return function(data, batch_sizes, *args)[0], lengths
 
 
-def check_dropout(device, input, p=0.5, *training, **options):
+def check_dropout(device, input, p=0.5, training=True, inplace=False, *, train=True):
     """A GPU has a kernel of its own for dropout, which knows no whole numbers."""
-    trains = training[0] if training else options.get("training", options.get("train", True))
-    inplace = training[1] if len(training) > 1 else options.get("inplace", False)
+    trains = training and train  # torch.dropout's name for training
     fused = device.kind(input) == "cuda" and trains and 0 < p < 1 and input.numel()
     if fused and not inplace and input.dtype in SCALARS:
         words = f"\"fused_dropout\" not implemented for '{SCALARS[input.dtype]}'"

@@ -32,6 +32,16 @@ class Watched:
     captured: list = field(default_factory=list)
     replayed: list = field(default_factory=list)
 
+    @property
+    def pools(self) -> set:
+        """The memory pools of the captured graphs."""
+        return {graph.pool() for graph in self.captured}
+
+    def captures_at_most_one(self) -> None:
+        """Raises Wrong if more than one graph was captured."""
+        if len(self.captured) > 1:
+            raise Wrong(f"It captures {len(self.captured)} graphs: one is enough.")
+
 
 @contextmanager
 def watch() -> Iterator[Watched]:

@@ -262,8 +262,7 @@ def train_prefetched(answer: Callable) -> None:
         beside, late = _copies_beside_replays(), next(_races(), None)
         if not seen.replayed:
             raise Wrong(EAGER)
-        if len(seen.captured) > 1:
-            raise Wrong(f"It captures {len(seen.captured)} graphs: one is enough.")
+        seen.captures_at_most_one()
         if late:
             raise Wrong(late)
         if not torch.is_tensor(losses) or losses.numel() != steps:

@@ -136,8 +136,7 @@ def _trains_each_once(losses, count, eager_steps, seen):
         raise Wrong(f"A list of tensors is asked, not {brief(losses)}.")
     if not seen.replayed:
         raise Wrong(EAGER)
-    if len(seen.captured) > 1:
-        raise Wrong(f"It captures {len(seen.captured)} graphs: one is enough.")
+    seen.captures_at_most_one()
     if len(losses) != count:
         raise Wrong(f"It returns {len(losses)} losses for {count} batches.")
     if eager_steps != WARM_UP or len(seen.replayed) != count - WARM_UP:

@@ -147,14 +147,14 @@ def pad_to_buckets(answer: Callable) -> None:
         raise Wrong(
             "A request goes through a graph that is too large: take the smallest that holds it."
         )
-    _share_memory(inputs, built.captured)
+    _share_memory(inputs, built)
 
 
-def _share_memory(inputs, graphs):
+def _share_memory(inputs, built):
     """Raises Wrong unless the graphs were captured in one pool and input, the largest first."""
     if len({address for _, address in inputs}) > 1:
         raise Wrong(SEVERAL_INPUTS)
-    if len({graph.pool() for graph in graphs}) > 1:
+    if len(built.pools) > 1:
         raise Wrong(SEVERAL_POOLS)
     if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
         raise Wrong(SMALLEST_FIRST)

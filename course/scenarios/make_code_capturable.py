@@ -143,8 +143,7 @@ def anneal_and_train(answer: Callable) -> None:
         losses = answer(weight, batches)
     if not seen.replayed:
         raise Wrong(EAGER)
-    if len(seen.captured) > 1:
-        raise Wrong(f"It captures {len(seen.captured)} graphs: one is enough.")
+    seen.captures_at_most_one()
     if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count
         raise Wrong(f"{len(seen.replayed)} replays for {count} batches: one for each is asked.")
     if not isinstance(losses, list) or len(losses) != count:

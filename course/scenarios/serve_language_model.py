@@ -45,7 +45,7 @@ PIECES = (
     "outside functions, and one after the last."
 )
 OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
-IN_ONE_POOL = "Each piece has a pool of its own: hand all of them the same one."
+IN_ONE_POOL = "Each graph has a pool of its own: hand all of them the same one."
 SIZES = [1, 2, 4]
 ROWS = 6
 VOCABULARY = 23
@@ -171,7 +171,7 @@ def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
         raise Wrong(OUTSIDE.format(found=ran / calls))
     if used.counts["graphs"] != 3 * calls:
         raise Wrong(PIECES.format(found=used.counts["graphs"] / calls))
-    if len({graph.pool() for graph in built.captured}) > 1:
+    if len(built.pools) > 1:
         raise Wrong(IN_ONE_POOL)
     used.replays(graphs=3 * calls, operators=8 * calls)
 
@@ -263,8 +263,8 @@ def _captured_well(built: Watched, used: Used) -> None:
         raise Wrong(
             "A batch goes through a graph that is too large: take the smallest that holds it."
         )
-    if len({graph.pool() for graph in built.captured}) > 1:
-        raise Wrong("Each graph has a pool of its own: hand all of them the same one.")
+    if len(built.pools) > 1:
+        raise Wrong(IN_ONE_POOL)
     order = [built.captured.index(graphs[size]) for size in reversed(SIZES)]
     if order != sorted(order):
         raise Wrong(

@@ -138,14 +138,13 @@ def two_models(answer: Callable) -> None:
             used = use(predict, batches)
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
-    pools = {graph.pool() for graph in built.captured}
     if close(used.given, expected[:1] * len(batches)):
         raise Wrong(EVERY_TIME_THE_FIRST)
     if not close(used.given, expected):
-        raise Wrong(MEET if len(pools) < 2 else WAITS)
+        raise Wrong(MEET if len(built.pools) < 2 else WAITS)
     used.gives(expected, {})
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
-    if len(pools) < 2:
+    if len(built.pools) < 2:
         raise Wrong(STILL_ONE_POOL)
     if any(one == other for one, other in zip(streams[::2], streams[1::2], strict=True)):
         raise Wrong(ONE_STREAM)
@@ -185,7 +184,7 @@ def graphs_in_one_pool(answer: Callable) -> None:
 
 def _in_one_pool(built: Watched) -> None:
     """Raises Wrong unless all captures used one pool."""
-    if len({graph.pool() for graph in built.captured}) > 1:
+    if len(built.pools) > 1:
         raise Wrong(ONE_POOL)
 
 

@@ -172,7 +172,8 @@ def graph_speculate(answer: Callable) -> None:
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 2
     near = copy.deepcopy(model)
     for weight in near.parameters():
-        weight += 0.25 * weight.std() * torch.randn_like(weight) if weight.dim() == 2 else 0
+        if weight.dim() == 2:
+            weight += 0.25 * weight.std() * torch.randn_like(weight)
     for drafter, calls in ((near, 3), (model, 2)):
         start = prompted(model, rows=2)
         length = int(start[1][0])

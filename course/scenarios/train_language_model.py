@@ -268,18 +268,18 @@ def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched
     random: the state in which the new process called the answer.
     """
     checkpoint, batches = again.args[1:]
-    wrong_losses: dict[str, Callable[[], list]] = {
-        NEW_DRAWS: partial(again, random=random),
-        STAYS: partial(again, schedule=False),
-        NEW_SCHEDULE: partial(again, PARTS[:2]),
-        NEW_AVERAGES: partial(again, ("model", "scheduler")),
-        NEW_WEIGHTS: partial(again, PARTS[1:]),
-        WARM_AVERAGES: partial(again, warm=batches[0]),
-        WARM_AVERAGES + " ": partial(again, warm=batches[checkpoint["step"]]),
-    }
-    for message, losses in wrong_losses.items():
+    wrong_losses: list[tuple[str, Callable[[], list]]] = [
+        (NEW_DRAWS, partial(again, random=random)),
+        (STAYS, partial(again, schedule=False)),
+        (NEW_SCHEDULE, partial(again, PARTS[:2])),
+        (NEW_AVERAGES, partial(again, ("model", "scheduler"))),
+        (NEW_WEIGHTS, partial(again, PARTS[1:])),
+        (WARM_AVERAGES, partial(again, warm=batches[0])),
+        (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
+    ]
+    for message, losses in wrong_losses:
         if close(found, losses()):
-            raise Wrong(message.strip())
+            raise Wrong(message)
     if seen.captured and not close(found[0], again()[0]):
         raise Wrong(TRAINED)
 
@@ -341,7 +341,7 @@ def train_and_evaluate(answer: Callable) -> None:
         raise Wrong(FILLED)
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
-    if len({graph.pool() for graph in seen.captured}) > 1:
+    if len(seen.pools) > 1:
         raise Wrong(TWO_POOLS)
     used = use(
         lambda number, *batch: functions[number % 2](*batch),
