@@ -7,6 +7,5 @@ small_llama: a small trained decoder that writes text, and its drafter
 train_small_llama: how the two were trained
 transformers_llama: Llama of the transformers package on the decoder's weights
 repeatability: does a step repeat its bits, and if not, which operator does not?
-busy_host: how long does a call take when the CPU is busy?
 graph_nodes: open a captured graph, and change what it does
 """

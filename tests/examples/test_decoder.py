@@ -12,7 +12,6 @@ import torch
 
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
-from examples.busy_host import busy_host, times_with_wait
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 from examples.repeatability import KeepOutputs, differing_runs, first_to_differ
 from examples.transformers_llama import DecodeStep, llama_like
@@ -238,8 +237,3 @@ def test_the_operator_that_does_not_repeat_its_bits_is_named():
 
         assert differing_runs(unsteady, 3) == 3
         assert culprits(unsteady) == {"aten.add.Tensor": 3}
-
-
-def test_processes_on_a_busy_host_end_with_it():
-    with busy_host(1):
-        assert len(times_with_wait(lambda: None, 4)) == 4
