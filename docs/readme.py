@@ -1,7 +1,12 @@
-"""Write the README's picture and tables, and the lessons' minutes:  python -m docs.readme"""
+"""Write the README's picture and tables, the page of the lessons, and the lessons' minutes:
+
+python -m docs.readme
+"""
 
 import json
 import re
+from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 import matplotlib
@@ -10,71 +15,173 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
+from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
+from docs.address import one_click, repository
 from docs.minutes import stated, write_minutes
 from helpers.charts import cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import read_trace
 
 README = ROOT / "README.md"
+LESSONS = ROOT / "docs/lessons.md"
+GALLERY = "failure_gallery"  # is a reference: it is looked up, not read
+PARTS = {  # in reading order
+    "The core course": [
+        "start_here",
+        "profile_eager_training",
+        "capture_and_replay",
+        "capture_training_step",
+        "make_graphed_callables",
+        "graph_part_of_model",
+        "replay_random_numbers",
+        "share_memory_pools",
+    ],
+    "In practice": [
+        "reach_floor",
+        "find_where_graphs_pay",
+        "make_code_capturable",
+        "graph_many_shapes",
+        "capture_optimizers",
+        "let_torch_compile_capture",
+        "choose_api",
+        "train_language_model",
+        "decode_language_model",
+        "serve_language_model",
+        "speculate_tokens",
+    ],
+    "Inside and at scale": [
+        "look_inside_graph",
+        "loop_on_gpu",
+        "train_on_several_gpus",
+        "use_transformer_engine",
+        "graph_megatron",
+        "repair_ten_scripts",
+        "failure_gallery",
+    ],
+}
+COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+CODESPACES_BADGE = "https://github.com/codespaces/badge.svg"
+BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
 PICTURE = ROOT / "docs/static/cpu_gpu.png"
 
 
 def headline() -> str:
-    """What one graph saves on the reference GPU, in two sentences, and a row for each other GPU."""
-    every = recordings("start_here")
-    losses, timings = every[0].value("losses"), every[0].value("timings")
+    """What one graph saves on the reference GPU, in two sentences."""
+    one = recordings("start_here")[0]
+    losses, timings = one.value("losses"), one.value("timings")
     equal = int((losses["eager"] == losses["whole-step graph"]).sum())
     host, step = (quartiles(timings, column)["median"] for column in ("host_us", "step_us"))
-    lines = [
-        f"On an {every[0].about['gpu']}, one CUDA graph cuts this training step from "
+    return (
+        f"On an {one.about['gpu']}, one CUDA graph cuts this training step from "
         f"**{step.iloc[0]:.0f} to {step.iloc[1]:.0f} µs** and its CPU time from "
         f"**{host.iloc[0]:.0f} to {host.iloc[1]:.0f} µs**. "
-        f"**{equal} of {len(losses)} losses** match eager's bit for bit.",
-        "",
+        f"**{equal} of {len(losses)} losses** match eager's bit for bit."
+    )
+
+
+def spreads() -> str:
+    """The same step with its quartiles, a row for each GPU that recorded it."""
+    lines = [
         "| median [quartiles] | host time, µs: eager | one graph "
         "| step time, µs: eager | one graph | a step is |",
         "|---|---|---|---|---|---|",
     ]
-    for one in every:
+    for one in recordings("start_here"):
         host, step, _, faster = compare(one.value("timings")).T.to_numpy()
         cells = [f"{one.about['gpu']}, torch {one.about['torch']}", *host, *step, faster[1]]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def lesson_table() -> str:
-    """How long the lessons take, and a table of them, from their first screens and recordings."""
-    lines = [
-        "| | lesson | needs | minutes | after it you can | GPU memory | recorded on |",
-        "|---" * 7 + "|",
-    ]
-    reading = exercising = 0
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        first = nbformat.read(path, as_version=4).cells[0].source
-        title = _said(path, first, "# ", r"^# (.*)")
-        promise = _said(
-            path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\."
-        )
-        cells = [
-            int(path.stem[:2]),
-            f"[{title}](notebooks/{path.name})",
-            needs(path, first),
-            stated(path),
-            promise,
-            recorded_on(path, first),
+def offer() -> str:
+    """How much there is: lessons, hours, exercises and failures, for the README's first screen."""
+    paths = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if lesson_name(path) != GALLERY]
+    minutes = [duration(path) for path in paths]
+    reading, exercising = (sum(column) / 60 for column in zip(*minutes, strict=True))
+    asked = sum(len(exercises(path)) for path in NOTEBOOKS.glob("*.ipynb"))
+    failures = len(recorded_lesson(GALLERY).value("exhibits"))
+    return "\n".join(
+        [
+            "- **No GPU needed.** Every lesson also plays what it measured on a real "
+            f"{in_short(recorded_lesson('start_here').about['gpu'])}.",
+            f"- **{asked} exercises, checked at once.** You write and repair captures yourself; a "
+            "stand-in for CUDA graphs runs them on any CPU, and says what is wrong with an answer.",
+            f"- **{failures} failures, each executed**, in a [gallery](notebooks/"
+            f"{lesson_file(GALLERY).name}) with causes and fixes. Many raise no error.",
+            "- **Proof before speed.** Each gain comes with its spread, and with a check that the "
+            "result is the same.",
+            "",
+            f"{len(paths)} lessons take about {reading:.0f} hours to read, and {exercising:.0f} "
+            "more with all exercises. One evening gets you started.",
         ]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-        if lesson_name(path) != "failure_gallery":
-            reading += stated(path)
-            exercising += int(
-                _said(path, first, "minutes of exercises", r"\+ (\d+) minutes of exercises")
+    )
+
+
+def lesson_table() -> str:
+    """The lessons with their minutes, a column for each part of the course."""
+    columns = []
+    for part in PARTS.values():
+        rows = []
+        for name in part:
+            path = lesson_file(name)
+            long = "" if name == GALLERY else f" · {stated(path)} min"
+            rows.append(f"{number(path)} [{title(path)}](notebooks/{path.name}){long}")
+        columns.append(rows)
+    lines = [f"| {' | '.join(PARTS)} |", "|---" * len(PARTS) + "|"]
+    for row in zip_longest(*columns, fillvalue=""):
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def lesson_list() -> str:
+    """What each lesson teaches, what it builds on, and what it takes, by parts."""
+    lines = []
+    for part, names in PARTS.items():
+        lines += [f"## {part}", ""]
+        for name in names:
+            path = lesson_file(name)
+            first = first_cell(path)
+            promise = _said(
+                path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\."
             )
-    number = f"{len(lines) - 3} lessons and a gallery"
-    hours = f"about {reading / 60:.0f} hours, and {exercising / 60:.0f} for all the exercises"
-    total = f"{number}: {hours}."
-    return "\n".join([total, "", *lines])
+            facts = [f"{stated(path)} minutes"]
+            if name != GALLERY:
+                facts = [f"{stated(path)} minutes, and {duration(path)[1]} for the exercises"]
+            if found := needs(path, first):
+                facts.append(f"builds on {found}")
+            facts += recorded_on(path, first)
+            lines += [
+                f"**{number(path)} [{title(path)}](../notebooks/{path.name})**. After it you can "
+                f"{promise}.",
+                "",
+                f"*{'; '.join(facts)}.*",
+                "",
+            ]
+    return "\n".join(lines).rstrip()
+
+
+def number(path: Path) -> int:
+    """A lesson's number: the one in its file's name."""
+    return int(path.stem[:2])
+
+
+def first_cell(path: Path) -> str:
+    """A lesson's first screen."""
+    return str(nbformat.read(path, as_version=4).cells[0].source)
+
+
+def title(path: Path) -> str:
+    """A lesson's title, as its first screen gives it."""
+    return _said(path, first_cell(path), "# ", r"^# (.*)")
+
+
+def duration(path: Path) -> tuple[int, int]:
+    """A lesson's minutes without its exercises, and those of its exercises."""
+    said = _said(path, first_cell(path), "minutes of exercises", r"\+ (\d+) minutes of exercises")
+    return stated(path), int(said)
 
 
 def needs(path: Path, first: str) -> str:
@@ -93,15 +200,16 @@ def _said(path, first, what, pattern):
     return found[1]
 
 
-def recorded_on(path: Path, first: str) -> str:
-    """Two cells of the table: the GPU memory of a lesson, and where and when it was recorded."""
-    gpus = {}
+def recorded_on(path: Path, first: str) -> list[str]:
+    """The GPU memory of a lesson, and where and when it was recorded; [] if it was not yet."""
+    gpus: dict[str, list[str]] = {}
     for one in recordings(lesson_name(path)):
         gpus.setdefault(one.about["date"], []).append(in_short(one.about["gpu"]))
     if not gpus:
-        return "not recorded yet | "
+        return []
     where = "; ".join(f"{' and '.join(names)}, {date}" for date, names in gpus.items())
-    return f"{_said(path, first, 'GPU memory', r'about ([0-9.]+) GiB of its memory')} GiB | {where}"
+    held = _said(path, first, "GPU memory", r"about ([0-9.]+) GiB of its memory")
+    return [f"{held} GiB of GPU memory", f"recorded on {where}"]
 
 
 def in_short(gpu: str) -> str:
@@ -135,7 +243,10 @@ def draw(path: Path = PICTURE) -> None:
     """Draw the first lesson's chart into a PNG."""
     chart = first_chart()
     with matplotlib.rc_context({"savefig.dpi": 160, "savefig.facecolor": "white"}):
-        cpu_gpu_chart(*chart)
+        step_us = quartiles(chart[0], "step_us")["median"]
+        eager, graph = step_us["eager"], step_us["whole-step graph"]
+        found = f"One CUDA graph cuts a training step from {eager:.0f} to {graph:.0f} µs."
+        cpu_gpu_chart(*chart, title=found)
         figure = plt.gcf()
         figure.savefig(
             path, bbox_inches="tight", metadata={"Description": shown(*chart), "Software": None}
@@ -143,26 +254,52 @@ def draw(path: Path = PICTURE) -> None:
         plt.close(figure)
 
 
-def with_tables(text: str) -> str:
-    """The README's text with the tables between its markers as they are now."""
-    for name, lines in {
-        "headline": headline(),
-        "lessons": lesson_table(),
-        "works on": works_on(),
-    }.items():
+def badges() -> str:
+    """Buttons that open the course in the browser, where the repository's address is known."""
+    doors = one_click(repository(), f"notebooks/{lesson_file('start_here').name}")
+    shields = {"Colab": COLAB_BADGE, "Codespaces": CODESPACES_BADGE, "Binder": BINDER_BADGE}
+    return " ".join(
+        f"[![Open Start here in {name}]({shields[name]})]({link})" for name, link in doors.items()
+    )
+
+
+def clone() -> str:
+    """The commands that fetch and start the course."""
+    address = repository() or "<the address of this repository>"
+    return f"    git clone {address} cuda-graphs-course\n    cd cuda-graphs-course\n    make lab"
+
+
+PAGES: dict[Path, dict[str, Callable[[], str]]] = {
+    README: {
+        "badges": badges,
+        "headline": headline,
+        "offer": offer,
+        "spreads": spreads,
+        "start": clone,
+        "lessons": lesson_table,
+    },
+    LESSONS: {"lessons": lesson_list, "works on": works_on},
+}
+
+
+def with_tables(path: Path) -> str:
+    """The text of one of PAGES with what stands between its markers as it is now."""
+    text = path.read_text()
+    for name, write in PAGES[path].items():
         pattern = rf"(<!-- {name}[^>]*-->\n).*?(<!-- end of {name} -->)"
         found = list(re.finditer(pattern, text, flags=re.DOTALL))
         if len(found) != 1:
             raise LookupError(
-                f"README.md needs one pair of markers for {name!r}, and has {len(found)}."
+                f"{path.name} needs one pair of markers for {name!r}, and has {len(found)}."
             )
         between = slice(found[0].end(1), found[0].start(2))
-        text = f"{text[: between.start]}{lines}\n{text[between.stop :]}"
+        text = f"{text[: between.start]}{write()}\n{text[between.stop :]}"
     return text
 
 
 if __name__ == "__main__":
     for lesson in sorted(NOTEBOOKS.glob("*.ipynb")):
         write_minutes(lesson)
-    README.write_text(with_tables(README.read_text()))
+    for page in PAGES:
+        page.write_text(with_tables(page))
     draw()

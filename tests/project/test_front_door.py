@@ -19,7 +19,7 @@ from PIL import Image
 
 from course.commands import lab, works_on
 from course.lessons import lesson_file
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 from docs import readme
 from tests.support.machine import needs_gpu
 from tests.support.notebooks import write_notebook
@@ -43,15 +43,40 @@ def run(*command, **options):
 # README, licences, citation
 
 
-def test_the_readme_has_the_tables_of_now():
-    text = readme.README.read_text()
-    assert readme.with_tables(text) == text, "run `make readme`"
-    assert all(f"(notebooks/{path.name})" in text for path in NOTEBOOKS.glob("*.ipynb"))
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.stem)
+def test_the_front_pages_have_the_tables_of_now(page):
+    text = page.read_text()
+    assert readme.with_tables(page) == text, "run `make readme`"
+    assert all(f"notebooks/{path.name})" in text for path in NOTEBOOKS.glob("*.ipynb"))
 
 
-def test_a_readme_without_its_markers_is_refused():
+def test_a_readme_without_its_markers_is_refused(tmp_path, monkeypatch):
+    page = tmp_path / "README.md"
+    page.write_text("no markers")
+    monkeypatch.setattr(readme, "PAGES", {page: {"headline": readme.headline}})
     with pytest.raises(LookupError, match="markers for 'headline', and has 0"):
-        readme.with_tables("no markers")
+        readme.with_tables(page)
+
+
+def test_every_lesson_is_in_one_part_of_the_course():
+    listed = [name for part in readme.PARTS.values() for name in part]
+    assert sorted(listed) == sorted(lesson_name(path) for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.stem)
+def test_the_repositorys_address_is_written_where_it_is_set(page, monkeypatch):
+    monkeypatch.setenv("REPOSITORY_ADDRESS", "https://github.com/somebody/graphs")
+    text = readme.with_tables(page)
+    if page == readme.README:
+        assert "git clone https://github.com/somebody/graphs cuda-graphs-course" in text
+        first = lesson_file("start_here").name
+        assert (
+            f"(https://colab.research.google.com/github/somebody/graphs/blob/main/notebooks/{first})"
+            in text
+        )
+        assert "(https://codespaces.new/somebody/graphs)" in text
+        assert "(https://mybinder.org/v2/gh/somebody/graphs/main" in text
+    assert "<the address" not in text
 
 
 def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
@@ -62,7 +87,7 @@ def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
         recording, about=recording.about | {"gpu": "Other GPU", "date": "2027-01-01"}
     )
     monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
-    said, _, _, _, *rows = readme.headline().splitlines()
+    said, (_, _, *rows) = readme.headline(), readme.spreads().splitlines()
     of_step, of_host = (
         r"\*\*(\d+) to (\d+) µs\*\* and",
         r"\*\*(\d+) to (\d+) µs\*\*\. \*\*10 of 10 losses\*\*",
@@ -71,9 +96,9 @@ def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
     assert int(step[0]) > int(step[1]) and int(host[0]) > int(host[1])
     assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| Other GPU"]
     assert {row.count("|") for row in rows} == {7}
-    assert "; Other GPU, 2027-01-01 |" in readme.lesson_table()
+    assert "; Other GPU, 2027-01-01.*" in readme.lesson_list()
     other.about |= {"gpu": "NVIDIA H100 80GB HBM3", "date": recording.about["date"]}
-    assert f"| H200 and H100, {recording.about['date']} |" in readme.lesson_table()
+    assert f"recorded on H200 and H100, {recording.about['date']}.*" in readme.lesson_list()
 
 
 def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):

@@ -1,0 +1,48 @@
+"""Where the repository is, once it is somewhere: a setting, from which links and buttons are made.
+
+REPOSITORY_ADDRESS in the environment, or Repository among [project.urls] of pyproject.toml, such as
+https://github.com/owner/name. Without either, there are no such links.
+"""
+
+import os
+import tomllib
+from urllib.parse import urlsplit
+
+from course.paths import ROOT
+
+BRANCH = "main"
+COLAB = "https://colab.research.google.com"
+BINDER = "https://mybinder.org"
+CODESPACES = "https://codespaces.new"
+
+
+def repository() -> str:
+    """The repository's address, or "". Raises ValueError for one that is none."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {})
+    address = os.environ.get("REPOSITORY_ADDRESS") or urls.get("Repository", "")
+    address = address.rstrip("/").removesuffix(".git")
+    parts = urlsplit(address)
+    if address and (parts.scheme != "https" or parts.path.count("/") < 2):
+        raise ValueError(f"{address!r} is no address such as https://github.com/owner/name")
+    return address
+
+
+def on_github(address: str) -> str:
+    """owner/name of a repository on GitHub, whose notebooks Colab and Codespaces open; else ""."""
+    parts = urlsplit(address)
+    return parts.path.strip("/") if parts.netloc == "github.com" else ""
+
+
+def one_click(address: str, file: str = "") -> dict[str, str]:
+    """What opens the repository, or a notebook of it, in the browser, by its name; {} without one.
+
+    file: a notebook's path, such as notebooks/00_start_here.ipynb.
+    """
+    name = on_github(address)
+    if not name:
+        return {}
+    binder = f"{BINDER}/v2/gh/{name}/{BRANCH}" + (f"?urlpath=lab/tree/{file}" if file else "")
+    doors = {"Codespaces": f"{CODESPACES}/{name}", "Binder": binder}
+    if file:
+        doors = {"Colab": f"{COLAB}/github/{name}/blob/{BRANCH}/{file}"} | doors
+    return doors
