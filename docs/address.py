@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from course.paths import ROOT
 
 BRANCH = "main"
+COLAB_BRANCH = "colab"  # whose notebooks fetch the course: docs/colab.py
 COLAB = "https://colab.research.google.com"
 BINDER = "https://mybinder.org"
 CODESPACES = "https://codespaces.new"
@@ -44,5 +45,5 @@ def one_click(address: str, file: str = "") -> dict[str, str]:
     binder = f"{BINDER}/v2/gh/{name}/{BRANCH}" + (f"?urlpath=lab/tree/{file}" if file else "")
     doors = {"Codespaces": f"{CODESPACES}/{name}", "Binder": binder}
     if file:
-        doors = {"Colab": f"{COLAB}/github/{name}/blob/{BRANCH}/{file}"} | doors
+        doors = {"Colab": f"{COLAB}/github/{name}/blob/{COLAB_BRANCH}/{file}"} | doors
     return doors

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -20,7 +21,7 @@ from PIL import Image
 from course.commands import lab, works_on
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT, lesson_name
-from docs import readme
+from docs import colab, readme
 from tests.support.machine import needs_gpu
 from tests.support.notebooks import write_notebook
 from tests.support.project import PACKAGES, PINS, PROJECT
@@ -71,7 +72,7 @@ def test_the_repositorys_address_is_written_where_it_is_set(page, monkeypatch):
         assert "git clone https://github.com/somebody/graphs cuda-graphs-course" in text
         first = lesson_file("start_here").name
         assert (
-            f"(https://colab.research.google.com/github/somebody/graphs/blob/main/notebooks/{first})"
+            f"(https://colab.research.google.com/github/somebody/graphs/blob/colab/notebooks/{first})"
             in text
         )
         assert "(https://codespaces.new/somebody/graphs)" in text
@@ -429,3 +430,36 @@ def test_without_a_gpu_nothing_is_claimed(monkeypatch, capsys):
     monkeypatch.setattr(works_on.torch.cuda, "is_available", lambda: False)
     assert works_on.main() == 2
     assert "needs a CUDA GPU" in capsys.readouterr().err
+
+
+# Colab
+
+
+def test_a_lesson_in_colab_fetches_the_course_and_then_plays(tmp_path, monkeypatch):
+    """As in Colab: the notebook alone in an empty folder. The packages are here already."""
+    lesson = lesson_file("start_here")
+    notebook = colab.for_colab(lesson, ROOT.as_uri())
+    codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    codes[0].source = codes[0].source.replace("%pip install", "# %pip install")
+    cells = [*codes[:2], nbformat.v4.new_code_cell("import course; print(course.__file__)")]
+    short = nbformat.v4.new_notebook(cells=cells)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    client = NotebookClient(short, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    where = short.cells[-1].outputs[0]["text"].strip()
+    assert where == str(tmp_path / "cuda-graphs-course/course/__init__.py")
+    assert "H200" in str(short.cells[1].outputs), "the lesson's first cell says what it plays"
+    client.execute()  # once more, in the folder that is there now
+
+
+def test_every_lesson_is_written_for_colab(tmp_path):
+    colab.write(tmp_path, "https://github.com/somebody/graphs")
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        notebook = nbformat.read(tmp_path / path.name, as_version=4)
+        nbformat.validate(notebook)
+        own = nbformat.read(path, as_version=4)
+        added = [cell for cell in notebook.cells if cell.id == "fetch"]
+        assert "git clone --quiet --depth 1 https://github.com/somebody/graphs" in added[0].source
+        assert [cell.source for cell in notebook.cells if cell.id != "fetch"] == [
+            cell.source for cell in own.cells
+        ]
