@@ -6,6 +6,7 @@
 # make record   record the lessons on this machine's GPU           (make record ARGS="start_here")
 # make bench    time the course beside what it grew from          (results in benchmarks/results)
 # make site     build the lessons as web pages                  (docs/_build/html)
+# make pdf      print the core course                         (docs/_build/book/cuda-graphs.pdf)
 # make refresh  write the lessons' prose into their recordings
 # make readme   write the README's picture and tables again
 # make new-lesson NAME=verb_object   begin a lesson: its two notebooks and its scenario
@@ -29,7 +30,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test lint hooks record bench site refresh readme new-lesson links renumber works-on pins doctor clean
+.PHONY: lab progress test lint hooks record bench site pdf refresh readme new-lesson links renumber works-on pins doctor clean
 
 lab: OPTIONS = -- $(ARGS)
 lab: $(VENV)/ready
@@ -59,6 +60,9 @@ site: $(VENV)/test
 	$(RUN) docs.pages
 	$(RUN) sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html
 	@echo "The site is in docs/_build/html."
+
+pdf: $(VENV)/test
+	@$(RUN) docs.book $(ARGS)
 
 refresh: $(VENV)/ready
 	@$(RUN) course.commands.refresh
