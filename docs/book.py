@@ -38,9 +38,9 @@ def book(names: list[str], build: Path = BUILD) -> Path:
     source, html = build / "source", build / "html"
     write_pages(source)
     own = [source / "notebooks" / lesson_file(name).name for name in names]
-    for page in [*source.rglob("*.md"), *source.rglob("*.ipynb")]:
-        if page not in own:
-            page.unlink()
+    for written in [*source.rglob("*.md"), *source.rglob("*.ipynb")]:
+        if written not in own:
+            written.unlink()
     (source / "index.md").write_text(contents(names), encoding="utf-8")
     settings = ["-D", "suppress_warnings=toc.not_included,toc.excluded,myst.xref_missing,ref"]
     command = [sys.executable, "-m", "sphinx", "--quiet", "-b", "singlehtml", "-c", "docs"]
