@@ -33,6 +33,9 @@ REBOUND = (
     "not what it reads."
 )
 WARMED = "The first token is number {}: a warm-up decoded. Undo it."
+MOVED = "The position is {} too far on: the warm-up advanced it. Restore it, as you do the token."
+READ = "The first token is the one that the step reads: return those that come after it."
+LIKELIEST = "These are the most likely tokens: draw them, with the temperature and the generator."
 DREW = (
     "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
 )
@@ -78,6 +81,10 @@ def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator
     """What can be wrong with count tokens, and the tokens
     it leads to. draw(late) begins late draws later.
     """
+    expected = decoded(model, state, count, draw())
+    yield READ, [state[0], *expected[:-1]]
+    if draw():
+        yield LIKELIEST, decoded(model, state, count)
     yield NOT_FED, decoded(model, state, count, draw(), feeds=False)
     yield REBOUND, decoded(model, state, count, draw(), feeds=False, moves=False)
     yield FORGETS, decoded(model, state, count, draw(), keeps=False)
@@ -89,6 +96,7 @@ def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator
         tokens, positions = token, positions + 1
         for first in (state[0], tokens):
             yield FROZEN, decoded(model, (first, positions, cache), count, draw(), moves=False)
+        yield MOVED.format(late), decoded(model, (state[0], positions, cache), count, draw())
         yield WARMED.format(late + 1), later[late : late + count]
         yield DREW, decoded(model, state, count, draw(late))
 
@@ -133,7 +141,7 @@ def generate(answer: Callable) -> None:
     """One row that comes to its end within a replay, not before the limit, or just behind it."""
     model, state = prompted(1)
     tokens = [one.item() for one in decoded(model, state, 14)]
-    for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5)):
+    for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5), (None, 3, 4)):
         end = SIZES.vocab_size if at is None else tokens[at]
         count = tokens.index(end) + 1 if end in tokens[:limit] else limit
         own = copied(state)
@@ -143,12 +151,12 @@ def generate(answer: Callable) -> None:
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
         if not seen.replayed:
             raise Wrong(EAGER)
-        _generated(list(given), tokens, count, every, len(seen.replayed))
+        _generated(list(given), tokens, count, every, len(seen.replayed), (model, state))
 
 
-def _generated(given, tokens, count, every, made):
-    """Raises Wrong unless given are the first count of
-    tokens, from as few replays of every tokens as do.
+def _generated(given, tokens, count, every, made, start):
+    """Raises Wrong unless given are the first count of tokens, from as few replays of every tokens
+    as do. start: the model and its state before the first of them.
     """
     asked = -(-count // every)
     if given != tokens[:count]:
@@ -162,9 +170,9 @@ def _generated(given, tokens, count, every, made):
             raise Wrong(
                 f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit."
             )
-        for late in LATE:
-            if given == tokens[late : late + len(given)]:
-                raise Wrong(WARMED.format(late + 1))
+        for message, expected in broken(*start, 3, lambda late=0: ()):
+            if given and given[:3] == [token.item() for token in expected][: len(given)]:
+                raise Wrong(message)
         raise Wrong(f"The tokens are not eager's: yours {given[:6]}, expected {tokens[:6]}.")
     if made != asked:
         raise Wrong(
