@@ -1,5 +1,5 @@
-"""Scenarios: turns of a loop that know their end, steps that
-may be skipped. Each raises Wrong with what it finds.
+"""Scenarios: iterations of a loop that know their end, steps
+that may be skipped. Each raises Wrong with what it finds.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from course.scenarios.common import few
 
 MOVED = "The warm-up has moved {}: put back what it changed, before the first replay."
 GOES_ON = "A row goes on after its end token: choose with torch.where what it keeps."
-BEYOND = "A replay after the limit still changes something: count the turns, in a tensor."
+BEYOND = "A replay after the limit still changes something: count the iterations, in a tensor."
 
 
 def capture_turn(answer: Callable) -> None:
@@ -32,23 +32,28 @@ def capture_turn(answer: Callable) -> None:
         isinstance(given, tuple | list) and len(given) == 3 and all(map(torch.is_tensor, given[1:]))
     ):
         raise Wrong(
-            "Three things are asked: a function that replays a turn, the answers, and going."
+            "Return three things: a function that replays an iteration, answers, and going."
         )
-    turn, answers, going = given
+    replay, answers, going = given
     if tuple(answers.shape) != (len(rows), limit):
         raise Wrong(f"The answers have the shape {tuple(answers.shape)}, not (rows, limit).")
     if going.numel() != 1 or going.dtype != torch.bool:
         raise Wrong(f"going is to be one bool, not {tuple(going.shape)} of {going.dtype}.")
     if tokens.tolist() != start or answers.max().item() != -1 or not going.item():
         raise Wrong(MOVED.format("the tokens, the answers or going"))
-    states = use(lambda: (turn(), copied((tokens, answers, going.view(()))))[1], [()] * (limit + 3))
+
+    def state():
+        replay()
+        return copied((tokens, answers, going.view(())))
+
+    states = use(state, [()] * (limit + 3))
     for number, state in enumerate(states.given, 1):
         _compare(number, [one.tolist() for one in state], rows, ring[-1])
     states.replays(graphs=limit + 3, operators=3 * (limit + 3))
 
 
 def _compare(number, state, rows, end):
-    """Raises Wrong unless the state after so many turns is the expected one."""
+    """Raises Wrong unless the state after so many iterations is the expected one."""
     tokens, answers, going = state
     limit, more = len(rows[0]), False
     for token, answer, row in zip(tokens, answers, rows, strict=True):
@@ -70,11 +75,11 @@ def _compare(number, state, rows, end):
             if more
             else "every row has come to its end, or the limit"
         )
-        raise Wrong(f"After turn {number} going is {not more}, but {why}.")
+        raise Wrong(f"After iteration {number} going is {not more}, but {why}.")
 
 
 def _parted(number, found, expected, end):
-    """What is wrong with a row after so many turns, in words."""
+    """What is wrong with a row after so many iterations, in words."""
     if isinstance(found, list):
         written = [token for token in found if token != -1]
         if end in expected and written == expected[:-1]:
@@ -88,7 +93,7 @@ def _parted(number, found, expected, end):
                 "The answers stay as they are: does a replay read and write the tensors that you "
                 "made, in place?"
             )
-    return f"After turn {number} a row is {found}, and {expected} is expected."
+    return f"After iteration {number} a row is {found}, and {expected} is expected."
 
 
 def guarded_step(answer: Callable) -> None:
