@@ -1,5 +1,5 @@
-"""Scenarios: an iteration of several microbatches, and
-its validation. Each raises Wrong with what it finds.
+"""Scenarios: graphs of several models, an iteration of several
+microbatches, and its validation. Each raises Wrong with what it finds.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,15 @@ from course.scenarios.common import few, perceptron
 DREW = "The warm-up drew from the generator: put its state back."
 EVAL = "Training has no dropout: capture it in training mode."
 DROPOUT = "Validation has dropout: capture it after net.eval()."
+WITH_GRADIENTS = (
+    "Validation is captured with gradients on, so its graph keeps what a backward pass would need: "
+    "capture it under torch.no_grad()."
+)
+FIRST_MODEL = "The second model gets the first one's graph: each needs a graph of its own."
+ZEROED = (
+    "The graph sets the gradients to zero: leave that to the caller, who may add up several "
+    "iterations."
+)
 LAST = "The gradients are those of the last microbatch alone: do not zero them within the graph."
 
 
@@ -86,6 +95,55 @@ def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tu
     return used, found
 
 
+def in_graphs(answer: Callable) -> None:
+    """Two networks, each with an iteration that zeroes its own gradients, used in turns."""
+    nets = [perceptron(), perceptron()]
+    batches = list(torch.randn(8, few(), 4, device="cuda"))
+    for net in nets:
+        for parameter in net.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    def iteration(net):
+        def iterate(inputs):
+            torch._foreach_zero_(gradients(net))
+            loss = loss_of(net, inputs)
+            loss.backward()
+            return loss.detach()
+
+        return iterate
+
+    iterates = [iteration(net) for net in nets]
+    requests = [(number % 2, inputs) for number, inputs in enumerate(batches[4:])]
+    expected = [iterates[number](inputs).clone() for number, inputs in requests]
+    sums = [copied(gradients(net)) for net in nets]
+    first = [iterates[0](inputs).clone() for _, inputs in requests]
+    frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
+    calls = answer(list(iterates))
+    if not isinstance(calls, list | tuple) or len(calls) != len(nets):
+        raise Wrong("Two functions are asked, in a list: one for each iteration.")
+    for number, inputs in enumerate(batches[:4]):
+        calls[number // 2](inputs.clone())
+    used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
+    used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
+    if not close([gradients(net) for net in nets], sums):
+        raise Wrong("The gradients are not eager's.")
+    used.replays(graphs=len(requests), operators=3 * len(requests))
+
+
+def adds_up(iterate: Callable, groups: list, own: list, generator: torch.Generator) -> None:
+    """Raises Wrong if a second iteration does not add to the gradients of the first."""
+    torch._foreach_zero_(own)
+    iterate(list(groups[0]))
+    first, state = copied(own), generator.get_state()
+    iterate(list(groups[1]))
+    both = copied(own)
+    torch._foreach_zero_(own)
+    generator.set_state(state)
+    iterate(list(groups[1]))
+    if not close(both, [one + two for one, two in zip(first, own, strict=True)]):
+        raise Wrong(ZEROED)
+
+
 def capture_iteration(answer: Callable) -> None:
     """A network whose dropout has a generator, and five iterations of two to four microbatches."""
     (net, generator), count = masked(), few(2, 5)
@@ -118,6 +176,7 @@ def capture_iteration(answer: Callable) -> None:
             else "The gradients are not eager's. " + parting(found, sums)
         )
     used.replays(graphs=5, operators=5 * (3 * count + 4))
+    adds_up(iterate, groups, own, generator)
 
 
 def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> Used:
@@ -152,6 +211,27 @@ def in_modes(net: nn.Module, *modes: bool) -> list[Callable]:
     return [partial(run, *pair) for pair in zip(both, modes, strict=True)]
 
 
+def forwards(net: nn.Module, capture: Callable) -> tuple:
+    """What capture() gives, and the modes of its forward passes: (training, gradients on).
+
+    A validation in training mode draws, which an unregistered generator refuses; we say why.
+    """
+    modes = []
+    hook = net.register_forward_pre_hook(
+        lambda net, given: modes.append((net.training, torch.is_grad_enabled()))
+    )
+    try:
+        return capture(), set(modes)
+    except RuntimeError as error:
+        if modes and modes[-1] == (True, False):
+            raise Wrong(
+                f"{DROPOUT} In training mode it draws, which ends here in: {error}"
+            ) from error
+        raise
+    finally:
+        hook.remove()
+
+
 def train_and_validate(answer: Callable) -> None:
     """The same network, trained and validated in turns."""
     net, generator = masked()
@@ -162,7 +242,7 @@ def train_and_validate(answer: Callable) -> None:
         generator.set_state(start)
         with torch.no_grad():
             torch._foreach_copy_(list(net.parameters()), weights)
-    pair = answer(net, generator, inputs[0].clone())
+    pair, seen = forwards(net, lambda: answer(net, generator, inputs[0].clone()))
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise Wrong("Two functions are asked: return train, validate.")
     if not torch.equal(generator.get_state(), start):
@@ -173,4 +253,6 @@ def train_and_validate(answer: Callable) -> None:
         )
     used = in_turns(net, inputs, *pair)
     used.gives(results[0], {DROPOUT: results[1], EVAL: results[2]})
+    if (False, True) in seen:
+        raise Wrong(WITH_GRADIENTS)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
