@@ -21,7 +21,7 @@ from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
 from docs.address import one_click, repository
 from docs.minutes import stated, write_minutes
-from helpers.charts import cpu_gpu_chart
+from helpers.charts import COLOURS, cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import read_trace
 
@@ -66,6 +66,7 @@ COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 CODESPACES_BADGE = "https://github.com/codespaces/badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
 PICTURE = ROOT / "docs/static/cpu_gpu.png"
+PREVIEW = ROOT / "docs/static/preview.png"  # shown where somebody posts a link to the site
 
 
 def headline() -> str:
@@ -254,6 +255,34 @@ def draw(path: Path = PICTURE) -> None:
         plt.close(figure)
 
 
+def draw_preview(path: Path = PREVIEW) -> None:
+    """Draw the first lesson's step, eager and as one graph, on one time axis: 1200 by 630."""
+    recording, chart = recorded_lesson("start_here"), first_chart()
+    of_step = {"eager": ("eager", 3), "one graph": ("whole_step_graph", 0)}  # steps that begin idle
+    lanes = {}
+    for name, (file, step) in of_step.items():
+        trace = read_trace(recording.trace(file))
+        for kind, rows in {"launch": trace.launches, "GPU busy time": trace.gpu}.items():
+            own = rows[rows.step == step]
+            lanes[f"{name}\n{'CPU launches' if kind == 'launch' else 'GPU works'}"] = own, kind
+    step_us = quartiles(chart[0], "step_us")["median"]
+    cut = f"cuts this training step from {step_us.iloc[0]:.0f} to {step_us.iloc[1]:.0f} µs"
+    with matplotlib.rc_context({"savefig.facecolor": "white", "font.size": 20}):
+        figure, axes = plt.subplots(figsize=(12, 6.3), dpi=100, layout="constrained")
+        for row, (own, kind) in enumerate(lanes.values()):
+            began = list(lanes.values())[row // 2 * 2][0].start_us.min()  # with the first launch
+            bars = list(zip(own.start_us - began, own.dur_us, strict=True))
+            axes.broken_barh(bars, (row - 0.35, 0.7), color=COLOURS[kind], linewidth=1)
+        axes.invert_yaxis()
+        axes.set(yticks=range(len(lanes)), yticklabels=lanes, xlim=(0, None))
+        axes.set(xlabel="time in the profiler's trace, µs")
+        axes.spines[["top", "left", "right"]].set_visible(False)
+        axes.tick_params(left=False)
+        figure.suptitle(f"One CUDA graph {cut}", fontweight="bold")
+        figure.savefig(path, metadata={"Description": shown(*chart), "Software": None})
+        plt.close(figure)
+
+
 def badges() -> str:
     """Buttons that open the course in the browser, where the repository's address is known."""
     doors = one_click(repository(), f"notebooks/{lesson_file('start_here').name}")
@@ -303,3 +332,4 @@ if __name__ == "__main__":
     for page in PAGES:
         page.write_text(with_tables(page))
     draw()
+    draw_preview()

@@ -1,0 +1,38 @@
+"""What a built site still needs: notebooks to download, the page for errors 404, the site map."""
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+from xml.sax.saxutils import escape
+
+from course.paths import ROOT
+
+RELATIVE = re.compile(r'((?:href|src|data-content_root|action)=")(?![a-z]+:|[/#])([^"]*)"')
+
+
+def own_notebooks(html: Path) -> None:
+    """Let the download button hand out the lesson as it is in the repository."""
+    for copy in (html / "_sources/notebooks").rglob("*.ipynb"):
+        shutil.copyfile(ROOT / copy.relative_to(html / "_sources"), copy)
+
+
+def error_page(html: Path, address: str) -> None:
+    """Let the links of 404.html begin at the site's root: it answers at addresses of any depth."""
+    root = urlsplit(address).path.rstrip("/") + "/"
+    page = html / "404.html"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(
+        RELATIVE.sub(lambda found: f'{found[1]}{urljoin(root, found[2])}"', text), encoding="utf-8"
+    )
+
+
+def site_map(html: Path, address: str, pages: Iterable[str]) -> None:
+    """Write sitemap.xml, for search engines, where the site's address is known."""
+    if address:
+        root = address.rstrip("/") + "/"
+        rows = "".join(f"<url><loc>{escape(root + page)}.html</loc></url>\n" for page in pages)
+        opening = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="{}">\n'
+        known = opening.format("http://www.sitemaps.org/schemas/sitemap/0.9")
+        (html / "sitemap.xml").write_text(f"{known}{rows}</urlset>\n", encoding="utf-8")
