@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -17,7 +18,10 @@ from sphinx.util.docutils import SphinxTranslator
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from course.lessons import lesson_file  # noqa: E402
 from course.perfetto import OPEN  # noqa: E402
+from docs import finish, icons, rules  # noqa: E402
+from docs.address import BINDER, BRANCH, COLAB, on_github, one_click, repository  # noqa: E402
 from docs.content_policy import protect  # noqa: E402
 
 about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -32,12 +36,13 @@ html_title = project
 html_static_path = ["static"]
 html_css_files = ["course.css"]
 html_js_files = ["course.js"]
+html_favicon = "static/favicon.svg"
 html_baseurl = ogp_site_url = os.environ.get(
     "SITE_ADDRESS", ""
 )  # the workflow that publishes the site knows it
-ogp_image = "_static/cpu_gpu.png"
+ogp_image = "_static/preview.png"
 ogp_image_alt = (
-    "Bar chart: host time, GPU busy time and step time of an eager step and of one CUDA graph"
+    "The same training step on one time axis: launched call by call, and as one CUDA graph"
 )
 ogp_social_cards = {"enable": False}  # they would be drawn anew for every page
 html_domain_indices = False
@@ -49,6 +54,27 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "navbar_persistent": [],  # the search field stands in the side bar
 }
+address = repository()
+if address:
+    html_theme_options |= {
+        "repository_url": address,
+        "repository_branch": BRANCH,
+        "use_repository_button": True,
+        "use_edit_page_button": True,
+        "use_issues_button": True,
+    }
+if on_github(address):
+    html_theme_options["launch_buttons"] = {
+        "binderhub_url": BINDER,
+        "colab_url": COLAB,
+        "notebook_interface": "jupyterlab",
+    }
+ASKING = {  # pages that answer from the rules of capturable explain, and what they load beside them
+    "explain": "ask.js",
+    f"notebooks/{lesson_file(rules.GALLERY).stem}": "ask.js",
+    "search": "finding.js",
+}
+WRITTEN = {"index", "explain", "404", "api", "notebooks/solutions/index"}  # by docs/pages.py
 
 nb_execution_mode = "off"  # the outputs are the recordings'
 nb_render_markdown_format = "myst"  # tables and links in outputs too
@@ -73,14 +99,39 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_search_language(English)
     app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
     app.connect("autodoc-process-docstring", plain_text)
-    app.connect("build-finished", protected)
+    app.connect("html-page-context", of_page, priority=900)  # after the theme
+    app.connect("build-finished", finished)
     return {"parallel_read_safe": True}
 
 
-def protected(app: Sphinx, error: Exception | None) -> None:
-    """Called at the end of a build: give its pages their Content-Security-Policy."""
+def of_page(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Called for each page: add the scripts that it alone needs, and put its buttons right."""
+    if page in ASKING:
+        for file in ("rules.js", "explain.js", ASKING[page]):
+            app.add_js_file(file)
+    for group in (one for one in context.get("header_buttons", []) if "buttons" in one):
+        if page in WRITTEN:  # is no file that one could edit
+            group["buttons"] = [
+                one for one in group["buttons"] if one.get("label") != "source-edit-button"
+            ]
+        if group["label"] == "launch-buttons":
+            link = one_click(address)["Codespaces"]
+            icon = {"icon": "fab fa-github", "tooltip": "Open the course in Codespaces"}
+            group["buttons"].append({"type": "link", "text": "Codespaces", "url": link, **icon})
+
+
+def finished(app: Sphinx, error: Exception | None) -> None:
+    """Called at the end of a build: write what Sphinx does not, then its pages' policies."""
     if error is None:
-        protect(Path(app.outdir))
+        html = Path(app.outdir)
+        (html / "_static/rules.js").write_text(rules.script(), encoding="utf-8")
+        finish.own_notebooks(html)
+        finish.site_map(html, html_baseurl, sorted(app.env.found_docs - {"404"}))
+        icons.replace(html)
+        finish.error_page(html, html_baseurl)
+        protect(html)
 
 
 class English(SearchEnglish):

@@ -1,10 +1,11 @@
-"""What lets a lesson's page be found: index entries for the search, and a description for links."""
+"""What lets pages be found: index entries and questions for the search, descriptions for links."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
-from course.paths import ROOT, lesson_name
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 
 GLOSSARY = re.compile(r"^## (.*)\n\n.*Lesson: .*/(\w+\.ipynb)\)", re.MULTILINE)
 MORE_TOPICS = {  # in addition to the terms of the glossary
@@ -19,6 +20,24 @@ MORE_TOPICS = {  # in addition to the terms of the glossary
     "share_memory_pools": ["memory"],
     "graph_many_shapes": ["shapes", "padding"],
 }
+
+KNOWN = tomllib.loads((ROOT / "docs/search.toml").read_text(encoding="utf-8"))
+SYNONYMS = {word: root for root, words in KNOWN["synonyms"].items() for word in words.split()}
+QUESTIONS: dict[str, list[str]] = KNOWN["questions"]
+
+
+def questions() -> list[tuple[str, str, list[str]]]:
+    """A page of the site, a heading or "", and what people type; lessons that are not there yet
+    are left out."""
+    stems = {lesson_name(path): path.stem for path in NOTEBOOKS.glob("*.ipynb")}
+    found = []
+    for where, said in QUESTIONS.items():
+        name, _, heading = where.partition(" > ")
+        if "/" in name or name in ("index", "explain", "README"):
+            found.append((name, heading, said))
+        elif name in stems:
+            found.append((f"notebooks/{stems[name]}", heading, said))
+    return found
 
 
 def description(text: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 
+from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
 from docs.lesson_page import page
 from docs.minutes import stated
@@ -25,6 +26,7 @@ REFERENCES += [Path("capturable/RULES.md"), Path("cpu_graph/OPERATORS.md")]
 TEXTS = [
     Path("CONTRIBUTING.md"),
     Path("CHANGELOG.md"),
+    Path("README.md"),
     Path("traces/README.md"),
     *REFERENCES,
     *RESULTS,
@@ -42,15 +44,59 @@ def write_pages(folder: Path = SOURCE) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for text in TEXTS:
         _write(folder / text, (ROOT / text).read_text())
-    _write(folder / "index.md", (ROOT / "README.md").read_text() + contents())
     _write(folder / "notebooks/solutions/index.md", SOLUTIONS)
     _write(folder / "api.md", api())
+    moving = ""
     for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")]:
-        _write(folder / path.relative_to(ROOT), nbformat.writes(page(path)))
+        notebook = page(path)
+        moving = moving or animation(notebook)
+        _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
+    _write(folder / "index.md", front((ROOT / "README.md").read_text(), moving) + contents())
+    _write(folder / "explain.md", EXPLAIN.format(gallery=lesson_file("failure_gallery").name))
+    _write(folder / "404.md", MISSING)
     for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
         copy_linked_files(path, folder)
 
 
+FRONT = """{title}
+
+{about}
+
+```{{container}} doors
+[**Read** Start with lesson 0, all its outputs on the page, in half an hour.](notebooks/{start})
+
+[**Run** Open the lessons in JupyterLab: without a GPU, they replay an H200's numbers.](README.md#Start)
+
+[**I have an error** Paste the traceback, and read what causes it and how to fix it.](explain.md)
+```
+
+{picture}
+
+*One training step on an H200, three times, on one time axis: launched operation by operation; captured, which only records the launches; and replayed as a graph, which one call launches.* Press *Play*.
+
+{headline}
+
+## Which lessons
+
+{paths}
+
+All lessons, with the minutes that they take, are in the side bar. What is what: [the course](README.md), [one page to print](docs/cheat_sheet.md), [the words](docs/glossary.md).
+"""  # noqa: E501
+EXPLAIN = """# I have an error
+
+```{{container}} ask
+The box answers where scripts run. Elsewhere, `python -m capturable.explain "<message>"` does.
+```
+
+The answers are those of [capturable explain](capturable/README.md), and most of them are shown with code in the [failure gallery](notebooks/{gallery}).
+"""  # noqa: E501
+MISSING = """---
+orphan: true
+---
+# There is no such page
+
+The address may be misspelt, or a lesson has a new number. Search for its name, or begin at the [front page](index.md). For an error that your code raises: [I have an error](explain.md).
+"""  # noqa: E501
 SOLUTIONS = """# Solutions
 
 One way to solve each lesson's exercises. Try them yourself first: every exercise has hints, and
@@ -65,8 +111,28 @@ its check says where your answer differs from the expected one.
 """
 
 
+def front(readme: str, picture: str) -> str:
+    """The front page: what the README says first, the picture, and three ways to go on."""
+    title, about = readme.split("\n\n")[:2]
+    (headline,) = re.findall(r"<!-- headline.*?-->\n(.*?)\n", readme)
+    (paths,) = re.findall(r"^\| you \|.*?(?=\n\n)", readme, re.MULTILINE | re.DOTALL)
+    start = lesson_file("start_here").name
+    words = {"title": title, "about": about, "headline": headline, "paths": paths}
+    return FRONT.format(picture=f"``````{{raw}} html\n{picture}\n``````", start=start, **words)
+
+
+def animation(notebook: nbformat.NotebookNode) -> str:
+    """The picture of eager, capture and replay that moves, if a page has it; else ""."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            html = output.get("data", {}).get("text/html", "")
+            if "<figure class='capture'" in html:
+                return str(html)
+    return ""
+
+
 def contents() -> str:
-    """The site's navigation, appended to the README."""
+    """The site's navigation, appended to the front page."""
     lessons = "\n".join(
         f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in sorted(NOTEBOOKS.glob("*.ipynb"))
     )
@@ -74,7 +140,8 @@ def contents() -> str:
     references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)
     captions = {
         "Lessons": f"{lessons}\nnotebooks/solutions/index",
-        "Reference": f"{references}\napi\ntraces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
+        "Reference": f"explain\nRun the course <README>\n{references}\napi\n"
+        f"traces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
     }
     return "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"

@@ -1,0 +1,98 @@
+"""The rules of `capturable explain` as data for the site: docs/static/explain.js reads them.
+
+Pages with the box that takes an error, and the search, load rules.js; no other does.
+"""
+
+import json
+import re
+from dataclasses import asdict
+from typing import Any
+
+from capturable import causes, explain, similar_causes
+from course.lessons import lesson_file
+from docs.findable import SYNONYMS, questions
+
+INLINE = re.compile(r"\A\(\?([a-z]+)\)")
+GALLERY = "failure_gallery"
+
+
+def pattern(one: str | re.Pattern[str], flags: int = 0) -> list[str]:
+    """A regular expression for JavaScript: its source and its flags."""
+    source = one if isinstance(one, str) else one.pattern
+    flags |= 0 if isinstance(one, str) else one.flags
+    letters = {"i"} if flags & re.I else set()
+    if found := INLINE.match(source):
+        letters |= set(found[1])
+        source = source[found.end() :]
+    return [source, "".join(sorted(letters))]
+
+
+def rules() -> dict[str, Any]:
+    """All that explain.js needs, from the modules of capturable."""
+    return {
+        "entries": [entry(one) for one in causes.entries()],
+        "symptoms": [
+            {
+                "words": pattern(one.words, re.I),
+                "near": pattern(one.near, re.I),
+                "causes": one.causes,
+            }
+            for one in causes.symptoms()
+        ],
+        "levels": causes.LEVELS,
+        "undecided": causes.UNDECIDED,
+        "near": causes.NEAR,
+        "first": causes.FIRST,
+        "number": pattern(causes.NUMBER),
+        "before_number": pattern(causes.BEFORE_NUMBER),
+        "consequence": causes.CONSEQUENCE,
+        "colour": pattern(causes.COLOUR),
+        "many": explain.NAMES_NO_CAUSE,
+        "ours": pattern(explain.OURS),
+        "foreign": {name: pattern(sign) for name, sign in explain.FOREIGN.items()},
+        "pytorchs": pattern(explain.PYTORCHS),
+        "line": pattern(similar_causes.LINE),
+        "about": pattern(similar_causes.ABOUT),
+        "guessed": similar_causes.GUESSED,
+        "products": {name: pattern(sign, re.I) for name, sign in similar_causes.PRODUCTS.items()},
+        "lines": similar_causes.LINES,
+        "length": similar_causes.LENGTH,
+        "unknown": similar_causes.UNKNOWN,
+        "alike": similar_causes.ALIKE,
+        "symptom": similar_causes.SYMPTOM,
+        "endings": similar_causes.ENDINGS,
+        "plain": similar_causes.PLAIN,
+        "known": SAID,
+    }
+
+
+SAID = {  # the words of capturable/explain.py; {} is a name or a number
+    "other": "This looks like {}, not like CUDA graphs of PyTorch.",
+    "no_graph": "This names no capture and no CUDA graph, so it may well have another cause. "
+    "If a graph is involved:",
+    "unknown": "No message that is known here.",
+    "nothing": "Nothing is like it.",
+    "guesses": "These are guesses, by the words alone; it may be about one of them, or about none:",
+    "decided": "The same message has {} other causes; the lines near it point to this one.",
+    "tell_apart": "How to tell its causes apart:",
+    "others_too": "The same message has other causes too:",
+}
+
+
+def entry(one: causes.Entry) -> dict[str, Any]:
+    """A cause, with its place as a pattern and the page about it: an exhibit, or a lesson."""
+    lesson = GALLERY if one.exhibit else one.lesson
+    page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
+    place = pattern(one.place, re.I) if one.place else None
+    return asdict(one) | {"place": place, "page": page}
+
+
+def script() -> str:
+    """rules.js: the rules, and what the search knows beside its index."""
+    known = {
+        "explain": rules(),
+        "gallery": f"notebooks/{lesson_file(GALLERY).stem}",
+        "questions": questions(),
+        "synonyms": SYNONYMS,
+    }
+    return f"const RULES = {json.dumps(known, separators=(',', ':'), ensure_ascii=False)};\n"

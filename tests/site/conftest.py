@@ -1,0 +1,24 @@
+"""A page of the site, in a browser."""
+
+import pytest
+
+POLICY = "Content Security Policy"  # what the browser says of a script that it did not run
+
+
+@pytest.fixture
+def page(served, chromium):
+    """A page of which no request may leave this machine and no script fail."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    asked, errors = [], []
+    context.on("request", lambda request: asked.append(request.url))
+    context.on("weberror", lambda error: errors.append(str(error.error)))
+    context.on("console", lambda said: errors.append(said.text) if POLICY in said.text else None)
+    page = context.new_page()
+    page.address, page.asked = served, asked
+    yield page
+    context.close()
+    assert (
+        all(url.startswith((served, "data:", "https://ui.perfetto.dev/")) for url in asked)
+        and errors == []
+    )

@@ -1,0 +1,177 @@
+"""The ways into the course: the front page, a missing page, the address, icons, downloads."""
+
+import json
+import re
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from course.lessons import lesson_file
+from course.paths import NOTEBOOKS, ROOT
+from docs import address, readme
+from tests.support.notebooks import LESSONS
+
+pytest.importorskip("docutils", reason="the site needs what `make test` installs")
+
+from docs import conf, finish, icons, pages
+
+SOMEWHERE = "https://github.com/owner/name"
+ELSEWHERE = "github.com/owner|colab.research|mybinder|codespaces.new"
+
+
+def test_the_front_page_has_three_doors_and_the_picture(site):
+    text = (site / "index.html").read_text()
+    doors = re.findall(r'<a class="[^"]*" href="([^"]*)"><span[^>]*><strong>(.*?)</strong>', text)
+    start = lesson_file("start_here").stem
+    assert doors[:3] == [
+        (f"notebooks/{start}.html", "Read"),
+        ("README.html#start", "Run"),
+        ("explain.html", "I have an error"),
+    ]
+    assert "<figure class='capture'" in text and "match eager" in text
+    paths = re.findall(r"<td><p>(.*?)</p></td>", text)
+    assert "have one evening" in paths and "git clone" not in text
+
+
+def test_the_front_page_is_written_from_the_readme():
+    text = pages.front((ROOT / "README.md").read_text(), "<b>picture</b>")
+    assert readme.headline().splitlines()[0] in text and "<b>picture</b>" in text
+
+
+def test_every_page_has_the_icon_the_preview_and_no_large_script(site):
+    for name in ("index", "search", "404", f"notebooks/{lesson_file('start_here').stem}"):
+        text = (site / f"{name}.html").read_text()
+        assert re.search(r'rel="icon" href="[^"]*_static/favicon.svg', text), name
+        assert "fontawesome" not in text and "_static/icons.css" in text
+        loads = re.findall(r'<(?:script|link)[^>]*(?:src|href)="([^"?]*\.(?:js|css))', text)
+        sizes = {
+            load: (site / name).parent.joinpath(load).resolve() for load in loads if load[0] != "/"
+        }
+        assert all(
+            path.stat().st_size < 450_000
+            for path in sizes.values()
+            if path.name != "searchindex.js"
+        )
+    assert not list(site.rglob("fontawesome.js*"))
+    assert ElementTree.parse(site / "_static/favicon.svg").getroot().get("viewBox")
+
+
+def test_every_icon_that_pages_use_is_drawn(site):
+    sheet = (site / "_static/icons.css").read_text()
+    used = icons.names(path.read_text() for path in site.rglob("*.html"))
+    assert {"moon", "magnifying-glass", "download"} <= used
+    assert all(f"i.fa-{name} {{" in sheet for name in used) and len(sheet) < 20_000
+    script = '{"pencil":[512,512,["pencil-alt"],"f303","M1 2"],sun:[576,512,[9728],"f185","M3 4"]}'
+    assert 'd="M1 2"' in icons.drawing("pencil-alt", script)
+    assert 'viewBox="0 0 576 512"' in icons.drawing("sun", script)
+    with pytest.raises(LookupError, match="no icon 'moon'"):
+        icons.drawing("moon", script)
+
+
+def test_the_download_is_the_lessons_own_notebook(site):
+    for path in [*LESSONS, *NOTEBOOKS.glob("solutions/*.ipynb")]:
+        name = path.relative_to(ROOT)
+        assert (site / "_sources" / name).read_bytes() == path.read_bytes()
+        assert f"_sources/{name}" in (site / name.with_suffix(".html")).read_text()
+
+
+def test_a_missing_page_is_answered_from_any_depth(site):
+    text = (site / "404.html").read_text()
+    links = re.findall(r'(?:href|src|data-content_root|action)="([^"]*)"', text)
+    assert len(links) > 40
+    assert [
+        link
+        for link in links
+        if not re.match(r"/|#|https://www.sphinx|https://ebp|https://pydata", link)
+    ] == []
+    assert 'data-content_root="/"' in text
+
+
+def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
+    page = tmp_path / "404.html"
+    page.write_text(
+        '<html data-content_root="./"><a href="a/b.html#c"><a href="#d"><img src="data:,">'
+    )
+    finish.error_page(tmp_path, "https://owner.github.io/name/")
+    assert page.read_text() == (
+        '<html data-content_root="/name/"><a href="/name/a/b.html#c"><a href="#d">'
+        '<img src="data:,">'
+    )
+
+
+def test_the_site_map_needs_an_address(tmp_path, site):
+    finish.site_map(tmp_path, "", ["index"])
+    assert not list(tmp_path.iterdir()) and not (site / "sitemap.xml").exists()
+    finish.site_map(tmp_path, "https://owner.github.io/name", ["index", "a/b"])
+    rows = [
+        row.text
+        for row in ElementTree.parse(tmp_path / "sitemap.xml").iter()
+        if row.tag.endswith("loc")
+    ]
+    assert rows == [
+        "https://owner.github.io/name/index.html",
+        "https://owner.github.io/name/a/b.html",
+    ]
+
+
+def test_the_preview_shows_the_recorded_numbers():
+    preview = Image.open(readme.PREVIEW)
+    assert preview.size == (1200, 630), "as sites show it that quote a link"
+    assert preview.text["Description"] == readme.shown(*readme.first_chart()), "run `make readme`"
+    assert json.loads(preview.text["Description"])["host_us"].keys() == {
+        "eager",
+        "whole-step graph",
+    }
+
+
+# the repository's address
+
+
+@pytest.fixture
+def somewhere(monkeypatch):
+    monkeypatch.setenv("REPOSITORY_ADDRESS", f"{SOMEWHERE}.git")
+    return address.repository()
+
+
+def test_without_an_address_there_is_no_link_to_one(site, monkeypatch):
+    monkeypatch.delenv("REPOSITORY_ADDRESS", raising=False)
+    assert address.repository() == "" and address.one_click("") == {}
+    assert not any(re.search(ELSEWHERE, path.read_text()) for path in site.glob("*.html"))
+
+
+def test_buttons_are_made_from_the_address(somewhere):
+    assert somewhere == SOMEWHERE
+    file = "notebooks/00_start_here.ipynb"
+    assert address.one_click(somewhere, file) == {
+        "Colab": f"https://colab.research.google.com/github/owner/name/blob/main/{file}",
+        "Codespaces": "https://codespaces.new/owner/name",
+        "Binder": f"https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/{file}",
+    }
+    assert set(address.one_click(somewhere)) == {"Codespaces", "Binder"}
+    assert address.one_click("https://gitlab.com/owner/name") == {}
+
+
+@pytest.mark.parametrize("wrong", ["owner/name", "http://github.com/owner/name", "https://host"])
+def test_what_is_no_address_is_refused(monkeypatch, wrong):
+    monkeypatch.setenv("REPOSITORY_ADDRESS", wrong)
+    with pytest.raises(ValueError, match="is no address"):
+        address.repository()
+
+
+def test_pages_that_are_written_have_no_edit_button(monkeypatch):
+    monkeypatch.setattr(conf, "address", SOMEWHERE)
+    app = SimpleNamespace(add_js_file=lambda file: loaded.append(file))
+    for page, labels in (
+        ("index", ["issues"]),
+        ("docs/glossary", ["source-edit-button", "issues"]),
+    ):
+        loaded = []
+        buttons = [{"label": label} for label in ("source-edit-button", "issues")]
+        launch = {"label": "launch-buttons", "buttons": []}
+        context = {"header_buttons": [{"label": "source-buttons", "buttons": buttons}, launch]}
+        conf.of_page(app, page, "", context, None)
+        assert [one["label"] for one in context["header_buttons"][0]["buttons"]] == labels
+        assert [one["url"] for one in launch["buttons"]] == ["https://codespaces.new/owner/name"]
+        assert loaded == []

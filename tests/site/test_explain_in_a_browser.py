@@ -1,0 +1,169 @@
+"""The box that takes an error, and the search: what a reader who is stuck types or pastes."""
+
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+
+from capturable.causes import entries, find
+from capturable.explain import answer
+from capturable.similar_causes import nearest
+from course.lessons import lesson_file
+from course.paths import ROOT
+from course.recordings.recording import recorded_lesson
+from docs.findable import questions
+from docs.pages import slug
+from docs.rules import SAID
+from tests.site.pasted import PASTED
+from tests.support.lab_page import expect
+
+pytestmark = pytest.mark.browser
+REPORTS = [ROOT / f"tests/capturable/{name}_reports.json" for name in ("public", "own")]
+GALLERY = f"notebooks/{lesson_file('failure_gallery').stem}"
+PRINT = """texts => {
+  const { explain, print } = explainer(RULES.explain);
+  return texts.map(text => print(explain(text)));
+}"""
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """All that `capturable explain` is tested on: reports, and the gallery's own tracebacks."""
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in REPORTS]
+    shown = recorded_lesson("failure_gallery").value("exhibits")
+    own = [*shown.message.dropna(), *shown.traceback.dropna()]
+    bare = [f"{text}: {number}" for number in range(898, 910) for text in ("CUDA error", "code")]
+    pasted = [text for text, _ in PASTED]
+    return [*(one["text"] for some in reports for one in some), *own, *pasted, *bare, "", "\n \n"]
+
+
+def test_the_page_answers_as_the_command_does(page, texts):
+    page.goto(f"{page.address}/explain.html")
+    said = page.evaluate(PRINT, texts)
+    assert len(said) == len(texts) > 500
+    assert [
+        text for text, told in zip(texts, said, strict=True) if told != answer(text, find(text))
+    ] == []
+
+
+def test_pasted_errors_lead_to_their_exhibit_or_to_an_honest_word(page):
+    """Each text in one go, as pasting does."""
+    page.goto(f"{page.address}/explain.html")
+    box, said = page.get_by_label("Paste an error message"), page.locator(".answer")
+    known = {entry.title: entry for entry in entries()}
+    assert len(PASTED) == 15 and sum("TORCH_USE_CUDA_DSA" in text for text, _ in PASTED) == 5
+    for text, title in PASTED:
+        box.fill(text)
+        if title is None:
+            assert SAID["unknown"] in said.inner_text() and said.locator("h3").count() == 0
+            continue
+        assert said.locator("h3").first.inner_text() == title
+        assert (SAID["unknown"] in said.inner_text()) == (not find(text)), (
+            "a guess says that it is one"
+        )
+        link = said.locator("h3 a").first
+        if known[title].exhibit:
+            assert link.get_attribute("href").endswith(f"{GALLERY}.html#{slug(title)}")
+    assert {url for url in page.asked if not re.search("explain|_static|searchindex", url)} == set()
+
+
+def test_the_answer_leads_to_the_exhibit_and_shows_it(page):
+    page.goto(f"{page.address}/{GALLERY}.html")
+    page.get_by_label("Paste an error message").fill(PASTED[0][0])
+    page.locator(".answer h3 a").click()
+    expect(page.locator("section > h3", has_text=PASTED[0][1]).last).to_be_in_viewport()
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+    assert {slug(entry.title) for entry in entries() if entry.exhibit} <= set(ids), (
+        "an address each"
+    )
+
+
+def test_an_address_may_hold_the_message(page):
+    page.goto(f"{page.address}/explain.html?message={quote(PASTED[10][0])}")
+    assert page.locator(".answer h3").inner_text() == PASTED[10][1]
+
+
+SEARCHES = {  # what a person types: the page that answers it, or either of two
+    "how many warmup": "docs/cheat_sheet",
+    "loss nan": GALLERY,
+    "loss is nan after capture": GALLERY,
+    "906": GALLERY,
+    "illegal memory access": GALLERY,
+    "operation not permitted when stream is capturing": GALLERY,
+    "learning rate has no effect": GALLERY,
+    "cuda graph out of memory": GALLERY,
+    "kv cache": "decode_language_model",
+    "vllm": "serve_language_model",
+    "dropout": "replay_random_numbers",
+    "same dropout mask every replay": "replay_random_numbers",
+    "reduce-overhead slower": "let_torch_compile_capture",
+    "dataloader": "capture_optimizers",
+    "DDP": "train_on_several_gpus",
+    "variable sequence length": "graph_many_shapes",
+    "is it worth it": "find_where_graphs_pay",
+    "memory pool": "share_memory_pools",
+    "adam capturable": "capture_optimizers",
+    "what is a cuda graph": "index",
+    "no gpu": "README",
+    "nsight trace": "profile_eager_training",
+    "llama inference": "decode_language_model",
+    "static input": "capture_and_replay",
+    "dynamic shapes": "graph_many_shapes",
+    "how do I install": "README",
+    "wrong results": GALLERY,
+    "gradients none": "capture_training_step",
+    "fp16 gradscaler": "capture_optimizers",
+    "make_graphed_callables": "make_graphed_callables",
+}
+
+
+FIRST = """queries => queries.map(query => {
+  const hits = Search._performSearch(...Search._parseQuery(query));
+  return hits.at(-1)?.[0] ?? "nothing";
+})"""  # the last hit is shown first
+
+
+def test_what_people_type_finds_its_page_first(page):
+    page.goto(f"{page.address}/search.html?q=how many warmup")
+    first = page.locator("#search-results li a").first
+    expect(first).to_have_text("CUDA graphs on one page > Recipe")
+    found = dict(zip(SEARCHES, page.evaluate(FIRST, list(SEARCHES)), strict=True))
+    missed = {
+        query: found[query] for query, name in SEARCHES.items() if found[query] != where(name)
+    }
+    assert len(SEARCHES) >= 20 and len(missed) <= len(SEARCHES) // 10, missed
+
+
+def where(name):
+    """A page's address by its lesson's name."""
+    own = "/" in name or name in ("index", "README")
+    return name if own else f"notebooks/{lesson_file(name).stem}"
+
+
+@pytest.mark.parametrize(
+    ("query", "exhibit"),
+    [
+        ("906", "The default stream drawn in"),
+        ("capturing stream has unjoined work", "A fork that is never joined"),
+        ("illegal memory access", "Memory that is gone"),
+    ],
+)
+def test_a_hit_in_the_gallery_lands_on_the_exhibit(page, query, exhibit):
+    page.goto(f"{page.address}/search.html?q={query}")
+    page.get_by_role("link", name=f"Failure gallery > {exhibit}", exact=True).click()
+    expect(page.locator("section > h3", has_text=exhibit).last).to_be_in_viewport()
+
+
+def test_every_question_leads_to_a_page_and_a_heading(page):
+    page.goto(f"{page.address}/search.html?q=graph")
+    page.locator("#search-results li a").first.wait_for()
+    asked = [[name, heading] for name, heading, _ in questions()]
+    found = page.evaluate("asked => asked.map(one => result(...one, 1))", asked)
+    both = zip(asked, found, strict=True)
+    assert [one for one, hit in both if hit is None or (one[1] and not hit[2])] == []
+
+
+def test_guesses_are_the_commands(texts):
+    """The page's guesses are compared above, in words; here, that there are some."""
+    assert sum(bool(nearest(text)) and not find(text) for text in texts) > 50
