@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from course.lessons import lesson_file  # noqa: E402
+from course.paths import NOTEBOOKS  # noqa: E402
 from course.perfetto import OPEN  # noqa: E402
 from docs import finish, icons, rules  # noqa: E402
 from docs.address import BINDER, BRANCH, COLAB, on_github, one_click, repository  # noqa: E402
@@ -74,6 +75,7 @@ ASKING = {  # pages that answer from the rules of capturable explain, and what t
     f"notebooks/{lesson_file(rules.GALLERY).stem}": "ask.js",
     "search": "finding.js",
 }
+SOLUTIONS = {f"notebooks/solutions/{path.stem}" for path in NOTEBOOKS.glob("solutions/*.ipynb")}
 WRITTEN = {"index", "explain", "404", "api", "notebooks/solutions/index"}  # by docs/pages.py
 
 nb_execution_mode = "off"  # the outputs are the recordings'
@@ -111,15 +113,22 @@ def of_page(
     if page in ASKING:
         for file in ("rules.js", "explain.js", ASKING[page]):
             app.add_js_file(file)
-    for group in (one for one in context.get("header_buttons", []) if "buttons" in one):
+    for group in [one for one in context.get("header_buttons", []) if "buttons" in one]:
         if page in WRITTEN:  # is no file that one could edit
             group["buttons"] = [
                 one for one in group["buttons"] if one.get("label") != "source-edit-button"
             ]
-        if group["label"] == "launch-buttons":
-            link = one_click(address)["Codespaces"]
+        if group["label"] == "launch-buttons" and page in WRITTEN | SOLUTIONS:
+            context["header_buttons"].remove(group)
+        elif group["label"] == "launch-buttons":
+            doors = one_click(
+                address, f"{page}.ipynb"
+            )  # in Colab, the lesson that fetches the rest
+            group["buttons"] = [one | {"url": doors[one["text"]]} for one in group["buttons"]]
             icon = {"icon": "fab fa-github", "tooltip": "Open the course in Codespaces"}
-            group["buttons"].append({"type": "link", "text": "Codespaces", "url": link, **icon})
+            group["buttons"].append(
+                {"type": "link", "text": "Codespaces", "url": doors["Codespaces"], **icon}
+            )
 
 
 def finished(app: Sphinx, error: Exception | None) -> None:

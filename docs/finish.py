@@ -7,15 +7,15 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 from xml.sax.saxutils import escape
 
-from course.paths import ROOT
+from course.paths import NOTEBOOKS, ROOT
 
 RELATIVE = re.compile(r'((?:href|src|data-content_root|action)=")(?![a-z]+:|[/#])([^"]*)"')
 
 
 def own_notebooks(html: Path) -> None:
     """Let the download button hand out the lesson as it is in the repository."""
-    for copy in (html / "_sources/notebooks").rglob("*.ipynb"):
-        shutil.copyfile(ROOT / copy.relative_to(html / "_sources"), copy)
+    for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")]:
+        shutil.copyfile(path, html / "_sources" / path.relative_to(ROOT))
 
 
 def error_page(html: Path, address: str) -> None:

@@ -76,11 +76,13 @@ FRONT = """{title}
 
 {headline}
 
+{offer}
+
 ## Which lessons
 
 {paths}
 
-All lessons, with the minutes that they take, are in the side bar. What is what: [the course](README.md), [one page to print](docs/cheat_sheet.md), [the words](docs/glossary.md).
+[What each lesson teaches](docs/lessons.md), what it builds on and what it takes. Keep at hand: [one page to print](docs/cheat_sheet.md) and [the words](docs/glossary.md).
 """  # noqa: E501
 EXPLAIN = """# I have an error
 
@@ -115,10 +117,12 @@ def front(readme: str, picture: str) -> str:
     """The front page: what the README says first, the picture, and three ways to go on."""
     title, about = readme.split("\n\n")[:2]
     (headline,) = re.findall(r"<!-- headline.*?-->\n(.*?)\n", readme)
+    (offer,) = re.findall(r"<!-- offer.*?-->\n(.*?)\n<!--", readme, re.DOTALL)
     (paths,) = re.findall(r"^\| you \|.*?(?=\n\n)", readme, re.MULTILINE | re.DOTALL)
     start = lesson_file("start_here").name
-    words = {"title": title, "about": about, "headline": headline, "paths": paths}
-    return FRONT.format(picture=f"``````{{raw}} html\n{picture}\n``````", start=start, **words)
+    words = {"title": title, "about": about, "headline": headline, "offer": offer}
+    moving = f"``````{{raw}} html\n{picture}\n``````"
+    return FRONT.format(picture=moving, start=start, paths=paths, **words)
 
 
 def animation(notebook: nbformat.NotebookNode) -> str:

@@ -145,7 +145,7 @@ def test_buttons_are_made_from_the_address(somewhere):
     assert somewhere == SOMEWHERE
     file = "notebooks/00_start_here.ipynb"
     assert address.one_click(somewhere, file) == {
-        "Colab": f"https://colab.research.google.com/github/owner/name/blob/main/{file}",
+        "Colab": f"https://colab.research.google.com/github/owner/name/blob/colab/{file}",
         "Codespaces": "https://codespaces.new/owner/name",
         "Binder": f"https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/{file}",
     }
@@ -160,18 +160,28 @@ def test_what_is_no_address_is_refused(monkeypatch, wrong):
         address.repository()
 
 
-def test_pages_that_are_written_have_no_edit_button(monkeypatch):
+BOTH = ["source-edit-button", "issues"]
+START = lesson_file("start_here").stem
+
+
+@pytest.mark.parametrize(
+    ("page", "sources", "doors"),
+    [
+        ("index", ["issues"], []),
+        (f"notebooks/solutions/{START}", BOTH, []),
+        (f"notebooks/{START}", BOTH, ["Colab", "Codespaces"]),
+    ],
+)
+def test_a_page_has_the_buttons_that_lead_somewhere(monkeypatch, page, sources, doors):
     monkeypatch.setattr(conf, "address", SOMEWHERE)
-    app = SimpleNamespace(add_js_file=lambda file: loaded.append(file))
-    for page, labels in (
-        ("index", ["issues"]),
-        ("docs/glossary", ["source-edit-button", "issues"]),
-    ):
-        loaded = []
-        buttons = [{"label": label} for label in ("source-edit-button", "issues")]
-        launch = {"label": "launch-buttons", "buttons": []}
-        context = {"header_buttons": [{"label": "source-buttons", "buttons": buttons}, launch]}
-        conf.of_page(app, page, "", context, None)
-        assert [one["label"] for one in context["header_buttons"][0]["buttons"]] == labels
-        assert [one["url"] for one in launch["buttons"]] == ["https://codespaces.new/owner/name"]
-        assert loaded == []
+    source = {"label": "source-buttons", "buttons": [{"label": label} for label in BOTH]}
+    launch = {"label": "launch-buttons", "buttons": [{"text": "Colab", "url": "of the theme"}]}
+    context = {"header_buttons": [source, launch]}
+    conf.of_page(None, page, "", context, None)
+    assert [one["label"] for one in source["buttons"]] == sources
+    if doors:
+        known = address.one_click(SOMEWHERE, f"{page}.ipynb")
+        assert {one["text"]: one["url"] for one in launch["buttons"]} == {
+            name: known[name] for name in doors
+        }
+    assert (launch in context["header_buttons"]) == bool(doors)
