@@ -21,6 +21,7 @@ from course.recordings.recording import Recording, recordings
 from course.recordings.sanitise import plain_markdown, without_scripts
 from course.recordings.values import MIME
 from course.touch import framed
+from docs.contrast import in_shades
 from docs.findable import description, topics
 from docs.views import lay_views
 from helpers import charts
@@ -82,7 +83,7 @@ def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
     }
     plain = data.get("text/plain", "")
     if "image/png" in data:
-        output.data = {"image/png": data["image/png"], "text/plain": plain}
+        output.data = {"image/png": in_shades(data["image/png"]), "text/plain": plain}
     elif "text/html" in data:
         html = without_scripts(data["text/html"])
         html = framed("timeline", html) if "data-timeline" in html else html

@@ -26,7 +26,6 @@ REFERENCES += [Path("capturable/RULES.md"), Path("cpu_graph/OPERATORS.md")]
 TEXTS = [
     Path("CONTRIBUTING.md"),
     Path("CHANGELOG.md"),
-    Path("README.md"),
     Path("traces/README.md"),
     *REFERENCES,
     *RESULTS,
@@ -51,6 +50,10 @@ def write_pages(folder: Path = SOURCE) -> None:
         notebook = page(path)
         moving = moving or animation(notebook)
         _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
+    badges = re.compile(
+        r"<!-- badges.*?<!-- end of badges -->", re.DOTALL
+    )  # pictures from elsewhere
+    _write(folder / "README.md", badges.sub("", (ROOT / "README.md").read_text()))
     _write(folder / "index.md", front((ROOT / "README.md").read_text(), moving) + contents())
     _write(folder / "explain.md", EXPLAIN.format(gallery=lesson_file("failure_gallery").name))
     _write(folder / "404.md", MISSING)

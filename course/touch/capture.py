@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from course.touch import touchable
+from course.touch import COLOURS, touchable
 from course.touch.svg import area, drawing, image, rectangle, text
-from helpers.charts import COLOURS
 from helpers.trace import Trace
 from helpers.trace_file import outermost
 
@@ -155,10 +154,7 @@ def panel(one: Phase, words: str, top: float, window: float) -> str:
         for a, b, name in one.cpu
     ]
     fitting = [(a, name) for a, b, name in one.cpu if x(b) - x(a) > 8.2 * len(name)]
-    drawn += [
-        text(x(a) + 3, cpu + 18, name, 13, "#222222" if name == "waits" else "#FFFFFF")
-        for a, name in fitting
-    ]
+    drawn += [text(x(a) + 3, cpu + 18, name, 13, "#FFFFFF") for a, name in fitting]
     drawn += [rectangle(x(at), cpu + LANE - 5, 1.2, 5, COLOURS["launch"]) for at in one.launches]
     kind = "graph" if one.name == "capture" else "launch"
     drawn.append(area([*stairs, (x(window), stairs[-1][1])], queue + LANE, COLOURS[kind]))

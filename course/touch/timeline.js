@@ -5,8 +5,10 @@ function timeline({ lanes, end, variants }) {
     { lane, start, end: start + long, name, said, partners })));
   let bars = everyBar[0], chosen = null, from = 0, span = end; // the part of the step that is shown
 
-  const hint = "Point at a bar, or come here by Tab: ← and → go along a lane, ↑ and ↓ from a kernel to its launch and back. "
-    + "Enter or a double click zooms in, − out, Escape shows the whole step; drag to move.";
+  const hint = matchMedia("(hover: none)").matches
+    ? "Tap a bar to see what it is; + zooms in on it, − out, and all shows the whole step. Drag to move."
+    : "Point at a bar, or come here by Tab: ← and → go along a lane, ↑ and ↓ from a kernel to its launch and back. "
+      + "Enter or a double click zooms in, − out, Escape shows the whole step; drag to move.";
 
   function draw() {
     const width = plot.clientWidth || 640, x = (time) => ((time - from) / span) * width, y = (lane) => lane * LANE + 18;

@@ -7,4 +7,4 @@ from html import unescape
 
 def data_of(html):
     """What a picture's script is given."""
-    return json.loads(unescape(re.search(r"""data-\w+=(["'])(.*?)\1""", html)[2]))
+    return json.loads(unescape(re.search(r"""<figure[^>]* data-\w+=(["'])(.*?)\1""", html)[2]))
