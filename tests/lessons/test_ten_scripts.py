@@ -110,7 +110,11 @@ def test_eager_is_no_repair(name):
     ("script", "says"),
     [
         (lambda model, inputs: [model(**one) for one in inputs], "it runs eagerly"),
-        (lambda model, inputs: [0.0], "the first that is not eager's"),
+        (lambda model, inputs: [0.0], "result 1 of 4 has the shape (), and eager's has (16, 8)"),
+        (
+            lambda model, inputs: [torch.zeros(16, 8, device="cuda")],
+            "result 1 of 4 is the first that is not eager's",
+        ),
         (lambda model, inputs: inputs.clear(), "gives None: is a `return` missing"),
         (lambda model, inputs: 1 / 0, "raised ZeroDivisionError"),
     ],
