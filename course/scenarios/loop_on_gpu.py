@@ -42,11 +42,11 @@ def capture_turn(answer: Callable) -> None:
     if tokens.tolist() != start or answers.max().item() != -1 or not going.item():
         raise Wrong(MOVED.format("the tokens, the answers or going"))
 
-    def state():
+    def after_replay():
         replay()
         return copied((tokens, answers, going.view(())))
 
-    states = use(state, [()] * (limit + 3))
+    states = use(after_replay, [()] * (limit + 3))
     for number, state in enumerate(states.given, 1):
         _compare(number, [one.tolist() for one in state], rows, ring[-1])
     states.replays(graphs=limit + 3, operators=3 * (limit + 3))
