@@ -80,6 +80,13 @@ def in_shades(png: str) -> str:
     return base64.b64encode(written.getvalue()).decode()
 
 
+def shaded(text: str) -> str:
+    """The data of a recorded picture with the colours of SHADES and GREYS in their darker shades."""
+    for old, new in (SHADES | GREYS).items():
+        text = text.replace(old, new)
+    return text
+
+
 def fills(png: str, least: int = 60) -> list[str]:
     """The colours of a chart's areas but white, as #rrggbb: edges of letters and lines are none.
 

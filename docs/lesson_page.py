@@ -21,7 +21,7 @@ from course.recordings.recording import Recording, recordings
 from course.recordings.sanitise import plain_markdown, without_scripts
 from course.recordings.values import MIME
 from course.touch import framed
-from docs.contrast import in_shades
+from docs.contrast import in_shades, shaded
 from docs.findable import description, topics
 from docs.views import lay_views
 from helpers import charts
@@ -86,7 +86,7 @@ def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
         output.data = {"image/png": in_shades(data["image/png"]), "text/plain": plain}
     elif "text/html" in data:
         html = without_scripts(data["text/html"])
-        html = framed("timeline", html) if "data-timeline" in html else html
+        html = framed("timeline", shaded(html)) if "data-timeline" in html else html
         output.data = {"text/html": html, "text/plain": plain}
     elif markdown_text := plain_markdown(data.get("text/markdown", "")):
         output.data = {"text/markdown": renamed(markdown_text, stems())}

@@ -124,6 +124,14 @@ def test_a_shade_reaches_the_edges_of_a_fill_and_nothing_else():
     assert contrast.in_shades(shown) == shown
 
 
+def test_no_page_draws_a_faint_fill(site):
+    for path in site.glob("notebooks/*.html"):
+        for data in re.findall(
+            r"data-(?:timeline|capture|pays)=(?:'.*?'|\".*?\")", path.read_text()
+        ):
+            assert not set(re.findall(r"#[0-9A-F]{6}", data)) & {*contrast.SHADES, *contrast.GREYS}
+
+
 FAINT_TEXT = """(least) => {
   const part = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);

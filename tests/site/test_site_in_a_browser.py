@@ -15,6 +15,7 @@ from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, touch
 pytestmark = pytest.mark.browser
 SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
   .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
+FIT = "article :is(.cell_input pre, .cell_output pre, .text_html:has(table), table)"
 WIDER = "document.documentElement.scrollWidth - innerWidth"
 
 
@@ -240,6 +241,8 @@ def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
         for width in widths:
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate(WIDER) <= 0, (path, width)
+            if width == 800:
+                assert page.locator(FIT).evaluate_all(CUT) == [], path
             if width == 1280:
                 assert page.locator("article .cell_input pre").evaluate_all(CUT) == [], path
                 assert set(page.locator("article :is(th, td)").evaluate_all(SIDES)) <= {"left"}, (
