@@ -81,7 +81,7 @@ def in_shades(png: str) -> str:
 
 
 def shaded(text: str) -> str:
-    """The data of a recorded picture with the colours of SHADES and GREYS in their darker shades."""
+    """A recorded picture's data with the colours of SHADES and GREYS in their darker shades."""
     for old, new in (SHADES | GREYS).items():
         text = text.replace(old, new)
     return text

@@ -89,6 +89,7 @@ SIZES = """images => images.map(image => {
   const corner = [...draw.getImageData(1, 1, 1, 1).data].join();
   return {natural: image.naturalWidth, scale: box.width / image.naturalWidth, cut: box.right - around.right, corner};
 })"""
+FILTERS = "images => images.map(image => getComputedStyle(image).filter)"
 CHARTS = ".jp-Notebook .jp-RenderedImage img"
 
 
@@ -153,6 +154,8 @@ def test_charts_and_timelines_are_readable(open_notebook):
             page.keyboard.press("Control+b")
         expect(files).to_be_visible(visible=width > 1000)
         wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
+        turned = {"none"} if theme == "Light" else {"invert(0.93) hue-rotate(180deg)"}
+        assert set(shown.evaluate_all(FILTERS)) == turned
         sizes = shown.evaluate_all(SIZES)
         assert len(sizes) >= 3
         expect(

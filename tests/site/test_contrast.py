@@ -113,8 +113,9 @@ def test_the_readmes_pictures_are_told_apart(path):
 
 
 def test_a_shade_reaches_the_edges_of_a_fill_and_nothing_else():
-    fill, half, other = (230, 159, 0), (242, 207, 128), (0, 114, 178)
-    pixels = np.array([[fill, half, other, (255, 255, 255)]], dtype=np.uint8)
+    launch, its_edge = (230, 159, 0), (242, 207, 128)
+    row = [launch, its_edge, (0, 114, 178), (255, 255, 255)]
+    pixels = np.array([row], dtype=np.uint8)
     written = io.BytesIO()
     Image.fromarray(pixels).save(written, "PNG")
     shown = contrast.in_shades(base64.b64encode(written.getvalue()).decode())

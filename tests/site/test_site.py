@@ -94,14 +94,16 @@ def test_the_reference_describes_every_module_of_the_rooms(site):
     assert "Capture step(*static_inputs) in one CUDA graph" in text
 
 
-def test_no_link_is_broken(parsed):
+def test_no_link_is_broken(parsed, site):
     broken = []
     for path, page in parsed.items():
         for link in page.links + page.loads:
             address = urlsplit(link)
             if address.scheme or address.netloc:
                 continue
-            target = (path.parent / unquote(address.path)).resolve() if address.path else path
+            folder = site if address.path.startswith("/") else path.parent  # as in 404.html
+            named = folder / unquote(address.path).lstrip("/")
+            target = named.resolve() if address.path else path
             target = target / "index.html" if target.is_dir() else target
             if not target.exists() or (
                 address.fragment and unquote(address.fragment) not in parsed[target].anchors
