@@ -133,7 +133,7 @@ def of_page(
 
 def finished(app: Sphinx, error: Exception | None) -> None:
     """Called at the end of a build: write what Sphinx does not, then its pages' policies."""
-    if error is None:
+    if error is None and app.builder.name == "html":  # not for the printed book
         html = Path(app.outdir)
         (html / "_static/rules.js").write_text(rules.script(), encoding="utf-8")
         finish.own_notebooks(html)
