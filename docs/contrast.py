@@ -43,8 +43,8 @@ def on_both(colour: str) -> tuple[float, float]:
     return ratio(own, white), ratio(in_dark(own), in_dark(white))
 
 
-# Fills that were recorded below 3 : 1 on white, and host ranges that are too light for the names
-# in them, as the site shows them.
+# For charts recorded before helpers.charts had its colours of now: fills below 3 : 1 on white, and
+# host ranges that are too light for the names in them, as the site shows them.
 SHADES = {
     "#E69F00": "#C87A00",  # launches
     "#56B4E9": "#2A8FD0",  # the graph

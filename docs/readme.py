@@ -19,10 +19,9 @@ from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
-from course.touch import COLOURS
 from docs.address import one_click, repository
 from docs.minutes import stated, write_minutes
-from helpers.charts import cpu_gpu_chart
+from helpers.charts import COLOURS, cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import read_trace
 

@@ -1,7 +1,7 @@
 """The charts of the course: CPU and GPU time, and the timeline of a step. Each lane has one colour.
 
-Colours for colour-blind readers: jfly.uni-koeln.de/color, sronpersonalpages.nl/~pault; on white,
-in dark themes too.
+Colours for colour-blind readers, after jfly.uni-koeln.de/color and sronpersonalpages.nl/~pault,
+dark enough for white. Dark themes turn charts over (docs/contrast.py).
 """
 
 import textwrap
@@ -21,14 +21,14 @@ COLOURS = {
     "host time": "#0072B2",
     "GPU busy time": "#009E73",
     "step time": "#888888",
-    "launch": "#E69F00",
-    "waiting": "#CCCCCC",
+    "launch": "#C87A00",
+    "waiting": "#767676",
     "your guess": "#D55E00",
     "eager": "#CC79A7",
-    "graph": "#56B4E9",
+    "graph": "#2A8FD0",
     "other": "#332288",
     "memory in use": "#882255",
-    "memory free": "#DDDDDD",
+    "memory free": "#949494",
     "number kept": "#117733",
     "number dropped": "#DDCC77",
 }

@@ -19,8 +19,9 @@ from course.recordings.cells import CodeCell, python
 ROOMS = ("helpers", "course", "capturable", "cpu_graph", "examples", "benchmarks")
 LEFT_OUT = {
     "course.lesson",
-    "capturable.preflight",
-}  # today's recordings were made before the latter was followed
+    "helpers.charts",  # draws what was measured, and hands on nothing
+    "capturable.preflight",  # today's recordings were made before it was followed
+}
 
 Bindings = dict[str, list[ast.stmt]]
 
@@ -53,6 +54,15 @@ def hashes(cells: list[CodeCell], root: Path = ROOT) -> dict[str, str]:
                 found[f"{module}.{name.partition('.')[0]}"] = _hash(node, source)
                 found |= {file: text_hash(root / file) for file in _files(node, module)}
     return dict(sorted(found.items()))
+
+
+def counted(definitions: dict[str, str]) -> dict[str, str]:
+    """Recorded definitions without those of modules that are left out by now."""
+    return {name: text for name, text in definitions.items() if _module_of(name) not in LEFT_OUT}
+
+
+def _module_of(definition: str) -> str:
+    return "" if "/" in definition else definition.rpartition(".")[0]
 
 
 def text_hash(file: Path) -> str:

@@ -17,7 +17,7 @@ import nbformat
 
 from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
 from course.recordings.cells import CodeCell, code_cells, that_count
-from course.recordings.fingerprints import forget_modules, hashes, source_file, text_hash
+from course.recordings.fingerprints import counted, forget_modules, hashes, source_file, text_hash
 from course.recordings.values import MIME, decode
 
 FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
@@ -73,7 +73,8 @@ class Recording:
         Only what its %%gpu cells reach counts, and neither comments nor docstrings do.
         """
         forget_modules()
-        known = {name: was for name, was in self.about["definitions"].items() if "/" not in name}
+        recorded = counted(self.about["definitions"])
+        known = {name: was for name, was in recorded.items() if "/" not in name}
         now = {name: text for name, text in hashes(self.cells).items() if "/" not in name}
         if changed := list(_redefined(now, known)):
             name = changed[0].removesuffix(" has changed")
@@ -214,7 +215,7 @@ def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
     last = max((index for index, cell in enumerate(now) if cell.kind == "gpu"), default=-1)
     return [
         *_changed(now[: last + 1], then),
-        *_redefined(hashes(cells), recording.about["definitions"]),
+        *_redefined(hashes(cells), counted(recording.about["definitions"])),
     ]
 
 

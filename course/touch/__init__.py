@@ -17,14 +17,7 @@ from typing import Any
 
 from IPython.display import HTML
 
-from helpers import charts
-
 HERE = Path(__file__).parent
-COLOURS = charts.COLOURS | {  # three of the charts' own are below 3 : 1 on white
-    "launch": "#C87A00",
-    "waiting": "#767676",
-    "graph": "#2A8FD0",
-}
 
 
 def touchable(kind: str, still: str, data: Any) -> HTML:

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from course.touch import COLOURS, touchable
+from course.touch import touchable
 from course.touch.svg import area, drawing, image, rectangle, text
+from helpers.charts import COLOURS
 from helpers.trace import Trace
 from helpers.trace_file import outermost
 

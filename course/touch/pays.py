@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
-from course.touch import COLOURS, touchable
+from course.touch import touchable
 from course.touch.svg import drawing, image, line, rectangle, ring, text
+from helpers.charts import COLOURS
 
 WIDTH, HEIGHT = 580, 330
 LEFT = 46

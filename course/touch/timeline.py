@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
-from course.touch import COLOURS, touchable
+from course.touch import touchable
+from helpers.charts import COLOURS
 from helpers.trace import Trace
 from helpers.trace_file import outermost
 

@@ -10,7 +10,6 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from PIL import Image
 
-from course import touch
 from course.lessons import lesson_file
 from course.paths import REFERENCE_GPU, ROOT, TRACES
 from docs import contrast, readme
@@ -28,7 +27,6 @@ FAINT = {  # and what only accompanies something that is told apart
     "#d18f29": "thin lines that lie over each other",
     "#ddcc77": "the numbers dropped, beside those kept",
 }
-WAIT_FOR_RECORDING = {"launch", "waiting", "graph", "memory free"}  # lighter, until all is recorded
 
 
 def test_contrast_is_counted_as_wcag_counts_it():
@@ -46,14 +44,9 @@ def test_every_style_sheet_turns_charts_over_as_computed(path):
     assert set(re.findall(r"filter: invert.*", text)) == {FILTER}
 
 
-@pytest.mark.parametrize("lane", sorted({*COLOURS} - WAIT_FOR_RECORDING - {*BESIDE}))
+@pytest.mark.parametrize("lane", sorted({*COLOURS} - {*BESIDE}))
 def test_a_lanes_colour_is_told_apart_from_its_ground(lane):
     assert min(contrast.on_both(COLOURS[lane])) >= FILL
-
-
-@pytest.mark.parametrize("lane", sorted({*touch.COLOURS} - {*BESIDE, "memory free"}))
-def test_pictures_that_one_touches_are_told_apart_from_their_ground(lane):
-    assert min(contrast.on_both(touch.COLOURS[lane])) >= FILL
 
 
 @pytest.mark.parametrize(("one", "other"), BESIDE.items())
@@ -65,7 +58,7 @@ def test_what_tiles_a_picture_is_told_apart_from_its_neighbour(one, other):
 
 @pytest.mark.parametrize("lane", ["host time", "waiting"])
 def test_names_on_a_fill_are_read(lane):
-    fill, white = to_rgb(touch.COLOURS[lane]), to_rgb("white")
+    fill, white = to_rgb(COLOURS[lane]), to_rgb("white")
     assert contrast.ratio(fill, white) >= TEXT
     assert contrast.ratio(contrast.in_dark(fill), contrast.in_dark(white)) >= TEXT
 
