@@ -168,6 +168,7 @@ def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
         f"Measured: eager {measured.eager:.0f} µs, graph {measured.graph:.0f} µs"
         in answer.text_content()
     )
+    assert "at most" not in answer.text_content(), "an estimate is no bound for what was measured"
     page.get_by_label("launch cost").press("Home")
     assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
     assert "Measured" not in answer.text_content(), "measured at another launch cost"
@@ -223,6 +224,22 @@ def test_a_step_is_touched_and_without_scripts_read(page, chromium):
     plain.goto(address)
     assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
     assert plain.locator("img[alt*='timelines(traces']").is_visible()
+    context.close()
+
+
+def test_a_finger_is_told_to_tap_and_has_room(served, chromium):
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
+    page = context.new_page()
+    page.goto(f"{served}/{lesson_page('capture_training_step')}.html")
+    figure = page.locator("figure.timeline")
+    expect(figure.locator("output")).to_contain_text("Tap a bar")
+    for button in figure.get_by_role("button").all():
+        box = button.bounding_box()
+        assert min(box["width"], box["height"]) >= 44
+    figure.locator("svg").tap(position={"x": 150, "y": 25})
+    expect(figure.locator("output")).to_contain_text("us on the host")
     context.close()
 
 
