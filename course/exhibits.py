@@ -17,7 +17,9 @@ import pandas as pd
 from IPython.display import Markdown
 
 from capturable.explain import entries
+from course.lesson import current
 from course.lessons import lesson_file
+from course.recordings.recording import RecordingError
 
 CUDA_ERRORS = {  # as cudaGetErrorString words them; torch gives the text, not the number
     700: "an illegal memory access was encountered",
@@ -158,10 +160,19 @@ def index(exhibits: pd.DataFrame) -> Markdown:
     rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
     for one in exhibits.itertuples():
         sight = one.message.splitlines()[0].replace("|", " ") if one.kind == "loud" else one.says
-        name = lessons[one.exhibit]
+        name = lessons.get(one.exhibit, "")
         link = f"[{name.replace('_', ' ')}]({lesson_file(name).name})" if name else ""
         rows.append(f"| {sight} | [{one.exhibit}](#{one.exhibit.replace(' ', '-')}) | {link} |")
     return Markdown("\n".join(rows))
+
+
+def recorded_index() -> Markdown:
+    """The index as the open lesson's recording has it, before anything has run."""
+    try:
+        exhibits = current().recording.value("exhibits")
+    except RecordingError:  # the first recording is being made
+        return Markdown("")
+    return index(exhibits)
 
 
 def _newer(version):

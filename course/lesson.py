@@ -10,12 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 from IPython import get_ipython
+from IPython.core.pylabtools import print_figure
 from IPython.display import Markdown, display
+from matplotlib.figure import Figure
 
 from course.machine import NeedsMore, gpu_name, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
@@ -65,6 +69,8 @@ def lesson(
     shell = get_ipython()
     load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), interrupted)
+    if not recording:  # which keeps charts as pictures alone
+        describe_charts(shell)
     previous, _open = _open, opened
     if previous and "history" in vars(previous):
         opened.take_over(previous)
@@ -222,6 +228,21 @@ def round_numbers(shell: Any) -> None:
         float,
         lambda value, printer, _: printer.text(repr(value) if whole(value) else five_digits(value)),
     )
+
+
+def describe_charts(shell: Any) -> None:
+    """Let an IPython shell give charts a text for screen readers: their title."""
+    plt.switch_backend(plt.get_backend())  # now: as it starts, it drops what shows figures
+    html = shell.display_formatter.formatters["text/html"]
+    html.for_type(Figure, described)
+
+
+def described(figure: Figure) -> str:
+    """A figure as an HTML image whose text is what the titles of the figure and its axes say."""
+    titles = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
+    said = escape(" ".join(" ".join(titles).split()) or "Chart without a title")
+    png = print_figure(figure, fmt="png", base64=True)
+    return f'<img class="chart" alt="{said}" src="data:image/png;base64,{png}">'
 
 
 def five_digits(value: float) -> str:

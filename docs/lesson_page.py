@@ -14,6 +14,7 @@ import nbformat
 from nbformat.v4 import new_markdown_cell as markdown
 
 from course.commands.renumber import renamed, stems
+from course.exhibits import index
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, meaning
@@ -44,8 +45,8 @@ def page(path: Path) -> nbformat.NotebookNode:
         notebook.cells[0].source = notebook.cells[0].source.replace(
             "\n\n", f"\n\n{topics(path)}\n\n", 1
         )
-    if name == "failure_gallery":
-        index_first(notebook)
+    if name == "failure_gallery" and path.parent == NOTEBOOKS:
+        index_once(notebook, recording)
     return notebook
 
 
@@ -187,11 +188,16 @@ def fold_solutions(notebook: nbformat.NotebookNode, path: Path) -> None:
             notebook.cells.insert(number + 1, markdown(f"{told}\n\n{folded}"))
 
 
-def index_first(notebook: nbformat.NotebookNode) -> None:
-    """Move the gallery's index to where one looks it up: on top, without the code that makes it."""
-    at = next(
-        number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## Index")
-    )
-    heading, index = notebook.cells.pop(at), notebook.cells.pop(at)
-    index.metadata["tags"] = ["remove-input"]
-    notebook.cells[2:2] = [heading, index]
+def index_once(notebook: nbformat.NotebookNode, recording: Recording) -> None:
+    """Lay the gallery's index under the cell on top that shows it, and leave out the one below."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    (on_top,) = [cell for cell in code if cell.source.endswith("recorded_index()")]
+    shown = index(recording.value("exhibits"))
+    on_top.outputs = [nbformat.v4.new_output("display_data", {"text/markdown": shown.data})]
+    on_top.metadata["tags"] = ["remove-input"]
+    (below,) = [
+        number
+        for number, cell in enumerate(notebook.cells)
+        if cell.source.endswith("index(exhibits)")
+    ]
+    del notebook.cells[below - 1 : below + 1]

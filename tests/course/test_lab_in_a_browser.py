@@ -90,7 +90,7 @@ SIZES = """images => images.map(image => {
   return {natural: image.naturalWidth, scale: box.width / image.naturalWidth, cut: box.right - around.right, corner};
 })"""
 FILTERS = "images => images.map(image => getComputedStyle(image).filter)"
-CHARTS = ".jp-Notebook .jp-RenderedImage img"
+CHARTS = ".jp-Notebook :is(.jp-RenderedImage img, img.chart)"  # recorded, and drawn here
 
 
 def test_start_here_from_top_to_bottom(lab, open_page):
@@ -116,6 +116,7 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     shown = start.page.locator(CHARTS)
     expect(shown).to_have_count(len(charts))
     assert len(charts) == 2 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
+    assert all("µs" in chart.get_attribute("alt") for chart in shown.all())  # its finding
 
     answer, check = start.cell("def most_speed_up("), start.cell("check(most_speed_up")
     expect(check).to_contain_text("○ most_speed_up gives nothing yet: yours to write.")

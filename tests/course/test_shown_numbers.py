@@ -1,9 +1,10 @@
 """How lessons show numbers."""
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from course.lesson import five_digits, round_numbers
+from course.lesson import describe_charts, five_digits, round_numbers
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,18 @@ def test_values_and_tables_show_five_digits_and_keep_theirs(shell):
         table = pd.DataFrame({"us": [1543.21987, 347.0]})
         html = shell.display_formatter.format(table)[0]["text/html"]
         assert "<td>1543.2</td>" in html and "<td>347</td>" in html and table.us[0] == 1543.21987
+
+
+def test_a_chart_has_its_titles_as_text(shell):
+    describe_charts(shell)
+    figure, axes = plt.subplots()
+    figure.suptitle("A step takes\n<360 µs>.")
+    axes.set_title("of an H200")
+    data, _ = shell.display_formatter.format(figure)
+    assert data["text/html"].startswith(
+        '<img class="chart" alt="A step takes &lt;360 µs&gt;. of an H200" src="data:image/png'
+    )
+    figure.suptitle("")
+    axes.set_title("")
+    assert 'alt="Chart without a title"' in shell.display_formatter.format(figure)[0]["text/html"]
+    plt.close(figure)

@@ -463,3 +463,16 @@ def test_every_lesson_is_written_for_colab(tmp_path):
         assert [cell.source for cell in notebook.cells if cell.id != "fetch"] == [
             cell.source for cell in own.cells
         ]
+
+
+# Binder
+
+
+def test_binder_installs_the_cpu_build_at_the_tested_versions():
+    folder = ROOT / ".binder"
+    python = (folder / "runtime.txt").read_text().strip().removeprefix("python-")
+    assert python in JOBS["test.yml"]["recorded"]["strategy"]["matrix"]["python"]
+    script = folder / "postBuild"
+    assert os.access(script, os.X_OK)
+    assert "--torch-backend cpu --constraint constraints.txt --editable ." in script.read_text()
+    assert run("bash", "-n", script).returncode == 0
