@@ -4,7 +4,7 @@ function capture({ end, left, right, panel: [every, top, tall], phases }, svg) {
   const said = [...svg.querySelectorAll(".said")], whole = said.map((line) => line.textContent);
   const [curtain, head] = cover();
   const button = make("button", { type: "button", hidden: still.matches, onclick: play }, "Play");
-  const slider = make("input", { type: "range", min: 0, max: end, step: 10, "aria-label": "moment, us",
+  const slider = make("input", { type: "range", min: 0, max: end, step: 10, "aria-label": "moment, µs",
     oninput: () => { stop(); show(slider.valueAsNumber); } });
   const shown = make("output");
   let at = end, last = 0, playing = 0;
@@ -16,7 +16,7 @@ function capture({ end, left, right, panel: [every, top, tall], phases }, svg) {
     head.setAttribute("transform", `translate(${x} 0)`);
     head.setAttribute("visibility", whole_time ? "hidden" : "visible");
     said.forEach((line, row) => { line.textContent = whole_time ? whole[row] : now(phases[row], at); });
-    shown.textContent = `${Math.round(at)} us`;
+    shown.textContent = `${Math.round(at)} µs`;
     slider.value = at;
   }
   function stop() {

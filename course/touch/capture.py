@@ -136,7 +136,7 @@ def picture(phases: list[Phase], said: list[str], window: float) -> str:
         text(min(x, RIGHT - 14), bottom + 14, str(at), 12, "#555555", middle) for x, at in places
     ]
     axis.append(
-        text(RIGHT, bottom + 28, "time in the trace, us", 12, "#555555", 'text-anchor="end"')
+        text(RIGHT, bottom + 28, "time in the trace, µs", 12, "#555555", 'text-anchor="end"')
     )
     return drawing(WIDTH, bottom + 34, TITLE, *panels, *axis)
 

@@ -262,7 +262,7 @@ def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, ope
     slider, moment = box.get_by_role("slider"), box.locator("output")
     slider.press("Home")
     slider.press("ArrowRight")
-    expect(moment).to_have_text("10 us")
+    expect(moment).to_have_text("10 µs")
     box.get_by_role("button", name="Play").press("Enter")
     expect(box.get_by_role("button", name="Stop")).to_be_visible()
     notebook.code.first.locator(".cm-content").click()

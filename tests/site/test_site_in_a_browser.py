@@ -133,15 +133,15 @@ def test_the_capture_plays_and_stops(page):
     whole, said = moment.text_content(), page.locator(".said").all_text_contents()
     assert "GPU busy for" in said[0] and "become nodes" in said[1] and "at most" in said[2]
     page.get_by_role("button", name="Play").click()
-    expect(moment).to_have_text(re.compile(r"^(5[1-9]|[6-9]\d|\d{3,}) us"))
+    expect(moment).to_have_text(re.compile(r"^(5[1-9]|[6-9]\d|\d{3,}) µs"))
     assert "waiting: " in page.locator(".said").first.text_content()
     page.get_by_role("button", name="Stop").click()
     stopped = moment.text_content()
     assert stopped != whole and page.get_by_role("button", name="Play").is_visible()
     slider.press("Home")
-    assert moment.text_content() == "0 us"
+    assert moment.text_content() == "0 µs"
     slider.press("ArrowRight")
-    assert moment.text_content() == "10 us"
+    assert moment.text_content() == "10 µs"
     slider.press("End")
     assert page.locator(".said").all_text_contents() == said
 
@@ -152,7 +152,7 @@ def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
     assert page.locator(".capture svg").is_visible() and page.locator(".capture button").is_hidden()
     assert "GPU busy for" in page.locator(".said").first.text_content()
     page.get_by_role("slider").press("Home")
-    assert page.locator(".capture output").text_content() == "0 us"
+    assert page.locator(".capture output").text_content() == "0 µs"
 
 
 def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
