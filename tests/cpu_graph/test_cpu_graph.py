@@ -502,6 +502,22 @@ def test_an_attribute_that_is_not_modelled_can_be_asked_for(gpu, thing):
         _ = made.nonsense
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_grouped_products_read_their_ends_on_the_gpu_in_bfloat16_alone(gpu, dtype):
+    x, up = torch.ones(6, 16, device="cuda").to(dtype), torch.ones(2, 16, 16, device="cuda")
+    ends = torch.tensor([2, 6], dtype=torch.int32, device="cuda")
+
+    def capture():
+        return capture_step(lambda: nn.functional.grouped_mm(x, up.to(dtype), offs=ends))
+
+    if dtype is torch.bfloat16:
+        assert torch.equal(capture()(), torch.full_like(x, 16))
+        return
+    with pytest.raises(RuntimeError, match="during CUDA graph capture") as refused:
+        capture()
+    assert not isinstance(refused.value, NotModelled)
+
+
 def test_a_name_that_a_gpu_has_is_there_and_refuses_when_it_is_called(gpu):
     assert hasattr(torch.cuda.Event(), "cuda_event")
     assert not hasattr(torch.cuda.CUDAGraph(keep_graph=True), "keep_graph")
