@@ -37,7 +37,7 @@ def on_github(address: str) -> str:
 def one_click(address: str, file: str = "") -> dict[str, str]:
     """What opens the repository, or a notebook of it, in the browser, by its name; {} without one.
 
-    file: a notebook's path, such as notebooks/00_start_here.ipynb.
+    file: a notebook's path, such as that of lesson_file("start_here").
     """
     name = on_github(address)
     if not name:

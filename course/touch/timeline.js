@@ -18,7 +18,7 @@ function timeline({ lanes, end, variants }) {
     for (let tick = Math.ceil(from / step) * step; tick <= from + span; tick += step) {
       const anchor = x(tick) < 20 ? "start" : x(tick) > width - 30 ? "end" : "middle";
       nodes.push(make("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 0, y2: lanes.length * LANE }));
-      nodes.push(make("text", { x: x(tick), y: lanes.length * LANE + 18, "text-anchor": anchor }, `${+tick.toFixed(2)} µs`));
+      nodes.push(make("text", { x: x(tick), y: lanes.length * LANE + 18, "text-anchor": anchor }, `${+tick.toFixed(2)} us`));
     }
     for (const bar of bars.filter((one) => lanes[one.lane][0] === "launches")) {
       for (const work of bar.partners.map((one) => bars[one])) {

@@ -124,5 +124,5 @@ def _started(row, launch, number):
 
 
 def us(time: float) -> str:
-    """Microseconds to three digits: 4.10 µs, 41.0 µs, 410 µs."""
-    return f"{time:.{2 if time < 9.995 else 1 if time < 99.95 else 0}f} µs"
+    """Microseconds to three digits: 4.10 us, 41.0 us, 410 us."""
+    return f"{time:.{2 if time < 9.995 else 1 if time < 99.95 else 0}f} us"

@@ -89,6 +89,9 @@ SIZES = """images => images.map(image => {
   const corner = [...draw.getImageData(1, 1, 1, 1).data].join();
   return {natural: image.naturalWidth, scale: box.width / image.naturalWidth, cut: box.right - around.right, corner};
 })"""
+CUTS = """tables => tables.filter(table =>
+  table.getBoundingClientRect().right > table.closest(".jp-OutputArea-output, .jp-MarkdownOutput").getBoundingClientRect().right + 1
+).map(table => table.textContent.slice(0, 60))"""
 FILTERS = "images => images.map(image => getComputedStyle(image).filter)"
 CHARTS = ".jp-Notebook :is(.jp-RenderedImage img, img.chart)"  # recorded, and drawn here
 
@@ -155,6 +158,8 @@ def test_charts_and_timelines_are_readable(open_notebook):
             page.keyboard.press("Control+b")
         expect(files).to_be_visible(visible=width > 1000)
         wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
+        tables = page.locator(".jp-Notebook .jp-RenderedHTMLCommon table")
+        assert tables.count() > 3 and tables.evaluate_all(CUTS) == []
         turned = {"none"} if theme == "Light" else {"invert(0.93) hue-rotate(180deg)"}
         assert set(shown.evaluate_all(FILTERS)) == turned
         sizes = shown.evaluate_all(SIZES)

@@ -142,7 +142,7 @@ def test_without_an_address_there_is_no_link_to_one(site, monkeypatch):
 
 def test_buttons_are_made_from_the_address(somewhere):
     assert somewhere == SOMEWHERE
-    file = "notebooks/00_start_here.ipynb"
+    file = f"notebooks/{lesson_file('start_here').name}"
     assert address.one_click(somewhere, file) == {
         "Colab": f"https://colab.research.google.com/github/owner/name/blob/colab/{file}",
         "Codespaces": "https://codespaces.new/owner/name",
