@@ -4,6 +4,7 @@ Sphinx puts the lessons' pages on one (its builder singlehtml), and Chromium pri
 docs/_build/book/cuda-graphs.pdf.
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from docs.pages import write_pages
 from docs.readme import PARTS
 
 BUILD = ROOT / "docs/_build/book"
-BROWSER = "/usr/bin/chromium"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PRINT = """
 pre { font-size: 85%; white-space: pre-wrap; overflow-wrap: anywhere }
 pre, table, .cell, div[class*=highlight] { break-inside: auto }
@@ -33,8 +34,12 @@ FOOT = (
 def book(names: list[str], build: Path = BUILD) -> Path:
     """Print these lessons into one PDF, and return its path.
 
-    Raises subprocess.CalledProcessError if Sphinx cannot build the pages.
+    Raises subprocess.CalledProcessError if Sphinx cannot build the pages, FileNotFoundError if
+    there is no Chromium to print them.
     """
+    program = browser()
+    if program is None:
+        raise FileNotFoundError("make pdf needs Chromium, and finds none: install it.")
     source, html = build / "source", build / "html"
     write_pages(source)
     own = [source / "notebooks" / lesson_file(name).name for name in names]
@@ -47,8 +52,8 @@ def book(names: list[str], build: Path = BUILD) -> Path:
     subprocess.run([*command, *settings, str(source), str(html)], cwd=ROOT, check=True)
     target = build / "cuda-graphs.pdf"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        page = browser.new_page(color_scheme="light")
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page = chromium.new_page(color_scheme="light")
         page.goto((html / "index.html").as_uri(), wait_until="load")
         page.emulate_media(media="print")
         page.add_style_tag(content=PRINT)
@@ -64,8 +69,13 @@ def book(names: list[str], build: Path = BUILD) -> Path:
             outline=True,
             tagged=True,
         )
-        browser.close()
+        chromium.close()
     return target
+
+
+def browser() -> str | None:
+    """The path of this machine's Chromium, or None."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def contents(names: list[str]) -> str:
@@ -75,4 +85,7 @@ def contents(names: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(book(sys.argv[1:] or PARTS["The core course"]))
+    try:
+        print(book(sys.argv[1:] or PARTS["The core course"]))
+    except FileNotFoundError as error:
+        sys.exit(str(error))

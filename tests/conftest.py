@@ -4,7 +4,6 @@ import gc
 import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -69,9 +68,9 @@ def chromium():
     sync_playwright = pytest.importorskip(
         "playwright.sync_api"
     ).sync_playwright  # the GPU machine has none
-    program = next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
+    from docs.book import browser  # only here: it imports all that makes the site
+
+    program = browser()
     if program is None:
         pytest.skip("finds no Chromium (apt-get install chromium)")
     quiet = (
@@ -85,11 +84,11 @@ def chromium():
         # Chromium's own sandbox does not start for root, as in containers
         arguments = ["--no-sandbox", "--disable-sync", *quiet.split()]
         arguments += ["--force-gpu-mem-available-mb=16", f"--disable-features={spare}"]
-        browser = playwright.chromium.launch(
+        launched = playwright.chromium.launch(
             executable_path=program, args=arguments, timeout=PATIENCE * 1000
         )
-        yield browser
-        browser.close()
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="session")
