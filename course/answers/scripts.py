@@ -339,7 +339,7 @@ def judge(known: Script, script: Callable) -> None:
     def seeded(function: Callable, times: int) -> Run:
         gc.collect()  # a graph of the run before, freed in a capture, would break it
         torch.manual_seed(seed)
-        return run(function, known.make(times * known.steps), known.one_pool)
+        return run(function, known.make(times * known.steps))
 
     eager = seeded(known.eager, 2)
     short = seeded(script, 1)
@@ -348,7 +348,7 @@ def judge(known: Script, script: Callable) -> None:
         raise Wrong(problem)
 
 
-def run(function: Callable, arguments: tuple, count_pools: bool = False) -> Run:
+def run(function: Callable, arguments: tuple) -> Run:
     """Call function(*arguments), and note what it
     gives and what it makes of weights and buffers.
     """
@@ -357,7 +357,7 @@ def run(function: Callable, arguments: tuple, count_pools: bool = False) -> Run:
     models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
     weights = {name: weight for model in models for name, weight in held(model)}
     before = {name: weight.detach().clone() for name, weight in weights.items()}
-    with counted(count_pools) as counts:
+    with counted() as counts:
         results = [torch.as_tensor(one) for one in function(*arguments)]
     addresses = [one.untyped_storage().data_ptr() for one in results if one.is_cuda]
     gradients = {name: weight.grad for name, weight in weights.items()}
@@ -382,14 +382,12 @@ def held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 @contextmanager
-def counted(pools: bool = False) -> Iterator[Counter]:
-    """Count launches, captures, reads of values by the host and, if asked, memory pools."""
+def counted() -> Iterator[Counter]:
+    """Count launches, captures, memory pools, and reads of values by the host."""
     total = Counter()
     with launches() as launched, Reads(total), watch() as seen:
         yield total
-    total.update(launched + Counter(captures=len(seen.captured)))
-    if pools:
-        total["pools"] = len(seen.pools)
+    total.update(launched + Counter(captures=len(seen.captured), pools=len(seen.pools)))
 
 
 class Reads(TorchFunctionMode):
