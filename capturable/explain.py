@@ -33,6 +33,17 @@ PYTORCHS = re.compile(
     r"torch|cuda|hip[ _]?graph|vllm|sglang|megatron|graphed|reduce-overhead", re.I
 )
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
+SAID = {  # in the command and on the site; {} is a name or a number
+    "other": "This looks like {}, not like CUDA graphs of PyTorch.",
+    "no_graph": "This names no capture and no CUDA graph, so it may well have another cause. "
+    "If a graph is involved:",
+    "unknown": "No message that is known here.",
+    "nothing": "Nothing is like it.",
+    "guesses": "These are guesses, by the words alone; it may be about one of them, or about none:",
+    "decided": "The same message has {} other causes; the lines near it point to this one.",
+    "tell_apart": "How to tell its causes apart:",
+    "others_too": "The same message has other causes too:",
+}
 
 
 def explain(text: str) -> list[Entry]:
@@ -54,15 +65,12 @@ def caveat(text: str, hits: list[Hit]) -> str:
     else ""."""
     other = next((name for name, sign in FOREIGN.items() if sign.search(text)), None)
     if other and not (OURS.search(text) and PYTORCHS.search(_without_names(text))):
-        return f"This looks like {other}, not like CUDA graphs of PyTorch."
+        return SAID["other"].format(other)
     if OURS.search(text) or any(hit.entry.kind == "silent" for hit in hits):
         return ""
     if not hits:
         return ""
-    return (
-        "This names no capture and no CUDA graph, so it may well have another cause. "
-        "If a graph is involved:"
-    )
+    return SAID["no_graph"]
 
 
 def _without_names(text: str) -> str:
@@ -74,7 +82,7 @@ def answer(text: str, hits: list[Hit]) -> str:
     """What the command prints about a text in which hits were found."""
     doubt = caveat(text, hits)
     if not hits:
-        return "\n\n".join(["No message that is known here.", *_guessed(text, doubt)])
+        return "\n\n".join([SAID["unknown"], *_guessed(text, doubt)])
     first = hits[0]
     parts = [f"{doubt}\n"] if doubt else []
     parts += [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
@@ -87,9 +95,8 @@ def _guessed(text: str, doubt: str) -> list[str]:
         return [doubt]
     likely = nearest(text)
     if not likely:
-        return ["Nothing is like it."]
-    head = "These are guesses, by the words alone; it may be about one of them, or about none:"
-    return [head, *map(describe, likely)]
+        return [SAID["nothing"]]
+    return [SAID["guesses"], *map(describe, likely)]
 
 
 def _others(hits: list[Hit]) -> list[str]:
@@ -102,11 +109,8 @@ def _others(hits: list[Hit]) -> list[str]:
     decided = first.rank[3] < 0  # the code or the log beside the message has named it
     several = first.entry.kind in NAMES_NO_CAUSE
     if decided and not several:
-        return [
-            f"\nThe same message has {len(others)} other causes; the lines near it point to this "
-            "one."
-        ]
-    head = "How to tell its causes apart:" if several else "The same message has other causes too:"
+        return ["\n" + SAID["decided"].format(len(others))]
+    head = SAID["tell_apart"] if several else SAID["others_too"]
     told = {entry.title: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
     return ["\n" + head, *(f"  {title}: {tell}." for title, tell in told.items())]
 

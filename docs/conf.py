@@ -24,6 +24,7 @@ from course.perfetto import OPEN  # noqa: E402
 from docs import finish, icons, rules  # noqa: E402
 from docs.address import BINDER, BRANCH, COLAB, on_github, one_click, repository  # noqa: E402
 from docs.content_policy import protect  # noqa: E402
+from docs.findable import GALLERY  # noqa: E402
 
 about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 project = "CUDA graphs in PyTorch"
@@ -72,7 +73,7 @@ if on_github(address):
     }
 ASKING = {  # pages that answer from the rules of capturable explain, and what they load beside them
     "explain": "ask.js",
-    f"notebooks/{lesson_file(rules.GALLERY).stem}": "ask.js",
+    f"notebooks/{lesson_file(GALLERY).stem}": "ask.js",
     "search": "finding.js",
 }
 SOLUTIONS = {f"notebooks/solutions/{path.stem}" for path in NOTEBOOKS.glob("solutions/*.ipynb")}

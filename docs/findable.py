@@ -21,6 +21,7 @@ MORE_TOPICS = {  # in addition to the terms of the glossary
     "graph_many_shapes": ["shapes", "padding"],
 }
 
+GALLERY = "failure_gallery"  # is a reference: it is looked up, not read
 KNOWN = tomllib.loads((ROOT / "docs/search.toml").read_text(encoding="utf-8"))
 SYNONYMS = {word: root for root, words in KNOWN["synonyms"].items() for word in words.split()}
 QUESTIONS: dict[str, list[str]] = KNOWN["questions"]

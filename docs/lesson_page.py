@@ -23,7 +23,7 @@ from course.recordings.sanitise import plain_markdown, without_scripts
 from course.recordings.values import MIME
 from course.touch import framed
 from docs.contrast import in_shades, shaded
-from docs.findable import description, topics
+from docs.findable import GALLERY, description, topics
 from docs.views import lay_views
 from helpers import charts
 
@@ -45,7 +45,7 @@ def page(path: Path) -> nbformat.NotebookNode:
         notebook.cells[0].source = notebook.cells[0].source.replace(
             "\n\n", f"\n\n{topics(path)}\n\n", 1
         )
-    if name == "failure_gallery" and path.parent == NOTEBOOKS:
+    if name == GALLERY and path.parent == NOTEBOOKS:
         index_once(notebook, recording)
     return notebook
 

@@ -13,8 +13,10 @@ import nbformat
 
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
+from docs.findable import GALLERY
 from docs.lesson_page import page
 from docs.minutes import stated
+from docs.readme import number, title
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
@@ -35,6 +37,7 @@ ROOMS = {  # what has a reference
     "capturable": "preflight and explain, for your own code",
     "cpu_graph": "the stand-in for CUDA graphs on a CPU",
 }
+BADGES = re.compile(r"<!-- badges.*?<!-- end of badges -->", re.DOTALL)  # pictures from elsewhere
 LINK = re.compile(r"\]\(([^)#\s]+)[^)\s]*\)")  # in Markdown: Sphinx makes a download of it
 
 
@@ -50,12 +53,10 @@ def write_pages(folder: Path = SOURCE) -> None:
         notebook = page(path)
         moving = moving or animation(notebook)
         _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
-    badges = re.compile(
-        r"<!-- badges.*?<!-- end of badges -->", re.DOTALL
-    )  # pictures from elsewhere
-    _write(folder / "README.md", badges.sub("", (ROOT / "README.md").read_text()))
-    _write(folder / "index.md", front((ROOT / "README.md").read_text(), moving) + contents())
-    _write(folder / "explain.md", EXPLAIN.format(gallery=lesson_file("failure_gallery").name))
+    readme = (ROOT / "README.md").read_text()
+    _write(folder / "README.md", BADGES.sub("", readme))
+    _write(folder / "index.md", front(readme, moving) + contents())
+    _write(folder / "explain.md", EXPLAIN.format(gallery=lesson_file(GALLERY).name))
     _write(folder / "404.md", MISSING)
     for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
         copy_linked_files(path, folder)
@@ -85,7 +86,7 @@ FRONT = """{title}
 
 {paths}
 
-[What each lesson teaches](docs/lessons.md), what it builds on and what it takes. Keep at hand: [one page to print](docs/cheat_sheet.md) and [the words](docs/glossary.md).
+[What each lesson teaches](docs/lessons.md), what it builds on and what it takes. Keep at hand: the one-page [cheat sheet](docs/cheat_sheet.md) and the [glossary](docs/glossary.md).
 """  # noqa: E501
 EXPLAIN = """# I have an error
 
@@ -158,9 +159,7 @@ def contents() -> str:
 
 def in_side_bar(path: Path) -> str:
     """A lesson's number, title and minutes: 0 · Start here · 16 min."""
-    first = nbformat.read(path, as_version=4).cells[0].source
-    title = first.splitlines()[0].removeprefix("# ")
-    return f"{int(path.stem[:2])} · {title} · {stated(path)}\N{NO-BREAK SPACE}min"
+    return f"{number(path)} · {title(path)} · {stated(path)}\N{NO-BREAK SPACE}min"
 
 
 def modules() -> list[str]:

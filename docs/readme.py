@@ -20,6 +20,7 @@ from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
 from docs.address import one_click, repository
+from docs.findable import GALLERY
 from docs.minutes import stated, write_minutes
 from helpers.charts import COLOURS, cpu_gpu_chart
 from helpers.timing import compare, quartiles
@@ -27,7 +28,6 @@ from helpers.trace import read_trace
 
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
-GALLERY = "failure_gallery"  # is a reference: it is looked up, not read
 PARTS = {  # in reading order
     "The core course": [
         "start_here",
@@ -59,7 +59,7 @@ PARTS = {  # in reading order
         "use_transformer_engine",
         "graph_megatron",
         "repair_ten_scripts",
-        "failure_gallery",
+        GALLERY,
     ],
 }
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"

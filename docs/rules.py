@@ -10,10 +10,9 @@ from typing import Any
 
 from capturable import causes, explain, similar_causes
 from course.lessons import lesson_file
-from docs.findable import SYNONYMS, questions
+from docs.findable import GALLERY, SYNONYMS, questions
 
 INLINE = re.compile(r"\A\(\?([a-z]+)\)")
-GALLERY = "failure_gallery"
 
 
 def pattern(one: str | re.Pattern[str], flags: int = 0) -> list[str]:
@@ -62,21 +61,8 @@ def rules() -> dict[str, Any]:
         "symptom": similar_causes.SYMPTOM,
         "endings": similar_causes.ENDINGS,
         "plain": similar_causes.PLAIN,
-        "known": SAID,
+        "known": explain.SAID,
     }
-
-
-SAID = {  # the words of capturable/explain.py; {} is a name or a number
-    "other": "This looks like {}, not like CUDA graphs of PyTorch.",
-    "no_graph": "This names no capture and no CUDA graph, so it may well have another cause. "
-    "If a graph is involved:",
-    "unknown": "No message that is known here.",
-    "nothing": "Nothing is like it.",
-    "guesses": "These are guesses, by the words alone; it may be about one of them, or about none:",
-    "decided": "The same message has {} other causes; the lines near it point to this one.",
-    "tell_apart": "How to tell its causes apart:",
-    "others_too": "The same message has other causes too:",
-}
 
 
 def entry(one: causes.Entry) -> dict[str, Any]:

@@ -12,10 +12,16 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
   const messagesOf = (kinds) => new Set(entries.flatMap((entry, at) => (!kinds || kinds.includes(entry.kind) ? lower[at] : [])));
   const every = messagesOf(), ofMany = messagesOf(rules.many);
 
+  /** The lines of a text, as Python's splitlines gives them. */
+  function splitLines(text) {
+    const lines = text.split(/\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/);
+    if (lines.at(-1) === "") lines.pop();
+    return lines;
+  }
+
   /** Entries whose message occurs in the text, the best first: {entry, rank, message, number, line}. */
   function find(text) {
-    const lines = text.replace(pattern(rules.colour, "g"), "").split(/\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/);
-    if (lines.at(-1) === "") lines.pop();
+    const lines = splitLines(text.replace(pattern(rules.colour, "g"), ""));
     const short = lines.map(squeezed), starts = [];
     let at = 0;
     for (const line of short) {
@@ -84,8 +90,7 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
 
   /** For a text without a known message: the causes whose description is most like it, the best first. */
   function nearest(text, count = 5) {
-    const lines = text.split(/\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/).map((line) => line.slice(0, rules.length));
-    if (lines.at(-1) === "") lines.pop();
+    const lines = splitLines(text).map((line) => line.slice(0, rules.length));
     if (!lines.some((line) => fits(rules.about, line))) return [];
     const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
     const asked = new Set(words(telling.join("\n"))), { weights, vectors } = described();

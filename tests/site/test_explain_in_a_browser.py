@@ -7,14 +7,13 @@ from urllib.parse import quote
 import pytest
 
 from capturable.causes import entries, find
-from capturable.explain import answer
+from capturable.explain import SAID, answer
 from capturable.similar_causes import nearest
 from course.lessons import lesson_file
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
 from docs.findable import questions
 from docs.pages import slug
-from docs.rules import SAID
 from tests.site.pasted import PASTED
 from tests.support.lab_page import expect
 
