@@ -6,7 +6,7 @@ function pays(data, svg) {
     { name: "depth", values: Array.from({ length: 15 }, (_, one) => one + 2), unit: "layers", start: 4 },
     { name: "width", values: widths, unit: "wide", start: 1024 },
     { name: "batch", values: powers(5, 14), unit: "rows", start: 1024 },
-    { name: "launch cost", values: Array.from({ length: 200 }, (_, one) => (one + 1) / 2), unit: "µs", start: Math.round(2 * data.launch_us) / 2 },
+    { name: "host time per launch", values: Array.from({ length: 200 }, (_, one) => (one + 1) / 2), unit: "µs", start: Math.round(2 * data.launch_us) / 2 },
   ];
   const sliders = asked.map(({ name, values, unit, start }) => {
     const slider = make("input", { type: "range", max: values.length - 1, value: values.indexOf(start), oninput: show });

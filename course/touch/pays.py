@@ -21,7 +21,7 @@ TITLE = "Right of the dashed line a graph saves next to nothing."
 
 def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:
     """The measured models over ideal kernel time per launch,
-    and sliders for depth, width, batch and launch cost.
+    and sliders for depth, width, batch and host time per launch.
 
     points: a row per measured model with depth, width, batch, launches, ideal_us, and the step
     times eager and graph (µs). launch_us and stretch: the fitted host time per launch (µs), and how
