@@ -1,6 +1,7 @@
 """Scenarios: branches of a graph. Each raises Wrong with the symptom it finds."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 
 import torch
@@ -9,6 +10,8 @@ from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
 from course.scenarios.common import few
 from cpu_graph.graphs import CUDAGraph
 
+PRODUCTS = ("aten::mm", "aten::addmm")
+LANES = "One lane waits for the other: fork both first, and join after the last work."
 COSTS = (
     [2.0, 3.0, 7.0, 1.0, 5.0, 6.0],
     [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
@@ -56,6 +59,42 @@ def capture_in_lanes(answer: Callable) -> None:
         _apart(built.captured[0].capture.nodes)
 
 
+def sum_of_branches(answer: Callable) -> None:
+    """Two functions of one input, on two branches of a graph, and their sum."""
+    inputs = list(torch.randn(5, 2, 4, device="cuda"))
+    weights = torch.randn(2, 4, 4, device="cuda")
+    streams = {}
+
+    def branch(x, number):
+        if torch.cuda.is_current_stream_capturing():
+            streams[number] = torch.cuda.current_stream()
+        return (x @ weights[number]).sin()
+
+    left, right = partial(branch, number=0), partial(branch, number=1)
+    expected = [left(x) + right(x) for x in inputs]
+    with watch() as built:
+        function = answer(left, right, inputs[0].clone())
+    used = use(function, inputs)
+    used.replays(graphs=5, operators=15)
+    if len(built.captured) > 1:
+        raise Wrong("One graph is asked, with both branches in it.")
+    if len(set(streams.values())) < 2:
+        raise Wrong("Both functions are captured on one stream: that is a chain, not two branches.")
+    if CUDAGraph.stand_in is not None:
+        nodes = built.captured[0].capture.nodes
+        _joined(nodes)
+        _apart(nodes, "One branch waits for the other: fork before both, and join after both.")
+    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5})
+
+
+def _joined(nodes):
+    """Raises Wrong where a launch after the products does not wait for all of them."""
+    products = [node for node in nodes if node.operator.name() in PRODUCTS]
+    sums = [node for node in nodes if node.operator.name().startswith("aten::add.")]
+    if any(not product.before(last.clock) for last in sums[-1:] for product in products):
+        raise Wrong("The sum does not wait for the side stream: join before you add.")
+
+
 def _sorted(results, order):
     return [[given[number] for number in order] for given in results]
 
@@ -84,11 +123,9 @@ def _short(streams, costs):
         )
 
 
-def _apart(nodes):
+def _apart(nodes, message=LANES):
     """Raises Wrong where the first product of a lane waits for a product of the other one."""
-    products = [node for node in nodes if node.operator.name() in ("aten::mm", "aten::addmm")]
+    products = [node for node in nodes if node.operator.name() in PRODUCTS]
     for one, other in combinations(products, 2):
         if one.stream != other.stream and (one.before(other.clock) or other.before(one.clock)):
-            raise Wrong(
-                "One lane waits for the other: fork both first, and join after the last work."
-            )
+            raise Wrong(message)
