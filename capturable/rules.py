@@ -141,7 +141,8 @@ ALL = (
         why="Without capturable=True an optimizer keeps its step count on the CPU, and refuses to "
         "step during a capture.",
         example="torch.optim.AdamW(model.parameters())",
-        fix="give the optimizer capturable=True; if it has no such argument, take one that has",
+        fix="give the optimizer capturable=True; for SGD and Adagrad, which have no such argument, "
+        "fused=True and a tensor as lr",
         instead="torch.optim.AdamW(model.parameters(), capturable=True)",
     ),
     Rule(
