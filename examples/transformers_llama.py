@@ -5,6 +5,7 @@ project: pip install -e .[lm]
 """
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,22 +15,27 @@ from torch import Tensor
 
 from examples.decoder import Block, Config, Decoder
 
+# transformers imports these where they are installed. Llama needs none of them, and one that was
+# built for another torch or numpy fails when it is imported.
+OPTIONAL = ("accelerate", "scipy", "sklearn", "torchaudio", "torchvision")
+
 
 @contextmanager
-def without_torchvision() -> Iterator[None]:
-    """Within this block transformers finds no torchvision, unless it is imported already.
+def without_optional_packages() -> Iterator[None]:
+    """Within this block an import finds no OPTIONAL package, unless it is imported already.
 
-    transformers imports it where it is installed. One that was built for another torch then fails,
-    though Llama needs no images.
+    Does nothing once transformers is imported, because it has looked for them by then.
     """
-    if sys.modules.get("torchvision") is not None:
-        yield
-        return
-    sys.modules["torchvision"] = None  # type: ignore[assignment]  # Python's "not to be found"
+    hidden = [name for name in OPTIONAL if sys.modules.get(name) is None]
+    if sys.modules.get("transformers") is not None:
+        hidden = []
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # Python's "not to be found"
     try:
         yield
     finally:
-        del sys.modules["torchvision"]
+        for name in hidden:
+            del sys.modules[name]
 
 
 def llama_like(model: Decoder, config: Config) -> Any:
@@ -37,7 +43,7 @@ def llama_like(model: Decoder, config: Config) -> Any:
 
     Raises ImportError if transformers is not installed, or does not fit this torch.
     """
-    with without_torchvision():
+    with without_optional_packages():
         from transformers import LlamaConfig, LlamaForCausalLM
 
     weight = model.embedding.weight
@@ -98,13 +104,14 @@ class DecodeStep:
 
     tokens and input_pos, (B, 1), are those of the next call. counts are the cache's own: how many
     tokens it holds, a tensor for each layer. A step changes all of them in place, and so does a
-    graph's warm-up. compile_options go to torch.compile; without any, the step is eager.
+    graph's warm-up: restore them all. compile_options go to torch.compile; without any, the step is
+    eager.
     """
 
     def __init__(
         self, llama: Any, prompt: Tensor, max_seq_len: int, **compile_options: Any
     ) -> None:
-        with without_torchvision():
+        with without_optional_packages():
             from transformers import StaticCache
 
         self.cache = StaticCache(config=llama.config, max_cache_len=max_seq_len)
@@ -116,9 +123,31 @@ class DecodeStep:
             self.forward = torch.compile(llama.forward, fullgraph=True, **compile_options)
 
     def __call__(self) -> Tensor:
-        """The next tokens, (B, 1); the next call overwrites them."""
+        """The logits, (B, vocab_size), and in place the most likely tokens and their position."""
         torch.compiler.cudagraph_mark_step_begin()
         output = self.forward(self.tokens, position_ids=self.input_pos, past_key_values=self.cache)
-        self.tokens.copy_(output.logits[:, -1:].argmax(dim=-1))
+        logits = output.logits[:, -1]
+        self.tokens.copy_(logits.argmax(dim=-1, keepdim=True))
         self.input_pos.add_(1)
-        return self.tokens
+        return logits
+
+
+def decode_steps(model: Decoder, config: Config, prompt: Tensor) -> dict[str, DecodeStep]:
+    """Steps to compare with the decoder's: eager, and compiled with reduce-overhead and recorded.
+
+    Those that fail are left out, with a sentence that says why: transformers may be missing, or may
+    not fit this torch.
+    """
+    steps = {}
+    try:
+        with warnings.catch_warnings(action="ignore"):  # tqdm misses widgets, inductor TF32
+            llama = llama_like(model, config)
+            steps["transformers, eager"] = DecodeStep(llama, prompt, config.max_seq_len)
+            step = DecodeStep(llama, prompt, config.max_seq_len, mode="reduce-overhead")
+            for _ in range(4):  # warm up, compile, record
+                step()
+            steps["transformers, reduce-overhead"] = step
+    except Exception as error:
+        why = f"{type(error).__name__}: {error.__cause__ or error}".partition("\n")[0]
+        print(f"transformers is left out, or its compiled step: {why}")
+    return steps

@@ -14,7 +14,13 @@ from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 from examples.repeatability import KeepOutputs, differing_runs, first_to_differ
-from examples.transformers_llama import DecodeStep, llama_like
+from examples.transformers_llama import (
+    OPTIONAL,
+    DecodeStep,
+    decode_steps,
+    llama_like,
+    without_optional_packages,
+)
 from helpers.capture import capture_step, unchanged
 from tests.support.clean_steps import models_of
 
@@ -119,8 +125,18 @@ def test_llama_computes_the_same_on_the_same_weights():
     assert torch.allclose(ours, llama(prompt).logits[:, -1], atol=1e-4)
     theirs = DecodeStep(llama, prompt, TINY.max_seq_len)
     for _ in range(20):
-        assert torch.equal(step(model, tokens, positions, cache), theirs())
+        theirs()
+        assert torch.equal(step(model, tokens, positions, cache), theirs.tokens)
     assert [int(count) for count in theirs.counts] == [prompt.shape[1] + 20] * TINY.n_layers
+
+
+def next_tokens(decode, tokens, count=24):
+    """The tokens that count calls of decode write into tokens, (1, 1)."""
+    found = []
+    for _ in range(count):
+        decode()
+        found.append(tokens.item())
+    return found
 
 
 @torch.no_grad()
@@ -130,14 +146,31 @@ def test_a_graph_of_llama_needs_the_counts_of_its_cache():
         llama = llama_like(Decoder(TINY, "cuda"), TINY)
         prompt = torch.arange(20, device="cuda")[None]
         eager = DecodeStep(llama, prompt, TINY.max_seq_len)
-        expected = [eager().item() for _ in range(24)]
+        expected = next_tokens(eager, eager.tokens)
         made = {}
         for what in ("token and position", "counts too"):
             step = DecodeStep(llama, prompt, TINY.max_seq_len)
             with unchanged(step.tokens, step.input_pos, *(step.counts if "counts" in what else ())):
                 replay = capture_step(step)
-            made[what] = [replay().item() for _ in range(24)]
+            made[what] = next_tokens(replay, step.tokens)
     assert made["counts too"] == expected != made["token and position"]
+
+
+def test_without_transformers_there_are_no_steps_but_a_sentence(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert decode_steps(Decoder(TINY), TINY, torch.arange(20)[None]) == {}
+    assert "transformers is left out" in capsys.readouterr().out
+
+
+def test_optional_packages_are_hidden_from_the_first_import_of_transformers(monkeypatch):
+    for name in (*OPTIONAL, "transformers"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with without_optional_packages():
+        assert all(sys.modules[name] is None for name in OPTIONAL)
+    assert not any(name in sys.modules for name in OPTIONAL)
+    monkeypatch.setitem(sys.modules, "transformers", sys)
+    with without_optional_packages():
+        assert not any(name in sys.modules for name in OPTIONAL)
 
 
 ONE_ROW = """
