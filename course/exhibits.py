@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import pandas as pd
 from IPython.display import Markdown
 
+from capturable.causes import Entry
 from capturable.explain import entries
 from course.lesson import current
 from course.lessons import lesson_file
@@ -30,12 +31,31 @@ CUDA_ERRORS = {  # as cudaGetErrorString words them; torch gives the text, not t
     906: "operation would make the legacy stream depend on a capturing blocking stream",
     907: "operation not permitted on an event last recorded in a capturing stream",
 }
-ALWAYS_THE_SAME = (
+ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
     "CUDA kernel errors might",
     "For debugging consider",
     "Compile with `TORCH_USE",
     "For more detailed",
+    "Search for `cudaError",
+    "The CUDA driver logged these messages",
 )
+SHOWN_UNDER = {  # cause -> the heading of its lesson that shows it; without one, the whole lesson
+    "DDP reads its timers in a capture": "Eleven warm-ups",
+    "DDP built on the default stream": "Failures and their remedies",
+    "Ranks that train apart": "Failures and their remedies",
+    "A rank that waits for a collective": "All ranks together",
+    "A replay that never ends on one rank": "All ranks together",
+    "A process group that cannot be destroyed": "End the program",
+    "Transformer Engine: FP8 scales that stay": "What FP8 keeps",
+    "Transformer Engine: replays in another order than _order": "The order of microbatches",
+    "Transformer Engine: an order that does not add up": "The order of microbatches",
+    "Megatron: a random tracker without graphs": "Random numbers",
+    "Megatron: a NaN check in a graph": "The NaN check",
+    "Megatron: the NaN check is asked to be off": "The NaN check",
+    "torch.compile: a graph break with fullgraph=True": "Graph breaks",
+    "torch.compile: an output that a later run overwrote": "Outputs are overwritten",
+}
+TRACEBACK_IN_A_MESSAGE = "    "  # how torch's check of input liveness indents them
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
 
 _shown, _spare = {}, []
@@ -43,14 +63,18 @@ _shown, _spare = {}, []
 
 @contextmanager
 def fails(
-    title: str, says: str | int | tuple, error: str = "RuntimeError", until: str = ""
+    title: str,
+    says: str | int | tuple,
+    error: str = "RuntimeError",
+    until: str = "",
+    since: str = "",
 ) -> Iterator[None]:
     """Catch what the block raises or warns, assert its type and text, and show it as it appears.
 
     says: a part of the message, or the number of a CUDA error, which torch raises as
     AcceleratorError; or a tuple of them, where torch's versions differ. error: the exact name of
-    the type; a Warning's asserts a warning. until: the first version that need not raise. Else
-    raises AssertionError.
+    the type; a Warning's asserts a warning. until: the first version that need not raise. since:
+    the first version that raises; an older one must not. Else raises AssertionError.
     """
     told = None
     with warnings.catch_warnings(record=True) as warned:
@@ -70,6 +94,10 @@ def fails(
     }
     if until and not told and (version := _newer(until)):
         _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
+        return
+    if since and not told and not _newer(since):
+        version = sys.modules["torch"].__version__
+        _show(title, "loud", next(iter(known)), f"nothing: torch {version} has no such check")
         return
     kind, text, appears, whole = told or ("nothing", "", "", "")
     found = next((part for part, name in known.items() if kind == name and part in text), None)
@@ -93,7 +121,7 @@ def silent(
     _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 
 
-def alone(  # noqa: RET503 its text is recorded; with the next recording, an else
+def alone(
     title: str, says: str | int | tuple, function: Callable[[], object], until: str = ""
 ) -> None:
     """Run a function without arguments in a process of its own, and assert that it dies saying so.
@@ -114,7 +142,8 @@ def alone(  # noqa: RET503 its text is recorded; with the next recording, an els
         process.kill()
     if until and (version := _newer(until)):
         assert process.returncode == 0, f"{title!r}: torch {version} should run it:\n{last_words}"
-        return _show(title, "loud", str(known[0]), f"nothing: torch {version} runs it")
+        _show(title, "loud", str(known[0]), f"nothing: torch {version} runs it")
+        return
     lines = [
         line
         for line in last_words.splitlines()
@@ -175,6 +204,26 @@ def recorded_index() -> Markdown:
     return index(exhibits)
 
 
+def index_of_lessons(*names: str) -> Markdown:
+    """The causes that these lessons show (names without numbers): what one sees, the cause, the
+    lesson. A title links to the heading of SHOWN_UNDER.
+    """
+    rows = ["| message or symptom | cause | lesson |", "|---|---|---|"]
+    for name in names:
+        shown_there = (one for one in entries() if one.lesson == name and not one.exhibit)
+        rows += [_row(entry) for entry in shown_there]
+    return Markdown("\n".join(rows))
+
+
+def _row(entry: Entry) -> str:
+    """A row of index_of_lessons."""
+    first = entry.messages[0]
+    file = lesson_file(entry.lesson).name
+    heading = SHOWN_UNDER.get(entry.title, "").replace(" ", "-")
+    link = f"{file}#{heading}" if heading else file
+    return f"| {first} | [{entry.title}]({link}) | [{entry.lesson.replace('_', ' ')}]({file}) |"
+
+
 def _newer(version):
     """The running version of torch (which compares "2.9"
     < "2.13") if it is not older than version, else "".
@@ -190,11 +239,15 @@ def _show(title, kind, says, message, right=None, traceback=""):
 
 
 def _tell(error):
-    """Type and text of the first error of a chain, the chain as it appears, and its traceback."""
+    """Type and text of the first error of a chain, the chain as it appears, and its traceback.
+
+    Error 901 behind another error is left out: every capture that fails ends with it.
+    """
     chain = [error]
     while chain[0].__context__ is not None:
         chain.insert(0, chain[0].__context__)
-    appears = "\n".join(map(_as_it_appears, chain))
+    told = chain[:1] + [later for later in chain[1:] if CUDA_ERRORS[901] not in str(later)]
+    appears = "\n".join(map(_as_it_appears, told))
     return (
         type(chain[0]).__name__,
         str(chain[0]),
@@ -205,7 +258,9 @@ def _tell(error):
 
 def _as_it_appears(error):
     lines = [
-        line for line in str(error).splitlines() if line and not line.startswith(ALWAYS_THE_SAME)
+        line
+        for line in str(error).splitlines()
+        if line and not line.startswith((*ALWAYS_THE_SAME, TRACEBACK_IN_A_MESSAGE))
     ]
     return f"{type(error).__name__}: " + "\n".join(lines)
 

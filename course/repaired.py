@@ -2,6 +2,7 @@
 check, on the stand-in and, where there is one, on a GPU.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ from course.answers.outcome import Outcome
 from course.answers.runs import first_problem
 from course.answers.scripts import SCRIPTS, judge
 from course.answers.solutions import asked
+from course.broken_scripts import BROKEN
 
 
 def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
@@ -34,3 +36,21 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     lesson = known.lesson.replace("_", " ")
     said = f"✓ {name} is repaired. The fault: {known.fault}. It is taught in: {lesson}."
     return Outcome(True, said + exercise.solved())
+
+
+def symptoms(gpu: bool) -> dict[str, str]:
+    """What is wrong with each of the ten scripts as published: name -> an error or a symptom.
+
+    gpu: on the GPU, else on the stand-in. An error is its type and the first line of its message;
+    left out are the line of the script and how many results there are, which may vary by chance.
+    """
+    return {
+        name: _brief(first_problem(script, partial(judge, SCRIPTS[name]), gpu)[1])
+        for name, script in BROKEN.items()
+    }
+
+
+def _brief(problem: str) -> str:
+    """A problem without the place of an error and the number of results."""
+    without_place = re.sub(r"  \(at line .*", "", problem, flags=re.DOTALL)
+    return re.sub(r"(?<=result )(\d+) of \d+", r"\1", without_place)
