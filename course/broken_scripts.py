@@ -14,13 +14,13 @@ from helpers.capture import capture_step, unchanged
 
 
 def warm_up(step, times=3):
-    """Run a step on a side stream, as a capture wants it."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    """Run a step a few times on a side stream, before its capture."""
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         for _ in range(times):
             step()
-    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.current_stream().wait_stream(side_stream)
 
 
 def guide(model, calls):
@@ -28,7 +28,8 @@ def guide(model, calls):
     static = {"noise": calls[0]["noise"].clone(), "added": dict(calls[0]["added"])}
     with torch.no_grad():
         warm_up(lambda: model(**static))
-        graph, images = torch.cuda.CUDAGraph(), []
+        graph = torch.cuda.CUDAGraph()
+        images = []
         with torch.cuda.graph(graph):
             image = model(**static)
     for call in calls:
@@ -42,7 +43,7 @@ def guide(model, calls):
 
 def fine_tune(model, optimizer, batches):
     """The loss of each batch."""
-    x, y = [tensor.clone() for tensor in batches[0]]
+    x, y = (tensor.clone() for tensor in batches[0])
 
     def step():
         optimizer.zero_grad()
@@ -52,7 +53,8 @@ def fine_tune(model, optimizer, batches):
         return loss.detach()
 
     warm_up(step)
-    graph, losses = torch.cuda.CUDAGraph(), []
+    graph = torch.cuda.CUDAGraph()
+    losses = []
     with torch.cuda.graph(graph):
         loss = step()
     for batch in batches:
@@ -95,7 +97,7 @@ def train_in_parts(model, optimizer, batches):
 
 def train_seeded(model, optimizer, batches):
     """The loss of each batch; step n draws its dropout from seed n, counted from one."""
-    x, y = [tensor.clone() for tensor in batches[0]]
+    x, y = (tensor.clone() for tensor in batches[0])
 
     def step(number):
         torch.cuda.manual_seed(number)
@@ -107,7 +109,8 @@ def train_seeded(model, optimizer, batches):
 
     with unchanged(model, optimizer):
         warm_up(lambda: step(0))
-    graph, losses = torch.cuda.CUDAGraph(), []
+    graph = torch.cuda.CUDAGraph()
+    losses = []
     with torch.cuda.graph(graph):
         loss = step(1)
     for inputs, targets in batches:
@@ -119,8 +122,10 @@ def train_seeded(model, optimizer, batches):
 
 
 def ensemble(models, requests):
-    """For each request the mean of what the models give."""
-    x, pool, captured = requests[0].clone(), torch.cuda.graph_pool_handle(), []
+    """The mean of the models' scores for each request; the graphs share one memory pool."""
+    x = requests[0].clone()
+    pool = torch.cuda.graph_pool_handle()
+    captured = []
     with torch.no_grad():
         for model in reversed(models):
             warm_up(partial(model, x))
@@ -138,8 +143,8 @@ def ensemble(models, requests):
 
 
 def train_careful(model, optimizer, batches, limit):
-    """The loss of each batch; no step where the norm of the gradients is above the limit."""
-    x, y = [tensor.clone() for tensor in batches[0]]
+    """The loss of each batch; no step where the gradients' norm is above the limit or infinite."""
+    x, y = (tensor.clone() for tensor in batches[0])
 
     def step():
         optimizer.zero_grad()
@@ -152,7 +157,8 @@ def train_careful(model, optimizer, batches, limit):
 
     with unchanged(model, optimizer):
         warm_up(step)
-    graph, losses = torch.cuda.CUDAGraph(), []
+    graph = torch.cuda.CUDAGraph()
+    losses = []
     with torch.cuda.graph(graph):
         loss = step()
     for inputs, targets in batches:
@@ -163,31 +169,34 @@ def train_careful(model, optimizer, batches, limit):
     return losses
 
 
-def generate(model, first, end, most):
-    """The tokens that follow the first one, up to the end; at most so many."""
-    token = first.clone()
+def generate(model, first_token, eos_token, max_new_tokens):
+    """The tokens that follow the first one, up to and with eos_token; at most max_new_tokens."""
+    token = first_token.clone()
 
     def step(position):
         return model(token, position).argmax(-1)
 
     warm_up(partial(step, 0))
-    graph, text = torch.cuda.CUDAGraph(), []
+    graph = torch.cuda.CUDAGraph()
+    text = []
     with torch.cuda.graph(graph):
-        following = step(0)
-    while len(text) < most and end not in text:
+        next_token = step(0)
+    while len(text) < max_new_tokens and eos_token not in text:
         graph.replay()
-        token.copy_(following)
+        token.copy_(next_token)
         text.append(token.item())
     return text
 
 
 def serve(model, requests):
-    """The answer to each request, a tensor of some length up to 64."""
-    graphs, answers = {}, []
+    """The answer to each request, 8 numbers; a request has the shape (length, 8), length <= 64."""
+    graphs = {}
+    answers = []
     for request in requests:
         length = len(request)
         if length not in graphs:
-            x, count = request.clone(), torch.tensor(length, device="cuda")
+            x = request.clone()
+            count = torch.tensor(length, device="cuda")
             with torch.no_grad():
                 warm_up(partial(model, x, count))
                 graph = torch.cuda.CUDAGraph()
@@ -205,7 +214,7 @@ def train_scheduled(model, batches):
     """The loss of each batch, at a learning rate that is halved after every two."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, capturable=True)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
-    x, y = [tensor.clone() for tensor in batches[0]]
+    x, y = (tensor.clone() for tensor in batches[0])
 
     def step():
         optimizer.zero_grad()

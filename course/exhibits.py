@@ -39,7 +39,7 @@ ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
     "Search for `cudaError",
     "The CUDA driver logged these messages",
 )
-SHOWN_UNDER = {  # cause -> the heading of its lesson that shows it; without one, the whole lesson
+SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the whole lesson
     "DDP reads its timers in a capture": "Eleven warm-ups",
     "DDP built on the default stream": "Failures and their remedies",
     "Ranks that train apart": "Failures and their remedies",
@@ -205,19 +205,19 @@ def recorded_index() -> Markdown:
 
 
 def index_of_lessons(*names: str) -> Markdown:
-    """The causes that these lessons show (names without numbers): what one sees, the cause, the
-    lesson. A title links to the heading of SHOWN_UNDER.
+    """The causes that these lessons treat (names without numbers): what one sees, the cause, the
+    lesson. A cause links to the heading of SHOWN_UNDER.
     """
     rows = ["| message or symptom | cause | lesson |", "|---|---|---|"]
     for name in names:
-        shown_there = (one for one in entries() if one.lesson == name and not one.exhibit)
-        rows += [_row(entry) for entry in shown_there]
+        causes = (one for one in entries() if one.lesson == name and not one.exhibit)
+        rows += [_row(entry) for entry in causes]
     return Markdown("\n".join(rows))
 
 
 def _row(entry: Entry) -> str:
     """A row of index_of_lessons."""
-    first = entry.messages[0]
+    first = entry.messages[0].replace("<", "&lt;")
     file = lesson_file(entry.lesson).name
     heading = SHOWN_UNDER.get(entry.title, "").replace(" ", "-")
     link = f"{file}#{heading}" if heading else file

@@ -2,6 +2,7 @@
 them, repaired it takes them, half repaired it does not.
 """
 
+import inspect
 import re
 
 import nbformat
@@ -10,9 +11,10 @@ import torch
 
 from course.answers import solutions
 from course.answers.scripts import SCRIPTS
+from course.broken_scripts import BROKEN
 from course.lesson import Lesson
 from course.paths import NOTEBOOKS
-from course.repaired import repaired
+from course.repaired import repaired, symptoms
 from tests.support.machine import needs_gpu
 
 LESSON = "repair_ten_scripts"
@@ -69,6 +71,19 @@ def others(name, right):
 
 def test_the_lesson_has_these_scripts():
     assert len(SCRIPTS) == 10 and SCRIPTS.keys() <= PUBLISHED.keys() & REPAIRED.keys()
+
+
+@each
+def test_the_module_that_the_lesson_runs_has_the_script_of_the_cell(name):
+    cells = nbformat.read(next(NOTEBOOKS.glob(f"[0-9]*_{LESSON}.ipynb")), as_version=4).cells
+    cell = next(cell.source for cell in cells if cell.source.startswith(f"def {name}("))
+    assert inspect.getsource(BROKEN[name]).strip() == cell.strip()
+
+
+def test_a_symptom_has_no_line_and_no_number_that_varies():
+    said = symptoms(gpu=False)
+    assert said.keys() == SCRIPTS.keys() and all(said.values())
+    assert not [text for text in said.values() if "at line" in text or re.search(r"\d of \d", text)]
 
 
 @each
