@@ -2,13 +2,17 @@
 GPU: what fails, and what must not pass for failing.
 """
 
+import re
 import warnings
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 
+from capturable.causes import entries
 from course import exhibits
 from course.exhibits import alone, fails, fixed, shown, silent
+from course.lessons import lesson_file
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +92,59 @@ def test_a_failure_may_end_with_a_version(monkeypatch, version, needs):
     with fails("ends", "some words", until="2.13"):
         raise RuntimeError("some words")
     assert shown().message[0] == "RuntimeError: some words"
+
+
+@pytest.mark.parametrize(("version", "raises"), [("2.11.0+cu130", False), ("2.13.0", True)])
+def test_a_failure_may_begin_with_a_version(monkeypatch, version, raises):
+    torch_version = pytest.importorskip("torch").torch_version.TorchVersion(version)
+    monkeypatch.setitem(exhibits.sys.modules, "torch", SimpleNamespace(__version__=torch_version))
+    if raises:
+        with (
+            pytest.raises(AssertionError, match="not nothing"),
+            fails("begins", "some words", since="2.13"),
+        ):
+            pass
+    else:
+        with fails("begins", "some words", since="2.13"):
+            pass
+        assert shown().message[0] == f"nothing: torch {version} has no such check"
+    with fails("begins", "some words", since="2.13"):
+        raise RuntimeError("some words")
+    assert shown().message[0] == "RuntimeError: some words"
+
+
+def test_the_consequence_and_lines_that_are_always_the_same_are_left_out(capsys):
+    class Capture(Context):
+        def __exit__(self, kind, *_):
+            raise RuntimeError(f"CUDA error: {exhibits.CUDA_ERRORS[901]}")
+
+    cause = "the cause\nSearch for `cudaErrorX' in docs\nReturning 900\n  Heading:\n    File a"
+    with fails("both", "the cause", "ValueError"), Capture():
+        raise ValueError(cause)
+    assert capsys.readouterr().out == "ValueError: the cause\nReturning 900\n  Heading:\n"
+    assert exhibits.CUDA_ERRORS[901] in shown().traceback[0]
+
+
+def test_901_is_shown_where_it_comes_first(capsys):
+    with fails("alone", "previous error"):
+        raise RuntimeError(f"CUDA error: {exhibits.CUDA_ERRORS[901]}")
+    assert exhibits.CUDA_ERRORS[901] in capsys.readouterr().out
+
+
+def test_causes_of_other_lessons_link_to_headings_that_exist():
+    lessons = {entry.title: entry.lesson for entry in entries()}
+    for title, heading in exhibits.SHOWN_UNDER.items():
+        cells = nbformat.read(lesson_file(lessons[title]), as_version=4).cells
+        prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        assert re.search(rf"^##+ {re.escape(heading)}$", prose, re.MULTILINE), title
+
+
+def test_the_index_of_lessons_has_a_row_for_each_of_their_causes():
+    rows = exhibits.index_of_lessons("train_on_several_gpus").data.splitlines()[2:]
+    causes = [entry.title for entry in entries() if entry.lesson == "train_on_several_gpus"]
+    assert len(rows) == len(causes) >= 6
+    for row, title in zip(rows, causes, strict=True):
+        assert f"[{title}](" in row and row.count("|") == 4
 
 
 @pytest.mark.parametrize(
