@@ -5,7 +5,11 @@ decoder: a language model with a static key-value cache, ready for a graph
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
 small_llama: a small trained decoder that writes text, and its drafter
 train_small_llama: how the two were trained
+adapters: a linear layer with an adapter of its own for each row
+weight_updates: new weights for the small Llama, written by another process
+rollouts: texts that the small Llama samples, and a step of policy gradient on them
 transformers_llama: Llama of the transformers package on the decoder's weights
 repeatability: does a step repeat its bits, and if not, which operator does not?
 graph_nodes: open a captured graph, and change what it does
+address_range: memory that is given back and taken again at the same addresses
 """

@@ -1,0 +1,74 @@
+"""Rollouts of the small Llama and a step of policy gradient: a toy of reinforcement learning.
+
+    model, config = small_llama.load("model", "cuda")
+    rollouts = Rollouts(model, config, rows=32)
+    replay = capture_step(rollouts.step, generators=[rollouts.generator])
+    text = rollouts.write(replay, seed=0)
+    mean_reward = train_step(policy, config, optimizer, text)
+
+The reward of a text is its share of capital letters. It is easy to learn, and a reader sees whether
+it was learned.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import Optimizer
+
+from examples import small_llama
+from examples.decoder import Config, Decoder, new_kv_cache, sample
+
+NEWLINE = ord("\n")  # every text begins with it
+N_TOKENS = 64  # that are written after it
+
+
+class Rollouts:
+    """Texts that a model samples, one per row. The addresses of all state are fixed."""
+
+    def __init__(self, model: Decoder, config: Config, rows: int, device: str = "cuda") -> None:
+        self.model = model
+        self.tokens = torch.full((rows, 1), NEWLINE, device=device)
+        self.input_pos = torch.zeros_like(self.tokens)
+        self.kv_cache = new_kv_cache(config, rows, device, model.embedding.weight.dtype)
+        self.generator = torch.Generator(device)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Write the next token of each row. A graph can hold it: register the generator."""
+        logits = self.model(self.tokens, self.input_pos, self.kv_cache)
+        self.tokens.copy_(sample(logits, 1.0, self.generator))
+        self.input_pos.add_(1)
+
+    def write(self, step: Callable[[], object], seed: int, n_tokens: int = N_TOKENS) -> Tensor:
+        """Start again, call step (step itself, or a replay of it) for each token; (rows, 1 + T)."""
+        self.generator.manual_seed(seed)
+        self.tokens.fill_(NEWLINE)
+        self.input_pos.zero_()
+        text = [self.tokens.clone()]
+        for _ in range(n_tokens):
+            step()
+            text.append(self.tokens.clone())
+        return torch.cat(text, dim=1)
+
+
+def rewards_of(text: Tensor) -> Tensor:
+    """The share of capital letters in each text (rows, 1 + T), its newline apart; (rows,)."""
+    letters = text[:, 1:]
+    capital = (letters >= ord("A")) & (letters <= ord("Z"))
+    return capital.float().mean(dim=1)
+
+
+def train_step(policy: Decoder, config: Config, optimizer: Optimizer, text: Tensor) -> float:
+    """One step of policy gradient (REINFORCE) on sampled texts; returns their mean reward."""
+    rewards = rewards_of(text)
+    advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-3)
+    logits = small_llama.all_logits(policy, config, text[:, :-1])  # (rows, T, vocab_size)
+    targets = text[:, 1:]
+    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    loss = (advantages[:, None] * losses.view_as(targets)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return rewards.mean().item()
