@@ -225,7 +225,8 @@ def adapter_server(answer: Callable) -> None:
 
 def adapter_rows(answer: Callable) -> None:
     """Nothing loaded; two of three slots loaded; one of these loaded again."""
-    n_in, n_out, rank, n_slots = 4, 5, 2, 3
+    n_in, n_out = 4, 5
+    rank, n_slots = 2, 3
     rows = few(4, 8)
     weight = torch.randn(n_out, n_in, device="cuda")
     batches = list(torch.randn(6, rows, n_in, device="cuda"))
