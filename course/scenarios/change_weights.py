@@ -258,9 +258,8 @@ def adapter_rows(answer: Callable) -> None:
         symptoms = [(NOT_LOADED, outputs(old, some, of_rows)) for old in deltas[:number]]
         for fixed in (slots[0], of_rows[0], torch.zeros_like(slots[0])):
             symptoms.append((FIRST_SLOTS, outputs(deltas[number], some, [fixed] * 2)))
-        same = [torch.full_like(one, int(one[0])) for one in of_rows]
-        symptoms.append((SAME_FOR_ALL, outputs(deltas[number], some, same)))
-        as_eager(used, right, symptoms)
+        same = [one[:1].expand_as(one) for one in of_rows]
+        as_eager(used, right, [*symptoms, (SAME_FOR_ALL, outputs(deltas[number], some, same))])
         kept += used.kept
         expected += right
     still(kept, expected)
