@@ -12,10 +12,11 @@ from torch.nn.functional import linear
 from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use
 from course.scenarios.common import few
 
-TWICE = "The bias of down is added by both ranks: add it once, after the all-reduce."
-LEFT_OUT = "The bias of down is left out: add it once, after the all-reduce."
+TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
+LEFT_OUT = "The bias of down is left out: add it once."
 OWN_SHARE = "The result is this rank's summand alone: capture the all-reduce too."
-WHOLE = "This rank computes the whole layer, and the other rank adds its share again: keep a share."
+WHOLE = "Each rank computes the whole layer, so the sum is twice as large: keep a share."
+SAME_SHARE = "Both ranks compute the same share: chunk(world_size)[rank] is this rank's."
 NO_HIDDEN_BIAS = "The bias of up is left out: each rank adds the share of its hidden units."
 FOREIGN = (
     "exchange got a tensor that the other ranks cannot read: copy into buffer, and exchange that."
@@ -29,38 +30,62 @@ OTHER_WAY = "The rank with the smaller value wins."
 
 
 def graph_feed_forward(answer: Callable) -> None:
-    """The share of rank 0, then of rank 1, for four inputs each."""
+    """The share of rank 0, then of rank 1, for four inputs each; the answer plays both ranks."""
     for rank in (0, 1):
         up, down = nn.Linear(6, 8).cuda(), nn.Linear(8, 6).cuda()
         for layer in (up, down):
             layer.requires_grad_(False)
         xs = list(torch.randn(4, few(), 6, device="cuda"))
         hidden = [linear(x, up.weight, up.bias).relu() for x in xs]
-        own, other = slice(4 * rank, 4 * rank + 4), slice(4 - 4 * rank, 8 - 4 * rank)
-        theirs = [one[:, other] @ down.weight[:, other].t() for one in hidden]
-        mine = [one[:, own] @ down.weight[:, own].t() for one in hidden]
-        whole = [a + b for a, b in zip(mine, theirs, strict=True)]
+        whole = [linear(one, down.weight) for one in hidden]
+        own, other = (shares_of(hidden, down, number) for number in (rank, 1 - rank))
+        theirs = sent_by(answer, up, down, 1 - rank, xs)
         summand = torch.zeros_like(theirs[0])  # what the other rank sends
         function = answer(up, down, lambda x, add=summand: x + add, rank, 2, xs[0].clone())
         used = use(sending(function, summand, theirs), list(xs))
         expected = [one + down.bias for one in whole]
-        no_bias = [linear(x, up.weight).relu()[:, own] @ down.weight[:, own].t() for x in xs]
-        symptoms = {
-            EVERY_TIME_THE_FIRST: [mine[0] + one + down.bias for one in theirs],
-            LEFT_OUT: whole,
-            OWN_SHARE: [one + down.bias for one in mine],
-            WHOLE: [one + send + down.bias for one, send in zip(whole, theirs, strict=True)],
-            NO_HIDDEN_BIAS: [
-                one + send + down.bias for one, send in zip(no_bias, theirs, strict=True)
-            ],
-        }
-        if rank == 0:  # the other rank adds the bias too, where the answer does before the sum
-            before = answer(up, down, lambda x: 2 * x, rank, 2, xs[0].clone())
-            twice = [2 * (one + down.bias) for one in mine]
-            if torch.allclose(before(xs[0]), twice[0], rtol=1e-3, atol=1e-4):
-                raise Wrong(TWICE)
-        used.gives(expected, symptoms)
+        no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
+        used.gives(
+            expected,
+            {
+                EVERY_TIME_THE_FIRST: expected[:1] * 4,
+                LEFT_OUT: whole,
+                TWICE: [one + down.bias for one in expected],
+                OWN_SHARE: [one + down.bias for one in own],
+                WHOLE: [2 * one for one in expected],
+                NO_HIDDEN_BIAS: [one + down.bias for one in no_bias],
+                SAME_SHARE: [2 * one + down.bias for one in (own if rank == 0 else other)],
+            },
+        )
         used.replays(graphs=4, operators=12)
+
+
+def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int) -> list[Tensor]:
+    """A rank's summands, without a bias: half of the hidden units (B, 8) through down."""
+    units = slice(4 * rank, 4 * rank + 4)
+    return [one[:, units] @ down.weight[:, units].t() for one in hidden]
+
+
+def sent_by(
+    answer: Callable, up: nn.Linear, down: nn.Linear, rank: int, xs: list[Tensor]
+) -> list[Tensor]:
+    """What the answer hands to the all-reduce on a rank, for each input; nothing comes back."""
+    kept = []
+
+    def all_reduce(x):
+        kept.append(x.clone())
+        return kept[-1].clone()
+
+    function = answer(up, down, all_reduce, rank, 2, xs[0].clone())
+    if not callable(function):
+        raise Wrong("A function is to be returned.")
+    sent = []
+    for x in xs:
+        function(x.clone())
+        if not kept:
+            raise Wrong(OWN_SHARE)
+        sent.append(kept[-1].clone())
+    return sent
 
 
 def sending(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callable:
