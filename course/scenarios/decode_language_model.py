@@ -43,10 +43,7 @@ WAITS = (
     "Each call waits for the GPU: leave the tokens there, and let the caller decide when to read "
     "them."
 )
-ONE_STAGE = (
-    "A reduction still runs over all {} logits of a row, on one multiprocessor: reduce within the "
-    "pieces first."
-)
+ONE_STAGE = "A reduction still runs over all {} logits of a row: reduce within the pieces first."
 State = tuple[Tensor, Tensor, Tensor]
 
 
