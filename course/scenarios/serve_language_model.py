@@ -28,8 +28,8 @@ FROZEN = (
     "frozen. Put it into a static tensor, and compare it with the rows' numbers in the graph."
 )
 STALE = (
-    "Values behind the length reach the result: a weight of 0 times NaN is NaN. Replace the values "
-    "behind the length as well as the scores."
+    "Values beyond the length reach the result: a weight of 0 times NaN is NaN. Replace the values "
+    "beyond the length as well as the scores."
 )
 ONE_QUERY = "Every replay computes with the same query: copy the new one into a static input."
 ONLY_CAPTURED = (
@@ -73,7 +73,7 @@ STAYED = (
 
 
 def graph_attention(answer: Callable) -> None:
-    """Keys and values of different lengths, with NaN behind the length."""
+    """Keys and values of different lengths, with NaN beyond the length."""
     dim, max_len = 4, 8
     keys, values = torch.full((2, max_len, dim), torch.nan, device="cuda")
     rows = torch.randn(2, max_len, dim, device="cuda")
