@@ -10,6 +10,7 @@ weight_updates: new weights for the small Llama, written by another process
 rollouts: texts that the small Llama samples, and a step of policy gradient on them
 transformers_llama: Llama of the transformers package on the decoder's weights
 repeatability: does a step repeat its bits, and if not, which operator does not?
+megatron_gpt: Megatron's GPT on one GPU, built as Megatron's training script does
 graph_nodes: open a captured graph, and change what it does
 address_range: memory that is given back and taken again at the same addresses
 """

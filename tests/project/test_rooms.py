@@ -46,13 +46,14 @@ def imported(tree):
             yield from (text.value for text in node.args[:1] if isinstance(text, ast.Constant))
 
 
-# cuda.bindings and triton come with torch's CUDA builds; an example graphs a model of transformers
+# cuda.bindings and triton come with torch's CUDA builds; examples graph models of transformers and
+# of Megatron
 @pytest.mark.parametrize(
     ("room", "more"),
     [
         ("capturable", set()),
         ("cpu_graph", {"pytest", "graph_runner"}),  # its pytest plugin, and the plugin's example
-        ("examples", {"cuda", "transformers", "triton"}),
+        ("examples", {"cuda", "megatron", "transformers", "triton"}),
     ],
 )
 def test_what_others_may_copy_needs_torch_alone(room, more):
