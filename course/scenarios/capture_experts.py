@@ -1,31 +1,25 @@
-"""Scenarios of Capture a mixture of experts: a fixed capacity, group sizes that were frozen, chosen
-experts' matrices, and experts on two ranks. The last scenario plays the other rank.
+"""Scenarios of Capture a mixture of experts: a count of drops, group sizes that were frozen, a
+capacity that may be too small, and experts on two ranks. The last scenario plays the other rank.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from course.answers.comparison import brief
-from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, use
+from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, use
 from course.scenarios.common import few
 
-TWO_RESULTS = (
-    "Two tensors are asked, the results and the number of dropped tokens, not {given}. A Python "
-    "number would be frozen."
+WARM_UP_COUNTED = (
+    "total is {found} before the first replay, and was {start}: the warm-up counts too. Undo it."
 )
-TOOK_A_ROW = (
-    "A token without room takes the row of another one: send it to a spare row that nobody reads."
-)
-NOT_ZERO = "A dropped token gets another token's result: its own must be zeros."
-LAST_KEPT = "An expert keeps its last tokens: it is to keep its first ones, in their order."
-NOT_DROPPED = "No token is dropped: an expert takes `capacity` tokens at most."
-KEPT_COUNT = "The number counts the tokens that are kept, not those that are dropped."
-FROZEN_COUNT = "The number of dropped tokens is the sample's: count inside of the captured step."
+START_LOST = "total held {start} before the capture, which is lost: restore it, do not zero it."
+NOT_COUNTED = "total is what it was: a replay must write into it, so the step adds in place."
+KEPT_COUNT = "total counts the tokens that are kept, not those that are dropped."
+FROZEN_COUNT = "Each replay adds the drops of the sample: count inside of the captured step."
+LAST_COUNT = "total holds the drops of the last replay alone: add them to what it holds."
+OTHER_COUNT = "total is {found} after all replays, where {right} is right."
 FROZEN_GROUPS = (
     "The groups have the sizes that they had at the capture: tokens of other routings meet the "
     "wrong expert. The sizes must stay on the GPU, or be read anew for each call."
@@ -36,15 +30,17 @@ FROZEN_CAPACITY = (
     "At worst one expert gets all tokens."
 )
 WHILE_USED = "It captures while it is used: capture once, before the first call."
-READS_UP = (
-    "A product reads `up` itself, and so the matrices of experts that nobody chose: gather the "
-    "chosen ones first."
+OTHER_CAPACITIES = (
+    "layer is called with the capacities {found}, where {right} are right: the smallest that would "
+    "have dropped at most 1% of the earlier tokens, and all tokens of a batch."
 )
-NOT_CHOSEN = (
-    "The result is NaN, because an expert that nobody chose takes part: 0 times NaN is NaN."
+DROPS = "A result lacks the tokens that the first graph dropped: replay the second one then."
+TOO_MANY = "{found} graph launches where {right} are asked: the second graph only after a drop."
+TOO_FEW = (
+    "{found} graph launches where {right} are asked: each call replays the first graph, and after "
+    "a drop the second one too."
 )
-NO_WEIGHTS = "The experts' results are added up without their weights."
-FROZEN_CHOICE = "The experts are those that the sample chose: route inside of the captured step."
+BESIDE = "{found} operators ran outside of the graphs, where {right} would do."
 BY_RANK = (
     "Rows meet the wrong expert: exchange returns them by rank, and the product needs them by "
     "expert. Transpose, do not only reshape."
@@ -73,73 +69,69 @@ def results(up: Tensor, x: Tensor, expert: Tensor) -> Tensor:
     return (x[:, None] @ up[expert])[:, 0]
 
 
-def graph_capacity(answer: Callable) -> None:
-    """Five routings of twelve tokens to four experts with three rows each; the sample's is even."""
-    n_expert, tokens, capacity = 4, 12, 3
+def layers(up: Tensor, route: Callable) -> Callable:
+    """A function of x and a capacity: zeros for dropped tokens, and whether each was kept."""
+
+    def layer(x, capacity):
+        expert = route(x)
+        kept = keeps(expert, len(up), capacity)
+        return rows(results(up, x, expert), kept), kept
+
+    return layer
+
+
+def route(x: Tensor) -> Tensor:
+    """Each token's expert, which its first number says."""
+    return x[:, 0].long()
+
+
+def routed(routing: Tensor, n_embd: int) -> Tensor:
+    """Random tokens that choose these experts."""
+    x = torch.randn(len(routing), n_embd, device="cuda")
+    x[:, 0] = routing.cuda()
+    return x
+
+
+def graph_counted(answer: Callable) -> None:
+    """Five routings of twelve tokens to four experts with three rows each; the sample's drops."""
+    n_expert, tokens, capacity, start = 4, 12, 3, few(3, 9)
     n_embd, n_hidden = sizes()
     up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
-    routings = [torch.arange(tokens) % n_expert, torch.tensor([0, 2] * 6), torch.full((12,), 3)]
-    routings += [torch.randint(n_expert, (tokens,)) for _ in range(2)]
-    experts = [routing.cuda() for routing in routings]
-    xs = [torch.randn(tokens, n_embd, device="cuda") for _ in experts]
-    requests = list(zip(xs, experts, strict=True))
+    routings = [torch.tensor([0, 1] * 6), torch.arange(tokens) % n_expert, torch.full((12,), 3)]
+    routings += [torch.randint(n_expert, (tokens,)), torch.tensor([0, 1, 2] * 4)]
+    xs = [routed(routing, n_embd) for routing in routings]
+    layer = layers(up, route)
+    total = torch.full((), start, device="cuda")
 
-    function = answer(up, capacity, xs[0].clone(), experts[0].clone())
-
-    def checked(x, expert):
-        given = function(x, expert)
-        leaves = tree_leaves(given)
-        if len(leaves) != 2 or not all(map(torch.is_tensor, leaves)):
-            raise Wrong(TWO_RESULTS.format(given=brief(given)))
-        return given
-
-    used = use(checked if callable(function) else function, requests)
-    whole = [results(up, x, expert) for x, expert in requests]
-    kept = [keeps(expert, n_expert, capacity) for expert in experts]
-    drops = [(~ok).sum() for ok in kept]
-    expected = [(rows(y, ok), count) for y, ok, count in zip(whole, kept, drops, strict=True)]
-    given, counts = ([tree_leaves(pair)[place] for pair in used.given] for place in (0, 1))
-    last = [keeps(expert.flip(0), n_expert, capacity).flip(0) for expert in experts]
-    _results(
-        given,
-        [y for y, _ in expected],
-        {
-            LAST_KEPT: list(map(rows, whole, last)),
-            NOT_DROPPED: whole,
-            FROZEN_ORDER: [rows(results(up, x, experts[0]), kept[0]) for x in xs],
-        },
-    )
-    for y, right, ok, request in zip(given, whole, kept, requests, strict=True):
-        if y.shape == right.shape:
-            _one_request(y, right, ok, *request, up)
-    _results(counts, drops, {KEPT_COUNT: [ok.sum() for ok in kept], FROZEN_COUNT: drops[:1] * 5})
-    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5})
-    used.replays(graphs=5, operators=20)
-
-
-def _results(given, right, faults):
-    """Raise Wrong with the fault that explains the results, if they are not the right ones."""
-    if not close(given, right):
+    function = answer(lambda x: layer(x, capacity), total, xs[0].clone())
+    before = total.item()
+    if callable(function) and before > start:
+        raise Wrong(WARM_UP_COUNTED.format(found=before, start=start))
+    if callable(function) and before < start:
+        raise Wrong(START_LOST.format(start=start))
+    used = use(function, list(xs))
+    expected = [layer(x, capacity)[0] for x in xs]
+    of_sample = [rows(y, keeps(route(xs[0]), n_expert, capacity)) for y in expected]
+    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5, FROZEN_ORDER: of_sample})
+    drops = [(~layer(x, capacity)[1]).sum().item() for x in xs]
+    found, right = total.item(), start + sum(drops)
+    faults = {
+        NOT_COUNTED: start,
+        KEPT_COUNT: start + 5 * tokens - sum(drops),
+        FROZEN_COUNT: start + 5 * drops[0],
+        LAST_COUNT: drops[-1],
+    }
+    used.replays(graphs=5, operators=10)
+    if found != right:
         for message, wrong in faults.items():
-            if close(given, wrong):
+            if found == wrong:
                 raise Wrong(message)
+        raise Wrong(OTHER_COUNT.format(found=found, right=right))
 
 
 def rows(y: Tensor, ok: Tensor) -> Tensor:
     """The rows of y that are ok, and zeros."""
     return torch.where(ok[:, None], y, 0)
-
-
-def _one_request(y, right, ok, x, expert, up):
-    """Raise Wrong where a kept token has a dropped token's row, or a dropped token has a result."""
-    for token in range(len(y)):
-        if ok[token] and not close(y[token], right[token]):
-            others = [x[other] @ up[expert[token]] for other in range(len(x)) if not ok[other]]
-            if any(close(y[token], other) for other in others):
-                raise Wrong(TOOK_A_ROW)
-            return
-    if y[~ok].count_nonzero():
-        raise Wrong(NOT_ZERO)
 
 
 def graph_groups(answer: Callable) -> None:
@@ -149,15 +141,7 @@ def graph_groups(answer: Callable) -> None:
     up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
     routings = [torch.arange(tokens) // 2, torch.tensor([0, 1, 1, 1, 2, 3, 3, 3])]
     routings += [torch.tensor([3, 1, 3, 0, 3, 2, 0, 3]), torch.full((tokens,), 2)]
-    xs = []
-    for routing in routings:
-        x = torch.randn(tokens, n_embd, device="cuda")
-        x[:, 0] = routing.cuda()  # what route reads
-        xs.append(x)
-
-    def route(x):
-        return x[:, 0].long()
-
+    xs = [routed(routing, n_embd) for routing in routings]
     function = answer(route, up, xs[0].clone())
     used = use(function, list(xs))
     expected = [results(up, x, route(x)) for x in xs]
@@ -186,64 +170,55 @@ def _in_groups(up, x, expert, counts):
     """What groups of these sizes give, in the order of the tokens."""
     order = expert.argsort(stable=True)
     y = torch.cat([a @ b for a, b in zip(x[order].split(counts), up, strict=True)])
-    return torch.empty_like(y).index_copy(0, order, y)
+    return torch.empty_like(y).index_copy_(0, order, y)
 
 
-class _Products(TorchDispatchMode):
-    """Notes whether a matrix product reads the memory of a tensor."""
-
-    def __init__(self, tensor: Tensor):
-        super().__init__()
-        self.address = tensor.untyped_storage().data_ptr()
-        self.found = False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        """Run the operator."""
-        if func.overloadpacket.__name__ in ("mm", "bmm", "addmm", "baddbmm", "mv"):
-            read = [arg.untyped_storage().data_ptr() for arg in args if torch.is_tensor(arg)]
-            self.found |= self.address in read
-        return func(*args, **(kwargs or {}))
-
-
-def graph_chosen(answer: Callable) -> None:
-    """Four inputs of a few tokens, of eight experts; the matrices of those not chosen are NaN."""
-    n_expert, tokens, top_k = 8, few(1, 4), 2
+def graph_two_capacities(answer: Callable) -> None:
+    """Five inputs, of which the first, the third and the last fit into the capacity."""
+    n_expert, tokens = 4, 12
     n_embd, n_hidden = sizes()
     up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
-    router = torch.randn(n_embd, n_expert, device="cuda")
-    router[:, -2:] = 0
-    bias = torch.zeros(n_expert, device="cuda")
-    bias[-2:] = -1e4  # nobody chooses the last two
-    up[-2:] = float("nan")
-    xs = list(torch.randn(4, tokens, n_embd, device="cuda"))
+    fits, overflows = torch.arange(tokens) % n_expert, torch.tensor([0] * 7 + [1, 2, 3, 1, 2])
+    routings = [fits, overflows, fits.flip(0), torch.full((tokens,), 2), fits]
+    xs = [routed(routing, n_embd) for routing in routings]
+    for sample in (routed(fits, n_embd), routed(overflows, n_embd)):
+        _two_capacities(answer, up, sample, xs)
 
-    def route(x):
-        return (x @ router + bias).softmax(-1).topk(top_k)
 
-    def weighted(x, weights, experts):
-        return (weights[..., None] * (x[:, None, None] @ up[experts])[:, :, 0]).sum(1)
+def _two_capacities(answer, up, sample, xs):
+    """Two of the inputs overflow the first capacity: seven graph launches."""
+    plain, capacities, right = layers(up, route), set(), 7
+    loads, capacity = _loads(len(up))
 
-    sample = torch.randn(tokens, n_embd, device="cuda")
-    with _Products(up) as products:
-        function = answer(route, up, sample.clone())
-    used = use(function, list(xs))
-    if any(leaf.isnan().any() for leaf in tree_leaves(used.given) if torch.is_tensor(leaf)):
-        raise Wrong(NOT_CHOSEN)
-    expected = [weighted(x, *route(x)) for x in xs]
-    of_sample = route(sample)
-    used.gives(
-        expected,
-        {
-            NO_WEIGHTS: [weighted(x, torch.ones_like(route(x)[0]), route(x)[1]) for x in xs],
-            FROZEN_CHOICE: [weighted(x, *of_sample) for x in xs],
-            EVERY_TIME_THE_FIRST: expected[:1] * 4,
-        },
-    )
-    used.replays(graphs=4, operators=8)
-    if products.found:
-        raise Wrong(READS_UP)
+    def layer(x, capacity):
+        capacities.add(int(capacity))
+        return plain(x, int(capacity))
+
+    used = use(answer(layer, loads, sample), list(xs))
+    if used.seen.captured:
+        raise Wrong(WHILE_USED)
+    found = used.counts["graphs"]
+    if not found:
+        raise Wrong(EAGER)
+    if capacities != {capacity, len(sample)}:
+        both = sorted(capacities), [capacity, len(sample)]
+        raise Wrong(OTHER_CAPACITIES.format(found=both[0], right=both[1]))
+    expected = [results(up, x, route(x)) for x in xs]
+    dropped = [plain(x, capacity)[0] for x in xs]
+    used.gives(expected, {DROPS: dropped, EVERY_TIME_THE_FIRST: expected[:1] * 5})
+    if found != right:
+        raise Wrong((TOO_MANY if found > right else TOO_FEW).format(found=found, right=right))
+    if used.counts["operators"] > 40:
+        raise Wrong(BESIDE.format(found=used.counts["operators"], right=40))
+
+
+def _loads(n_expert):
+    """Earlier loads, in which few batches are uneven, and the capacity that drops 1% at most."""
+    loads = torch.tensor([[3, 3, 3, 3]] * 20 + [[4, 2, 2, 4]] * 10 + [[1, 8, 1, 2], [2, 2, 3, 5]])
+    capacity = 1
+    while (loads - capacity).clamp(min=0).sum() > 0.01 * loads.sum():
+        capacity += 1
+    return loads[:, torch.randperm(n_expert)], capacity
 
 
 def graph_my_experts(answer: Callable) -> None:
