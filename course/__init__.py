@@ -2,8 +2,8 @@
 
 In notebooks   lesson: %%gpu cells; exercise, capture_exercises, repaired: checks; progress: what is
                solved
-               exhibits: the gallery's failures; node_chart: graphs drawn; beside: the recordings of
-               all GPUs
+               exhibits: the gallery's failures; broken_scripts: scripts to repair; node_chart:
+               graphs drawn; beside: the recordings of all GPUs
                memory: given back; perfetto: traces; torchrun: several GPUs; listing: a part of a
                file; touch: pictures that one can touch
 Rooms          recordings: what ran, and whether it is still true; answers: what is wrong with one

@@ -2,6 +2,7 @@
 
 train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
 decoder: a language model with a static key-value cache, ready for a graph
+serving: requests in slots, and a step of mixed lengths
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
 small_llama: a small trained decoder that writes text, and its drafter
 train_small_llama: how the two were trained

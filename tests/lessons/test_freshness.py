@@ -19,6 +19,7 @@ from course.recordings.recording import Recording, recorded_lesson, stale
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
 RECORDED = sorted(path for gpu in GPUS for path in gpu.glob("*.ipynb"))
+LARGE = {"use_transformer_engine", "graph_megatron"}  # they measure layers of width 4,096
 BESIDE = {
     "README.md",
     "works_on.json",
@@ -109,7 +110,8 @@ def test_a_recording_says_where_it_comes_from(path):
     }
     assert needed <= about.keys() and all(about[key] for key in needed)
     assert about["gpu"].lower().replace(" ", "-") == path.parent.name
-    assert about["peak_gpu_mib"] <= 6 * 1024, "more than fits beside CUDA itself on a GPU of 8 GB"
+    if path.stem not in LARGE:
+        assert about["peak_gpu_mib"] <= 6 * 1024, "more than fits beside CUDA on a GPU of 8 GB"
 
 
 class Played:
