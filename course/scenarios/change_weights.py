@@ -46,6 +46,10 @@ HALF_WRITTEN = (
     "are written."
 )
 NOT_QUANTISED = "The head is not in int8: its outputs are those of the weight itself."
+READS_THE_WEIGHT = (
+    "The graph reads the weight of the head: make the int8 values outside of it, so that a replay "
+    "reads them alone."
+)
 CAPTURES_ANEW = "It captures again: the graph that is there can read new values at its addresses."
 NEVER_MERGED = (
     "merge has no effect on the graph: it reads the weight that was captured. Copy the merged "
@@ -76,6 +80,11 @@ TOO_LATE = (
     "A replay that was issued before publish computed with the new weights: before it copies, the "
     "stream has to wait for the current one."
 )
+TOO_SOON = (
+    "The copies do not wait for the new weights, which the caller computes on the current stream "
+    "just before publish: stream has to wait there for the current stream."
+)
+NOT_ON_STREAM = "The copies do not run on stream: keep them there."
 CPU_WAITS = "The CPU waits in publish: let the streams wait for each other on the GPU."
 PAIR = "Return {} functions: {}."
 
@@ -149,6 +158,14 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale).round().to(torch.int8), scale
 
 
+def reads_int8(net: Net, predict: Callable, batch: Tensor) -> None:
+    """Raises Wrong if predict reads the weight of the head, which is zero from now on."""
+    net.head.weight.zero_()
+    outputs = predict(batch)
+    if close(outputs, torch.zeros_like(outputs)):
+        raise Wrong(READS_THE_WEIGHT)
+
+
 def int8_predictor(answer: Callable) -> None:
     """Two batches, an update, two batches, another update, two batches."""
     net = Net()
@@ -185,6 +202,7 @@ def int8_predictor(answer: Callable) -> None:
         kept += used.kept
         expected += right
     still(kept, expected)
+    reads_int8(net, predict, batches[-1, 0])
 
 
 def adapter_server(answer: Callable) -> None:
@@ -280,6 +298,35 @@ def no_wait_of_the_cpu() -> Iterator[None]:
         yield
 
 
+def launches(stream: torch.cuda.Stream) -> int | None:
+    """How many launches on a stream the stand-in has noted; None on a GPU, which notes none."""
+    device = CUDAGraph.stand_in
+    return device and sum(node.stream == stream.stream_id for node in device.order.log)
+
+
+def in_turns(
+    predict: Callable, publish: Callable, versions: list, batches: list, stream: torch.cuda.Stream
+) -> list:
+    """The result of each batch; the weights of its version are published before it."""
+    results = []
+    with no_wait_of_the_cpu(), watch() as seen:
+        for number, batch in enumerate(batches):
+            if number:
+                weights = versions[number]
+                if number == 2:  # written just now, and freed as soon as publish returns
+                    weights = [weight.clone() for weight in weights]
+                before = launches(stream)
+                without_capture(publish, weights)
+                if before is not None and launches(stream) == before:
+                    raise Wrong(NOT_ON_STREAM)
+                del weights
+            results.append(predict(batch))
+    torch.cuda.synchronize()
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    return results
+
+
 def published(answer: Callable) -> None:
     """Predict and publish in turns; nothing but the answer's own waits orders the streams."""
     net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to("cuda")
@@ -296,20 +343,14 @@ def published(answer: Callable) -> None:
     stream = torch.cuda.Stream()
     predict, publish = functions(answer(net, batches[0].clone(), stream), "predict", "publish")
     torch.cuda.synchronize()
-    results = []
-    with no_wait_of_the_cpu(), watch() as seen:
-        for number, batch in enumerate(batches):
-            if number:
-                without_capture(publish, versions[number])
-            results.append(predict(batch))
-    torch.cuda.synchronize()
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    results = in_turns(predict, publish, versions, batches, stream)
     for number, (result, batch) in enumerate(zip(results, batches, strict=True)):
         fitting = [version for version in range(3) if close([result], [output(version, batch)])]
         if number in fitting:
             continue
         nothing_freed()
+        if number == 0:  # no publish came before it
+            raise Wrong(TOO_LATE)
         if not fitting:
-            raise Wrong(HALF_WRITTEN)
+            raise Wrong(TOO_SOON if number == 2 else HALF_WRITTEN)
         raise Wrong(TOO_EARLY if fitting[0] < number else TOO_LATE)
