@@ -101,7 +101,7 @@ class Kept(nn.Module):
     def forward(self, inputs: torch.Tensor, is_first_microbatch: bool) -> torch.Tensor:
         """(rows, 4) to (rows, 3): rounds the weight anew only if is_first_microbatch."""
         if is_first_microbatch:
-            self.rounded.copy_((4 * self.weight.detach()).round() / 4)
+            self.rounded.copy_((4 * self.weight).round() / 4)
         return inputs @ self.rounded.T
 
 
