@@ -1,4 +1,4 @@
-"""Scenarios: branches, counters and logs on the GPU. Each raises Wrong with its symptom."""
+"""Scenarios: choices, counters and logs on the GPU. Each raises Wrong with its symptom."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,42 +22,49 @@ NOT_THE_SCRIPTS = (
     "The losses or the weight are not the script's. Has the warm-up trained the weight? Undo it, "
     "with unchanged."
 )
-UNTOUCHED = "It changes what it is given: write the result into a new tensor."
+NO_GRADIENT = "The result has no gradient: compute it from p with tensors alone."
+NOT_FINITE = (
+    "The gradient is not finite where p is 0: the derivative of log is infinite there. Choose the "
+    "input of log, so that it is never 0."
+)
+NOT_ZERO = "Where p is 0, the gradient should be 0: nothing of such an element is in the sum."
 
 
-def halved_sum(answer: Callable) -> None:
-    """Losses of which none, some or all are above a limit; the answer is captured."""
-    size = few(3, 6)
-    offsets = (-4.0, 0.0, 0.3, 4.0, 0.0)
-    cases = [3 + offset + torch.rand(size, device="cuda") - 0.5 for offset in offsets]
-    static_limit = torch.full((), 3.0, device="cuda")
-    losses = cases[1].clone()
+def entropy(answer: Callable) -> None:
+    """Probabilities of which none or some are 0; the entropy and its gradient are captured."""
+    size = few(4, 6)
+    cases = []
+    for zeros in (0, 2, 0, 1):
+        weights = 0.5 + torch.rand(size, device="cuda")
+        weights[:zeros] = 0
+        cases.append(weights / weights.sum())
+    p = cases[0].clone().requires_grad_()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        output = answer(losses, static_limit)
-    if not torch.is_tensor(output):
-        raise Wrong("It returns a Python number, which every replay repeats: return a tensor.")
+        result = answer(p)
+        if not torch.is_tensor(result) or result.shape != ():
+            raise Wrong(f"A tensor of shape () is asked, not {brief(result)}.")
+        if not result.requires_grad:
+            raise Wrong(NO_GRADIENT)
+        (gradient,) = torch.autograd.grad(result, p)
 
     def replay(case):
-        losses.copy_(case)
+        with torch.no_grad():
+            p.copy_(case)
         graph.replay()
-        if not torch.equal(losses, case):
-            raise Wrong(UNTOUCHED)
-        return copied(output)
+        return copied([result, gradient])
 
-    symptoms = {
-        "It halves the sum: halve each loss that is above the limit.": [
-            torch.where(case.sum() > 3, case.sum() / 2, case.sum()) for case in cases
-        ],
-        "It leaves out the losses that are not above the limit.": [
-            ((case > 3) * case / 2).sum() for case in cases
-        ],
-        "It cuts large losses off at the limit: halve them.": [
-            case.clamp(max=3).sum() for case in cases
-        ],
-    }
-    expected = [torch.where(case > 3, case / 2, case).sum() for case in cases]
-    use(replay, cases, what="It").gives(expected, symptoms)
+    used = use(replay, cases, what="It")
+    for case, (_, found) in zip(cases, used.given, strict=True):
+        if not found.isfinite().all():
+            raise Wrong(NOT_FINITE)
+        if (found[case == 0] != 0).any():
+            raise Wrong(NOT_ZERO)
+    expected = []
+    for case in cases:
+        logarithm = torch.where(case > 0, case, 1).log()
+        expected.append([-(case * logarithm).sum(), torch.where(case > 0, -logarithm - 1, 0)])
+    used.gives(expected, {})
 
 
 def ramp(answer: Callable) -> None:
