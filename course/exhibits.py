@@ -59,6 +59,20 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "torch.compile: a graph break with fullgraph=True": "Graph breaks",
     "torch.compile: an output that a later run overwrote": "Outputs are overwritten",
 }
+READS = {  # exhibit of error 900 -> the code that waits for the GPU, for the index
+    "A value read in a capture": "`.item()`",
+    "A branch on a tensor": "`if` on a tensor",
+    "A shape that depends on the data": "`x[mask]`, `nonzero`",
+    "A tensor printed": "`print`",
+    "A synchronize in a capture": "`synchronize`",
+    "An event asked in a capture": "`Event.query`",
+    "An optimizer with a tensor for its learning rate": "`optimizer.step`",
+    "Clipping that raises an error": "`clip_grad_norm_`",
+    "A gradient scaler that looks": "`GradScaler.step`",
+    "A capture inside a capture": "`torch.cuda.graph`",
+    "A side stream that came uninvited": "an allocation on a side stream",
+    "A replay inside a capture": "`graph.replay`",
+}
 TRACEBACK_IN_A_MESSAGE = "    "  # how torch's check of input liveness indents them
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
 
@@ -192,7 +206,13 @@ def index(exhibits: pd.DataFrame) -> Markdown:
     lessons = {entry.title: entry.lesson for entry in entries()}
     rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
     for one in exhibits.itertuples():
-        sight = one.message.splitlines()[0].replace("|", " ") if one.kind == "loud" else one.says
+        runs_here = one.kind == "loud" and one.message.startswith("nothing: ")
+        if one.kind == "silent" or runs_here:
+            sight = one.says
+        else:
+            sight = one.message.splitlines()[0].replace("|", " ")
+        if one.exhibit in READS:
+            sight += f" ({READS[one.exhibit]})"
         name = lessons.get(one.exhibit, "")
         link = f"[{name.replace('_', ' ')}]({lesson_file(name).name})" if name else ""
         rows.append(f"| {sight} | [{one.exhibit}](#{one.exhibit.replace(' ', '-')}) | {link} |")

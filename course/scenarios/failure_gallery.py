@@ -29,6 +29,10 @@ BEGINS_LATER = (
     "The average does not begin at 0: the warm-up ran the step and moved it. Set it back after the "
     "capture."
 )
+OVERWRITES_THE_SAMPLE = (
+    "The caller's sample has changed: every replay writes its x into the tensor that was captured. "
+    "Capture on a copy of the sample."
+)
 
 
 def capture_scores(answer: Callable) -> None:
@@ -68,8 +72,10 @@ def capture_average(answer: Callable) -> None:
     for value, momentum in calls:
         average = average + momentum * (value - average)
         expected.append(average)
+    sample = torch.randn(length, device="cuda")
+    before = sample.clone()
     with watch() as built:
-        update = answer(torch.randn(length, device="cuda"))
+        update = answer(sample)
     built.captures_at_most_one()
     used = use(update, calls)
     first, second, third = used.given[:3]
@@ -82,3 +88,5 @@ def capture_average(answer: Callable) -> None:
             raise Wrong(BEGINS_LATER)
     used.gives(expected, {})
     used.replays(graphs=len(calls), operators=4 * len(calls))
+    if not close(sample, before):
+        raise Wrong(OVERWRITES_THE_SAMPLE)
