@@ -189,7 +189,7 @@ def graph_speculate(answer: Callable) -> None:
             if not is_greedy(model, own[0][row, : last + 1], length):
                 raise Wrong(
                     f"The text of row {row} is not greedy decoding's, with a drafter that is not "
-                    "always right. Which drafts count?"
+                    "always right."
                 )
             if drafter is model and last < length + calls * (k + 1):
                 raise Wrong(NOT_READ.format(last - length - calls, calls * k))
