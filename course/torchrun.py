@@ -1,17 +1,14 @@
-"""Run a lesson's functions on several ranks: PyTorch's
+"""Run a lesson's tasks on several ranks: PyTorch's
 torchrun, on a script made of the lesson's own cells.
 """
 
 import json
 import linecache
 import os
-import pickle
-import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,18 +17,17 @@ STOPPING = 30  # seconds that torchrun and its ranks get to end by themselves
 MAIN = """
 
 def main(task, file, seconds):
-    import json, os, pickle, signal
+    import json, os, signal
 
     signal.alarm(int(seconds))  # no rank lives longer
-    join()
-    with open(task, "rb") as pickled:
-        function = pickle.load(pickled)
+    rank = int(os.environ["LOCAL_RANK"])
+    join(rank)
     try:
-        result = function()
+        result = eval(task, globals() | {"rank": rank})
     except (RuntimeError, TimeoutError) as error:
         kept = error  # and with it what the task holds: to free a graph that hangs is to wait for it
         result = {"raised": str(kept.__context__ or kept).splitlines()[0]}
-    with open(f"{file}{os.environ['RANK']}.json", "w") as out:
+    with open(f"{file}{rank}.json", "w") as out:
         json.dump(result, out)
     os._exit(0)  # at once: a rank that hangs could not tidy up
 
@@ -54,48 +50,30 @@ class Told:
 
 
 def run(
-    script: Iterable[Callable],
-    tasks: Mapping[str, Callable],
+    pieces: Iterable[Callable],
+    tasks: dict[str, str],
     ranks: int = 2,
-    nodes: int = 1,
-    environment: Mapping[str, str] | None = None,
     seconds: int = 90,
     folder: Path | str = "",
 ) -> dict[str, Told]:
-    """Call each task on so many ranks, all tasks at once, and return what it gave on each.
+    """Evaluate each task, an expression that may use rank, on so many ranks; all tasks run at once.
 
-    script: functions; the cells that define them, in this order, are the script that torchrun
-    starts, as they are now, if a cell has been changed and run again. One of them is join(), which
-    makes a rank part of the group. A task is a function of the
-    script without arguments, or a functools.partial of one. It gives what JSON can hold; a
-    RuntimeError or TimeoutError that it raises counts as {"raised": its first line}. nodes: so many
-    torchruns, as if on as many hosts, share the ranks and the visible GPUs. environment: variables
-    for all ranks. folder: where the ranks work, a temporary one if not given.
+    pieces: functions; the cells that define them, in this order, are the script. One of them is
+    join(rank), which makes the rank part of the group. A task gives what JSON can hold; a
+    RuntimeError or TimeoutError that it raises counts as {"raised": its first line}. folder: where
+    the ranks work, a temporary one if not given.
 
     No process outlives the call, whatever ends it: the system ends a rank after so many seconds,
     even one that hangs, and at an interruption torchrun is told to stop, which stops its ranks.
     Raises subprocess.TimeoutExpired if torchrun has not ended STOPPING seconds later.
     """
-    text = "".join([*source(script), MAIN])
+    script = "".join([*source(pieces), MAIN])
     with tempfile.TemporaryDirectory() as own:
-        Path(own, "train.py").write_text(text, encoding="utf-8")
+        Path(own, "train.py").write_text(script, encoding="utf-8")
         jobs: list[subprocess.Popen] = []
         try:
             for number, task in enumerate(tasks.values()):
-                Path(own, f"{number}.task").write_bytes(pickle.dumps(task))
-                files = [f"{own}/train.py", f"{own}/{number}.task", f"{own}/{number}."]
-                with Path(own, f"{number}.log").open("ab") as log:
-                    for group, variables in _torchruns(ranks, nodes):
-                        jobs.append(
-                            subprocess.Popen(
-                                [sys.executable, "-m", *group, *files, str(seconds)],
-                                cwd=folder or own,
-                                env=os.environ | variables | (environment or {}),
-                                stdout=log,
-                                stderr=subprocess.STDOUT,
-                                start_new_session=True,  # an interruption reaches us first
-                            )
-                        )
+                jobs.append(_start(Path(own), number, task, ranks, seconds, folder or own))
             for job in jobs:
                 job.wait(seconds + STOPPING)
         finally:
@@ -107,9 +85,7 @@ def source(pieces: Iterable[Callable]) -> list[str]:
     """The lines of the cells that define the functions, each
     cell once. Raises ValueError where there are none.
     """
-    now = vars(sys.modules["__main__"])
-    newest = [now.get(piece.__name__, piece) for piece in pieces]
-    files = dict.fromkeys(piece.__code__.co_filename for piece in newest)
+    files = dict.fromkeys(piece.__code__.co_filename for piece in pieces)
     cells = {file: linecache.getlines(file) for file in files}
     if lost := [file for file, lines in cells.items() if not lines]:
         raise ValueError(
@@ -118,30 +94,26 @@ def source(pieces: Iterable[Callable]) -> list[str]:
     return [line for lines in cells.values() for line in lines]
 
 
-def _torchruns(ranks, nodes):
-    """The module and options of each torchrun of one task, and the variables that it needs."""
-    variables = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    share = ranks // nodes
-    if nodes == 1:
-        return [(["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"], variables)]
-    options = [f"--nnodes={nodes}", f"--nproc-per-node={share}", "--rdzv-backend=c10d"]
-    options += [f"--rdzv-endpoint=127.0.0.1:{_free_port()}", "--local-addr=127.0.0.1"]
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(ranks)))).split(",")
-    return [
-        (
-            ["torch.distributed.run", *options],
-            variables
-            | {"CUDA_VISIBLE_DEVICES": ",".join(gpus[node * share : node * share + share])},
-        )
-        for node in range(nodes)
+def _start(own, number, task, ranks, seconds, folder):
+    """torchrun in a session of its own, so that an interruption reaches us first."""
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={ranks}",
     ]
-
-
-def _free_port():
-    """A port of this machine that nobody listens on."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    command += [str(own / "train.py"), task, str(own / f"{number}."), str(seconds)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with (own / f"{number}.log").open("wb") as log:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def _stop(jobs):

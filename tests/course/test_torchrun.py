@@ -2,13 +2,11 @@
 they give, and that nothing outlives the call.
 """
 
+import importlib.util
 import os
 import signal
-import sys
 import threading
 import time
-from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,34 +19,26 @@ import torch
 import torch.distributed as dist
 
 
-def join():
+def join(rank):
     dist.init_process_group("gloo")
 
 
-def total(what="sum"):
-    ranks = torch.tensor([float(dist.get_rank() + 1)])
+def total(rank):
+    ranks = torch.tensor([float(rank + 1)])
     dist.all_reduce(ranks)
-    return {"rank": dist.get_rank(), what: ranks.item(), "seen": os.environ.get("SEEN")}
+    return ranks.item()
 
 
-def places():
-    return [os.environ[name] for name in ("RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES")]
-
-
-def no_such_name():
-    return no_such
-
-
-def fails():
+def fails(rank):
     try:
         raise RuntimeError("the cause\\nand more")
     finally:
         raise RuntimeError("what follows")
 
 
-def hangs(file, sooner=0):
+def hangs(rank, file, sooner=0):
     left = signal.alarm(sooner) if sooner else 0
-    with open(f"{file}{dist.get_rank()}", "w") as out:
+    with open(f"{file}{rank}", "w") as out:
         out.write(f"{os.getpid()} {left}")
     while True:
         time.sleep(1)
@@ -56,14 +46,13 @@ def hangs(file, sooner=0):
 
 
 @pytest.fixture
-def cell(tmp_path, monkeypatch):
-    """The functions of PIECES, defined in __main__ and in a file, as a cell's are."""
+def join(tmp_path):
+    """The piece join, in a file as a cell is one."""
     (tmp_path / "cell.py").write_text(PIECES)
-    names = {"__name__": "__main__"}
-    exec(compile(PIECES, tmp_path / "cell.py", "exec"), names)
-    for name in ("join", "total", "places", "no_such_name", "fails", "hangs"):
-        monkeypatch.setattr(sys.modules["__main__"], name, names[name], raising=False)
-    return SimpleNamespace(**names)
+    spec = importlib.util.spec_from_file_location("cell", tmp_path / "cell.py")
+    cell = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cell)
+    return cell.join
 
 
 def told_by_hanging(tmp_path):
@@ -83,35 +72,27 @@ def alive(pid):
     return True
 
 
-def test_each_rank_tells_what_its_task_gave(cell):
-    tasks = {"sum": partial(cell.total, what="all")}
-    told = run([cell.join], tasks, environment={"SEEN": "1"}, seconds=PATIENCE)
-    assert told["sum"].ranks == [{"rank": rank, "all": 3.0, "seen": "1"} for rank in (0, 1)]
-    tasks = {"failure": cell.fails, "typo": cell.no_such_name}
-    told = run([cell.join], tasks, ranks=1, seconds=PATIENCE)
-    assert told["failure"].ranks == [{"raised": "the cause"}]
-    assert told["typo"].ranks == [None] and "no_such" in told["typo"].log
-
-
-def test_two_nodes_share_the_ranks_and_the_gpus(cell, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    told = run([cell.join], {"places": cell.places}, nodes=2, seconds=PATIENCE)
-    assert sorted(told["places"].ranks) in (
-        [["0", "0", "3"], ["1", "0", "5"]],
-        [["0", "0", "5"], ["1", "0", "3"]],
+def test_each_rank_tells_what_its_task_gave(join):
+    told = run([join], {"sum": "{'rank': rank, 'sum': total(rank)}"}, seconds=PATIENCE)
+    assert told["sum"].ranks == [{"rank": 0, "sum": 3.0}, {"rank": 1, "sum": 3.0}]
+    told = run(
+        [join], {"failure": "fails(rank)", "typo": "no_such_name"}, ranks=1, seconds=PATIENCE
     )
+    assert told["failure"].ranks == [{"raised": "the cause"}]
+    assert told["typo"].ranks == [None] and "no_such_name" in told["typo"].log
 
 
-def test_a_rank_that_hangs_is_ended_by_the_system(cell, tmp_path):
+def test_a_rank_that_hangs_is_ended_by_the_system(join, tmp_path):
     """Here sooner than the call has asked: the machine may be slow until it hangs."""
-    task = partial(cell.hangs, str(tmp_path / "pid"), sooner=1)
-    told = run([cell.join], {"hang": task}, seconds=PATIENCE)
+    told = run(
+        [join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r}, sooner=1)"}, seconds=PATIENCE
+    )
     assert told["hang"].ranks == [None, None]
     hung = told_by_hanging(tmp_path)
     assert len(hung) == 2 and all(0 < left <= PATIENCE and not alive(pid) for pid, left in hung)
 
 
-def test_an_interruption_leaves_no_process(cell, tmp_path):
+def test_an_interruption_leaves_no_process(join, tmp_path):
     def interrupt():
         while len(told_by_hanging(tmp_path)) < 2:
             time.sleep(0.1)
@@ -123,14 +104,13 @@ def test_an_interruption_leaves_no_process(cell, tmp_path):
     threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            task = partial(cell.hangs, str(tmp_path / "pid"))
-            run([cell.join], {"hang": task}, seconds=PATIENCE)
+            run([join], {"hang": f"hangs(rank, {str(tmp_path / 'pid')!r})"}, seconds=PATIENCE)
     finally:
         signal.signal(signal.SIGINT, ignored)
     assert not any(alive(pid) for pid, _ in told_by_hanging(tmp_path))
 
 
-def test_the_script_is_the_pieces_cells_each_once(cell):
-    assert "".join(source([cell.join, cell.total])) == PIECES
+def test_the_script_is_the_pieces_cells_each_once(join):
+    assert "".join(source([join, join])) == PIECES
     with pytest.raises(ValueError, match="run the cells again"):
         source([eval("lambda rank: rank")])
