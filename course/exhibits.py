@@ -40,12 +40,12 @@ ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
     "The CUDA driver logged these messages",
 )
 SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the whole lesson
-    "DDP reads its timers in a capture": "Eleven warm-ups",
-    "DDP built on the default stream": "Failures and their remedies",
-    "Ranks that train apart": "Failures and their remedies",
-    "A rank that waits for a collective": "All ranks together",
-    "A replay that never ends on one rank": "All ranks together",
-    "A process group that cannot be destroyed": "End the program",
+    "DDP reads its timers in a capture": "What goes wrong, and why eleven",
+    "DDP built on the default stream": "What goes wrong, and why eleven",
+    "Ranks that train apart": "What goes wrong, and why eleven",
+    "A rank that waits for a collective": "What goes wrong, and why eleven",
+    "A replay that never ends on one rank": "What goes wrong, and why eleven",
+    "A process group that cannot be destroyed": "What goes wrong, and why eleven",
     "Transformer Engine: FP8 scales that stay": "What FP8 keeps",
     "Transformer Engine: weights in FP8 that are not told": (
         "Weights that stay for some microbatches"
