@@ -74,43 +74,29 @@ def test_versions_may_word_one_failure_in_several_ways():
 
 
 @pytest.mark.parametrize(
-    ("version", "needs"), [("2.11.0+cu130", True), ("2.13.0", False), ("2.14.1", False)]
+    ("bound", "version", "raises", "instead"),
+    [
+        ("until", "2.11.0+cu130", True, ""),
+        ("until", "2.13.0", False, "runs it"),
+        ("until", "2.14.1", False, "runs it"),
+        ("since", "2.11.0+cu130", False, "has no such check"),
+        ("since", "2.13.0", True, ""),
+    ],
 )
-def test_a_failure_may_end_with_a_version(monkeypatch, version, needs):
+def test_a_failure_may_end_or_begin_with_a_version(monkeypatch, bound, version, raises, instead):
     torch_version = pytest.importorskip("torch").torch_version.TorchVersion(version)
     monkeypatch.setitem(exhibits.sys.modules, "torch", SimpleNamespace(__version__=torch_version))
-    if needs:
-        with (
-            pytest.raises(AssertionError, match="not nothing"),
-            fails("ends", "some words", until="2.13"),
-        ):
-            pass
-    else:
-        with fails("ends", "some words", until="2.13"):
-            pass
-        assert shown().message[0] == f"nothing: torch {version} runs it"
-    with fails("ends", "some words", until="2.13"):
-        raise RuntimeError("some words")
-    assert shown().message[0] == "RuntimeError: some words"
-
-
-@pytest.mark.parametrize(("version", "raises"), [("2.11.0+cu130", False), ("2.13.0", True)])
-def test_a_failure_may_begin_with_a_version(monkeypatch, version, raises):
-    torch_version = pytest.importorskip("torch").torch_version.TorchVersion(version)
-    monkeypatch.setitem(exhibits.sys.modules, "torch", SimpleNamespace(__version__=torch_version))
+    bounds = {bound: "2.13"}
     if raises:
-        with (
-            pytest.raises(AssertionError, match="not nothing"),
-            fails("begins", "some words", since="2.13"),
-        ):
+        with pytest.raises(AssertionError, match="not nothing"), fails("one", "words", **bounds):
             pass
     else:
-        with fails("begins", "some words", since="2.13"):
+        with fails("one", "words", **bounds):
             pass
-        assert shown().message[0] == f"nothing: torch {version} has no such check"
-    with fails("begins", "some words", since="2.13"):
-        raise RuntimeError("some words")
-    assert shown().message[0] == "RuntimeError: some words"
+        assert shown().message[0] == f"nothing: torch {version} {instead}"
+    with fails("one", "words", **bounds):
+        raise RuntimeError("words")
+    assert shown().message[0] == "RuntimeError: words"
 
 
 def test_the_consequence_and_lines_that_are_always_the_same_are_left_out(capsys):
