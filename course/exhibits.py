@@ -50,7 +50,7 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "Transformer Engine: weights in FP8 that are not told": (
         "Weights that stay for some microbatches"
     ),
-    "Transformer Engine: weights in FP8 that stay": ("Weights that stay for some microbatches"),
+    "Transformer Engine: weights in FP8 that stay": "Weights that stay for some microbatches",
     "Transformer Engine: replays in another order than _order": "The order of microbatches",
     "Transformer Engine: an order that does not add up": "The order of microbatches",
     "Megatron: a random tracker without graphs": "Random numbers",

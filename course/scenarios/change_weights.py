@@ -86,15 +86,14 @@ TOO_SOON = (
 )
 NOT_ON_STREAM = "The copies do not run on stream: keep them there."
 CPU_WAITS = "The CPU waits in publish: let the streams wait for each other on the GPU."
-PAIR = "Return {} functions: {}."
+FUNCTIONS = "Return {} functions: {}."
 
 
 def functions(returned: Any, *names: str) -> tuple:
     """What an answer returned, if these are as many functions as there are names."""
-    if not isinstance(returned, tuple | list) or len(returned) != len(names):
-        raise Wrong(PAIR.format(len(names), ", ".join(names)))
-    if not all(map(callable, returned)):
-        raise Wrong(PAIR.format(len(names), ", ".join(names)))
+    is_sequence = isinstance(returned, tuple | list)
+    if not is_sequence or len(returned) != len(names) or not all(map(callable, returned)):
+        raise Wrong(FUNCTIONS.format(len(names), ", ".join(names)))
     return tuple(returned)
 
 
