@@ -90,9 +90,7 @@ def ramp(answer: Callable) -> None:
         return [vector * factor for vector, factor in zip(vectors, factors, strict=True)]
 
     symptoms = {
-        "Every replay is the first call: count in a tensor on the GPU, and in place.": scaled(
-            [1 / steps] * len(calls)
-        ),
+        "Every replay repeats the first call: it does not count.": scaled([1 / steps] * len(calls)),
         "It goes on beyond 1: clamp the factor.": scaled(call / steps for call in calls),
         "It lags by one call: count first, then compute the factor.": scaled(
             min(1, (c - 1) / steps) for c in calls
