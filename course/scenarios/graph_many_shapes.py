@@ -44,7 +44,7 @@ SMALLEST_FIRST = (
 )
 SAME_BUFFER = (
     "Several results are the same memory: the list holds the buffers, and later copies overwrite "
-    "them. Clone each result."
+    "them."
 )
 TOO_EARLY = (
     "Result {number} is not the one of its request: the buffer was read before its copy was "
