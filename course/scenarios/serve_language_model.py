@@ -1,11 +1,12 @@
-"""Scenarios: attention over a length, a step in pieces,
-batches of a decoder padded to a few sizes.
+"""Scenarios: attention over a length, a step in pieces, requests
+of several tokens, batches of a decoder padded to a few sizes.
 
 Each raises Wrong with the symptom it finds.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -46,6 +47,21 @@ PIECES = (
 )
 OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
 IN_ONE_POOL = "Each graph has a pool of its own: hand all of them the same one."
+TOO_SHORT = (
+    "The graph of {size} tokens keeps longest={longest} of its capture. One request may bring all "
+    "{size}: capture the worst case of each bucket."
+)
+OWNS_MORE = (
+    "A slot that is free in this batch still owns rows of an earlier one: let every free slot "
+    "begin and end after the last token."
+)
+ONE_X = (
+    "Every replay computes with the tokens of the capture: copy the new ones into a static input."
+)
+ONE_START = "Every replay has the starts of the capture: write the new ones into the static tensor."
+TOKEN_SIZES = [2, 4, 8]
+SLOTS = 4
+LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
 SIZES = [1, 2, 4]
 ROWS = 6
 VOCABULARY = 23
@@ -176,6 +192,87 @@ def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
     used.replays(graphs=3 * calls, operators=8 * calls)
 
 
+def serve_requests(answer: Callable) -> None:
+    """Batches of requests with several tokens each, which a kernel with a maximum computes."""
+    step, seen = _step_with_maximum()
+    batches = [(torch.randn(sum(lengths), 4, device="cuda"), lengths) for lengths in LENGTHS]
+    eagerly = partial(_padded, step, batches)
+    expected, symptoms = eagerly(), {OWNS_MORE: eagerly(clear=False)}
+    symptoms[ONE_X] = eagerly(factor=0.0)
+    symptoms[ONE_START] = eagerly(ends=False)
+    seen.clear()
+    with watch() as built:
+        run = answer(step, list(TOKEN_SIZES), SLOTS)
+    captured = dict(seen)  # the last run of each size is its capture
+    used = use(run, [(x, list(lengths)) for x, lengths in batches])
+    if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
+        raise Wrong(SHORT)
+    if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
+        for size, longest in captured.items():
+            if longest < size:
+                raise Wrong(TOO_SHORT.format(size=size, longest=longest))
+    used.gives(expected, symptoms)
+    used.replays(graphs=len(batches), operators=10 * len(batches))
+    _smallest_graphs(used, TOKEN_SIZES, [len(x) for x, _ in batches])
+    if len(built.pools) > 1:
+        raise Wrong(IN_ONE_POOL)
+
+
+def _padded(
+    step: Callable, batches: list, clear: bool = True, factor: float = 1.0, ends: bool = True
+) -> list:
+    """The results of an eager server in buckets. clear: free slots own no rows. factor: of the
+    tokens. ends: whether the ends of the requests are written.
+    """
+    starts = torch.zeros(SLOTS + 1, dtype=torch.long, device="cuda")
+    results = []
+    for x, lengths in batches:
+        size = TOKEN_SIZES[bisect_left(TOKEN_SIZES, len(x))]
+        padded = torch.zeros(size, 4, device="cuda")
+        padded[: len(x)] = factor * x
+        if clear:
+            starts[1:] = len(x)
+        if ends:
+            starts[1 : len(lengths) + 1] = torch.tensor(lengths, device="cuda").cumsum(0)
+        results.append(step(padded, starts, size)[: len(x)])
+    return results
+
+
+def _step_with_maximum() -> tuple[Callable, list]:
+    """A step that computes at most the first `longest` tokens of each request, and for each of its
+    runs the number of rows and this maximum.
+    """
+    layer = nn.Linear(4, 4).cuda().requires_grad_(False)
+    seen: list[tuple[int, int]] = []
+
+    def step(x, starts, longest):
+        seen.append((len(x), longest))
+        rows = starts[:-1, None] + torch.arange(longest, device="cuda")  # (slots, longest)
+        rows = torch.where(rows < starts[1:, None], rows, len(x)).clamp(max=len(x))
+        padded = torch.cat([x, torch.zeros_like(x[:1])])
+        first = padded[starts[:-1].clamp(max=len(x))]  # of each request
+        results = layer(padded[rows] + first[:, None]).tanh()
+        computed = torch.zeros(len(x) + 1, device="cuda")
+        computed.index_add_(0, rows.flatten(), torch.ones(rows.numel(), device="cuda"))
+        total = torch.zeros_like(padded).index_add_(0, rows.flatten(), results.flatten(0, 1))
+        return torch.where(computed[:, None] > 0, total, torch.nan)[:-1]
+
+    return step, seen
+
+
+def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> None:
+    """Raises Wrong unless each size has its graph, and each call replays the smallest that fits."""
+    fitting = [sizes[bisect_left(sizes, count)] for count in counts]
+    graphs = dict(zip(fitting, used.seen.replayed, strict=True))
+    if (
+        len(set(graphs.values())) < len(sizes)
+        or [graphs[size] for size in fitting] != used.seen.replayed
+    ):
+        raise Wrong(
+            "A batch goes through a graph that is too large: take the smallest that holds it."
+        )
+
+
 def serve_in_buckets(answer: Callable) -> None:
     """A tiny decoder whose requests come and go, and
     a cache with a row for each and a spare one.
@@ -254,17 +351,11 @@ def _calls(live: list[int]) -> list[tuple]:
 
 def _captured_well(built: Watched, used: Used) -> None:
     """Raises Wrong unless each size has its graph, in one pool, the largest captured first."""
-    sizes = [SIZES[bisect_left(SIZES, len(batch))] for batch in BATCHES]
-    graphs = dict(zip(sizes, used.seen.replayed, strict=True))
-    if (
-        len(set(graphs.values())) < len(SIZES)
-        or [graphs[size] for size in sizes] != used.seen.replayed
-    ):
-        raise Wrong(
-            "A batch goes through a graph that is too large: take the smallest that holds it."
-        )
+    _smallest_graphs(used, SIZES, [len(batch) for batch in BATCHES])
     if len(built.pools) > 1:
         raise Wrong(IN_ONE_POOL)
+    sizes = [SIZES[bisect_left(SIZES, len(batch))] for batch in BATCHES]
+    graphs = dict(zip(sizes, used.seen.replayed, strict=True))
     order = [built.captured.index(graphs[size]) for size in reversed(SIZES)]
     if order != sorted(order):
         raise Wrong(
