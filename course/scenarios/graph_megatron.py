@@ -2,7 +2,7 @@
 microbatches, and its validation. Each raises Wrong with what it finds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
@@ -19,6 +19,14 @@ WITH_GRADIENTS = (
     "capture it under torch.no_grad()."
 )
 FIRST_MODEL = "The second model gets the first one's graph: each needs a graph of its own."
+ROWS = (
+    "A batch with a different number of rows raises: {} Give each number of rows its own graph, "
+    "with its own static input."
+)
+ANEW = (
+    "It starts again when a number of rows comes back: keep the graph of each number of rows, and "
+    "capture each once."
+)
 ZEROED = (
     "The graph sets the gradients to zero: leave that to the caller, who may add up several "
     "iterations."
@@ -95,23 +103,38 @@ def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tu
     return used, found
 
 
+def iteration(net: nn.Module) -> Callable:
+    """A function of a batch: zeroes the gradients of net, adds new ones, returns the loss."""
+
+    def iterate(inputs):
+        torch._foreach_zero_(gradients(net))
+        loss = loss_of(net, inputs)
+        loss.backward()
+        return loss.detach()
+
+    return iterate
+
+
+def warmed_up(calls: Iterable[Callable], batches: list) -> None:
+    """Call each function twice, with two batches of its own. Raises Wrong if that raises."""
+    for number, call in enumerate(calls):
+        for batch in batches[2 * number : 2 * number + 2]:
+            try:
+                call(batch.clone())
+            except RuntimeError as error:
+                raise Wrong(ROWS.format(str(error).splitlines()[0])) from error
+
+
 def in_graphs(answer: Callable) -> None:
-    """Two networks, each with an iteration that zeroes its own gradients, used in turns."""
-    nets = [perceptron(), perceptron()]
-    batches = list(torch.randn(8, few(), 4, device="cuda"))
+    """Two networks, each with an iteration that zeroes its own gradients, used in turns; then the
+    same with batches of two numbers of rows.
+    """
+    nets, rows = [perceptron(), perceptron()], few()
+    batches = list(torch.randn(8, rows, 4, device="cuda"))
+    longer = list(torch.randn(8, rows + 2, 4, device="cuda"))
     for net in nets:
         for parameter in net.parameters():
             parameter.grad = torch.zeros_like(parameter)
-
-    def iteration(net):
-        def iterate(inputs):
-            torch._foreach_zero_(gradients(net))
-            loss = loss_of(net, inputs)
-            loss.backward()
-            return loss.detach()
-
-        return iterate
-
     iterates = [iteration(net) for net in nets]
     requests = [(number % 2, inputs) for number, inputs in enumerate(batches[4:])]
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
@@ -127,6 +150,16 @@ def in_graphs(answer: Callable) -> None:
     used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
     if not close([gradients(net) for net in nets], sums):
         raise Wrong("The gradients are not eager's.")
+    used.replays(graphs=len(requests), operators=3 * len(requests))
+
+    mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
+    requests = [(number // 2 % 2, inputs) for number, inputs in enumerate(mixed)]
+    expected = [iterates[number](inputs).clone() for number, inputs in requests]
+    warmed_up(calls, longer)
+    used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
+    used.gives(expected, {})
+    if used.seen.captured or not used.seen.replayed:
+        raise Wrong(ANEW)
     used.replays(graphs=len(requests), operators=3 * len(requests))
 
 
