@@ -58,6 +58,10 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "Megatron: the NaN check is asked to be off": "The NaN check",
     "torch.compile: a graph break with fullgraph=True": "Graph breaks",
     "torch.compile: an output that a later run overwrote": "Outputs are overwritten",
+    "A copy of a weight made before the capture": "A copy made before the capture",
+    "An update of weights while the graph runs": "An update while the graph runs",
+    "Memory that came back empty": "Give the memory back",
+    "A graph that runs while its memory is away": "Give the memory back",
 }
 READS = {  # exhibit of error 900 -> the code that waits for the GPU, for the index
     "A value read in a capture": "`.item()`",
