@@ -44,8 +44,9 @@ def capture_scores(answer: Callable) -> None:
         outputs = [model(batch) for batch in batches]
     counts = [(batch.sum(1, keepdim=True) >= 0) for batch in batches]
     expected = [torch.where(count, 2 * y, 0) for count, y in zip(counts, outputs, strict=True)]
+    sample = batches[0].clone()
     with watch() as built:
-        predict = answer(model, batches[0].clone())
+        predict = answer(model, sample)
     built.captures_at_most_one()
     used = use(predict, batches)
     for number, (yours, right) in enumerate(zip(used.given, expected, strict=True), 1):
@@ -60,6 +61,8 @@ def capture_scores(answer: Callable) -> None:
     }
     used.gives(expected, symptoms)
     used.replays(graphs=len(batches), operators=4 * len(batches))
+    if not close(sample, batches[0]):
+        raise Wrong(OVERWRITES_THE_SAMPLE)
 
 
 def capture_average(answer: Callable) -> None:
