@@ -26,7 +26,7 @@ from examples.decoder import Config, Decoder, new_kv_cache
 
 FROZEN = (
     "Every replay attends to as many rows as the capture did: a length that is a Python number is "
-    "frozen. Put it into a static tensor, and compare it with the rows' numbers in the graph."
+    "frozen."
 )
 STALE = (
     "Values beyond the length reach the result: a weight of 0 times NaN is NaN. Replace the values "
