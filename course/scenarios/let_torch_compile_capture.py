@@ -208,8 +208,8 @@ def make_scaled(answer: Callable) -> None:
         raise Wrong("It compiles in each call: call torch.compile once.")
     if notes.from_cpu:
         raise Wrong(
-            "The compiled function still reads a tensor on the CPU (cpu device), so the copy stays "
-            "outside of the graph: copy it to the GPU before the first call."
+            "The compiled function still reads a tensor on the CPU (cpu device), so without "
+            "partitioning it gets no graph: copy it to the GPU before the first call."
         )
     if notes.modified:
         raise Wrong(
