@@ -232,6 +232,38 @@ def test_a_fault_in_the_backward_pass_belongs_to_the_line_of_backward():
     )
 
 
+def assigned(model, new):
+    model.load_state_dict(new, assign=True)
+
+
+def set_as_data(model, new):
+    for name, parameter in model.named_parameters():
+        parameter.data = new[name]
+
+
+def rebound(model, new):
+    model.mean = new["mean"]
+
+
+def copied(model, new):
+    model.load_state_dict(new)
+
+
+@pytest.mark.parametrize(
+    ("update", "moves"), [(assigned, True), (set_as_data, True), (rebound, True), (copied, False)]
+)
+def test_an_update_in_the_step_may_replace_the_weights(update, moves):
+    model = torch.nn.BatchNorm1d(4).eval()
+    model.register_buffer("mean", torch.zeros(4))
+
+    def step(x):
+        update(model, {name: tensor * 0.5 for name, tensor in model.state_dict().items()})
+        return model(x) + model.mean
+
+    rules = {rule for rule, _ in found(step, X.clone())}
+    assert ("moved tensor" in rules) == moves
+
+
 def test_a_path_a_shape_and_a_tensor_that_change_are_named():
     state = {"n": 0, "h": torch.zeros(4)}
 
