@@ -88,7 +88,8 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
             if usable
             else _unusable(guess, f"found: {measured}")
         )
-    number, found = _number(guess), f"measured {measured:.3g}{unit}"
+    digits = ",.0f" if abs(measured) >= 1000 else ".3g"
+    number, found = _number(guess), f"measured {measured:{digits}}{unit}"
     if number is None:
         return _unusable(guess, found)
     low, high = sorted((abs(number), abs(measured)))

@@ -350,6 +350,11 @@ def test_a_guess_is_told_how_far_off_it_is(guess, right, word):
     assert bool(outcome) is right and word in repr(outcome)
 
 
+def test_a_large_measurement_keeps_its_digits():
+    assert "measured 1,903 µs: spot on" in repr(compare_guess(1900, 1903.4, " µs"))
+    assert "measured 999 µs" in repr(compare_guess(1000, 999.4, " µs"))
+
+
 def test_a_guess_of_nothing_is_far_off_unless_nothing_it_is():
     assert repr(compare_guess(0, 34)) == "✗ your guess 0, measured 34: far off"
     assert compare_guess(0, 0) and not compare_guess(-3, 3) and compare_guess(-3, -3)
