@@ -260,8 +260,10 @@ def _step_with_maximum() -> tuple[Callable, list]:
     return step, seen
 
 
-def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> None:
-    """Raises Wrong unless each size has its graph, and each call replays the smallest that fits."""
+def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> dict:
+    """The graph of each size. Raises Wrong unless each size has its own, and each call replays the
+    smallest that fits.
+    """
     fitting = [sizes[bisect_left(sizes, count)] for count in counts]
     graphs = dict(zip(fitting, used.seen.replayed, strict=True))
     if (
@@ -271,6 +273,7 @@ def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> None:
         raise Wrong(
             "A batch goes through a graph that is too large: take the smallest that holds it."
         )
+    return graphs
 
 
 def serve_in_buckets(answer: Callable) -> None:
@@ -351,11 +354,9 @@ def _calls(live: list[int]) -> list[tuple]:
 
 def _captured_well(built: Watched, used: Used) -> None:
     """Raises Wrong unless each size has its graph, in one pool, the largest captured first."""
-    _smallest_graphs(used, SIZES, [len(batch) for batch in BATCHES])
+    graphs = _smallest_graphs(used, SIZES, [len(batch) for batch in BATCHES])
     if len(built.pools) > 1:
         raise Wrong(IN_ONE_POOL)
-    sizes = [SIZES[bisect_left(SIZES, len(batch))] for batch in BATCHES]
-    graphs = dict(zip(sizes, used.seen.replayed, strict=True))
     order = [built.captured.index(graphs[size]) for size in reversed(SIZES)]
     if order != sorted(order):
         raise Wrong(
