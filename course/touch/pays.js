@@ -41,7 +41,7 @@ function pays(data, svg) {
     mine.setAttribute("d", `M${across(ideal / launches)} ${up(gain) - 9}l9 9l-9 9l-9 -9z`);
     const told = gain > 1
       ? `limited by its launches, about ${launches}. Its kernels take about ${rough(kernels)} µs, so a graph is about ${rough(gain)} times faster.`
-      : "limited by its kernels: a graph saves next to nothing.";
+      : "limited by its kernels: a graph saves little.";
     const asMeasured = launchUs === asked.at(-1).start;
     const same = asMeasured && data.points.find((one) => one.depth === depth && one.width === width && one.batch === batch);
     const measured = same ? ` Measured: eager ${us(same.eager)}, graph ${us(same.graph)}.` : "";

@@ -16,7 +16,7 @@ RIGHT = 572
 TOP = 44
 BOTTOM = 280
 X, Y = (0.3, 400.0), (0.8, 30.0)  # what the axes reach over: us per launch, and eager / graph
-TITLE = "Right of the dashed line a graph saves next to nothing."
+TITLE = "Right of the dashed line a graph saves little."
 
 
 def sliders(points: pd.DataFrame, launch_us: float, stretch: float) -> HTML:

@@ -170,7 +170,7 @@ def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
     )
     assert "at most" not in answer.text_content(), "an estimate is no bound for what was measured"
     page.get_by_label("host time per launch").press("Home")
-    assert "limited by its kernels: a graph saves next to nothing" in answer.text_content()
+    assert "limited by its kernels: a graph saves little" in answer.text_content()
     assert "Measured" not in answer.text_content(), "measured at another host time per launch"
     kernels = int(re.search(r"eager about (\d+) µs", answer.text_content())[1])
     namespace = {}
