@@ -29,9 +29,9 @@ def guide(model, calls):
     with torch.no_grad():
         warm_up(lambda: model(**static))
         graph = torch.cuda.CUDAGraph()
-        images = []
         with torch.cuda.graph(graph):
             image = model(**static)
+    images = []
     for call in calls:
         for name, value in call.items():
             if torch.is_tensor(value):
@@ -54,9 +54,9 @@ def fine_tune(model, optimizer, batches):
 
     warm_up(step)
     graph = torch.cuda.CUDAGraph()
-    losses = []
     with torch.cuda.graph(graph):
         loss = step()
+    losses = []
     for batch in batches:
         x.copy_(batch[0])
         y.copy_(batch[1])
@@ -110,9 +110,9 @@ def train_seeded(model, optimizer, batches):
     with unchanged(model, optimizer):
         warm_up(lambda: step(0))
     graph = torch.cuda.CUDAGraph()
-    losses = []
     with torch.cuda.graph(graph):
         loss = step(1)
+    losses = []
     for inputs, targets in batches:
         x.copy_(inputs)
         y.copy_(targets)
@@ -143,7 +143,7 @@ def ensemble(models, requests):
 
 
 def train_careful(model, optimizer, batches, limit):
-    """The loss of each batch; no step where the gradients' norm is above the limit or infinite."""
+    """The loss of each batch; no step if the gradients' norm is above the limit or not finite."""
     x, y = (tensor.clone() for tensor in batches[0])
 
     def step():
@@ -158,9 +158,9 @@ def train_careful(model, optimizer, batches, limit):
     with unchanged(model, optimizer):
         warm_up(step)
     graph = torch.cuda.CUDAGraph()
-    losses = []
     with torch.cuda.graph(graph):
         loss = step()
+    losses = []
     for inputs, targets in batches:
         x.copy_(inputs)
         y.copy_(targets)
@@ -178,9 +178,9 @@ def generate(model, first_token, eos_token, max_new_tokens):
 
     warm_up(partial(step, 0))
     graph = torch.cuda.CUDAGraph()
-    text = []
     with torch.cuda.graph(graph):
         next_token = step(0)
+    text = []
     while len(text) < max_new_tokens and eos_token not in text:
         graph.replay()
         token.copy_(next_token)
@@ -224,12 +224,12 @@ def train_scheduled(model, batches):
         return loss.detach()
 
     with unchanged(model, optimizer):
-        step = capture_step(step)
+        replay = capture_step(step)
     losses = []
     for inputs, targets in batches:
         x.copy_(inputs)
         y.copy_(targets)
-        losses.append(step().clone())
+        losses.append(replay().clone())
         scheduler.step()
     return losses
 

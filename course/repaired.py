@@ -32,7 +32,8 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     known = SCRIPTS[name]
     on_gpu, problem = first_problem(script, partial(judge, known), gpu)
     if problem:
-        return Outcome(False, f"✗ {name} on {'the GPU' if on_gpu else 'the stand-in'}: {problem}")
+        where = "the GPU" if on_gpu else "the stand-in"
+        return Outcome(False, f"✗ {name} on {where}: {_without_cause(problem)}")
     lesson = known.lesson.replace("_", " ")
     said = f"✓ {name} is repaired. The fault: {known.fault}. It is taught in: {lesson}."
     return Outcome(True, said + exercise.solved())
@@ -48,6 +49,11 @@ def symptoms(gpu: bool) -> dict[str, str]:
         name: _brief(first_problem(script, partial(judge, SCRIPTS[name]), gpu)[1])
         for name, script in BROKEN.items()
     }
+
+
+def _without_cause(problem: str) -> str:
+    """A problem without the sentence behind the place of an error: the cause is for the reader."""
+    return re.sub(r"(  \(at line \d+.*\))\. .*", r"\1", problem, flags=re.DOTALL)
 
 
 def _brief(problem: str) -> str:

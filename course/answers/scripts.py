@@ -19,6 +19,15 @@ from torch.utils._pytree import tree_leaves
 
 from course.answers.graph_use import Wrong, watch
 from course.answers.launches import launches
+from course.answers.script_inputs import (
+    calls,
+    ensemble,
+    parts,
+    requests,
+    text,
+    training,
+    write,
+)
 
 READS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__"}
 
@@ -39,136 +48,6 @@ class Script(NamedTuple):
     steps: int = 2
     beside: int = 6
     one_pool: bool = False
-
-
-# the models and inputs that scripts are given
-
-
-class Denoiser(nn.Module):
-    """An image from noise (16, 8) and a dict of two conditions of that shape."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
-
-    def forward(self, noise: torch.Tensor, added: dict) -> torch.Tensor:
-        """The image; added holds "text" and "size"."""
-        parts = (noise, added["text"], added["size"])
-        return sum(layer(part).tanh() for layer, part in zip(self.layers, parts, strict=True))
-
-
-class Decoder(nn.Module):
-    """Scores (1, 64) of the next token, from a token
-    (1,), its position, and a cache of those before.
-    """
-
-    def __init__(self, most: int):
-        super().__init__()
-        self.tokens = nn.Embedding(64, 16)
-        self.places = nn.Embedding(most, 16)
-        self.head = nn.Linear(16, 64)
-        self.register_buffer("cache", torch.zeros(most, 16))
-
-    @torch.no_grad()
-    def forward(self, token: torch.Tensor, position: torch.Tensor | int) -> torch.Tensor:
-        """The scores of what follows the token; a position that is a tensor has shape (1,)."""
-        if isinstance(position, int):
-            position = torch.full_like(token, position)
-        here = self.tokens(token) + self.places(position)
-        self.cache.index_copy_(0, position, here)
-        seen = torch.arange(len(self.cache), device="cuda") <= position
-        return self.head(torch.where(seen, here @ self.cache.T, -torch.inf).softmax(1) @ self.cache)
-
-
-class Scorer(nn.Module):
-    """The mean (8,) over the first count rows of (length, 8); count is a tensor."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
-
-    def forward(self, rows: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        """The mean of the first count rows, each through the layers."""
-        real = torch.arange(len(rows), device="cuda")[:, None] < count
-        return torch.where(real, self.layers(rows), 0).sum(0) / count
-
-
-def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
-    """So many random tensors (16, 8)."""
-    return [torch.randn(16, 8, device="cuda") * size for _ in range(count)]
-
-
-def training(
-    steps: int, *middle: nn.Module, rate: float = 0.1, momentum: float = 0.9, spikes: bool = False
-) -> tuple:
-    """A model, its optimizer, and batches.
-
-    With spikes, the third target is a thousand times too large, and the sixth is infinite.
-    """
-    model = nn.Sequential(nn.Linear(8, 16), *middle, nn.Tanh(), nn.Linear(16, 8)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
-    size_of = {2: 1000.0, 5: torch.inf} if spikes else {}
-    sizes = [size_of.get(number, 1.0) for number in range(steps)]
-    return model, optimizer, [(*rows(), *rows(size=size)) for size in sizes]
-
-
-def parts(steps: int) -> tuple:
-    """A model of three parts, its optimizer, and batches."""
-    parts = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
-    model = nn.Sequential(parts[0], nn.Sequential(*parts[1], *parts[2]), nn.Linear(8, 8)).cuda()
-    return (
-        model,
-        torch.optim.SGD(model.parameters(), 0.5),
-        [(*rows(), *rows()) for _ in range(steps)],
-    )
-
-
-def text(steps: int) -> tuple:
-    """A decoder, a first token, an end that comes after about so many steps, and the most tokens.
-
-    The text of the first token is wrong from its second one on if the position stays at 0.
-    """
-    model = Decoder(steps).cuda()
-    starts = torch.randperm(64, device="cuda").split(1)
-    first = next(start for start in starts if _position_matters(model, start))
-    text = write(model, first, None, steps)
-    model.cache.zero_()
-    unseen = [token for number, token in enumerate(text) if token not in text[:number]]
-    return model, first, unseen[-1], steps
-
-
-def _position_matters(model: Decoder, first: torch.Tensor) -> bool:
-    """Whether the second token at position 0 is neither eager's nor the first one again."""
-    second, third = write(model, first, None, 2)
-    stays = model(torch.full_like(first, second), 0).argmax(-1)
-    return stays.item() not in (second, third)
-
-
-def requests(steps: int) -> tuple:
-    """A scorer, and a request of another length for each step."""
-    lengths = [1 + length for length in torch.randperm(64)[:steps].tolist()]
-    return Scorer().cuda(), [torch.randn(length, 8, device="cuda") for length in lengths]
-
-
-def calls(steps: int) -> tuple:
-    """A denoiser, and a dict of its arguments for each step."""
-    calls = [dict(zip(("noise", "text", "size"), rows(3), strict=True)) for _ in range(steps)]
-    return Denoiser().cuda(), [{"noise": call.pop("noise"), "added": call} for call in calls]
-
-
-def ensemble(steps: int) -> tuple:
-    """Three models, and an input for each step."""
-    layers = [[nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)] for _ in range(3)]
-    return [nn.Sequential(*each).cuda() for each in layers], rows(steps)
-
-
-def write(model: Decoder, first: torch.Tensor, end: int | None, most: int) -> list[int]:
-    """The most likely token after each one, up to the end."""
-    token, text = first, []
-    while len(text) < most and end not in text:
-        token = model(token, len(text)).argmax(-1)
-        text.append(token.item())
-    return text
 
 
 # what scripts should give
@@ -451,15 +330,15 @@ def _slow(short: Run, long: Run, beside: int) -> str:
     if not long.counts["graphs"]:
         return "right, but no graph is replayed: it runs eagerly."
     if more["captures"] > steps / 3:
-        return f"right, but slow: {steps} steps more capture {more['captures']} graphs more."
+        return f"right, but slow: {steps} more steps capture {more['captures']} more graphs."
     if more["reads"] > steps / 2:
         return (
-            f"right, but slow: {steps} steps more read {more['reads']} values more, and the CPU "
+            f"right, but slow: {steps} more steps read {more['reads']} more values, and the CPU "
             "waits for each."
         )
     if more["operators"] > beside * steps:
         return (
-            f"right, but slow: each step launches {more['operators'] // steps} operators beside "
+            f"right, but slow: each step launches {more['operators'] // steps} operators outside "
             "its graphs."
         )
     return ""
@@ -473,10 +352,10 @@ def _results(eager: Run, yours: Run) -> str:
         return (
             ""
             if len(found) == len(expected)
-            else f"it gives {len(found)} results, eager {len(expected)}."
+            else f"it returns {len(found)} results, and eager {len(expected)}."
         )
     if yours.shares_memory:
-        return "all its results lie in the same memory, so each is the last one."
+        return "all its results share the same memory, so each holds the last one."
     wrong = right.index(False) + 1
     shape, asked = (tuple(each[wrong - 1].shape) for each in (found, expected))
     if shape != asked:
@@ -497,13 +376,13 @@ def _why(eager: Run, wrong: int) -> str:
     """What makes the result of this number the first wrong one."""
     if eager.moved():
         return (
-            f"its weights part in step {wrong - 1}."
+            f"its weights differ from eager's from step {wrong - 1} on."
             if wrong > 1
             else "it does not start as eager does."
         )
     if wrong == 1:
-        return "something was not given to the graph, or was overwritten before it was read."
-    return "something that it works on is still that of a step before."
+        return "an input did not reach the graph, or memory was overwritten before it was read."
+    return "one of its inputs still holds an earlier step's value."
 
 
 def _weights(eager: Run, yours: Run) -> str:
@@ -540,7 +419,7 @@ def _after(eager: Run, yours: Run) -> str:
     if wrong:
         return f"its results are eager's, but the gradients of {', '.join(wrong)} differ."
     if not torch.equal(eager.random, yours.random):
-        return "its results are eager's, but it has drawn other random numbers than eager."
+        return "its results are eager's, but its random numbers are not."
     return ""
 
 

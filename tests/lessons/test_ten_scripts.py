@@ -19,16 +19,16 @@ from tests.support.machine import needs_gpu
 
 LESSON = "repair_ten_scripts"
 SAYS = {  # of the scripts as published
-    "guide": "result 2 of 4 .* still that of a step before",
+    "guide": "result 2 of 4 .* still holds an earlier step's value",
     "fine_tune": "result 1 of 4 .* does not start as eager does",
-    "accumulate": "result 3 of 4 .* weights part in step 2",
+    "accumulate": "result 3 of 4 .* weights differ from eager's from step 2 on",
     "train_in_parts": "do not learn: 0.0.weight, 0.0.bias: they get no gradient",
     "train_seeded": "set_current_seed can be called during stream capture only",
     "ensemble": "result 1 of 4 .* overwritten before it was read",
     "train_careful": "not permitted when stream is capturing",
-    "generate": "result 2 of .* still that of a step before",
-    "serve": "right, but slow: 4 steps more capture 4 graphs more",
-    "train_scheduled": "result 4 of 4 .* weights part in step 3",
+    "generate": "result 2 of .* still holds an earlier step's value",
+    "serve": "right, but slow: 4 more steps capture 4 more graphs",
+    "train_scheduled": "result 4 of 4 .* weights differ from eager's from step 3 on",
 }
 each = pytest.mark.parametrize("name", SCRIPTS)
 
