@@ -63,7 +63,7 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "Memory that came back empty": "Give the memory back",
     "A graph that runs while its memory is away": "Give the memory back",
 }
-READS = {  # exhibit of error 900 -> the code that waits for the GPU, for the index
+TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others have too
     "A value read in a capture": "`.item()`",
     "A branch on a tensor": "`if` on a tensor",
     "A shape that depends on the data": "`x[mask]`, `nonzero`",
@@ -75,7 +75,29 @@ READS = {  # exhibit of error 900 -> the code that waits for the GPU, for the in
     "A gradient scaler that looks": "`GradScaler.step`",
     "A capture inside a capture": "`torch.cuda.graph`",
     "A side stream that came uninvited": "an allocation on a side stream",
-    "A replay inside a capture": "`graph.replay`",
+    "A replay inside a capture": (
+        "`graph.replay`; torch 2.11: *Cannot prepare for replay during capturing stage*"
+    ),
+    "A copy from ordinary memory": "`.to`, `.cpu()`, an index list",
+    "A tensor made from a number": "`torch.tensor`",
+    "Another thread in a capture": (
+        "a second thread; before torch 2.13: "
+        "*operation failed due to a previous error during capture*"
+    ),
+    "An old graph freed in a capture": (
+        "the garbage collector; before torch 2.13: "
+        "*operation failed due to a previous error during capture*"
+    ),
+    "A gradient that remembers the default stream": (
+        "before torch 2.13: *operation would make the legacy stream depend on a capturing "
+        "blocking stream*"
+    ),
+    "The first call of a library": "first use in the process",
+    "The first call in another thread": "first use in the thread",
+    "A replay before the capture": (
+        "before torch 2.15: *replay without a preceding successful capture*"
+    ),
+    "A raw graph that was not kept": "before torch 2.15: *initialized with keep_graph=true*",
 }
 TRACEBACK_IN_A_MESSAGE = "    "  # how torch's check of input liveness indents them
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
@@ -215,10 +237,10 @@ def index(exhibits: pd.DataFrame) -> Markdown:
             sight = one.says
         else:
             sight = one.message.splitlines()[0].replace("|", " ")
-        if one.exhibit in READS:
-            sight += f" ({READS[one.exhibit]})"
+        if one.exhibit in TOLD_APART_BY:
+            sight += f" ({TOLD_APART_BY[one.exhibit]})"
         name = lessons.get(one.exhibit, "")
-        link = f"[{name.replace('_', ' ')}]({lesson_file(name).name})" if name else ""
+        link = f"[{name.replace('_', ' ')}]({lesson_file(name).name})" if name else "here"
         rows.append(f"| {sight} | [{one.exhibit}](#{one.exhibit.replace(' ', '-')}) | {link} |")
     return Markdown("\n".join(rows))
 

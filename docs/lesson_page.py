@@ -46,7 +46,7 @@ def page(path: Path) -> nbformat.NotebookNode:
             "\n\n", f"\n\n{topics(path)}\n\n", 1
         )
     if name == GALLERY and path.parent == NOTEBOOKS:
-        index_once(notebook, recording)
+        index_on_top(notebook, recording)
     return notebook
 
 
@@ -188,16 +188,10 @@ def fold_solutions(notebook: nbformat.NotebookNode, path: Path) -> None:
             notebook.cells.insert(number + 1, markdown(f"{told}\n\n{folded}"))
 
 
-def index_once(notebook: nbformat.NotebookNode, recording: Recording) -> None:
-    """Lay the gallery's index under the cell on top that shows it, and leave out the one below."""
+def index_on_top(notebook: nbformat.NotebookNode, recording: Recording) -> None:
+    """Lay the gallery's index, of this recording, under the cell on top that shows it."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     (on_top,) = [cell for cell in code if cell.source.endswith("recorded_index()")]
     shown = index(recording.value("exhibits"))
     on_top.outputs = [nbformat.v4.new_output("display_data", {"text/markdown": shown.data})]
     on_top.metadata["tags"] = ["remove-input"]
-    (below,) = [
-        number
-        for number, cell in enumerate(notebook.cells)
-        if cell.source.endswith("index(exhibits)")
-    ]
-    del notebook.cells[below - 1 : below + 1]
