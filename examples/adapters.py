@@ -20,8 +20,10 @@ class LoRALinear(nn.Module):
         self.base = base
         self.index = index  # (B,), or a number: then every row uses that adapter
         factory_kwargs = {"device": base.weight.device, "dtype": base.weight.dtype}
-        self.A = torch.randn(n_adapters, rank, base.in_features, **factory_kwargs) / 16
-        self.B = torch.randn(n_adapters, base.out_features, rank, **factory_kwargs) / 16
+        A = torch.randn(n_adapters, rank, base.in_features, **factory_kwargs) / 16
+        B = torch.randn(n_adapters, base.out_features, rank, **factory_kwargs) / 16
+        self.register_buffer("A", A)
+        self.register_buffer("B", B)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, in_features) to (B, T, out_features)."""

@@ -58,8 +58,14 @@ class AddressRange:
 
 
 def move_weights(model: nn.Module) -> AddressRange:
-    """Move a model's parameters into memory that can be given back. Call it before a capture."""
+    """Move a model's parameters into memory that can be given back. Call it before a capture.
+
+    They move over the CPU, so that they are never on the GPU twice.
+    """
     sizes = [-(-weight.nbytes // ALIGNMENT) * ALIGNMENT for weight in model.parameters()]
+    for weight in model.parameters():
+        weight.data = weight.detach().cpu()
+    torch.cuda.empty_cache()
     memory = AddressRange(sum(sizes))
     start = 0
     for weight, size in zip(model.parameters(), sizes, strict=True):
