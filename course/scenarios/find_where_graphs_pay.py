@@ -193,7 +193,7 @@ def graph_if_it_pays(answer: Callable) -> None:
     cases = [(100, 40.0, 3000.0), (20, 40.0, 3000.0), (10**6, 150.0, 1.0), (25, 40.0, 3000.0)]
     for calls, ideal_us, price_us in cases:
         idle_us = launch_us * launches - stretch * ideal_us
-        pays = price_us < calls * idle_us
+        pays = price_us <= calls * idle_us
         sample = copied(batches[0])
         with watch() as built:
             function = answer(net, sample, calls, launches, ideal_us, launch_us, stretch, price_us)
