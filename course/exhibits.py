@@ -80,18 +80,11 @@ TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others hav
     ),
     "A copy from ordinary memory": "`.to`, `.cpu()`, an index list",
     "A tensor made from a number": "`torch.tensor`",
-    "Another thread in a capture": (
-        "a second thread; before torch 2.13: "
-        "*operation failed due to a previous error during capture*"
-    ),
+    "Another thread in a capture": f"a second thread; before torch 2.13: *{CUDA_ERRORS[901]}*",
     "An old graph freed in a capture": (
-        "the garbage collector; before torch 2.13: "
-        "*operation failed due to a previous error during capture*"
+        f"the garbage collector; before torch 2.13: *{CUDA_ERRORS[901]}*"
     ),
-    "A gradient that remembers the default stream": (
-        "before torch 2.13: *operation would make the legacy stream depend on a capturing "
-        "blocking stream*"
-    ),
+    "A gradient that remembers the default stream": f"before torch 2.13: *{CUDA_ERRORS[906]}*",
     "The first call of a library": "first use in the process",
     "The first call in another thread": "first use in the thread",
     "A replay before the capture": (
