@@ -54,7 +54,7 @@ class Scorer(nn.Module):
 
 
 def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
-    """So many random tensors (16, 8)."""
+    """`count` random tensors, (16, 8) each, multiplied by size."""
     return [torch.randn(16, 8, device="cuda") * size for _ in range(count)]
 
 
@@ -84,7 +84,9 @@ def parts(steps: int) -> tuple:
 
 
 def text(steps: int) -> tuple:
-    """A decoder, a first token, an end that comes after about so many steps, and the most tokens.
+    """A decoder, a first token, an end token, and the largest number of tokens, which is steps.
+
+    The end token is the last one of the text that does not occur earlier in it.
 
     The text of the first token is wrong from its second one on if the position stays at 0.
     """
@@ -105,7 +107,7 @@ def _position_matters(model: Decoder, first: torch.Tensor) -> bool:
 
 
 def requests(steps: int) -> tuple:
-    """A scorer, and a request of another length for each step."""
+    """A scorer, and a request for each step, all of different lengths."""
     lengths = [1 + length for length in torch.randperm(64)[:steps].tolist()]
     return Scorer().cuda(), [torch.randn(length, 8, device="cuda") for length in lengths]
 
