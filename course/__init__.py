@@ -4,8 +4,8 @@ In notebooks   lesson: %%gpu cells; exercise, capture_exercises, repaired: check
                solved
                exhibits: the gallery's failures; broken_scripts: scripts to repair; node_chart:
                graphs drawn; beside: the recordings of all GPUs
-               memory: given back; perfetto: traces; torchrun: several GPUs; listing: a part of a
-               file; touch: pictures that one can touch
+               memory: given back; perfetto: traces; distributed: several ranks; listing: a part
+               of a file; touch: pictures that one can touch
 Rooms          recordings: what ran, and whether it is still true; answers: what is wrong with one
                scenarios: how an answer is used, a file per lesson; commands: what the Makefile
                calls

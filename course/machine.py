@@ -10,6 +10,7 @@ from pathlib import Path
 
 from course.paths import LessonError
 
+RANKS_SHARE_GPU = (2, 30)  # from this version of NCCL on, several ranks can share a GPU
 EXTRAS = {
     "cuda.core": "core",
     "megatron": "megatron",
@@ -66,15 +67,18 @@ def driver_version() -> str | None:
 
 
 def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
-    """What this machine lacks of further GPUs and of these
+    """What this machine lacks of further GPUs, which ranks may share, and of these
     packages (import names), each with how to get it.
     """
     lacking = [how_to_get(package) for package in needs if not found(package)]
     if gpus > 1:
         import torch
 
-        if (there := torch.cuda.device_count()) < gpus:
-            lacking.insert(0, f"{gpus} GPUs (this machine has {there or 'none'})")
+        there = torch.cuda.device_count()
+        if there < gpus and not (there and torch.cuda.nccl.version() >= RANKS_SHARE_GPU):
+            lacking.insert(
+                0, f"{gpus} GPUs (this machine has {there or 'none'}), or one with PyTorch 2.15"
+            )
     return lacking
 
 
@@ -92,11 +96,11 @@ def played(about: dict, gpus: int, lacking: list[str]) -> str:
 
 def gpus_of(about: dict, gpus: int) -> str:
     """The GPUs that a recording was made on, in words."""
-    return (
-        f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}"
-        if gpus > 1
-        else f"an {about['gpu']}"
-    )
+    if gpus == 1:
+        return f"an {about['gpu']}"
+    if about.get("gpus") == 1:
+        return f"an {about['gpu']} that {gpus} processes shared"
+    return f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}"
 
 
 def found(package: str) -> bool:

@@ -20,9 +20,18 @@ def test_most_lessons_need_nothing_more():
     assert missing() == []
 
 
-def test_further_gpus_are_counted(two_gpus):
+def test_further_gpus_are_counted(two_gpus, monkeypatch):
     assert missing(gpus=2) == []
-    assert missing(gpus=4) == ["4 GPUs (this machine has 2)"]
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 9))
+    assert missing(gpus=4) == ["4 GPUs (this machine has 2), or one with PyTorch 2.15"]
+
+
+def test_ranks_share_a_gpu_from_nccl_2_30_on(monkeypatch):
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 0))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert missing(gpus=2) == []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert missing(gpus=2) == ["2 GPUs (this machine has none), or one with PyTorch 2.15"]
 
 
 def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
@@ -48,6 +57,7 @@ def test_a_recording_says_where_it_ran_and_what_live_would_need():
     text = played(ABOUT, 2, ["2 GPUs (this machine has 1)"])
     assert "on several GPUs of the type NVIDIA H200" in text
     assert "on 4 GPUs of the type NVIDIA H200" in played(ABOUT | {"gpus": 4}, 2, [])
+    assert "on an NVIDIA H200 that 2 processes shared" in played(ABOUT | {"gpus": 1}, 2, [])
     assert text.endswith("To run live, this lesson needs 2 GPUs (this machine has 1).")
 
 
@@ -67,6 +77,6 @@ def test_a_lesson_that_cannot_be_recorded_here_is_no_failure(tmp_path, monkeypat
 @pytest.mark.parametrize("there", [True, False])
 def test_doctor_says_what_the_extras_bring(there, monkeypatch):
     monkeypatch.setattr(machine, "found", lambda package: there)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1 + there)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 * there)
     lines = dict(reversed(line) for line in machine.extras())
     assert set(lines.values()) == {"[OK]" if there else "[--]"}

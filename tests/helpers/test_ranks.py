@@ -9,6 +9,7 @@ import torch
 
 from helpers import ranks
 from helpers.ranks import (
+    collective_waits,
     communication,
     distributed_info,
     per_rank,
@@ -89,13 +90,22 @@ def test_all_ranks_stand_on_one_clock(files):
     assert all(communication(trace.gpu).sum() == 1 for trace in runs["graph"].values())
     [axes] = rank_lanes(runs, "title")
     ends = [bars.get_paths()[0].get_extents().x1 for bars in axes.collections]
-    assert ends[1] == ends[3] == pytest.approx(0, abs=1e-6), (
+    assert ends[1] == ends[4] == pytest.approx(0, abs=1e-6), (
         "an all-reduce ends on all ranks at once"
     )
     assert [label.get_text() for label in axes.get_yticklabels()][::2] == [
         "rank 0 computes",
         "rank 1 computes",
     ]
+
+
+def test_a_collective_waits_for_the_rank_that_comes_last(files):
+    traces = read_ranks(files)
+    assert collective_waits(traces).to_numpy().tolist() == [[8, 0]]
+    [axes] = rank_lanes({"graph": traces}, "title")
+    hatched = [bars for bars in axes.collections if bars.get_hatch()]
+    widths = [bars.get_paths()[0].get_extents().width for bars in hatched]
+    assert widths == pytest.approx([8, 0])
 
 
 @pytest.mark.parametrize("ready", [True, False])

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 from course.commands.unfinished import unrecorded
+from course.distributed import TWO_GPUS
 from course.lesson import playing
 from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
 from course.recordings.cells import code_cells, lessons
@@ -65,7 +66,7 @@ def test_the_plain_cells_hold_on_another_gpus_values(path):
 
 
 def test_nothing_else_lies_in_traces():
-    known = {gpu / name for gpu in [TRACES, *GPUS] for name in BESIDE}
+    known = {gpu / name for gpu in [TRACES, *GPUS] for name in BESIDE} | set(TWO_GPUS.iterdir())
     for path in RECORDED:
         names = Recording.read(path).about["traces"].values()
         known |= {path, *(path.with_suffix("") / name for name in names)}
