@@ -12,6 +12,7 @@ rollouts: texts that the small Llama samples, and a step of policy gradient on t
 transformers_llama: Llama of the transformers package on the decoder's weights
 repeatability: does a step repeat its bits, and if not, which operator does not?
 megatron_gpt: Megatron's GPT on one GPU, built as Megatron's training script does
+megatron_pipeline: the same GPT as a pipeline of two stages, in eager and with graphs
 graph_nodes: open a captured graph, and change what it does
 address_range: memory that is given back and taken again at the same addresses
 """

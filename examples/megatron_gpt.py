@@ -24,14 +24,11 @@ VOCAB_SIZE = 1024
 def one_process(num_microbatches: int = 2, batch_size: int = 2) -> None:
     """Set up what Megatron needs even for one process; a second call does nothing.
 
-    These are process groups, with a store in memory, and the number of microbatches. Megatron's
-    messages below errors are switched off, and so is the advice to install flash-attn.
+    These are process groups, with a store in memory, and the number of microbatches.
     """
     from megatron.core import num_microbatches_calculator, parallel_state
 
-    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # DDP has its stream
-    logging.getLogger("megatron").setLevel(logging.ERROR)
-    logging.getLogger("DotProductAttention").disabled = True
+    quiet()
     if not torch.distributed.is_initialized():
         one_rank = {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
         torch.distributed.init_process_group("nccl", **one_rank, device_id=torch.device("cuda", 0))
@@ -42,10 +39,20 @@ def one_process(num_microbatches: int = 2, batch_size: int = 2) -> None:
         )
 
 
-def build_model(args: Namespace) -> tuple[nn.Module, Any]:
+def quiet() -> None:
+    """Switch off Megatron's messages below errors, and the advice to install flash-attn."""
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # DDP has its stream
+    logging.getLogger("megatron").setLevel(logging.ERROR)
+    logging.getLogger("DotProductAttention").disabled = True
+
+
+def build_model(
+    args: Namespace, pre_process: bool = True, post_process: bool = True
+) -> tuple[nn.Module, Any]:
     """The GPT in bfloat16 on the GPU, and its TransformerConfig; args.seed decides its weights.
 
-    The random states that Megatron keeps are generators, so that a graph can use them.
+    The random states that Megatron keeps are generators, so that a graph can use them. A stage of a
+    pipeline has the embedding only with pre_process, and the head and loss only with post_process.
     """
     from megatron.core import tensor_parallel
     from megatron.core.distributed import finalize_model_grads
@@ -62,7 +69,8 @@ def build_model(args: Namespace) -> tuple[nn.Module, Any]:
         layer = gpt_layer_specs.get_gpt_layer_local_spec()
     else:
         layer = gpt_layer_specs.get_gpt_layer_with_transformer_engine_spec()
-    model = GPTModel(config, layer, VOCAB_SIZE, args.max_position_embeddings)
+    ends = {"pre_process": pre_process, "post_process": post_process}
+    model = GPTModel(config, layer, VOCAB_SIZE, args.max_position_embeddings, **ends)
     return model.cuda().bfloat16(), config
 
 

@@ -14,6 +14,7 @@ import sys
 
 sys.modules["megatron"] = None  # an import of it would fail
 import examples.megatron_gpt
+import examples.megatron_pipeline
 """
 
 
