@@ -40,12 +40,12 @@ ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
     "The CUDA driver logged these messages",
 )
 SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the whole lesson
-    "DDP reads its timers in a capture": "What goes wrong, and why eleven",
-    "DDP built on the default stream": "What goes wrong, and why eleven",
-    "Ranks that train apart": "What goes wrong, and why eleven",
-    "A rank that waits for a collective": "What goes wrong, and why eleven",
-    "A replay that never ends on one rank": "What goes wrong, and why eleven",
-    "A process group that cannot be destroyed": "What goes wrong, and why eleven",
+    "DDP reads its timers in a capture": "Eleven warm-ups",
+    "DDP built on the default stream": "Failures and their remedies",
+    "Ranks that train apart": "Failures and their remedies",
+    "A rank that waits for a collective": "All ranks together",
+    "A replay that never ends on one rank": "All ranks together",
+    "A process group that cannot be destroyed": "End the program",
     "Transformer Engine: FP8 scales that stay": "What FP8 keeps",
     "Transformer Engine: weights in FP8 that are not told": (
         "Weights that stay for some microbatches"
@@ -62,6 +62,14 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "An update of weights while the graph runs": "An update while the graph runs",
     "Memory that came back empty": "Give the memory back",
     "A graph that runs while its memory is away": "Give the memory back",
+    "Tokens selected expert by expert": "The naive layer",
+    "Tokens above an expert's capacity": "A fixed capacity",
+    "Sizes of groups that were read before the capture": (
+        "What a capture freezes without an error"
+    ),
+    "An all-to-all with the sample's sizes": "Experts on two GPUs",
+    "A missing all-reduce": "The same tokens?",
+    "A symmetric buffer that was freed": "Two ways to add a few kilobytes",
 }
 TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others have too
     "A value read in a capture": "`.item()`",

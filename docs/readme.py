@@ -52,11 +52,13 @@ PARTS = {  # in reading order
         "serve_language_model",
         "speculate_tokens",
         "change_weights",
+        "capture_experts",
     ],
     "Inside and at scale": [
         "look_inside_graph",
         "loop_on_gpu",
         "train_on_several_gpus",
+        "split_decoder",
         "use_transformer_engine",
         "graph_megatron",
         "repair_ten_scripts",
