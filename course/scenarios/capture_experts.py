@@ -26,8 +26,7 @@ FROZEN_GROUPS = (
 )
 FROZEN_ORDER = "Each token goes to the expert that the sample's token chose: route in each call."
 FROZEN_CAPACITY = (
-    "Tokens are dropped: the capacity is the sample's largest group, and later groups are larger. "
-    "At worst one expert gets all tokens."
+    "Tokens are dropped: the capacity is the sample's largest group, and later groups are larger."
 )
 WHILE_USED = "It captures while it is used: capture once, before the first call."
 OTHER_CAPACITIES = (
@@ -48,7 +47,7 @@ BY_RANK = (
 BACK = "Results come back at the wrong rows: before the second exchange they must be by rank again."
 FROZEN_ROWS = (
     "Rows that the sample left empty are never sent: the graph sends as many rows as at its "
-    "capture, and later buffers fill more. Send all rows of the capacity."
+    "capture, and later buffers fill more."
 )
 NOT_BACK = "The results stay on the rank of their expert: a second exchange returns them."
 OTHER_PARTS = "exchange got {found} parts, not one for each of the {right} ranks."
