@@ -149,14 +149,20 @@ def shown(value: Any) -> str:
     return f"{tuple(tensors[0].shape)} {', '.join(map(str, values))}{rest}"
 
 
+def returned(answer: Any) -> Callable:
+    """The function that an answer returned. Raises Wrong if it is none."""
+    if not callable(answer):
+        raise Wrong(f"A function is to be returned, not {brief(answer)}.")
+    return answer
+
+
 def use(answer: Callable, requests: Iterable, what: str = "The function that you return") -> Used:
     """Call the answer with each request (a tuple of
     arguments, or one argument), and keep what it gives.
 
     Raises Wrong where it gives no tensors.
     """
-    if not callable(answer):
-        raise Wrong(f"A function is to be returned, not {brief(answer)}.")
+    returned(answer)
     used, counts = [], Counter()
     with watch() as seen:
         for request in requests:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course.answers.comparison import brief
-from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, use
+from course.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, returned, use
 from course.scenarios.common import few
 
 WARM_UP_COUNTED = (
@@ -242,9 +241,8 @@ def graph_my_experts(answer: Callable) -> None:
         buffers = torch.randn(4, world_size, n_expert, capacity, n_embd, device="cuda")
         buffers[0, :, :, 1:] = 0
         other = Other(rank, parts_of_up, torch.zeros_like(buffers[0, 0]))
-        function = answer(parts_of_up[rank].clone(), other.exchange, world_size, buffers[0, rank])
-        if not callable(function):
-            raise Wrong(f"A function is to be returned, not {brief(function)}.")
+        own_up = parts_of_up[rank].clone()
+        function = returned(answer(own_up, other.exchange, world_size, buffers[0, rank]))
         if other.calls != {True, False}:
             raise Wrong(NOT_BACK)
 

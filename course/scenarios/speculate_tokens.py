@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course.answers.graph_use import Used, Wrong, copied, use, watch
+from course.answers.graph_use import Used, Wrong, copied, returned, use, watch
 from course.answers.launches import launches
 from course.scenarios.common import few
 from examples.decoder import Config, Decoder, new_kv_cache, project
@@ -145,8 +145,7 @@ def written(own: State, expected_pos: Tensor, expected: Tensor) -> None:
 
 def replayed(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
     """The positions after each call. Raises Wrong unless each call is one launch of a graph."""
-    if not callable(function):
-        raise Wrong("A function is to be returned.")
+    returned(function)
     counts: Counter = Counter()
     positions = []
     with watch() as seen:

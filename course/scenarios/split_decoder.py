@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use
+from course.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, returned, use
 from course.scenarios.common import few
 
 TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
@@ -42,7 +42,7 @@ def graph_feed_forward(answer: Callable) -> None:
         theirs = sent_by(answer, up, down, 1 - rank, xs)
         summand = torch.zeros_like(theirs[0])  # what the other rank sends
         function = answer(up, down, lambda x, add=summand: x + add, rank, 2, xs[0].clone())
-        used = use(sending(function, summand, theirs), list(xs))
+        used = use(sending(returned(function), summand, theirs), list(xs))
         expected = [one + down.bias for one in whole]
         no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
         used.gives(
@@ -76,9 +76,7 @@ def sent_by(
         kept.append(x.clone())
         return kept[-1].clone()
 
-    function = answer(up, down, all_reduce, rank, 2, xs[0].clone())
-    if not callable(function):
-        raise Wrong("A function is to be returned.")
+    function = returned(answer(up, down, all_reduce, rank, 2, xs[0].clone()))
     sent = []
     for x in xs:
         function(x.clone())
@@ -90,8 +88,6 @@ def sent_by(
 
 def sending(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callable:
     """The answer's function, called after the other rank has set what it sends."""
-    if not callable(function):
-        raise Wrong("A function is to be returned.")
     turns = iter(theirs)
 
     def call(x):
@@ -152,9 +148,7 @@ def graph_best_token(answer: Callable) -> None:
             ]
             return [pair.flip(0) if rank else pair for pair in both]
 
-        function = answer(heads[rank].clone(), gather, rank, xs[0].clone())
-        if not callable(function):
-            raise Wrong("A function is to be returned.")
+        function = returned(answer(heads[rank].clone(), gather, rank, xs[0].clone()))
         if any(shapes != ((8,), (8,)) for shapes in given):
             raise Wrong(
                 f"gather got the shapes {given[0]}: only the best value and token of each row."
