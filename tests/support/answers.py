@@ -13,7 +13,8 @@ def answers(path, name, variables):
     """The answers to a lesson's exercise by their names:
     its solution, and below it those named name__...
 
-    They see the lesson's variables, and what the notebook of solutions imports.
+    They see the lesson's variables, what the notebook of solutions imports, and the functions,
+    classes and constants that it defines above.
     """
     cells = code(NOTEBOOKS / "solutions" / path.name)
     at = [
@@ -23,14 +24,21 @@ def answers(path, name, variables):
     ]
     nodes = [
         node
-        for cell in cells
+        for number, cell in enumerate(cells)
         for node in ast.parse(cell).body
-        if isinstance(node, ast.Import | ast.ImportFrom)
+        if isinstance(node, ast.Import | ast.ImportFrom) or (number < at[0] and is_definition(node))
     ]
     namespace = dict(variables)
     for source in (*map(ast.unparse, nodes), *cells[at[0] : at[-1] + 1]):
         exec(source, namespace)
     return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}
+
+
+def is_definition(node):
+    """Whether a statement defines a function, a class or a constant."""
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0]).isupper()
+    return isinstance(node, ast.FunctionDef | ast.ClassDef)
 
 
 def alone(path, name):
