@@ -62,9 +62,7 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture(scope="module")
 def chromium():
-    """Chromium, driven by Playwright; the test is skipped where
-    there is none. Each context of it is a new profile.
-    """
+    """Chromium, driven by Playwright; the test is skipped where there is none."""
     sync_playwright = pytest.importorskip(
         "playwright.sync_api"
     ).sync_playwright  # the GPU machine has none
@@ -89,6 +87,18 @@ def chromium():
         )
         yield launched
         launched.close()
+
+
+@pytest.fixture(scope="module")
+def new_context(chromium):
+    """A new profile of Chromium, whose pages wait as long as all tests do; takes its options."""
+
+    def new_context(**options):
+        context = chromium.new_context(**options)
+        context.set_default_timeout(PATIENCE * 1000)
+        return context
+
+    return new_context
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from course.recordings.recording import recorded_lesson
 from course.touch.timeline import NO_SCRIPT
 from tests.support.lab import Lab
 from tests.support.lab_page import Notebook, expect
-from tests.support.machine import PATIENCE, wait_for
+from tests.support.machine import wait_for
 from tests.support.notebooks import write_notebook
 from tests.support.server import Quiet, serving
 from tests.support.timeline_figure import BREAKS, CUT, PERFETTO, SIDES, handed, touch
@@ -30,10 +30,9 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def profile(chromium):
+def profile(new_context):
     """One profile of Chromium, which keeps JupyterLab's scripts from one page to the next."""
-    with closing(chromium.new_context(viewport={"width": 1280, "height": 900})) as profile:
-        profile.set_default_timeout(PATIENCE * 1000)
+    with closing(new_context(viewport={"width": 1280, "height": 900})) as profile:
         yield profile
 
 

@@ -2,16 +2,13 @@
 
 import pytest
 
-from tests.support.machine import PATIENCE
-
 POLICY = "Content Security Policy"  # what the browser says of a script that it did not run
 
 
 @pytest.fixture
-def page(served, chromium):
+def page(served, new_context):
     """A page of which no request may leave this machine and no script fail."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(PATIENCE * 1000)
+    context = new_context(viewport={"width": 1280, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     asked, errors = [], []
     context.on("request", lambda request: asked.append(request.url))

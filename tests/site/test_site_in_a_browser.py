@@ -192,22 +192,22 @@ def test_sliders_answer_to_the_keyboard_as_the_lesson_calculates(page):
     assert "Beyond what was measured: batch." in answer.text_content()
 
 
-def test_a_script_that_came_with_a_recording_does_not_run(site, chromium, tmp_path):
+def test_a_script_that_came_with_a_recording_does_not_run(site, new_context, tmp_path):
     """Whatever got past the cleaning: the page's policy knows the course's own scripts alone."""
     attack = "<script>window.ran = true</script><img src='data:,' onerror='window.ran = true'>"
     text = (site / f"{lesson_page('start_here')}.html").read_text()
     (tmp_path / "attacked.html").write_text(text.replace("</article>", attack + "</article>"))
     unprotected = re.sub(r"<meta http-equiv=[^>]*>", "", (tmp_path / "attacked.html").read_text())
     (tmp_path / "unprotected.html").write_text(unprotected)
-    page = chromium.new_context().new_page()
+    page = new_context().new_page()
     for name, ran in (("attacked", False), ("unprotected", True)):
         page.goto(f"file://{tmp_path}/{name}.html", wait_until="load")
         assert page.evaluate("window.ran === true") == ran
     page.context.close()
 
 
-def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
-    page = chromium.new_context(java_script_enabled=False).new_page()
+def test_where_scripts_do_not_run_the_picture_stands(served, new_context):
+    page = new_context(java_script_enabled=False).new_page()
     for lesson in ("capture_training_step", "find_where_graphs_pay"):
         page.goto(f"{served}/{lesson_page(lesson)}.html")
         box = page.locator(".touch img").bounding_box()
@@ -215,11 +215,11 @@ def test_where_scripts_do_not_run_the_picture_stands(served, chromium):
     page.context.close()
 
 
-def test_a_step_is_touched_and_without_scripts_read(page, chromium):
+def test_a_step_is_touched_and_without_scripts_read(page, new_context):
     address = f"{page.address}/{lesson_page('capture_training_step')}.html"
     page.goto(address)
     touch(page.locator("figure.timeline"), "capture_training_step", ("eager", "whole_step"))
-    context = chromium.new_context(java_script_enabled=False)
+    context = new_context(java_script_enabled=False)
     plain = context.new_page()
     plain.goto(address)
     assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
@@ -227,10 +227,8 @@ def test_a_step_is_touched_and_without_scripts_read(page, chromium):
     context.close()
 
 
-def test_a_finger_is_told_to_tap_and_has_room(served, chromium):
-    context = chromium.new_context(
-        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
-    )
+def test_a_finger_is_told_to_tap_and_has_room(served, new_context):
+    context = new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = context.new_page()
     page.goto(f"{served}/{lesson_page('capture_training_step')}.html")
     figure = page.locator("figure.timeline")
