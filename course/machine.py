@@ -126,7 +126,7 @@ def extras() -> Iterator[tuple[str, str]]:
         (missing(needs=[one]), one) for one in EXTRAS
     ]:
         yield (
-            ("[--]", f"one lesson plays its recording: it needs {lacking[0]}")
+            ("[--]", f"some lessons play their recordings: they need {lacking[0]}")
             if lacking
             else ("[OK]", there)
         )
