@@ -1,4 +1,7 @@
-"""measure: host time and step time of several variants, side by side, with their spread."""
+"""measure: host time and step time of several variants, side by side, with their spread.
+
+claim: what a lesson says of such times, reported and never asserted.
+"""
 
 import math
 import time
@@ -9,6 +12,7 @@ import torch
 
 BURST_US = 5000  # the least time of a burst; it is less than twice as long
 FEWEST_STEPS = 4
+OTHERWISE = "On this machine it is not so"  # begins the sentence on a claim that does not hold
 
 
 def synchronize() -> None:
@@ -152,3 +156,17 @@ def _short(value):
 def _factor(value):
     """Two significant digits, three below 2: 25, 2.8, 1.04."""
     return f"{value:.2f}" if value < 1.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
+def claim(words: str, left: float, relation: str, right: float) -> None:
+    """Check what a lesson says of times: left "<" right, or left ">" right, in the same unit.
+
+    Where it holds, nothing is shown. Where it does not, one sentence gives both figures, and the
+    lesson goes on: times depend on the machine, so they are never asserted. Raises ValueError for
+    another relation.
+    """
+    if relation not in ("<", ">"):
+        raise ValueError(f'A claim compares by "<" or ">", not by {relation!r}.')
+    holds = left < right if relation == "<" else left > right
+    if not holds:
+        print(f"{OTHERWISE}: {words} ({left:.4g} is not {relation} {right:.4g}).")

@@ -16,6 +16,7 @@ from course.commands.unfinished import unfinished
 from course.exercise import Outcome
 from course.paths import NOTEBOOKS
 from course.recordings.cells import checked
+from helpers.timing import OTHERWISE
 from tests.support.answers import RIGHT, alone, answers
 from tests.support.notebooks import code
 
@@ -59,6 +60,7 @@ def outcome_of(shell, source, name, answer):
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_each_check_tells_right_from_wrong(path, shell, capsys):
+    """And on the recorded times each claim holds."""
     assert unfinished(path) == []
     for source in code(path):
         asked = checked(source)
@@ -86,6 +88,7 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
             assert outcome_of(shell, source, name, solution), (
                 "an answer has changed what the cases share"
             )
+    assert OTHERWISE not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
