@@ -1,6 +1,8 @@
 # make lab      set up once, then open your copy of the lessons    (make lab ARGS="--no-browser --port 9999")
 # make progress say which exercises you have solved
 # make test     set up once, then run the tests; live on a GPU     (make test ARGS="-k profile")
+# make quick    the tests of what has changed since the last commit, in seconds
+# make notebooks  run every notebook as a test, with nbmake       (make notebooks ARGS="-k start_here")
 # make lint     linters and the type checker, on everything
 # make hooks    the same before each commit, and diffs of notebooks cell by cell
 # make record   record the lessons on this machine's GPU           (make record ARGS="start_here")
@@ -23,6 +25,10 @@
 PYTHON ?= python3
 VENV := .venv$(TORCH:%=-%)
 RUN := $(VENV)/bin/python -m
+# a crashed worker or a test that never returns ends the run, and the run names it: a signal ends what
+# listens to signals, faulthandler the process of what does not
+TESTS := $(RUN) pytest --numprocesses=auto --dist=worksteal --max-worker-restart=0 -m "not weekly" \
+    --timeout=600 --override-ini=faulthandler_timeout=900 --override-ini=faulthandler_exit_on_timeout=true
 STAMPS := $(addprefix $(VENV)/,ready test works-on bench)
 
 # a set-up of another place, or one whose Python is gone, is no set-up
@@ -30,7 +36,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test lint hooks record bench site pdf refresh readme new-lesson links renumber works-on pins doctor clean
+.PHONY: lab progress test quick notebooks lint hooks record bench site pdf refresh readme new-lesson links renumber works-on pins doctor clean
 
 lab: OPTIONS = -- $(ARGS)
 lab: $(VENV)/ready
@@ -40,7 +46,13 @@ progress: $(VENV)/ready
 	@$(RUN) course.progress
 
 test: $(VENV)/test
-	$(RUN) pytest $(ARGS)
+	$(TESTS) $(ARGS)
+
+quick: $(VENV)/test
+	@$(RUN) tests.quick $(ARGS)
+
+notebooks: $(VENV)/test
+	$(RUN) pytest --nbmake notebooks $(ARGS)
 
 lint: $(VENV)/test
 	$(RUN) pre_commit run --all-files --show-diff-on-failure $(ARGS)

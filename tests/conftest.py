@@ -39,19 +39,6 @@ def pytest_xdist_auto_num_workers():
     return 1 if torch.cuda.is_available() else None
 
 
-def pytest_addoption(parser):
-    """What pyproject.toml may say besides pytest's own options."""
-    parser.addini("longest", "the files that take longest, which start first", type="paths")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Start the longest files first, so that no worker waits
-    at the end; the site is built before its tests need it.
-    """
-    places = {path: place for place, path in enumerate(config.getini("longest"))}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     """Let fixtures see at their end whether the test has failed: a screenshot helps then."""

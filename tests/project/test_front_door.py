@@ -253,7 +253,7 @@ def test_the_health_check_tells_a_server_from_none(tmp_path):
 def test_no_job_can_pass_without_notebooks():
     """The notebooks that ran are counted after they ran, and no failure is passed over."""
     for workflow, job, runs in (
-        ("test.yml", "recorded", "--nbmake"),
+        ("test.yml", "recorded", "make notebooks"),
         ("gpu.yml", "live", "make works-on"),
     ):
         steps = [step.get("run", "") for step in JOBS[workflow][job]["steps"]]

@@ -102,8 +102,3 @@ def test_an_assignment_sets_two_names_at_most():
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
     ]
     assert found == []
-
-
-def test_the_longest_files_exist(pytestconfig):
-    """Files that are renamed stay among those that start first."""
-    assert [path for path in pytestconfig.getini("longest") if not path.exists()] == []
