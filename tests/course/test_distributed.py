@@ -97,12 +97,14 @@ def test_each_rank_tells_what_its_task_gave(cell):
     assert "RuntimeError: what follows" in told["failure"].log
 
 
+@pytest.mark.weekly
 def test_a_rank_without_a_result_shows_the_log(cell):
     tasks = {"failure": cell.fails, "typo": cell.no_such_name}
     with pytest.raises(RuntimeError, match=r"'typo' has no result on ranks \[0(.|\n)*no_such"):
         run([cell.join], tasks, ranks=1, seconds=PATIENCE)
 
 
+@pytest.mark.weekly
 def test_a_rank_that_may_die_counts_as_one_that_raised(cell):
     tasks = {"typo": cell.no_such_name, "failure": cell.fails}
     told = run([cell.join], tasks, ranks=1, seconds=PATIENCE, may_die=True)
@@ -110,6 +112,7 @@ def test_a_rank_that_may_die_counts_as_one_that_raised(cell):
     assert told["failure"].ranks == [{"raised": "the cause"}]
 
 
+@pytest.mark.weekly
 def test_two_nodes_share_the_ranks_and_the_gpus(cell, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     told = run([cell.join], {"places": cell.places}, nodes=2, seconds=PATIENCE)
@@ -119,6 +122,7 @@ def test_two_nodes_share_the_ranks_and_the_gpus(cell, monkeypatch):
     )
 
 
+@pytest.mark.weekly
 def test_ranks_share_the_gpu_where_there_is_only_one(cell, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     for nodes in (1, 2):
@@ -129,6 +133,7 @@ def test_ranks_share_the_gpu_where_there_is_only_one(cell, monkeypatch):
     assert [place[2:] for place in told["places"].ranks] == [["3,5", ""]] * 2
 
 
+@pytest.mark.weekly
 def test_a_dict_of_tasks_shares_its_processes_until_one_raises(cell):
     group = {"one": cell.process, "two": cell.process, "failed": cell.fails}
     told = run([cell.join], {"group": group}, seconds=PATIENCE)
@@ -139,6 +144,7 @@ def test_a_dict_of_tasks_shares_its_processes_until_one_raises(cell):
         run([cell.join], {"group": {"failed": cell.fails, "after": cell.total}}, seconds=PATIENCE)
 
 
+@pytest.mark.weekly
 def test_a_rank_that_hangs_is_ended_by_the_system(cell, tmp_path):
     """Here sooner than the call has asked: the machine may be slow until it hangs."""
     task = partial(cell.hangs, str(tmp_path / "pid"), sooner=1)
@@ -148,6 +154,7 @@ def test_a_rank_that_hangs_is_ended_by_the_system(cell, tmp_path):
     assert len(hung) == 2 and all(0 < left <= PATIENCE and not alive(pid) for pid, left in hung)
 
 
+@pytest.mark.weekly
 def test_an_interruption_leaves_no_process(cell, tmp_path):
     def interrupt():
         while len(told_by_hanging(tmp_path)) < 2:

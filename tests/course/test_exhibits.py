@@ -205,6 +205,7 @@ def end_well():
 
 
 @pytest.mark.usefixtures("no_spares")
+@pytest.mark.weekly
 def test_a_process_of_its_own_dies_alone_and_the_one_that_waits_ends_with_the_notebook(capsys):
     alone("dies", 700, raise_an_error)
     alone("aborts", "Cannot register", abort)

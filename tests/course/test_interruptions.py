@@ -68,6 +68,7 @@ def recorder(tmp_path):
     process.kill()
 
 
+@pytest.mark.weekly
 def test_a_killed_kernel_costs_one_lesson_and_an_interruption_the_rest(recorder, tmp_path):
     process, hanging = recorder
     os.kill(hanging(), signal.SIGKILL)

@@ -139,6 +139,7 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     expect(opening).to_contain_text("start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○")
 
 
+@pytest.mark.weekly
 def test_charts_and_timelines_are_readable(open_notebook):
     """Light and dark, on a wide screen beside the file browser and on a narrow one without it."""
     lesson = open_notebook(f"traces/{REFERENCE_GPU}/profile_eager_training.ipynb")
@@ -173,6 +174,7 @@ def test_charts_and_timelines_are_readable(open_notebook):
             assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
 
 
+@pytest.mark.weekly
 def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
     lesson = open_notebook(f"my_lessons/{lesson_file('profile_eager_training').name}")
     cell = lesson.code.nth(1)
@@ -202,6 +204,7 @@ def stand_in(tmp_path):
         yield f"{address}/"
 
 
+@pytest.mark.weekly
 def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
     trace = recorded_lesson("start_here").trace("eager")
     opening = (
@@ -256,6 +259,7 @@ lesson("capture_training_step", live=False)
 animate_capture({name: read_trace(trace_file(name)) for name in ("eager", "whole_step")})"""
 
 
+@pytest.mark.weekly
 def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, open_notebook):
     """The keys reach the slider and no cell; an output
     that nobody trusts shows the picture alone.

@@ -76,7 +76,9 @@ def test_no_lesson_stops_on_a_slower_or_faster_machine(path, monkeypatch, reques
     name = lesson_name(path)
     if name in STILL_STOP:
         request.applymarker(pytest.mark.xfail(raises=AssertionError, strict=True))
-    recording, factor_of, decode = recorded_lesson(name), factors(SEED), player.decode
+    recording = recorded_lesson(name)
+    factor_of = factors(SEED)
+    decode = player.decode
     changed = []
 
     def on_another_machine(variable, value):

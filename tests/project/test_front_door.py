@@ -435,6 +435,7 @@ def test_without_a_gpu_nothing_is_claimed(monkeypatch, capsys):
 # Colab
 
 
+@pytest.mark.weekly
 def test_a_lesson_in_colab_fetches_the_course_and_then_plays(tmp_path, monkeypatch):
     """As in Colab: the notebook alone in an empty folder. The packages are here already."""
     lesson = lesson_file("start_here")

@@ -4,11 +4,13 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from course.lessons import lesson_file
 from course.paths import ROOT
+from tests import quick
 from tests.support.notebooks import write_notebook
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs/notebooks_as_tests.md"]
@@ -78,3 +80,16 @@ def test_no_run_can_hang(source, test, why, tmp_path):
     ran = run([*words, *patience, "-p", "no:cacheprovider", "test_bad.py"], tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert re.search(rf"FAILED test_bad.py::{test}.*{why}", ran.stdout), ran.stdout
+
+
+def test_a_quick_run_takes_the_tests_of_what_has_changed():
+    files, lessons = quick.selected(
+        [Path("notebooks/02_a_lesson.ipynb"), Path("helpers/timing.py")]
+    )
+    assert "tests/helpers/test_timing.py" in files and "tests/lessons/test_form.py" in files
+    assert lessons == {"a_lesson"} and not any("examples" in file for file in files)
+    assert all((ROOT / file).exists() for file in [*quick.LESSONS, *quick.selected([])[0]])
+    rooms = quick.SMOKE.items()
+    assert all(
+        (ROOT / room).is_dir() and (ROOT / file).exists() for room, of in rooms for file in of
+    )

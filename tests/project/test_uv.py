@@ -22,6 +22,7 @@ from tests.support.project import PINS, SET_UP, clean_environment
 from tests.support.server import Quiet, serving
 
 pytestmark = [
+    pytest.mark.weekly,
     pytest.mark.skipif(find_spec("uv") is None, reason="needs uv, which `make test` installs"),
     pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl"),
 ]

@@ -11,6 +11,7 @@ from docs.book import book
 
 
 @pytest.mark.browser
+@pytest.mark.weekly
 def test_lessons_are_printed_with_an_outline_of_their_headings(tmp_path):
     printed = book(["capture_and_replay"], tmp_path).read_bytes()
     assert printed.startswith(b"%PDF-") and printed.rstrip().endswith(b"%%EOF")

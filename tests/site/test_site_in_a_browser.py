@@ -241,6 +241,7 @@ def test_a_finger_is_told_to_tap_and_has_room(served, new_context):
     context.close()
 
 
+@pytest.mark.weekly
 def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
     widths = [1280, 800, 390]
     for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + [
