@@ -182,6 +182,8 @@ def test_workflows_test_the_oldest_and_the_newest_torch():
     )[2]
     assert matrix["torch"] == [PINS["torch"]]
     assert [extra["torch"] for extra in matrix["include"]] == [f"{oldest}.0"]
+    tools = JOBS["tools.yml"]["tools"]
+    assert tools["strategy"]["matrix"]["torch"] == [PINS["torch"], f"{oldest}.0"]
 
 
 def test_the_container_runs_as_a_user_and_keeps_the_servers_token():
@@ -262,7 +264,8 @@ def test_no_job_can_pass_without_notebooks():
         assert ran < counted
     weekly = JOBS["weekly.yml"]
     assert weekly["recorded"]["uses"] == "./.github/workflows/test.yml"
-    assert weekly["report"]["needs"] == "recorded"
+    assert weekly["tools"]["uses"] == "./.github/workflows/tools.yml"
+    assert weekly["report"]["needs"] == ["recorded", "tools"]
     assert not any("continue-on-error" in path.read_text() for path in WORKFLOWS.values())
 
 
