@@ -114,7 +114,8 @@ def test_tests_add_their_packages_once(checkout):
     status, calls = make("test")
     assert status == 0 and steps(calls) == ["venv", "pip", "uv", "pytest"], make.said
     assert " --editable .[test]" in calls[2]
-    assert make("test") == (0, [f"-m pytest {OPTIONS}"])
+    status, (call,) = make("test")
+    assert status == 0 and call.startswith("-m pytest ") and call.endswith(f" {OPTIONS}")
     assert steps(make("lab")[1]) == ["course.commands.lab"]
     assert steps(make("works-on")[1]) == ["uv", "course.commands.works_on"]
 
@@ -156,7 +157,7 @@ def test_another_torch_has_an_environment_of_its_own(checkout):
         "torch==2.11.0"
     ]
     assert len(pins) == len(PINS) - 1
-    assert make("test", TORCH="2.11.0") == (0, [f"-m pytest {OPTIONS}"])
+    assert steps(make("test", TORCH="2.11.0")[1]) == ["pytest"]
     assert steps(make("lab")[1]) == ["course.commands.lab"]
 
 
@@ -314,7 +315,7 @@ def test_continuous_integration_installs_a_browser_where_there_is_none(tmp_path,
     installed = [
         call for call in calls if call.startswith("apt-get") and call.endswith(" chromium")
     ]
-    assert calls[-1] == "make test" and bool(installed) is (browser is None)
+    assert calls[-1].startswith("make test ") and bool(installed) is (browser is None)
 
 
 def test_lab_keeps_the_servers_token_and_localhost():
