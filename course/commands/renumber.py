@@ -3,7 +3,7 @@
 A lesson's number is in its file name, and links contain file names, so that they can be clicked in
 JupyterLab and on GitHub. Without arguments this writes each lesson's present file name into every
 link to it. With a lesson's name and a number it first gives the lesson and its solutions that
-number, and the other lessons close up.
+number; a lesson that has it already moves up.
 """
 
 import argparse
@@ -26,21 +26,29 @@ TEXTS = (
 
 
 def renumber(name: str, number: int, root: Path = ROOT) -> None:
-    """Give a lesson and its solutions a number; the other lessons close up, in their order.
+    """Give a lesson and its solutions a number; a lesson that has it moves up by one, and so on.
 
-    update_links does the links. Raises LookupError if there is no such lesson, or no such number.
+    Gaps between numbers stay: they are kept for lessons to come. update_links does the links.
+    Raises LookupError if there is no such lesson, or no such number.
     """
     notebooks = root / "notebooks"
     lesson_file(name, notebooks)
-    order = [unnumbered(path.stem) for path in sorted(notebooks.glob("[0-9]*.ipynb"))]
-    if not 0 <= number < len(order):
-        raise LookupError(f"Lessons are numbered from 0 to {len(order) - 1}: there is no {number}.")
-    order.remove(name)
-    order.insert(number, name)
+    if not 0 <= number < 100:
+        raise LookupError(f"Lessons are numbered from 0 to 99: there is no {number}.")
+    numbers = {}
+    for path in sorted(notebooks.glob("[0-9]*.ipynb")):
+        numbers[unnumbered(path.stem)] = int(path.stem.partition("_")[0])
+    del numbers[name]
+    moving = name
+    while moving:
+        at_place = [lesson for lesson, taken in numbers.items() if taken == number]
+        numbers[moving] = number
+        moving = at_place[0] if at_place else ""
+        number += 1
     moves = {
         lesson_file(lesson, folder): folder / f"{place:02}_{lesson}.ipynb"
         for folder in (notebooks, notebooks / "solutions")
-        for place, lesson in enumerate(order)
+        for lesson, place in numbers.items()
     }
     for old, new in moves.items():
         old.rename(new)

@@ -2,7 +2,6 @@
 code, and whether its recording is still true.
 """
 
-import itertools
 import json
 import re
 import statistics
@@ -18,6 +17,7 @@ from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, handed_on, normalise
 from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
+from docs.readme import PARTS
 from tests.support.notebooks import ALL, LESSONS, code_cells, prose
 
 
@@ -171,6 +171,9 @@ def test_it_states_the_memory_that_its_recording_held(path):
     assert held <= stated < 1.2 * held
 
 
-def test_lessons_number_on_without_gaps():
+def test_each_lesson_has_a_number_of_its_own_and_the_readme_lists_them_in_order():
+    """Gaps are kept for lessons to come."""
     numbers = [int(path.name[:2]) for path in LESSONS]
-    assert all(b - a == 1 for a, b in itertools.pairwise(numbers)) and numbers[0] == 0
+    assert len(set(numbers)) == len(numbers) and numbers[0] == 0
+    listed = [lesson_file(name) for part in PARTS.values() for name in part]
+    assert listed == LESSONS
