@@ -9,7 +9,7 @@
 # make bench    time the course beside what it grew from          (results in benchmarks/results)
 # make site     build the lessons as web pages                  (docs/_build/html)
 # make pdf      print the core course                         (docs/_build/book/cuda-graphs.pdf)
-# make refresh  write the lessons' prose into their recordings
+# make read     write the lessons with what their cells show     (read/)
 # make readme   write the README's picture and tables again
 # make new-lesson NAME=verb_object   begin a lesson: its two notebooks and its scenario
 # make links    write today's numbers of the lessons into every link
@@ -36,7 +36,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test quick notebooks lint hooks record bench site pdf refresh readme new-lesson links renumber works-on pins doctor clean
+.PHONY: lab progress test quick notebooks lint hooks record bench site pdf read readme new-lesson links renumber works-on pins doctor clean
 
 lab: OPTIONS = -- $(ARGS)
 lab: $(VENV)/ready
@@ -76,24 +76,22 @@ site: $(VENV)/test
 pdf: $(VENV)/test
 	@$(RUN) docs.book $(ARGS)
 
-refresh: $(VENV)/ready
-	@$(RUN) course.commands.refresh
+read: $(VENV)/test
+	$(RUN) docs.read
 
 readme: $(VENV)/test
 	$(RUN) docs.readme
-	@$(RUN) course.commands.refresh
 
 new-lesson: $(VENV)/ready
 	@$(RUN) course.commands.new_lesson $(NAME)
 
 links: $(VENV)/ready
 	@$(RUN) course.commands.renumber
-	@$(RUN) course.commands.refresh
 
 renumber: $(VENV)/test
 	@$(RUN) course.commands.renumber $(ARGS)
 	$(RUN) docs.readme
-	@$(RUN) course.commands.refresh
+	$(RUN) docs.read
 
 works-on: $(VENV)/works-on
 	$(RUN) course.commands.works_on

@@ -1,13 +1,13 @@
 """%%gpu cells: run live where there is a CUDA GPU, play the lesson's recording where there is none.
 
-A recording is the lesson as executed on some GPU: traces/<gpu>/<lesson>.ipynb. The
-values that a cell hands on ride in it as one more MIME type of the cell's output.
+A recording, traces/<gpu>/<lesson>.json, is what the %%gpu cells gave on some GPU.
 """
 
+import ast
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -24,21 +24,14 @@ from matplotlib.figure import Figure
 from course.machine import NeedsMore, gpu_name, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import note
-from course.recordings.cells import handed_on
+from course.recordings.cells import handed_on, python
 from course.recordings.kernel_history import History
-from course.recordings.player import imported
-from course.recordings.recording import Recording, RecordingError, recorded_lesson, values_in
-from course.recordings.sanitise import without_scripts
-from course.recordings.values import MIME, decode
+from course.recordings.recording import Recording, recorded_lesson
+from course.recordings.values import decode
 
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
-SHOWN = (
-    "image/png",
-    "text/html",
-    "text/plain",
-)  # of a recorded output, the first of these that it has
-
-_open = None
+_open: "Lesson | None" = None
+_history: History | None = None
 
 
 def lesson(
@@ -69,21 +62,22 @@ def lesson(
     shell = get_ipython()
     load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), interrupted)
-    if not recording:  # which keeps charts as pictures alone
-        describe_charts(shell)
-    previous, _open = _open, opened
-    if previous and "history" in vars(previous):
-        opened.take_over(previous)
+    describe_charts(shell)
+    _open = opened if opened.live else None
     if opened.live:
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
-    _ = opened.history  # which follows the cells from here on
+    opened.recording.check_code()
+    _open = opened
     return Markdown(played(opened.recording.about, gpus, lacking) + note(name))
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Let the shell know %%gpu cells and round numbers;
-    the kernels of `make lab` do so as they start.
+    """Let the shell know %%gpu cells, follow what runs, and round numbers; the kernels of
+    `make lab` do so as they start.
     """
+    global _history
+    if _history is None or _history.shell is not shell:
+        _history = History(shell)
     round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
@@ -106,20 +100,6 @@ def trace_file(name: str) -> Path:
     return (
         current().folder / f"{name}.json.gz" if current().live else current().recording.trace(name)
     )
-
-
-@contextmanager
-def playing(recording: Recording) -> Iterator[None]:
-    """In the block this recording's lesson is open and
-    plays it, without a kernel: for the site and tests.
-    """
-    global _open
-    before, _open = _open, Lesson(recording.path.stem, live=False)
-    _open.recording = recording
-    try:
-        yield
-    finally:
-        _open = before
 
 
 def current() -> "Lesson":
@@ -152,25 +132,6 @@ class Lesson:
         """The recording that is played."""
         return recorded_lesson(self.name, self.recorded_on, TRACES)
 
-    @cached_property
-    def history(self) -> History:
-        """What has run in this kernel, compared with what the recording ran.
-
-        Raises RecordingError if the project's code is not what the recording was made with.
-        """
-        self.recording.check_code()
-        return History(get_ipython(), self.recording)
-
-    def take_over(self, previous: "Lesson") -> None:
-        """Keep what ran for the lesson that was open, if it is this one, opened again."""
-        previous.history.close()
-        if self != previous or self.live or previous.history.shell is not get_ipython():
-            return
-        if self.recording.about["digest"] == previous.recording.about["digest"]:
-            self.recording.check_code()
-            previous.history.follow()
-            self.history = previous.history
-
 
 def _transform(lines: list[str]) -> list[str]:
     """IPython input transformer: drop the %%gpu line, or put the recording in the cell's place."""
@@ -190,32 +151,42 @@ def play(source: str) -> None:
 
     Raises NeedsGPU if the recording was made by other code than was run here.
     """
-    lesson, about = current(), current().recording.about
-    cell = lesson.history.allows(source)
+    recording = current().recording
+    assert _history is not None, "lesson() has opened it"
+    cell = _history.allows(source, recording)
     if cell.outputs:  # a cell that only defines something shows nothing, recorded or live
+        about = recording.about
         display(Markdown(f"*recorded on {about['gpu']}, torch {about['torch']}, {about['date']}*"))
-    try:
-        values = {name: decode(name, values_in(cell)[name]) for name in handed_on(source) or ()}
-        for output in cell.outputs:
-            _show(output)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RecordingError(
-            f"The recording of {cell} cannot be shown ({error}): record the lesson again."
-        ) from None
+    values = {name: decode(name, cell.values[name]) for name in handed_on(source) or ()}
+    for output in cell.outputs:
+        show(output)
     get_ipython().push(imported(source) | values)
 
 
-def _show(output: Any) -> None:
-    """Show one recorded output, in one form, without scripts."""
-    if output.output_type == "stream":
-        print(output.text, end="", file=sys.stderr if output.name == "stderr" else sys.stdout)
-    elif MIME not in output.data:
-        kind = next((kind for kind in SHOWN if kind in output.data), "")
-        if not kind:
-            raise ValueError("one of its outputs has no text")
-        content = without_scripts(output.data[kind]) if kind == "text/html" else output.data[kind]
-        both = {kind: content, "text/plain": output.data.get("text/plain", "")}
-        display(both, raw=True, metadata=output.get("metadata", {}))
+def show(output: dict[str, Any]) -> None:
+    """Show one recorded output: lines of text, or a table."""
+    ((kind, content),) = output.items()
+    if kind == "table":
+        with pd.option_context("display.max_colwidth", None):
+            display(decode("a table", content))
+    elif kind == "text":
+        display({"text/plain": "".join(content)}, raw=True)
+    else:
+        print("".join(content), end="", file=getattr(sys, kind))
+
+
+def imported(source: str) -> dict[str, Any]:
+    """What the imports at the top level of a %%gpu cell bind; a missing package binds nothing.
+
+    A played cell runs them, so that the cells after it find the names which they would find live.
+    """
+    names: dict[str, Any] = {}
+    for node in ast.parse(python(source)).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            with suppress(ImportError):
+                exec(compile(ast.Module([node], []), "<imports of a %%gpu cell>", "exec"), names)
+    names.pop("__builtins__", None)
+    return names
 
 
 def round_numbers(shell: Any) -> None:
@@ -238,11 +209,16 @@ def describe_charts(shell: Any) -> None:
 
 
 def described(figure: Figure) -> str:
-    """A figure as an HTML image whose text is what the titles of the figure and its axes say."""
-    titles = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
-    said = escape(" ".join(" ".join(titles).split()) or "Chart without a title")
+    """A figure as an HTML image whose text is what its titles say."""
     png = print_figure(figure, fmt="png", base64=True)
+    said = escape(titles(figure) or "Chart without a title")
     return f'<img class="chart" alt="{said}" src="data:image/png;base64,{png}">'
+
+
+def titles(figure: Figure) -> str:
+    """What the titles of a figure and its axes say; "" if it has none."""
+    found = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
+    return " ".join(" ".join(found).split())
 
 
 def five_digits(value: float) -> str:

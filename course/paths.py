@@ -8,6 +8,7 @@ NOTEBOOKS = ROOT / "notebooks"
 TRACES = ROOT / "traces"
 MY_LESSONS = ROOT / "my_lessons"  # the learner's copy, made by `make lab`; git ignores it
 REFERENCE_GPU = "nvidia-h200"
+CONFORMANCE = TRACES / REFERENCE_GPU / "conformance.json"  # how programs end there
 
 
 class LessonError(RuntimeError):

@@ -23,7 +23,6 @@ from course.paths import NOTEBOOKS  # noqa: E402
 from course.perfetto import OPEN  # noqa: E402
 from docs import finish, icons, rules  # noqa: E402
 from docs.address import BINDER, BRANCH, COLAB, on_github, one_click, repository  # noqa: E402
-from docs.content_policy import protect  # noqa: E402
 from docs.findable import GALLERY  # noqa: E402
 
 about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -133,7 +132,7 @@ def of_page(
 
 
 def finished(app: Sphinx, error: Exception | None) -> None:
-    """Called at the end of a build: write what Sphinx does not, then its pages' policies."""
+    """Called at the end of a build: write what Sphinx does not."""
     if error is None and app.builder.name == "html":  # not for the printed book
         html = Path(app.outdir)
         (html / "_static/rules.js").write_text(rules.script(), encoding="utf-8")
@@ -141,7 +140,6 @@ def finished(app: Sphinx, error: Exception | None) -> None:
         finish.site_map(html, html_baseurl, sorted(app.env.found_docs - {"404"}))
         icons.replace(html)
         finish.error_page(html, html_baseurl)
-        protect(html)
 
 
 class English(SearchEnglish):

@@ -1,6 +1,4 @@
-"""How well colours are told apart, as WCAG 2 counts it, on the light and on the dark ground; and
-recorded charts in colours that are told apart from white.
-"""
+"""How well colours are told apart, as WCAG 2 counts it, on the light and on the dark ground."""
 
 import base64
 import io
@@ -41,50 +39,6 @@ def on_both(colour: str) -> tuple[float, float]:
     """A colour's contrast to the ground of a chart: on white, and in the dark theme."""
     own, white = to_rgb(colour), to_rgb("white")
     return ratio(own, white), ratio(in_dark(own), in_dark(white))
-
-
-# For charts recorded before helpers.charts had its colours of now: fills below 3 : 1 on white, and
-# host ranges that are too light for the names in them, as the site shows them.
-SHADES = {
-    "#E69F00": "#C87A00",  # launches
-    "#56B4E9": "#2A8FD0",  # the graph
-    "#4095C5": "#0072B2",  # host ranges, drawn at three quarters
-    "#FF7F0E": "#C75B00",  # matplotlib's second colour
-}
-GREYS = {"#CCCCCC": "#767676", "#DDDDDD": "#949494"}  # waiting, and memory that is free
-MANY = 400  # pixels: fewer of a grey are edges of letters
-
-
-def in_shades(png: str) -> str:
-    """A recorded chart (PNG, base64) with the fills of SHADES and GREYS in their darker shades.
-
-    The pixels between such a fill and white, at its edges, follow it.
-    """
-    image = Image.open(io.BytesIO(base64.b64decode(png)))
-    pixels = np.asarray(image.convert("RGB")).astype(float)
-    shown = pixels.copy()
-    for old, new in SHADES.items():
-        known, wanted = (255 * np.array(to_rgb(colour)) - 255 for colour in (old, new))
-        share = ((pixels - 255) @ known) / (known @ known)  # 0 is white, 1 the fill
-        near = np.abs(pixels - 255 - share[..., None] * known).max(axis=-1) < 3
-        own = near & (share > 0.1) & (share < 1.02)
-        shown[own] = 255 + np.minimum(share[own], 1)[:, None] * wanted
-    for old, new in GREYS.items():
-        own = (pixels == 255 * np.array(to_rgb(old))).all(axis=-1)
-        if own.sum() > MANY:
-            shown[own] = 255 * np.array(to_rgb(new))
-    if (shown == pixels).all():
-        return png
-    written = io.BytesIO()
-    Image.fromarray(shown.round().astype(np.uint8)).save(written, "PNG", optimize=True)
-    return base64.b64encode(written.getvalue()).decode()
-
-
-def shaded(text: str) -> str:
-    """A recorded picture's data with the colours of SHADES and GREYS in their darker shades."""
-    for old, new in (SHADES | GREYS).items():
-        text = text.replace(old, new)
-    return text
 
 
 def fills(png: str, least: int = 60) -> list[str]:

@@ -1,8 +1,7 @@
 """The minutes of a lesson without its exercises; `make readme` writes them into its first screen.
 
 Counted are 200 words a minute, 10 lines of code a minute (a listing that a cell shows is code),
-half a minute for each chart and each table, and a minute for each guess. Charts, tables and
-listings are those of the recording.
+half a minute for each chart and each table, and a minute for each guess.
 """
 
 import math
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import nbformat
 
-from course.paths import lesson_name
 from course.recordings.cells import CodeCell, code_cells
-from course.recordings.recording import recordings
+from docs.played import played
 
 WORDS, LINES = 200, 10  # a minute
 LOOK, GUESS = 0.5, 1  # minutes
@@ -22,16 +20,14 @@ STATED = re.compile(r"\| (\d+) minutes\b")
 
 def minutes(path: Path) -> int:
     """The minutes of a lesson, its exercises apart, rounded up."""
-    recording = next(iter(recordings(lesson_name(path))), None)
-    outputs = {cell.meaning: cell.outputs for cell in recording.cells} if recording else {}
-    return math.ceil(count(nbformat.read(path, as_version=4), outputs))
+    return math.ceil(count(played([path])[path]))
 
 
-def count(notebook: nbformat.NotebookNode, outputs: dict[str, list]) -> float:
-    """The minutes of a notebook without its exercises. outputs: by the source of a code cell."""
+def count(notebook: nbformat.NotebookNode) -> float:
+    """The minutes of a notebook, with what its cells show, without its exercises."""
     cells = [cell for cell in code_cells(notebook) if cell.kind != "exercise"]
     words = len(re.findall(r"\S*\w\S*", prose(notebook)))
-    return words / WORDS + sum(_minutes(cell, outputs.get(cell.meaning, [])) for cell in cells)
+    return words / WORDS + sum(map(_minutes, cells))
 
 
 def prose(notebook: nbformat.NotebookNode) -> str:
@@ -40,12 +36,10 @@ def prose(notebook: nbformat.NotebookNode) -> str:
     return re.sub(r"^## Exercises.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def _minutes(cell: CodeCell, outputs: list) -> float:
-    """The minutes of a code cell with the outputs that were recorded of it."""
-    shown = [_shown(output.get("data", {})) for output in outputs]
+def _minutes(cell: CodeCell) -> float:
+    """The minutes of a code cell with what it shows."""
+    shown = [_shown(output.get("data", {})) for output in cell.outputs]
     looks = sum(kind in ("chart", "table") for kind, _ in shown)
-    if cell.kind == "view":  # shows something even where the recording is older than the view
-        looks = max(looks, 1)
     guesses = len(re.findall(r"^guess", cell.source, re.MULTILINE)) if cell.kind == "guess" else 0
     lines = len(cell.source.splitlines()) + sum(lines for _, lines in shown)
     return lines / LINES + LOOK * looks + GUESS * guesses

@@ -16,6 +16,7 @@ from course.paths import NOTEBOOKS, ROOT
 from docs.findable import GALLERY
 from docs.lesson_page import page
 from docs.minutes import stated
+from docs.played import played
 from docs.readme import number, title
 
 SOURCE = ROOT / "docs/_build/source"
@@ -38,6 +39,7 @@ ROOMS = {  # what has a reference
     "cpu_graph": "the stand-in for CUDA graphs on a CPU",
 }
 BADGES = re.compile(r"<!-- badges.*?<!-- end of badges -->", re.DOTALL)  # pictures from elsewhere
+READ = re.compile(r"\]\(((?:\.\./)?)read/(\d+_\w+)\.md")  # a lesson's page on a hosting site
 LINK = re.compile(r"\]\(([^)#\s]+)[^)\s]*\)")  # in Markdown: Sphinx makes a download of it
 
 
@@ -45,15 +47,16 @@ def write_pages(folder: Path = SOURCE) -> None:
     """Write all pages, and the files that they link to, into the folder, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     for text in TEXTS:
-        _write(folder / text, (ROOT / text).read_text())
+        _write(folder / text, READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / text).read_text()))
     _write(folder / "notebooks/solutions/index.md", SOLUTIONS)
     _write(folder / "api.md", api())
     moving = ""
-    for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")]:
-        notebook = page(path)
+    lessons = played(sorted(NOTEBOOKS.glob("*.ipynb")))
+    for path in [*lessons, *NOTEBOOKS.glob("solutions/*.ipynb")]:
+        notebook = page(path, lessons.get(path))
         moving = moving or animation(notebook)
         _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
-    readme = (ROOT / "README.md").read_text()
+    readme = READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / "README.md").read_text())
     _write(folder / "README.md", BADGES.sub("", readme))
     _write(folder / "index.md", front(readme, moving) + contents())
     _write(folder / "explain.md", EXPLAIN.format(gallery=lesson_file(GALLERY).name))

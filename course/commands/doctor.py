@@ -8,7 +8,7 @@ import torch
 from course.files import printed
 from course.machine import extras, machine
 from course.obstacles import obstacle
-from course.paths import REFERENCE_GPU, TRACES
+from course.paths import CONFORMANCE, REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
 
@@ -40,7 +40,7 @@ def report() -> Iterator[tuple[str, str]]:
     yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
     hindrance = obstacle([])
     yield ("[--]", hindrance) if hindrance else ("[OK]", "JupyterLab can start")
-    lessons = len(list((TRACES / REFERENCE_GPU).glob("*.ipynb")))
+    lessons = len(set((TRACES / REFERENCE_GPU).glob("*.json")) - {CONFORMANCE})
     restore = "restore traces/ with git"
     yield mark(lessons > 0, f"{lessons} recorded lessons in traces/{REFERENCE_GPU}", restore)
     mode = "live on this GPU" if live else "as recorded" if lessons else "not at all"

@@ -10,8 +10,11 @@ import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import nbformat
+import numpy as np
+import pandas as pd
 import torch
 from IPython import get_ipython
 from IPython.display import display
@@ -21,48 +24,50 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from course.files import SavingError, replacing
 from course.lesson import RECORD_TO
 from course.machine import NeedsMore, machine
-from course.paths import TRACES, lesson_name
+from course.paths import ROOT, TRACES, lesson_name
 from course.recordings.cells import code_cells, handed_on, lessons
-from course.recordings.fingerprints import hashes
-from course.recordings.recording import FORMAT, Recording, digest, trace_name
-from course.recordings.sanitise import without_chatter, without_paths, without_running_outputs
-from course.recordings.values import MIME, encode
+from course.recordings.recording import Recording, trace_name, written
+from course.recordings.values import encode
 
+VALUES = "application/vnd.cuda-graphs-course.values+json"  # from the kernel to the recorder
+TABLE = "application/vnd.cuda-graphs-course.table+json"
+SIMPLE = (bool, int, float, np.generic, str, type(None))
+CHATTER = re.compile(r"^USDT:.* profiler_(?:start|stop)\n?", re.MULTILINE)  # torch 2.15's profiler
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 CELL_SECONDS = 600
 PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
 EXTRAS = ("megatron-core", "transformer-engine", "triton")  # named where they are installed
-TOOLS = "from course.commands.record import peak_memory as _peak_memory, publish as _publish"
+TOOLS = (
+    "from course.commands.record import keep_tables as _keep_tables, peak_memory as _peak_memory, "
+    "publish as _publish"
+)
 
 
 def record(path: Path, traces: Path = TRACES) -> Path:
-    """Run a lesson on this machine's GPU and keep it
-    as traces/<gpu>/<lesson>.ipynb; return that path.
+    """Run a lesson on this machine's GPU and keep what its %%gpu cells
+    gave as traces/<gpu>/<lesson>.json; return that path.
 
     The lesson's profiler traces go into the folder beside it. The recording is replaced in one
     step, when the whole lesson has run: CellExecutionError comes through, and the earlier recording
     stays as it was.
     """
     name, folder = lesson_name(path), traces / gpu_slug()
-    target = folder / f"{name}.ipynb"
+    target = folder / f"{name}.json"
     with tempfile.TemporaryDirectory() as staging:
-        notebook = run(path, Path(staging))
+        about, measured = run(path, Path(staging))
         files = {
             file.name.removesuffix(".json.gz"): file.read_bytes()
             for file in sorted(Path(staging).iterdir())
         }
     named = {trace: trace_name(trace, content) for trace, content in files.items()}
-    notebook.metadata["recording"] |= {"traces": named}
-    notebook = nbformat.v4.reads(nbformat.v4.writes(notebook))  # as it will be read
-    notebook.metadata["recording"]["digest"] = digest(notebook)
-    for (
-        trace,
-        content,
-    ) in files.items():  # under new names, so that the earlier recording keeps its own
+    cells = code_cells(nbformat.read(path, as_version=4))
+    text = written(about | {"traces": named}, cells, without_paths(measured, name))
+    # under new names, so that the earlier recording keeps its own
+    for trace, content in files.items():
         with replacing(folder / name / named[trace]) as file:
             file.write_bytes(content)
     with replacing(target) as file:
-        file.write_text(nbformat.v4.writes(notebook) + "\n", encoding="utf-8", newline="\n")
+        file.write_text(text, encoding="utf-8", newline="\n")
     for file in (folder / name).glob("*"):
         if file.name not in named.values():
             file.unlink()
@@ -81,7 +86,7 @@ def attempt(path: Path) -> tuple[bool, str]:
         problem = "Its kernel died: somebody killed it, or the machine ran out of memory."
     except CellTimeoutError:
         problem = f"A cell took longer than {CELL_SECONDS} s."
-    except SavingError as error:
+    except (SavingError, TypeError) as error:
         problem = str(error)
     else:
         return (
@@ -91,8 +96,10 @@ def attempt(path: Path) -> tuple[bool, str]:
     return False, f"failed, so its earlier recording stays.\n  {problem}"
 
 
-def run(path: Path, staged: Path) -> nbformat.NotebookNode:
-    """Execute a lesson in a kernel of its own; return it with outputs, values and provenance."""
+def run(path: Path, staged: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Execute a lesson in a kernel of its own; return where it ran, and the values and outputs of
+    each %%gpu cell.
+    """
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
@@ -102,18 +109,55 @@ def run(path: Path, staged: Path) -> nbformat.NotebookNode:
         shutdown_kernel="immediate",  # nothing is left to do in it
         resources={"metadata": {"path": str(Path(path).parent)}},
     )
+    measured = []
     start = time.perf_counter()
     # a progress bar is no result: it would change with every recording
     with client.setup_kernel(env=os.environ | {RECORD_TO: str(staged), "TQDM_DISABLE": "1"}):
+        _hidden(client, "_keep_tables()")
         for index, cell in enumerate(list(notebook.cells)):
             client.execute_cell(cell, index)
-            if cell.cell_type == "code" and handed_on(cell.source):
-                cell.outputs += _hidden(client, f"_publish({handed_on(cell.source)!r})")
+            if cell.cell_type == "code" and handed_on(cell.source) is not None:
+                (values,) = _hidden(client, f"_publish({handed_on(cell.source)!r})")
+                outputs = [kept for one in cell.outputs if (kept := recorded_output(one))]
+                measured.append({"values": values.data[VALUES], "outputs": outputs})
         memory = _hidden(client, "_peak_memory()")[0].data["text/plain"]
-    about = {"format": FORMAT} | provenance() | {"definitions": hashes(code_cells(notebook))}
-    about |= {"seconds": round(time.perf_counter() - start, 1), "peak_gpu_mib": int(memory)}
-    notebook.metadata = {"kernelspec": notebook.metadata.kernelspec, "recording": about}
-    return without_chatter(without_running_outputs(without_paths(notebook, lesson_name(path))))
+    about = provenance() | {"seconds": round(time.perf_counter() - start, 1)}
+    return about | {"peak_gpu_mib": int(memory)}, measured
+
+
+def recorded_output(output: nbformat.NotebookNode) -> dict[str, Any] | None:
+    """An output of a %%gpu cell as a recording holds it; None for what the profiler prints of
+    itself. Raises TypeError for what is neither text nor a table.
+    """
+    if output.output_type == "stream":
+        lines = CHATTER.sub("", output.text).splitlines(keepends=True)
+        return {output.name: lines} if lines else None
+    data = output.data
+    if TABLE in data:
+        return {"table": data[TABLE]}
+    if set(data) != {"text/plain"}:
+        raise TypeError(
+            f"A %%gpu cell shows {', '.join(sorted(data))}, which a recording does not take: show "
+            "text or a DataFrame, and draw charts in a plain cell."
+        )
+    return {"text": data["text/plain"].splitlines(keepends=True)}
+
+
+def without_paths(content: Any, name: str) -> Any:
+    """Let paths of this machine in recorded texts, as in warnings and tracebacks, start at the
+    project or the package. The temporary folder of the lesson's traces gets the lesson's name.
+    """
+    if isinstance(content, dict):
+        return {key: without_paths(item, name) for key, item in content.items()}
+    if isinstance(content, list):
+        return [without_paths(item, name) for item in content]
+    if not isinstance(content, str):
+        return content
+    folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
+    longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
+    own = "|".join([*longest_first, r"/tmp/ipykernel_\d+/"])
+    staging = re.escape(tempfile.gettempdir()) + r"/tmp\w+"
+    return re.sub(staging, name, re.sub(own, "", content))
 
 
 def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:
@@ -136,7 +180,22 @@ def publish(names: list[str]) -> None:
             f"a %%gpu line hands on {', '.join(missing)}, which its cell does not define"
         )
     values = {name: encode(name, variables[name]) for name in names}
-    display({MIME: values, "text/plain": f"handed on: {', '.join(names)}"}, raw=True)
+    display({VALUES: values, "text/plain": ""}, raw=True)
+
+
+def keep_tables() -> None:
+    """In the lesson's kernel: let each DataFrame that a cell shows carry its data."""
+    bundles = get_ipython().display_formatter.mimebundle_formatter
+    bundles.for_type(pd.DataFrame, lambda frame, **_: {TABLE: encode("a table", _simple(frame))})
+
+
+def _simple(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table in which all but numbers, booleans and None is the text that pandas shows of it."""
+
+    def simple(value):
+        return value if isinstance(value, SIMPLE) else str(value)
+
+    return frame.map(simple).rename(index=simple, columns=simple)
 
 
 def peak_memory() -> int:

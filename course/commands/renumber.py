@@ -16,7 +16,7 @@ import nbformat
 from course.lessons import lesson_file, unnumbered
 from course.paths import ROOT
 
-FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html)\b")
+FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html|md)\b")
 TEXTS = (
     "*.md",
     "*/README.md",

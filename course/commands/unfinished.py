@@ -40,7 +40,7 @@ def unrecorded(path: Path, traces: Path = TRACES) -> list[str]:
     %%gpu cells and no recording on the reference GPU.
     """
     lesson = unnumbered(path.stem)
-    recording = traces / REFERENCE_GPU / f"{lesson}.ipynb"
+    recording = traces / REFERENCE_GPU / f"{lesson}.json"
     if recording.exists() or all(handed_on(source) is None for source in _read(path)[0]):
         return []
     return [

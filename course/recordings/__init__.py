@@ -1,8 +1,9 @@
 """What ran, kept, and whether it is still true.
 
 cells: a lesson's code cells and their kinds; values: what cells hand on, as JSON
-recording: reading a recording, and whether it is stale; fingerprints: what cells reach, hashed
-kernel_history: what ran in this kernel, compared with a recording; player: its cells run without a
-    kernel
-sanitise: no paths go in, no scripts come out
+statements: on which statements a %%gpu cell depends, hashed; free_names: which names they read
+reached_code: what of the project they reach, hashed
+recording: reading and writing a recording, and whether it is stale
+kernel_history: what ran in this kernel, compared with a recording
+player: a lesson run as a reader without a GPU runs it, with what its cells show
 """

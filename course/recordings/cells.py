@@ -2,11 +2,11 @@
 
 import ast
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
 
 from course.paths import NOTEBOOKS
 
@@ -17,19 +17,14 @@ class CodeCell(NamedTuple):
     """A code cell: its number among the code cells (from 1), its kind, its
     source without blank lines and white space at line ends, and its outputs.
 
-    kind: "gpu" (%%gpu), "exercise" (below ## Exercises), "guess" (assigns guess...
-    alone), "view" (only shows something, by a function of course/), or "plain".
+    kind: "gpu" (%%gpu), "exercise" (below ## Exercises), "guess" (assigns guess... alone), or
+    "plain".
     """
 
     number: int
     kind: str
     source: str
     outputs: list[Any]
-
-    @property
-    def meaning(self) -> str:
-        """What of its source can change what it does: two cells are the same where this is."""
-        return meaning(self.source)
 
     def __str__(self) -> str:
         lines = [
@@ -61,15 +56,7 @@ def _kind(source: str, section: str) -> str:
         return "gpu"
     if section.startswith("Exercises"):
         return "exercise"
-    body = _body(source)
-    return "guess" if _is_guess(body) else "view" if _is_view(body) else "plain"
-
-
-def _body(source: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(source).body
-    except SyntaxError:
-        return []
+    return "guess" if _is_guess(ast.parse(python(source)).body) else "plain"
 
 
 def _is_guess(body: list[ast.stmt]) -> bool:
@@ -83,40 +70,9 @@ def _is_guess(body: list[ast.stmt]) -> bool:
     return bool(body) and len(names) == len(targets) == len(body)
 
 
-def _is_view(body: list[ast.stmt]) -> bool:
-    """Whether a cell does nothing but import from course/
-    and call one of the imported on names and constants.
-    """
-    imports, last = [node for node in body[:-1] if isinstance(node, ast.ImportFrom)], body[-1:]
-    if len(imports) + 1 != len(body) or not all(
-        (node.module or "").startswith("course.") for node in imports
-    ):
-        return False
-    imported = {alias.asname or alias.name for node in imports for alias in node.names}
-    calls = [
-        node for node in ast.walk(last[0]) if isinstance(node, ast.Call | ast.NamedExpr | ast.Await)
-    ]
-    of = last[0].value if isinstance(last[0], ast.Expr) else None
-    return calls == [of] and isinstance(of, ast.Call) and getattr(of.func, "id", "") in imported
-
-
-def that_count(cells: list[CodeCell]) -> list[CodeCell]:
-    """The cells that a recording depends on: all but guesses, exercises and views."""
-    return [cell for cell in cells if cell.kind in ("gpu", "plain")]
-
-
 def normalise(source: str) -> str:
     """Cell source without what changes nothing: blank lines and white space at line ends."""
     return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
-
-
-def meaning(source: str) -> str:
-    """Cell source as it counts: without comments, line breaks that change nothing, and %%time."""
-    text = re.sub(r"\A\s*%%time[ \t]*\n", "", normalise(source))
-    first, _, rest = text.partition("\n") if handed_on(text) is not None else ("", "", text)
-    with suppress(SyntaxError):  # as with other magics, whose text counts
-        rest = ast.unparse(ast.parse(rest))
-    return normalise(f"{first}\n{rest}")
 
 
 def handed_on(source: str) -> list[str] | None:
@@ -126,13 +82,17 @@ def handed_on(source: str) -> list[str] | None:
 
 
 def python(source: str) -> str:
-    """The Python of a cell, its %%gpu line left out; "" if it is none, as with other magics."""
-    text = source if handed_on(source) is None else source.lstrip().partition("\n")[2]
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return ""
-    return text
+    """The Python of a cell without its %%gpu, %%time and %%capture lines, other magics as IPython
+    runs them; "" if it is none.
+    """
+    text = re.sub(r"\A(\s*%%(gpu|time|capture)\b[^\n]*(\n|\Z))+", "", source)
+    for code in (text, TransformerManager().transform_cell(text)):
+        try:
+            ast.parse(code)
+            return code
+        except SyntaxError:
+            continue
+    return ""
 
 
 def checked(source: str) -> list[tuple[str, str]]:

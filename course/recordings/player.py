@@ -1,76 +1,122 @@
-"""Run cells without a kernel: a lesson's plain cells on
-the values of a recording, for the site and the tests.
+"""Play lessons as a reader without a GPU does, and keep what their cells show: for the site, the
+pages of read/, and the tests.
 """
 
-import ast
-import linecache
-from collections.abc import Iterator
-from contextlib import suppress
+import atexit
+import base64
+import io
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import chdir, contextmanager
+from pathlib import Path
 from typing import Any
 
 import nbformat
+import pandas as pd
+from IPython.core.display_functions import publish_display_data
+from IPython.core.displayhook import DisplayHook
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from matplotlib import pyplot as plt
+from traitlets.config import Config
 
-from course.recordings.cells import CodeCell, code_cells, handed_on, python
-from course.recordings.recording import Recording, values_in
-from course.recordings.values import decode
+from course import lesson
+from course.paths import NOTEBOOKS, REFERENCE_GPU
+from course.recordings.cells import checked, handed_on
+
+DPI = 110  # of charts
+FROM = "*recorded on "  # begins the line above a played cell, which a page says once
 
 
-def play(
-    notebook: nbformat.NotebookNode, recording: Recording, last: int | None = None
-) -> Iterator[tuple[CodeCell, dict[str, Any]]]:
-    """Run a lesson's plain cells, up to the cell number last, on the values of a recording of it.
+def play(path: Path, gpu: str = REFERENCE_GPU) -> nbformat.NotebookNode:
+    """A lesson with what its cells show on the recording of a GPU, the name of a folder of traces/.
 
-    Yields each cell and all names, before it runs. Of a view only its imports run, of an exercise
-    nothing. Ends at a %%gpu cell that is not recorded. The lesson is to be open: see
-    course.lesson.playing.
+    The cell that opens the lesson shows nothing, and the checks of exercises are not run. Raises
+    what a cell raises.
     """
-    handed = {cell.meaning: values_in(cell) for cell in recording.cells}
-    names: dict[str, Any] = {}
-    for cell in code_cells(notebook)[:last]:
-        yield cell, names
-        if cell.kind == "gpu":
-            if cell.meaning not in handed:
-                break
-            names |= imported(cell.source)
-            names |= {
-                name: decode(name, handed[cell.meaning][name])
-                for name in handed_on(cell.source) or ()
-            }
-        elif cell.kind == "view":
-            run("\n".join(map(ast.unparse, ast.parse(cell.source).body[:-1])), names)
-        elif cell.kind != "exercise":
-            run(cell.source, names)
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    with playing(gpu) as shell:
+        for cell in code:
+            cell.outputs = []
+            if not checked(cell.source):
+                with capture_output() as shown:
+                    shell.run_cell(cell.source, store_history=True).raise_error()
+                logs = (
+                    handed_on(cell.source) is not None
+                )  # what libraries log, where it is recorded
+                cell.outputs = list(_outputs(shown, ("stdout", "stderr") if logs else ("stdout",)))
+    code[0].outputs = []
+    return notebook
+
+
+def play_all(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:
+    """Several lessons, each in a process of its own, as many at once as there are cores."""
+    own = multiprocessing.get_context("forkserver")
+    own.set_forkserver_preload(["course.recordings.player", "helpers.charts", "helpers.trace"])
+    paths, cores = list(paths), len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(cores, mp_context=own, max_tasks_per_child=1) as pool:
+        return dict(zip(paths, pool.map(play, paths), strict=True))
+
+
+class _Displayed(DisplayHook):
+    """Shows the value of a cell as display() does, without Out[1]:."""
+
+    def write_output_prompt(self) -> None:
+        """Write none."""
+
+    def write_format_data(self, format_dict: dict, md_dict: dict | None = None) -> None:
+        """Show the value."""
+        publish_display_data(format_dict, md_dict)
+
+
+class _Shell(InteractiveShell):
+    displayhook_class = _Displayed
+
+
+@contextmanager
+def playing(gpu: str) -> Iterator[InteractiveShell]:
+    """In the block there is a new IPython, in which lessons play recordings even beside a GPU."""
+    before = lesson.gpu_name, lesson.missing
+    lesson.gpu_name, lesson.missing = (lambda: None), (lambda *_: [])
+    os.environ["CUDA_GRAPHS_RECORDED_ON"] = gpu
+    InteractiveShell.clear_instance()
+    shell = _Shell.instance(config=Config(HistoryManager={"enabled": False}))
+    shell.showtraceback = lambda *_, **__: None  # type: ignore[method-assign]
+    plt.switch_backend("agg")
+    try:
+        with chdir(NOTEBOOKS), pd.option_context("display.max_columns", 20):  # as in notebooks
+            yield shell
+    finally:
+        lesson.gpu_name, lesson.missing = before
+        plt.close("all")
+        atexit.unregister(shell.atexit_operations)
+        _Shell.clear_instance()
+
+
+def _outputs(shown: Any, streams: Iterable[str]) -> Iterator[nbformat.NotebookNode]:
+    """What a cell showed: text, tables and the like, then its charts."""
+    for name in streams:
+        if text := getattr(shown, name):
+            yield nbformat.v4.new_output("stream", name=name, text=text)
+    for output in shown.outputs:
+        if not output.data.get("text/markdown", "").startswith(FROM):
+            yield nbformat.v4.new_output("display_data", output.data)
+    for number in plt.get_fignums():
+        yield _chart(plt.figure(number))
     plt.close("all")
 
 
-def imported(source: str) -> dict[str, Any]:
-    """What the imports at the top level of a %%gpu cell bind; a missing package binds nothing.
-
-    A played cell runs them, so that the cells after it find the names which they would find live.
-    """
-    names: dict[str, Any] = {}
-    for node in ast.parse(python(source)).body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            with suppress(ImportError):
-                exec(compile(ast.Module([node], []), "<imports of a %%gpu cell>", "exec"), names)
-    names.pop("__builtins__", None)
-    return names
-
-
-def run(source: str, names: dict[str, Any]) -> Any:
-    """Run a cell among names; return the value of its last
-    expression. inspect.getsource finds what it defines.
-    """
-    file = f"<cell {hash(source)}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    body = ast.parse(source).body
-    last = body[-1] if body else None
-    if isinstance(last, ast.Expr):
-        body.pop()
-    exec(compile(ast.Module(body, []), file, "exec"), names)
-    return (
-        eval(compile(ast.Expression(last.value), file, "eval"), names)
-        if isinstance(last, ast.Expr)
-        else None
-    )
+def _chart(figure: Any) -> nbformat.NotebookNode:
+    """A chart as PNG, with the text for those who do not see it as its plain text."""
+    png = io.BytesIO()
+    figure.savefig(png, dpi=DPI, bbox_inches="tight", metadata={"Software": None})
+    axes = [text for one in figure.axes for text in (one.get_xlabel(), one.get_ylabel()) if text]
+    said = [lesson.titles(figure), f"Axes: {'; '.join(dict.fromkeys(axes))}" if axes else ""]
+    data = {
+        "image/png": base64.b64encode(png.getvalue()).decode(),
+        "text/plain": " ".join(" ".join(said).split()),
+    }
+    return nbformat.v4.new_output("display_data", data)

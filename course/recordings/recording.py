@@ -1,83 +1,106 @@
-"""Recordings: a lesson as executed on some GPU, and whether it is still true.
+"""Recordings: what the %%gpu cells of a lesson gave on some GPU, and whether it is still true.
 
-traces/<gpu>/<lesson>.ipynb is the executed lesson. Its metadata say where it comes from, name its
-traces (traces/<gpu>/<lesson>/<trace>-<digest>.json.gz) and hold a digest of the notebook, so that
-no part of a recording changes unnoticed. The digests find accidents, not forgery.
+traces/<gpu>/<lesson>.json says where it comes from, names its traces
+(traces/<gpu>/<lesson>/<trace>-<digest>.json.gz), and holds for each %%gpu cell a hash of the cell
+and of the statements on which it depends, the values that it handed on, and the text and the tables
+that it showed. Everything else of a lesson is played from the lesson. The digests find accidents,
+not forgery.
 """
 
 import hashlib
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import nbformat
 
 from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
-from course.recordings.cells import CodeCell, code_cells, that_count
-from course.recordings.fingerprints import counted, forget_modules, hashes, source_file, text_hash
-from course.recordings.values import MIME, decode
+from course.recordings.cells import CodeCell, code_cells
+from course.recordings.reached_code import (
+    forget_modules,
+    hashes,
+    redefined,
+    redefined_on_disk,
+    source_file,
+    text_hash,
+)
+from course.recordings.statements import (
+    IMPORT,
+    Statement,
+    cell_hash,
+    dependences,
+    hash_of,
+    statements,
+)
+from course.recordings.values import decode
 
 FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
-# of what a recording says about itself; those made before formats were numbered have none, and are
-# as 1
-FORMAT = 1
-DIGESTS = ("definitions", "traces")  # names and texts
-WORDS = ("gpu", "torch", "date")  # which pages show
-MAY_SAY = ("driver", "cuda", "python", "cpu")  # likewise; a machine may not know them
-NUMBERS = ("seconds", "peak_gpu_mib", "gpus")
-WORD = re.compile(r"[\w .,:+@()/-]{1,120}")  # no markup
+FORMAT = 2
+WIDTH = 120  # a list or dict that is shorter stays on one line
 
 
 class RecordingError(LessonError):
     """A recording that is missing or damaged."""
 
 
+class RecordedCell(NamedTuple):
+    """A %%gpu cell: hashes of itself and of what it depends on, its first statement, the values
+    that it handed on (encoded), and what it showed: {"stdout": [line, ...]}, "stderr" and "text"
+    likewise, or {"table": a DataFrame, encoded}.
+    """
+
+    cell: str
+    after: str
+    begins: str
+    values: Mapping[str, Any] = MappingProxyType({})
+    outputs: Sequence[dict[str, Any]] = ()
+
+
 @dataclass
 class Recording:
-    """A lesson as executed: its code cells, its traces' file names, and its provenance."""
+    """A lesson's recording: its %%gpu cells, hashes of the statements on which they depend by the
+    names that these bind, and where it comes from.
+    """
 
     path: Path
-    cells: list[CodeCell]
     about: dict[str, Any]
+    statements: dict[str, list[str]]
+    cells: list[RecordedCell]
 
     @classmethod
     def read(cls, path: Path) -> "Recording":
-        """Read a recording. Raises RecordingError, one sentence,
-        if it is missing, damaged or not in traces/.
+        """Read a recording. Raises RecordingError, one sentence, if it is missing, damaged or
+        changed, or made with other texts than there are.
         """
         path = Path(path)
-        notebook = _parsed(path)
         try:
-            about = dict(notebook.metadata["recording"])
-            intact = about["digest"] == digest(notebook)
-            typed = _typed(about)
-            recording = cls(path, code_cells(notebook), about)
-        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError):
-            raise _damaged(path) from None
-        if not intact or not typed:
-            raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
-        if about.get("format", FORMAT) != FORMAT:
+            found = path.stat()
+            recording = _read(path, found.st_mtime_ns, found.st_size)
+        except FileNotFoundError:
+            raise RecordingError(f"There is no recording {short(path)}: {FIX}.") from None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             raise RecordingError(
-                f"{short(path)} has format {about['format']}, and this course reads {FORMAT}: "
-                "update the course."
-            )
-        _check_texts(path, about["definitions"])
+                f"{short(path)} is no recording, or a damaged one: {FIX}."
+            ) from None
+        for file, known in recording.about["definitions"].items():
+            if "/" in file and text_hash(ROOT / file) != known:
+                raise RecordingError(
+                    f"{file} is not the text that {short(path)} was made with: restore it with git."
+                )
         return recording
 
     def check_code(self) -> None:
-        """Raises RecordingError if the project's code is not what the recording was made with.
-
-        Only what its %%gpu cells reach counts, and neither comments nor docstrings do.
+        """Raises RecordingError if a definition that its %%gpu cells reach is not what the
+        recording was made with. Neither comments nor docstrings count.
         """
         forget_modules()
-        recorded = counted(self.about["definitions"])
-        known = {name: was for name, was in recorded.items() if "/" not in name}
-        now = {name: text for name, text in hashes(self.cells).items() if "/" not in name}
-        if changed := list(_redefined(now, known)):
-            name = changed[0].removesuffix(" has changed")
+        if changed := redefined_on_disk(self.about["definitions"]):
+            name = changed[0]
             more = f", nor are {len(changed) - 1} more" if len(changed) > 1 else ""
             raise RecordingError(
                 f"{name.rpartition('.')[2]} in {source_file(name)} is not the code that "
@@ -87,7 +110,7 @@ class Recording:
 
     def value(self, name: str) -> Any:
         """The value that a cell handed on under this name. Raises RecordingError if none did."""
-        values = {key: value for cell in self.cells for key, value in values_in(cell).items()}
+        values = {key: value for cell in self.cells for key, value in cell.values.items()}
         if name not in values:
             raise RecordingError(
                 f"{self.path.name} records no value {name!r}, only {', '.join(sorted(values))}."
@@ -114,47 +137,76 @@ class Recording:
         return path
 
 
-def _typed(about: dict[str, Any]) -> bool:
-    """Whether what a recording says of itself has the right kinds, and no word is markup."""
-    texts = [text for table in DIGESTS for text in about[table].values()]
-    words = [about[key] for key in WORDS]
-    words += [about[key] for key in MAY_SAY if about.get(key) is not None]
-    return all(
-        [
-            *(isinstance(text, str) for text in (about["digest"], *texts)),
-            *(isinstance(word, str) and WORD.fullmatch(word) for word in words),
-            *(isinstance(about.get(key, 0), int | float) for key in NUMBERS),
-        ]
-    )
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int, size: int) -> Recording:
+    """The recording at path, which was last changed then, and has that many bytes."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content["format"] != FORMAT:
+        raise RecordingError(
+            f"{short(path)} has format {content['format']}, and this course reads {FORMAT}: "
+            "update the course."
+        )
+    if content.pop("digest") != digest(content):
+        raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
+    cells = [RecordedCell(**cell) for cell in content.pop("cells")]
+    return Recording(path, content, content.pop("statements"), cells)
 
 
-def _parsed(path: Path) -> nbformat.NotebookNode:
-    """The notebook at path. Raises RecordingError if there
-    is none, or if it is a link to somewhere else.
+def written(about: dict[str, Any], cells: Iterable[CodeCell], measured: list[dict]) -> str:
+    """The text of a recording.
+
+    about: where it comes from, and its traces. cells: the lesson's code cells. measured: the values
+    and outputs of each %%gpu cell, in order.
     """
-    try:
-        if not path.resolve().is_relative_to(path.parent.parent.resolve()):
-            raise _damaged(path)
-        return nbformat.v4.reads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RecordingError(f"There is no recording {short(path)}: {FIX}.") from None
-    except RecordingError:
-        raise
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError):
-        raise _damaged(path) from None
+    found = dependences(cells)
+    needs = {one.hash: one for _, before in found for one in before}
+    content = about | {
+        "format": FORMAT,
+        "definitions": hashes(reaching(found)),
+        "statements": {
+            name: sorted(one.hash for one in needs.values() if name in one.binds)
+            for name in sorted({name for one in needs.values() for name in one.binds})
+        },
+        "cells": [
+            {
+                "cell": cell_hash(cell.source),
+                "after": hash_of(before),
+                "begins": _begins(cell.source),
+            }
+            | {key: found for key, found in result.items() if found}
+            for (cell, before), result in zip(found, measured, strict=True)
+        ],
+    }
+    return _pretty({"digest": digest(content)} | content) + "\n"
 
 
-def _damaged(path: Path) -> RecordingError:
-    return RecordingError(f"{short(path)} is no recording, or a damaged one: {FIX}.")
+def _begins(source: str) -> str:
+    """The first statement of a cell that is no import, or what else it begins with."""
+    found = [one for one in statements(source) if not isinstance(one.node, IMPORT)]
+    return str(found[0]) if found else source.splitlines()[-1]
 
 
-def _check_texts(path: Path, definitions: dict[str, str]) -> None:
-    """Raises RecordingError unless the text files that a recording reached are as they were."""
-    for file, known in definitions.items():
-        if "/" in file and text_hash(ROOT / file) != known:
-            raise RecordingError(
-                f"{file} is not the text that {short(path)} was made with: restore it with git."
-            )
+def reaching(found: list[tuple[CodeCell, list[Statement]]]) -> list[Any]:
+    """The syntax trees of %%gpu cells and of all on which they depend."""
+    every = [one for cell, before in found for one in (*before, *statements(cell.source))]
+    return [one.node for one in {one.hash: one for one in every}.values()]
+
+
+def _pretty(value: Any, indent: str = "") -> str:
+    """JSON in which what is short is one line, and everything else has a line for each item."""
+    flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if not isinstance(value, dict | list) or len(flat) <= WIDTH:
+        return flat
+    if isinstance(value, dict):
+        parts = [
+            f"{json.dumps(key, ensure_ascii=False)}: {_pretty(item, indent + ' ')}"
+            for key, item in value.items()
+        ]
+    else:
+        parts = [_pretty(item, indent + " ") for item in value]
+    opening, closing = flat[0], flat[-1]
+    lines = ",".join(f"\n{indent} {part}" for part in parts)
+    return f"{opening}{lines}\n{indent}{closing}"
 
 
 def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
@@ -169,7 +221,7 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
         raise RecordingError(
             f"{asked!r} is no folder of traces/: give the name of one ({', '.join(known)})."
         )
-    there = traces / gpu / f"{name}.ipynb"
+    there = traces / gpu / f"{name}.json"
     return Recording.read(there if there.exists() else traces / REFERENCE_GPU / there.name)
 
 
@@ -178,17 +230,15 @@ def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
     first. Raises RecordingError if one is damaged.
     """
     paths = sorted(
-        traces.glob(f"*/{name}.ipynb"), key=lambda path: (path.parent.name != REFERENCE_GPU, path)
+        traces.glob(f"*/{name}.json"), key=lambda path: (path.parent.name != REFERENCE_GPU, path)
     )
     return [Recording.read(path) for path in paths if path.parent.name != "local"]
 
 
-def digest(notebook: nbformat.NotebookNode) -> str:
+def digest(content: dict[str, Any]) -> str:
     """Of everything in a recording but the digest itself;
     the same however JSON and line ends are written.
     """
-    about = {key: value for key, value in notebook.metadata["recording"].items() if key != "digest"}
-    content = [notebook.cells, about]
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -197,44 +247,27 @@ def trace_name(name: str, content: bytes) -> str:
     return f"{name}-{hashlib.sha256(content).hexdigest()[:12]}.json.gz"
 
 
-def values_in(cell: CodeCell) -> dict[str, Any]:
-    """The encoded values that ride in the outputs of a recorded cell, by name."""
-    return next(
-        (output.data[MIME] for output in cell.outputs if MIME in output.get("data", {})), {}
-    )
-
-
 def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
     """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
 
-    Compares the code cells up to the last %%gpu cell, guesses, exercises and views apart, in order,
-    and what the %%gpu cells reach by name. Of the cells only the first that differs is named.
+    Compares the %%gpu cells, in order, the statements on which they depend, and what they reach by
+    name. Of the cells only the first that differs is named.
     """
-    cells = code_cells(notebook)
-    now, then = that_count(cells), that_count(recording.cells)
-    last = max((index for index, cell in enumerate(now) if cell.kind == "gpu"), default=-1)
-    return [
-        *_changed(now[: last + 1], then),
-        *_redefined(hashes(cells), counted(recording.about["definitions"])),
-    ]
+    now = dependences(code_cells(notebook))
+    definitions = redefined(hashes(reaching(now)), recording.about["definitions"])
+    return [*_first_change(now, recording), *(f"{name} has changed" for name in definitions)]
 
 
-def _changed(now: list[CodeCell], then: list[CodeCell]) -> Iterator[str]:
-    for index, cell in enumerate(now):
-        if index >= len(then) or then[index].meaning != cell.meaning:
-            yield f"{cell} has changed"
-            return
-    if any(cell.kind == "gpu" for cell in then[len(now) :]):
-        yield "a %%gpu cell was taken out"
-
-
-def _redefined(now: dict[str, str], then: dict[str, str]) -> Iterator[str]:
-    """A name with another text than before has changed; one that only moved, text and all, has not.
-
-    The names of one statement (A, B = 1, 2) share its text, so they only ever change together.
-    """
-    both = now.keys() & then.keys()
-    changed = {name for name in both if now[name] != then[name]}
-    gone = {name for name in then.keys() - both if then[name] not in now.values()}
-    new = {name for name in now.keys() - both if now[name] not in then.values()}
-    yield from (f"{name} has changed" for name in sorted(changed | gone | new))
+def _first_change(now: list[tuple[CodeCell, list[Statement]]], recording: Recording) -> list[str]:
+    known = {one for hashed in recording.statements.values() for one in hashed}
+    for found, then in zip_longest(now, recording.cells):
+        if found is None:
+            return [f"the %%gpu cell that begins with `{then.begins}` was taken out"]
+        cell, before = found
+        if then is None or cell_hash(cell.source) != then.cell:
+            return [f"{cell} has changed"]
+        if hash_of(before) != then.after:
+            others = [f"`{one}`" for one in before if one.hash not in known]
+            what = " and ".join(others) or "other statements than those"
+            return [f"{cell} depends on {what} before it, which was not recorded"]
+    return []

@@ -1,7 +1,8 @@
 """The values that a recorded cell hands on, as JSON: nothing is pickled, nothing else is taken.
 
-None, booleans, finite numbers, strings and lists are their own JSON. Every other kind has a row in
-CODECS, the one place to add a kind: it becomes {tag: content} and comes back as an equal value.
+None, booleans, finite numbers, strings, lists and dicts are their own JSON. Every other kind has a
+row in CODECS, the one place to add a kind: it becomes {tag: content}, where the tag begins with $,
+and comes back as an equal value.
 """
 
 import json
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+NAMES = ("index_names", "column_names")  # of a table; [None] where it has none
 PLAIN = {bool, int, str, type(None)}  # what is its own JSON
-MIME = "application/vnd.cuda-graphs-course.values+json"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def encode(name: str, value: Any) -> Any:
             item if type(item) in PLAIN else encode(f"{name}[{i}]", item)
             for i, item in enumerate(value)
         ]
+    if isinstance(value, dict) and all(_is_key(key) for key in value):
+        return {key: encode(f"{name}[{key!r}]", item) for key, item in value.items()}
     for codec in CODECS:
         if codec.holds(value):
             return {codec.tag: codec.to_json(name, value)}
@@ -69,7 +72,9 @@ def decode(name: str, value: Any) -> Any:
         return [decode(name, item) for item in value]
     if not isinstance(value, dict):
         return value
-    tag, content = next(iter(value.items()), ("$", None))
+    if all(_is_key(key) for key in value):
+        return {key: decode(name, item) for key, item in value.items()}
+    tag, content = next(iter(value.items()))
     for codec in CODECS:
         if codec.tag == tag and codec.from_json:
             return codec.from_json(name, content)
@@ -87,6 +92,7 @@ def kinds() -> str:
         "booleans",
         "None",
         "lists",
+        "dicts with string keys",
         *(codec.words for codec in CODECS if codec.words),
     ]
     return f"{', '.join(words)} or {last}"
@@ -123,23 +129,18 @@ def _not_finite(value):
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _has_string_keys(value):
-    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
-
-
-def _pairs(name, value):
-    """A dict as pairs, because notebooks are saved with sorted keys."""
-    return [[key, encode(f"{name}[{key!r}]", item)] for key, item in value.items()]
-
-
-def _from_pairs(name, pairs):
-    return {key: decode(name, item) for key, item in pairs}
+def _is_key(key):
+    return isinstance(key, str) and not key.startswith("$")
 
 
 def _table(name, frame):
     parts = frame.to_dict(orient="tight")
-    fields = {key: encode(f"{name}.{key}", _lists(part)) for key, part in parts.items()}
-    return fields | {"dtypes": [str(dtype) for dtype in frame.dtypes]}
+    parts = {key: encode(f"{name}.{key}", _lists(part)) for key, part in parts.items()}
+    index, data = parts.pop("index"), parts.pop("data")
+    names = {key: part for key in NAMES if (part := parts[key]) != [None]}
+    counted = all(type(one) is int for one in index) and index == list(range(len(index)))
+    fields = {"columns": parts["columns"], "dtypes": [str(dtype) for dtype in frame.dtypes]}
+    return fields | names | ({} if counted else {"index": index}) | {"data": data}
 
 
 def _lists(part):
@@ -148,7 +149,8 @@ def _lists(part):
 
 
 def _from_table(name, content):
-    parts = {key: decode(name, part) for key, part in content.items()}
+    parts = {key: [None] for key in NAMES} | {"index": list(range(len(content["data"])))}
+    parts |= {key: decode(name, part) for key, part in content.items()}
     dtypes = parts.pop("dtypes")
     frame = pd.DataFrame.from_dict(parts, orient="tight")
     return frame.astype(dict(zip(frame.columns, dtypes, strict=True)))
@@ -166,14 +168,6 @@ CODECS = (
         lambda _, value: str(value),
         lambda _, text: float(text),
         math.inf,
-    ),
-    Codec(
-        "$dict",
-        "dicts with string keys",
-        _has_string_keys,
-        _pairs,
-        _from_pairs,
-        {"b": [1], "a": {}},
     ),
     Codec(
         "$dataframe",

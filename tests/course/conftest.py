@@ -13,7 +13,7 @@ def made(tmp_path_factory):
     """The lesson "speed", recorded by the recorder, here
     on the CPU: a folder with notebooks/ and traces/.
     """
-    warned = "import warnings; warnings.warn('old')"
+    warned = "%%gpu\nimport warnings\n\nwarnings.warn('old')"
     return recorded_here(tmp_path_factory.mktemp("course"), "03_speed.ipynb", *CELLS, warned)
 
 
@@ -27,7 +27,7 @@ def traces(made, tmp_path, monkeypatch):
 
 @pytest.fixture
 def path(traces):
-    return traces / "nvidia-h200" / "speed.ipynb"
+    return traces / "nvidia-h200" / "speed.json"
 
 
 @pytest.fixture

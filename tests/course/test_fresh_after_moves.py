@@ -3,6 +3,7 @@ none stale, a changed line exactly those that reach it.
 """
 
 import ast
+import json
 import re
 import shutil
 from pathlib import Path
@@ -11,9 +12,10 @@ import nbformat
 import pytest
 
 from course.paths import NOTEBOOKS, ROOT, lesson_name
-from course.recordings import fingerprints, recording
+from course.recordings import reached_code, recording
 from course.recordings.cells import code_cells
-from course.recordings.recording import Recording, RecordingError, digest, recorded_lesson, stale
+from course.recordings.reached_code import redefined
+from course.recordings.recording import RecordedCell, Recording, RecordingError, stale
 
 LESSONS = {
     lesson_name(path): nbformat.read(path, as_version=4) for path in NOTEBOOKS.glob("*.ipynb")
@@ -22,7 +24,10 @@ LESSONS = {
 
 def as_if_recorded_now(name, notebook):
     cells = code_cells(notebook)
-    return Recording(Path(f"{name}.ipynb"), cells, {"definitions": fingerprints.hashes(cells)})
+    measured = [{} for cell in cells if cell.kind == "gpu"]
+    content = json.loads(recording.written({}, cells, measured))
+    made = [RecordedCell(**cell) for cell in content.pop("cells")]
+    return Recording(Path(f"{name}.json"), content, content["statements"], made)
 
 
 RECORDINGS = [as_if_recorded_now(name, notebook) for name, notebook in LESSONS.items()]
@@ -33,14 +38,15 @@ def tree(tmp_path, monkeypatch):
     """A copy of the rooms that lessons reach, to change
     at will, which recordings are compared with.
     """
-    for room in fingerprints.ROOMS:
+    for room in reached_code.ROOMS:
         for file in (ROOT / room).rglob("*"):
             if file.suffix in (".py", ".txt"):
                 copied = tmp_path / file.relative_to(ROOT)
                 copied.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, copied)
-    hashes = fingerprints.hashes
-    monkeypatch.setattr(recording, "hashes", lambda cells: hashes(cells, tmp_path))
+    hashes, on_disk = reached_code.hashes, reached_code.redefined_on_disk
+    monkeypatch.setattr(recording, "hashes", lambda nodes: hashes(nodes, tmp_path))
+    monkeypatch.setattr(recording, "redefined_on_disk", lambda then: on_disk(then, tmp_path))
     return tmp_path
 
 
@@ -107,45 +113,17 @@ def test_a_changed_line_makes_those_stale_that_reach_it(tree, first_moved):
     assert all(any("_time has changed" in one for one in sentences) for sentences in found.values())
 
 
-def redefined(now, then):
-    return list(recording._redefined(now, then))
-
-
 def test_definitions_of_one_text():
     """Two names of one statement, and two functions of one text in two modules."""
     assert redefined({"m.A": "1", "m.B": "1"}, {"n.A": "1", "n.B": "1"}) == []
     assert redefined({"m.A": "2", "m.B": "2"}, {"m.A": "1", "m.B": "1"}) == [
-        "m.A has changed",
-        "m.B has changed",
+        "m.A",
+        "m.B",
     ]
-    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "1"}) == ["m.f has changed"]
-    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "2"}) == [
-        "m.f has changed",
-        "n.f has changed",
-    ]
-    assert redefined({"n.f": "2"}, {"m.f": "1"}) == ["m.f has changed", "n.f has changed"]
-    assert redefined({}, {"m.f": "1"}) == ["m.f has changed"]
-
-
-@pytest.mark.parametrize("number", [None, 1, 2])
-def test_a_recording_of_an_unknown_format_is_one_sentence(tmp_path, number):
-    path = recorded_lesson("start_here").path
-    notebook = nbformat.read(path, as_version=4)
-    about = notebook.metadata["recording"]
-    about.pop("format", None)
-    if number:
-        about["format"] = number
-    about["digest"] = digest(notebook)
-    folder = tmp_path / "nvidia-h200"
-    folder.mkdir()
-    nbformat.write(notebook, folder / path.name)
-    if number == 2:
-        with pytest.raises(
-            RecordingError, match="has format 2, and this course reads 1: update the course"
-        ):
-            Recording.read(folder / path.name)
-    else:
-        assert Recording.read(folder / path.name).about["definitions"]
+    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "1"}) == ["m.f"]
+    assert redefined({"m.f": "1", "n.f": "2"}, {"m.f": "2", "n.f": "1"}) == [], "they only moved"
+    assert redefined({"n.f": "2"}, {"m.f": "1"}) == ["m.f", "n.f"]
+    assert redefined({}, {"m.f": "1"}) == ["m.f"]
 
 
 def edit(file, name):
@@ -164,7 +142,7 @@ def functions(one, tree):
     """The functions and classes that a recording reaches: their full names and files."""
     for name in one.about["definitions"]:
         if "/" not in name:
-            file = tree / fingerprints.source_file(name)
+            file = tree / reached_code.source_file(name)
             bodies = [getattr(node, "name", "") for node in ast.parse(file.read_text()).body]
             if name.rpartition(".")[2] in bodies:
                 yield name, file

@@ -56,7 +56,7 @@ def recorder(tmp_path):
     folder = tmp_path / "traces" / "nvidia-h200"
     (folder / ".saving-killed" / "traces").mkdir(parents=True)
     for name in ("hangs", "again"):
-        (folder / f"{name}.ipynb").write_text("earlier")
+        (folder / f"{name}.json").write_text("earlier")
     process = subprocess.Popen(
         [sys.executable, "-c", RECORDER, tmp_path],
         stdout=subprocess.PIPE,
@@ -81,11 +81,11 @@ def test_a_killed_kernel_costs_one_lesson_and_an_interruption_the_rest(recorder,
     assert "02_again: interrupted, so its earlier recording stays." in err
     folder = tmp_path / "traces/nvidia-h200"
     assert sorted(path.name for path in folder.iterdir()) == [
-        "again.ipynb",
-        "hangs.ipynb",
-        "works.ipynb",
+        "again.json",
+        "hangs.json",
+        "works.json",
     ]
-    assert (folder / "hangs.ipynb").read_text() == (folder / "again.ipynb").read_text() == "earlier"
+    assert (folder / "hangs.json").read_text() == (folder / "again.json").read_text() == "earlier"
     wait_for(lambda: not psutil.pid_exists(kernel))
 
 

@@ -9,9 +9,10 @@ import nbformat
 import pytest
 
 from course.lessons import lesson_file
-from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT
+from course.paths import NOTEBOOKS, ROOT
 from course.recordings.recording import recorded_lesson
 from course.touch.timeline import NO_SCRIPT
+from docs.played import played
 from tests.support.lab import Lab
 from tests.support.lab_page import Notebook, expect
 from tests.support.machine import wait_for
@@ -140,9 +141,11 @@ def test_start_here_from_top_to_bottom(lab, open_page):
 
 
 @pytest.mark.weekly
-def test_charts_and_timelines_are_readable(open_notebook):
+def test_charts_and_timelines_are_readable(lab, open_notebook):
     """Light and dark, on a wide screen beside the file browser and on a narrow one without it."""
-    lesson = open_notebook(f"traces/{REFERENCE_GPU}/profile_eager_training.ipynb")
+    path = lesson_file("profile_eager_training")
+    nbformat.write(played([path])[path], lab.folder / "my_lessons" / "played.ipynb")
+    lesson = open_notebook("my_lessons/played.ipynb")
     page = lesson.page
     shown = lesson.page.locator(CHARTS)
     files = lesson.page.locator("#jp-left-stack")

@@ -6,7 +6,6 @@ import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-import nbformat
 import pandas as pd
 import pytest
 
@@ -15,7 +14,6 @@ from course.touch import touchable
 from course.touch.capture import Phase, animate_capture, phase, sentence
 from course.touch.pays import across, sliders, up
 from course.touch.svg import image
-from docs.views import lay_views
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
@@ -122,13 +120,3 @@ def test_svg_is_well_formed_whatever_ranges_are_called(write_trace):
     html = animate_capture({"eager": trace, "graph": trace}, step=0).data
     svg = unquote(re.search(r'svg\+xml,([^"]+)', html)[1])
     assert "<a> & 'b\"" in "".join(ElementTree.fromstring(svg).itertext())
-
-
-def test_a_lesson_that_is_not_recorded_as_it_is_shows_no_views():
-    notebook = nbformat.v4.new_notebook()
-    view = "from course.touch.pays import sliders\n\nsliders(points, 36.0, 1.5)"
-    notebook.cells = [
-        nbformat.v4.new_code_cell(source) for source in ("%%gpu points\npoints = other()", view)
-    ]
-    lay_views(notebook, recorded_lesson("find_where_graphs_pay"))
-    assert notebook.cells[1].outputs == []

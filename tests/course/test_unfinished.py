@@ -38,7 +38,7 @@ def lesson(folder, recorded=True, solutions=(SOLVED,), **cells):
     if solutions:
         write_notebook(folder / "solutions" / notebook.name, *solutions)
     if recorded:
-        recording = folder / "traces" / REFERENCE_GPU / "capture_and_replay.ipynb"
+        recording = folder / "traces" / REFERENCE_GPU / "capture_and_replay.json"
         recording.parent.mkdir(parents=True)
         recording.touch()
     return [*unfinished(notebook), *unrecorded(notebook, folder / "traces")]
@@ -69,7 +69,7 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
         (
             {"recorded": False},
             "The lesson capture_and_replay has no recording "
-            "{folder}/traces/nvidia-h200/capture_and_replay.ipynb: "
+            "{folder}/traces/nvidia-h200/capture_and_replay.json: "
             'make it on a machine with a CUDA GPU by `make record ARGS="capture_and_replay"`.',
         ),
         (

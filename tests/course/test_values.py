@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from course.recordings.values import decode, encode
 
-names = st.text(max_size=5)
+names = st.text(max_size=5).filter(lambda name: not name.startswith("$"))
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 values = st.recursive(
     plain, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=10
@@ -18,7 +18,7 @@ values = st.recursive(
 
 
 def through_json(value):
-    return decode("x", json.loads(json.dumps(encode("x", value), allow_nan=False, sort_keys=True)))
+    return decode("x", json.loads(json.dumps(encode("x", value), allow_nan=False)))
 
 
 @given(values)
@@ -54,6 +54,7 @@ def test_numpy_scalars_become_numbers():
         (torch.ones(1), "losses is a Tensor"),
         ({"a": [1, (2, 3)]}, r"losses\['a'\]\[1\] is a tuple"),
         ({1: 2}, "losses is a dict"),
+        ({"$float": "inf"}, "losses is a dict"),
         (object(), "losses is a object"),
         (pd.Series([1]), "losses is a Series"),
     ],
@@ -61,12 +62,6 @@ def test_numpy_scalars_become_numbers():
 def test_anything_else_is_refused_by_name(value, where):
     with pytest.raises(TypeError, match=where):
         encode("losses", value)
-
-
-@pytest.mark.parametrize("value", [{}, {"a": 1, "b": 2}])
-def test_what_no_recorder_writes_is_told_in_a_sentence(value):
-    with pytest.raises(TypeError, match="recorded value losses is of the unknown type"):
-        decode("losses", value)
 
 
 def test_an_unknown_type_in_a_recording_is_named():

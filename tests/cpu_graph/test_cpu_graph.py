@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from course.answers.launches import launches, trials
-from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
+from course.paths import CONFORMANCE, NOTEBOOKS, ROOT
 from cpu_graph import NotModelled, cpu_graphs
 from cpu_graph.core import Graph
 from helpers.capture import capture_step, unchanged
@@ -22,7 +22,6 @@ from tests.cpu_graph.conformance import PROGRAMS, outcome, outcomes
 from tests.support.machine import needs_gpu
 
 WIDTHS = (64, 48, 32, 16, 8)
-RECORD = TRACES / REFERENCE_GPU / "conformance.json"
 
 
 @pytest.fixture
@@ -142,10 +141,12 @@ def recorded():
     version of torch that is not newer than this one.
     """
     command = "python -m tests.cpu_graph.conformance"
-    assert RECORD.exists(), f"{RECORD.relative_to(ROOT)} is missing: run `{command}` on an H200."
+    assert CONFORMANCE.exists(), (
+        f"{CONFORMANCE.relative_to(ROOT)} is missing: run `{command}` on an H200."
+    )
     versions = {
         tuple(map(int, version.split("."))): found
-        for version, found in json.loads(RECORD.read_text()).items()
+        for version, found in json.loads(CONFORMANCE.read_text()).items()
     }
     mine = tuple(map(int, torch.__version__.split("+")[0].split(".")))
     return versions[

@@ -2,8 +2,6 @@
 
 import pytest
 
-POLICY = "Content Security Policy"  # what the browser says of a script that it did not run
-
 
 @pytest.fixture
 def page(served, new_context):
@@ -13,7 +11,6 @@ def page(served, new_context):
     asked, errors = [], []
     context.on("request", lambda request: asked.append(request.url))
     context.on("weberror", lambda error: errors.append(str(error.error)))
-    context.on("console", lambda said: errors.append(said.text) if POLICY in said.text else None)
     page = context.new_page()
     page.address, page.asked = served, asked
     yield page

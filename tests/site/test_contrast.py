@@ -4,17 +4,17 @@ import base64
 import io
 import re
 
-import nbformat
-import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 from PIL import Image
 
 from course.lessons import lesson_file
-from course.paths import REFERENCE_GPU, ROOT, TRACES
+from course.paths import ROOT
 from docs import contrast, readme
+from docs.played import played
 from helpers.charts import COLOURS
 from tests.support.lab_page import expect
+from tests.support.notebooks import LESSONS
 
 FILTER = f"filter: invert({contrast.INVERTED}) hue-rotate(180deg);"
 TEXT, FILL = 4.5, 3
@@ -75,21 +75,21 @@ def test_drawings_write_on_white_and_draw_in_colours_that_are_told_apart(name):
         assert min(contrast.on_both(colour)) >= TEXT, colour
 
 
-def recorded_charts():
-    """Every chart of the recordings, as the site shows it: (lesson, PNG)."""
-    for path in sorted((TRACES / REFERENCE_GPU).glob("*.ipynb")):
-        for cell in nbformat.read(path, as_version=4).cells:
+def charts():
+    """Every chart of the lessons: (lesson, PNG)."""
+    for path, notebook in played(LESSONS).items():
+        for cell in notebook.cells:
             for output in cell.get("outputs", []):
                 if png := output.get("data", {}).get("image/png"):
-                    yield path.stem, contrast.in_shades(png)
+                    yield path.stem, png
 
 
-def test_the_fills_of_every_recorded_chart_are_told_apart():
-    charts = list(recorded_charts())
-    assert len(charts) > 35
+def test_the_fills_of_every_chart_are_told_apart():
+    found = list(charts())
+    assert len(found) > 35
     faint = {
         f"{name}: {colour}"
-        for name, png in charts
+        for name, png in found
         for colour in contrast.fills(png)
         if min(contrast.on_both(colour)) < FILL and colour not in FAINT
     }
@@ -103,27 +103,6 @@ def test_the_readmes_pictures_are_told_apart(path):
         contrast.fills(png)
         and min(min(contrast.on_both(one)) for one in contrast.fills(png)) >= FILL
     )
-
-
-def test_a_shade_reaches_the_edges_of_a_fill_and_nothing_else():
-    launch, its_edge = (230, 159, 0), (242, 207, 128)
-    row = [launch, its_edge, (0, 114, 178), (255, 255, 255)]
-    pixels = np.array([row], dtype=np.uint8)
-    written = io.BytesIO()
-    Image.fromarray(pixels).save(written, "PNG")
-    shown = contrast.in_shades(base64.b64encode(written.getvalue()).decode())
-    (row,) = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown)))).tolist()
-    assert row[0] == [200, 122, 0] and row[2:] == [[0, 114, 178], [255, 255, 255]]
-    assert row[1][0] == pytest.approx(228, abs=2) and row[1][2] == pytest.approx(128, abs=2)
-    assert contrast.in_shades(shown) == shown
-
-
-def test_no_page_draws_a_faint_fill(site):
-    for path in site.glob("notebooks/*.html"):
-        for data in re.findall(
-            r"data-(?:timeline|capture|pays)=(?:'.*?'|\".*?\")", path.read_text()
-        ):
-            assert not set(re.findall(r"#[0-9A-F]{6}", data)) & {*contrast.SHADES, *contrast.GREYS}
 
 
 FAINT_TEXT = """(least) => {

@@ -8,20 +8,17 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
-import nbformat
 import pytest
-from nbformat.v4 import new_output
 
-from course.lessons import lesson_file, unnumbered
-from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES
-from course.recordings.recording import recorded_lesson, recordings
-from course.recordings.values import MIME
-from course.touch import framed
+from course.lessons import lesson_file
+from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.recordings.recording import recordings
 from tests.support.notebooks import LESSONS
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
-from docs import conf, content_policy, lesson_page, pages  # noqa: E402
+from docs import conf, pages  # noqa: E402
+from docs.played import played  # noqa: E402
 
 START = lesson_file("start_here")
 
@@ -66,22 +63,14 @@ def test_make_site_builds_as_tested_here():
 
 
 def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site):
-    for path in LESSONS:
+    for path, notebook in played(LESSONS).items():
         text = (site / "notebooks" / f"{path.stem}.html").read_text()
-        recording = TRACES / REFERENCE_GPU / f"{path.stem.partition('_')[2]}.ipynb"
-        if recording.exists():
-            about = recorded_lesson(recording.stem).about
-            assert all(
-                part in text
-                for part in (about["gpu"], about["driver"], about["torch"], about["date"])
-            )
-            assert all(one.about["gpu"] in text for one in recordings(recording.stem)), (
-                "every GPU is named"
-            )
-            charts = recording.read_text().count('"image/png"')
-            drawings = len(re.findall(r"!\[|from course.touch.(?:capture|pays)", path.read_text()))
-            assert text.count("<img alt=") == charts + drawings
-        assert MIME not in text and "handed on:" not in text
+        for recording in recordings(lesson_name(path)):
+            assert all(recording.about[word] in text for word in ("gpu", "driver", "torch", "date"))
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+        charts = sum("image/png" in output.get("data", {}) for output in outputs)
+        drawings = len(re.findall(r"!\[|from course.touch.(?:capture|pays)", path.read_text()))
+        assert text.count("<img alt=") == charts + drawings
 
 
 def test_the_reference_describes_every_module_of_the_rooms(site):
@@ -136,85 +125,6 @@ def test_search_finds_words_of_lessons_and_of_helpers(site):
     assert '"dropout"' in index or "dropout:" in index
 
 
-def test_a_changed_cell_keeps_no_output():
-    """The page shows an output only under the very cell that gave it."""
-    notebook, recording = (
-        nbformat.read(START, as_version=4),
-        recorded_lesson("start_here"),
-    )
-    cell = next(cell for cell in notebook.cells if "cpu_gpu_chart(additions" in cell.source)
-    lesson_page.lay_outputs(notebook, recording)
-    assert "image/png" in cell.outputs[0].data
-    cell.source, cell.outputs = cell.source.replace("additions", "additions.copy()"), []
-    lesson_page.lay_outputs(notebook, recording)
-    assert cell.outputs == []
-
-
-def test_recorded_html_runs_no_script_on_a_page():
-    bold, step = (
-        "<b onclick='go()'>bold</b><script>go()</script>",
-        "<figure data-timeline='{}'>a step</figure>",
-    )
-    kept = '<figure data-timeline="{}">a step</figure>'
-    for html, clean in (
-        (bold, "<b>bold</b>"),
-        (bold + step, framed("timeline", f"<b>bold</b>{kept}")),
-    ):
-        output = nbformat.v4.new_output("display_data", {"text/html": html})
-        assert lesson_page.harmless(output).data["text/html"] == clean
-
-
-@pytest.mark.parametrize(
-    "kind, text",
-    [
-        ("text/markdown", "```{raw} html\n<script>go()</script>\n```"),
-        ("text/markdown", ":::{raw} html\n<script>go()</script>\n:::"),
-        ("text/markdown", "![remote](https://example.org/picture.png)"),
-        ("text/markdown", "{raw}`<script>`"),
-        ("application/javascript", "go()"),
-        ("text/latex", r"\href{javascript:go()}{x}"),
-        ("image/svg+xml", "<svg onload='go()'/>"),
-    ],
-)
-def test_what_could_run_or_load_is_shown_as_text(kind, text):
-    output = new_output("display_data", {kind: text, "text/plain": "plain"})
-    shown = lesson_page.harmless(output).data
-    assert shown == {"text/plain": text if kind == "text/markdown" else "plain"}
-
-
-def test_html_in_markdown_is_text():
-    for text in ("<script>go()</script>", "text <img src=x onerror=go()>", "| a |\n|---|\n| <b> |"):
-        output = new_output("display_data", {"text/markdown": text, "text/plain": "plain"})
-        assert lesson_page.harmless(output).data == {"text/markdown": text.replace("<", "\\<")}
-
-
-def test_every_script_of_a_page_is_known_and_no_other_may_run(site):
-    for path in {*site.rglob("*.html")} - {*site.glob("_static/**/*")}:
-        text = path.read_text()
-        (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="(.*?)">', text)
-        scripts = content_policy.inline([text])
-        needed = {re.findall("sha256-[^']*", content_policy.policy({one}))[0] for one in scripts}
-        assert needed and needed <= set(re.findall("sha256-[^']*", policy)), path
-
-
-def test_a_script_that_only_a_lessons_page_has_may_not_run(tmp_path):
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "index.html").write_text("<html><head><script>known()</script></head></html>")
-    lesson = (
-        "<html><head><script>known()</script><script>go()</script><b onclick='x' onload=\"go()\">"
-    )
-    (tmp_path / "notebooks" / "lesson.html").write_text(lesson)
-    content_policy.protect(tmp_path)
-    text = (tmp_path / "notebooks" / "lesson.html").read_text()
-    assert text.count("sha256-") == 1 and "'unsafe-inline'" not in text.partition("style-src")[0]
-
-
-def test_a_recorded_link_leads_to_the_number_that_the_lesson_has_now():
-    start = lesson_file("start_here").name
-    recorded = new_output("display_data", {"text/markdown": f"[Start](99_{unnumbered(start)})"})
-    assert lesson_page.harmless(recorded).data["text/markdown"] == f"[Start]({start})"
-
-
 def test_no_page_says_that_it_runs_live(site):
     assert not any("Live</strong>" in path.read_text() for path in site.glob("notebooks/*.html"))
 
@@ -229,25 +139,6 @@ def test_math_becomes_mathml():
     with pytest.raises(nodes.SkipNode):
         conf.write_math(translator, nodes.math_block("", r"\frac{a}{b}"))
     assert translator.body[0].startswith("<math") and "<mfrac>" in translator.body[0]
-
-
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        (
-            "cpu_gpu_chart(\n    timings\n);",
-            'Chart in the section "Look": Host time, GPU busy time and step time of each variant, '
-            "as medians with quartiles. Drawn by cpu_gpu_chart(timings)",
-        ),
-        (
-            'axes.set(xlabel="step", ylabel="MiB")',
-            'Chart in the section "Look", with the axes: step; MiB',
-        ),
-        ("plt.imshow(masks)", 'Chart in the section "Look"'),
-    ],
-)
-def test_the_text_of_a_chart_comes_from_its_cell(source, text):
-    assert lesson_page.alternative(source, "Look") == text
 
 
 def test_docstrings_are_plain_text_whatever_they_hold():

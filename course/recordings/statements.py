@@ -1,0 +1,154 @@
+"""The statements on which a %%gpu cell depends, and hashes of them.
+
+A cell depends on the statement that last bound each name that it reads, and on those on which that
+statement depends. So neither the cell that holds a statement counts, nor comments, docstrings, type
+hints, line breaks, and statements that bind nothing: asserts, charts, prints.
+"""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from course.recordings.cells import CodeCell, handed_on, python
+from course.recordings.free_names import Definition, reads, reads_later
+
+IMPORT = ast.Import | ast.ImportFrom
+PERHAPS = ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try | ast.TryStar | ast.Match
+LEFT_OUT = {"annotation", "returns", "type_params", "type_comment", "kind", "ctx"}
+
+
+class Statement(NamedTuple):
+    """A statement at the top level of a cell; an import of several names is several."""
+
+    node: ast.stmt
+    hash: str
+    binds: frozenset[str]
+    reads: frozenset[str]  # as it runs
+    later: frozenset[str]  # when the function or class that it defines is used
+
+    def __str__(self) -> str:
+        return ast.unparse(self.node).partition("\n")[0][:60]
+
+
+@cache
+def statements(source: str) -> tuple[Statement, ...]:
+    """The statements of a cell; none if it is no Python."""
+    return tuple(
+        Statement(
+            node,
+            short_hash(canonical(node)),
+            frozenset(bound(node)),
+            frozenset(reads(node)),
+            frozenset(reads_later(node)),
+        )
+        for whole in ast.parse(python(source)).body
+        for node in _single(whole)
+    )
+
+
+def _single(node: ast.stmt) -> list[ast.stmt]:
+    """An import as imports of one name each; import a.b binds a, whatever b is."""
+    if isinstance(node, ast.ImportFrom):
+        return [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
+    if isinstance(node, ast.Import):
+        names = [(one.name if one.asname else one.name.split(".")[0], one) for one in node.names]
+        return [ast.Import([ast.alias(name, one.asname)]) for name, one in names]
+    return [node]
+
+
+def bound(node: ast.AST) -> set[str]:
+    """The names that a statement binds, deletes, or assigns an item or attribute of, outside of
+    functions and classes.
+    """
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.Import(names) | ast.ImportFrom(names=names):
+            return {alias.asname or alias.name.partition(".")[0] for alias in names}
+        case ast.Lambda() | ast.comprehension():
+            return set()
+        case ast.Name(name, ast.Store() | ast.Del()):
+            return {name}
+        case (
+            ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del())
+        ):
+            base: ast.AST = node
+            while isinstance(base, ast.Subscript | ast.Attribute):
+                base = base.value
+            return {base.id} if isinstance(base, ast.Name) else set()
+    return set().union(*map(bound, ast.iter_child_nodes(node)))
+
+
+def needed(source: str, before: Sequence[Statement]) -> list[Statement]:
+    """The statements of other cells on which a cell depends, in the order in which they ran.
+
+    before: all that ran before the cell, in order.
+    """
+    own = statements(source)
+    ran = [*before, *own]
+    seen: set[tuple[int, int]] = set()
+    places = [(name, len(before) + i) for i, one in enumerate(own) for name in one.reads]
+    places += [(name, len(ran)) for one in own for name in one.later]
+    while places:
+        name, end = places.pop()
+        at = next((i for i in reversed(range(end)) if name in ran[i].binds), None)
+        if at is None or (at, end) in seen:
+            continue
+        seen.add((at, end))
+        one = ran[at]
+        places += [(read, at) for read in one.reads]
+        places += [(read, when) for read in one.later for when in {end, len(ran)}]
+        if isinstance(one.node, PERHAPS):
+            places.append((name, at))  # it may still be as it was bound before
+    known = {one.hash for one in own}
+    return [ran[at] for at in sorted({at for at, _ in seen}) if ran[at].hash not in known]
+
+
+def cell_hash(source: str) -> str:
+    """A hash of what a %%gpu cell does: of its statements and the names that it hands on."""
+    tree = ast.parse(python(source))
+    return short_hash([handed_on(source), canonical(tree) if tree.body else source.split()])
+
+
+def hash_of(found: Iterable[Statement]) -> str:
+    """A hash of statements, in whichever order they ran and however often."""
+    return short_hash(sorted({one.hash for one in found}))
+
+
+def canonical(node: Any) -> Any:
+    """Code as JSON, without what changes nothing; the same on every version of Python."""
+    if isinstance(node, ast.AnnAssign) and node.value:
+        node = ast.Assign([node.target], node.value)
+    if isinstance(node, ast.AST):
+        fields = ((name, canonical(value)) for name, value in _fields(node))
+        return [type(node).__name__, *([name, value] for name, value in fields if value)]
+    if isinstance(node, list):
+        return [canonical(item) for item in node]
+    return repr(node) if node is not None else None
+
+
+def _fields(node: ast.AST) -> Iterable[tuple[str, Any]]:
+    for name, value in ast.iter_fields(node):
+        if name == "body" and isinstance(node, Definition) and ast.get_docstring(node) is not None:
+            yield name, value[1:]
+        elif name not in LEFT_OUT:
+            yield name, value
+
+
+def short_hash(content: Any) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of JSON."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+
+
+def dependences(cells: Iterable[CodeCell]) -> list[tuple[CodeCell, list[Statement]]]:
+    """Each %%gpu cell of a notebook, with the statements of other cells on which it depends."""
+    before: list[Statement] = []
+    found = []
+    for cell in cells:
+        if cell.kind == "gpu":
+            found.append((cell, needed(cell.source, before)))
+        before += statements(cell.source)
+    return found
