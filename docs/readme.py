@@ -113,8 +113,8 @@ def offer() -> str:
             f"{in_short(recorded_lesson('start_here').about['gpu'])}.",
             f"- **{asked} exercises, checked at once.** You write and repair captures yourself; a "
             "stand-in for CUDA graphs runs them on any CPU, and says what is wrong with an answer.",
-            f"- **{failures} failures, each executed**, in a [gallery](notebooks/"
-            f"{lesson_file(GALLERY).name}) with causes and fixes. Many raise no error.",
+            f"- **{failures} failures, each executed**, in a [gallery](read/"
+            f"{lesson_file(GALLERY).stem}.md) with causes and fixes. Many raise no error.",
             "- **Proof before speed.** Each gain comes with its spread, and with a check that the "
             "result is the same.",
             "",
@@ -132,7 +132,7 @@ def lesson_table() -> str:
         for name in part:
             path = lesson_file(name)
             long = "" if name == GALLERY else f" · {stated(path)} min"
-            rows.append(f"{number(path)} [{title(path)}](notebooks/{path.name}){long}")
+            rows.append(f"{number(path)} [{title(path)}](read/{path.stem}.md){long}")
         columns.append(rows)
     lines = [f"| {' | '.join(PARTS)} |", "|---" * len(PARTS) + "|"]
     for row in zip_longest(*columns, fillvalue=""):
@@ -158,7 +158,7 @@ def lesson_list() -> str:
                 facts.append(f"builds on {found}")
             facts += recorded_on(path, first)
             lines += [
-                f"**{number(path)} [{title(path)}](../notebooks/{path.name})**. After it you can "
+                f"**{number(path)} [{title(path)}](../read/{path.stem}.md)**. After it you can "
                 f"{promise}.",
                 "",
                 f"*{'; '.join(facts)}.*",

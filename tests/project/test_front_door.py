@@ -48,7 +48,7 @@ def run(*command, **options):
 def test_the_front_pages_have_the_tables_of_now(page):
     text = page.read_text()
     assert readme.with_tables(page) == text, "run `make readme`"
-    assert all(f"notebooks/{path.name})" in text for path in NOTEBOOKS.glob("*.ipynb"))
+    assert all(f"read/{path.stem}.md)" in text for path in NOTEBOOKS.glob("*.ipynb"))
 
 
 def test_a_readme_without_its_markers_is_refused(tmp_path, monkeypatch):

@@ -1,0 +1,117 @@
+"""Write the lessons with what their cells show as Markdown:  python -m docs.read
+
+read/NN_verb_object.md is what a hosting site shows of a lesson, with its tables and charts, before
+anything is built. `make read` writes it anew; a test compares.
+"""
+
+import base64
+import io
+import re
+from pathlib import Path
+
+import nbformat
+from PIL import Image
+
+from course.machine import gpus_of
+from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.recordings.recording import recorded_lesson
+from docs.lesson_page import gpus, shown, table
+from docs.played import played
+
+READ = ROOT / "read"
+COLOURS = 64  # of a chart: a third of the bytes
+ABOUT = (
+    "> This page shows what the cells of the lesson show. Those that begin with `%%gpu` were "
+    "recorded on {gpus} (torch {torch}, {date}); all others were run on what was recorded. To "
+    "change something, [run the lesson](../README.md#start), with or without a GPU: it is "
+    "[notebooks/{name}](../notebooks/{name})."
+)
+
+
+def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, bytes]]:
+    """A lesson's page, and its charts by their file names.
+
+    notebook: the lesson at path with its outputs.
+    """
+    name = lesson_name(path)
+    about = recorded_lesson(name).about
+    charts: dict[str, bytes] = {}
+    parts = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(linked(cell.source))
+            continue
+        parts.append(fenced(cell.source, "python"))
+        for output in filter(shown, cell.outputs):
+            data = output.get("data", {})
+            if "image/png" in data:
+                file = f"{name}_{len(charts) + 1}.png"
+                charts[file] = small(base64.b64decode(data["image/png"]))
+                text = re.sub(r"([\[\]])", r"\\\1", data["text/plain"])
+                parts.append(f"![{text}](charts/{file})")
+            elif text := as_markdown(output):
+                parts.append(text)
+    said = ABOUT.format(
+        gpus=gpus_of(about, gpus(notebook)),
+        name=path.name,
+        torch=about["torch"],
+        date=about["date"],
+    )
+    return "\n\n".join([parts[0], said, *parts[1:]]) + "\n", charts
+
+
+def as_markdown(output: nbformat.NotebookNode) -> str:
+    """An output other than a chart; "" for what only a browser with scripts shows."""
+    if output.output_type == "stream":
+        return fenced(output.text.rstrip(), "text")
+    html, plain = output.data.get("text/html", ""), output.data.get("text/plain", "")
+    if "<table" in html:
+        return table(html)
+    if 'class="highlight"' in html:
+        return fenced(plain.strip(), "python")
+    if plain.startswith("<IPython"):
+        return ""
+    if "text/markdown" in output.data:
+        return linked(output.data["text/markdown"])
+    return fenced(plain, "text")
+
+
+def fenced(text: str, language: str) -> str:
+    """Text as a block of code."""
+    fence = "````" if "```" in text else "```"
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def linked(text: str) -> str:
+    """Markdown of a notebook whose links to lessons lead to their pages here."""
+    text = re.sub(r"\]\((\d+_\w+)\.ipynb", r"](\1.md", text)
+    return text.replace("](solutions/", "](../notebooks/solutions/")
+
+
+def small(png: bytes) -> bytes:
+    """A chart in few colours."""
+    written = io.BytesIO()
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image.quantize(COLOURS, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+    return written.getvalue()
+
+
+def write(folder: Path = READ) -> None:
+    """Write the pages of all lessons, and remove those of lessons that are gone."""
+    written = {folder / "README.md"}
+    for path, notebook in played(sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))).items():
+        text, charts = page(notebook, path)
+        files = {f"{path.stem}.md": text.encode()}
+        files |= {f"charts/{name}": png for name, png in charts.items()}
+        for name, content in files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+            written.add(file)
+    for file in [*folder.glob("*.md"), *folder.glob("charts/*")]:
+        if file not in written:
+            file.unlink()
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,75 @@
+"""read/: the lessons with what their cells show, for whoever opens the repository on a hosting
+site.
+"""
+
+import re
+from importlib.metadata import version
+
+import pytest
+
+from course.paths import ROOT, lesson_name
+from tests.support.notebooks import LESSONS
+
+pytest.importorskip("PIL")
+
+from docs.played import played
+from docs.read import READ, as_markdown, linked, page
+from docs.readme import lesson_table
+
+PINNED = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+AS_PINNED = all(version(one) == PINNED[one] for one in ("pandas", "matplotlib", "ipython"))
+written = pytest.mark.skipif(not AS_PINNED, reason="was written with the versions that are pinned")
+
+
+@written
+@pytest.mark.parametrize("path", LESSONS, ids=lesson_name)
+def test_a_page_says_what_the_lesson_shows(path):
+    """Charts are compared by their texts: other fonts give other pixels."""
+    text, charts = page(played(LESSONS)[path], path)
+    assert (READ / f"{path.stem}.md").read_text(encoding="utf-8") == text, "run `make read`"
+    assert all((READ / "charts" / name).stat().st_size > 1000 for name in charts)
+
+
+def test_nothing_else_lies_in_read():
+    assert {path.stem for path in READ.glob("*.md")} == {path.stem for path in LESSONS}
+    named = {name for path in READ.glob("*.md") for name in re.findall(CHART, path.read_text())}
+    assert {path.name for path in READ.glob("charts/*")} == named and len(named) > 35
+
+
+CHART = re.compile(r"^!\[.{20,}\]\(charts/(\w+\.png)\)$", re.MULTILINE)
+
+
+def test_the_readmes_table_leads_to_every_page():
+    links = re.findall(r"\]\((read/[^)]+)\)", (ROOT / "README.md").read_text())
+    assert {ROOT / link for link in links} >= {READ / f"{path.stem}.md" for path in LESSONS}
+    assert lesson_table() in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(READ.glob("*.md")), ids=lambda path: path.stem)
+def test_every_link_of_a_page_leads_somewhere(path):
+    text = re.sub(r"^(`{3,}).*?^\1", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`[^`]*`", "", text)
+    for link in re.findall(r"\]\(([^)\s#]+)", text):
+        assert "://" in link or (path.parent / link).exists(), link
+
+
+def test_links_to_lessons_lead_to_their_pages():
+    assert linked("[a](02_b.ipynb#c), [d](solutions/02_b.ipynb)") == (
+        "[a](02_b.md#c), [d](../notebooks/solutions/02_b.ipynb)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"text/plain": "'41'"}, "```text\n'41'\n```"),
+        ({"text/plain": "```"}, "````text\n```\n````"),
+        ({"text/plain": "<IPython.core.display.HTML object>", "text/html": "<b>"}, ""),
+        ({"text/plain": "x", "text/html": '<div class="highlight">'}, "```python\nx\n```"),
+        ({"text/plain": "<...>", "text/markdown": "[a](02_b.ipynb)"}, "[a](02_b.md)"),
+    ],
+)
+def test_an_output_as_markdown(data, text):
+    import nbformat
+
+    assert as_markdown(nbformat.v4.new_output("display_data", data)) == text
