@@ -94,7 +94,7 @@ renumber: $(VENV)/test
 	$(RUN) docs.read
 
 works-on: $(VENV)/works-on
-	$(RUN) course.commands.works_on
+	$(RUN) course.commands.works_on $(ARGS)
 
 pins: $(VENV)/test
 	$(RUN) uv pip compile pyproject.toml --extra test --extra bench --extra core --upgrade --quiet \

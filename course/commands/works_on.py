@@ -1,8 +1,11 @@
-"""Run every lesson live through nbmake, and keep what it took:  python -m course.commands.works_on
+"""Run every lesson live through nbmake, and keep what it took:
+
+    python -m course.commands.works_on [--jobs 8]
 
 The executed notebooks go into traces/local/executed, this machine's row into traces/works_on.json.
 """
 
+import argparse
 import ast
 import datetime
 import json
@@ -10,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -143,19 +147,41 @@ def table(rows: Path = ROWS) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
+def run_at_once(paths: list[Path], jobs: int) -> tuple[dict[str, dict], list[RuntimeError]]:
+    """run_lessons with up to so many lessons at a time, and the errors of those that failed.
+
+    Their seconds then include the time in which they wait for each other.
+    """
+
+    def run_one(path: Path) -> dict[str, dict] | RuntimeError:
+        try:
+            return run_lessons([path])
+        except RuntimeError as error:
+            return error
+
+    with ThreadPoolExecutor(jobs) as pool:
+        results = list(pool.map(run_one, paths))
+    errors = [one for one in results if isinstance(one, RuntimeError)]
+    took = [one for one in results if isinstance(one, dict)]
+    return {name: row for one in took for name, row in one.items()}, errors
+
+
+def main(words: list[str] | None = None) -> int:
     """Run, keep and print; returns 1 if a lesson failed, 2 without a GPU."""
+    parser = argparse.ArgumentParser(prog="make works-on", description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1, help="lessons at a time (1)")
+    arguments = parser.parse_args(words)
     if not torch.cuda.is_available():
         print(
             "Running live needs a CUDA GPU, and torch sees none here (`make doctor` says why).",
             file=sys.stderr,
         )
         return 2
-    try:
-        paths = [path for path in lessons() if path.parent == NOTEBOOKS]
-        took = run_lessons(paths)
-    except RuntimeError as error:
+    paths = [path for path in lessons() if path.parent == NOTEBOOKS]
+    took, errors = run_at_once(paths, arguments.jobs)
+    for error in errors:
         print(error, file=sys.stderr)
+    if errors:
         return 1
     keep(machine() | {"date": str(datetime.date.today()), "lessons": took})
     print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")

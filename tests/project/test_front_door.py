@@ -406,6 +406,14 @@ def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
     assert "AssertionError" in (tmp_path / "executed" / "wrong.ipynb").read_text()
 
 
+def test_lessons_may_run_at_once_and_every_failure_is_told(notebooks, tmp_path, monkeypatch):
+    good, wrong = notebooks
+    monkeypatch.setattr(works_on.run_lessons, "__defaults__", (tmp_path / "executed",))
+    took, errors = works_on.run_at_once([*good, wrong], jobs=2)
+    assert list(took) == ["first", "second"] and len(errors) == 1
+    assert "assert x == 2" in str(errors[0])
+
+
 @needs_gpu
 def test_a_lesson_runs_live_and_its_memory_is_seen(tmp_path):
     took = works_on.run_lessons([lesson_file("start_here")], tmp_path)
@@ -431,7 +439,7 @@ def test_a_machine_keeps_one_row_per_torch(tmp_path):
 
 def test_without_a_gpu_nothing_is_claimed(monkeypatch, capsys):
     monkeypatch.setattr(works_on.torch.cuda, "is_available", lambda: False)
-    assert works_on.main() == 2
+    assert works_on.main([]) == 2
     assert "needs a CUDA GPU" in capsys.readouterr().err
 
 
