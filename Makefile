@@ -11,9 +11,10 @@
 # make pdf      print the core course                         (docs/_build/book/cuda-graphs.pdf)
 # make read     write the lessons with what their cells show     (read/)
 # make readme   write the README's picture and tables again
-# make new-lesson NAME=verb_object   begin a lesson: its two notebooks and its scenario
+# make new-lesson ARGS="verb_object 23"   begin a lesson: its two notebooks and its scenario
 # make links    write today's numbers of the lessons into every link
-# make renumber ARGS="choose_api 5"  give a lesson a new number; the others close up
+# make renumber ARGS="choose_api 5"  give a lesson a new number; one that has it moves up
+# make rename-lesson ARGS="old_name new_name"  the same for its name
 # make works-on run every lesson live, and keep what it took   (traces/works_on.json)
 # make pins     resolve the tested versions anew                  (constraints.txt)
 # make doctor   say what this machine can do
@@ -36,7 +37,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test quick notebooks lint hooks record bench site pdf read readme new-lesson links renumber works-on pins doctor clean
+.PHONY: lab progress test quick notebooks lint hooks record bench site pdf read readme new-lesson links renumber rename-lesson works-on pins doctor clean
 
 lab: OPTIONS = -- $(ARGS)
 lab: $(VENV)/ready
@@ -83,13 +84,18 @@ readme: $(VENV)/test
 	$(RUN) docs.readme
 
 new-lesson: $(VENV)/ready
-	@$(RUN) course.commands.new_lesson $(NAME)
+	@$(RUN) course.commands.new_lesson $(ARGS)
 
 links: $(VENV)/ready
 	@$(RUN) course.commands.renumber
 
 renumber: $(VENV)/test
 	@$(RUN) course.commands.renumber $(ARGS)
+	$(RUN) docs.readme
+	$(RUN) docs.read
+
+rename-lesson: $(VENV)/test
+	@$(RUN) course.commands.rename_lesson $(ARGS)
 	$(RUN) docs.readme
 	$(RUN) docs.read
 

@@ -21,6 +21,7 @@ from IPython.core.pylabtools import print_figure
 from IPython.display import Markdown, display
 from matplotlib.figure import Figure
 
+from course.lessons import present_name
 from course.machine import NeedsMore, gpu_name, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import note
@@ -50,6 +51,7 @@ def lesson(
     it is needed and missing or damaged.
     """
     global _open
+    name = present_name(name)
     gpu = None if live is False else gpu_name()
     recording = RECORD_TO in os.environ
     lacking = missing(gpus, needs)

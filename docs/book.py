@@ -11,10 +11,9 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from course.lessons import lesson_file
+from course.lessons import PARTS, by_parts, lesson_file, unnumbered
 from course.paths import ROOT
 from docs.pages import write_pages
-from docs.readme import PARTS
 
 BUILD = ROOT / "docs/_build/book"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -86,6 +85,7 @@ def contents(names: list[str]) -> str:
 
 if __name__ == "__main__":
     try:
-        print(book(sys.argv[1:] or PARTS["The core course"]))
+        core = [unnumbered(path.stem) for path in by_parts()[PARTS[0]]]
+        print(book(sys.argv[1:] or core))
     except FileNotFoundError as error:
         sys.exit(str(error))

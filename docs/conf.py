@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxTranslator
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from course.lessons import lesson_file  # noqa: E402
+from course.lessons import former_names, lesson_file  # noqa: E402
 from course.paths import NOTEBOOKS  # noqa: E402
 from course.perfetto import OPEN  # noqa: E402
 from docs import finish, icons, rules  # noqa: E402
@@ -31,7 +31,13 @@ author = about["authors"][0]["name"]
 copyright = f"{author}: code MIT, text CC BY 4.0"
 release = about["version"]
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinxext.opengraph"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "sphinxext.opengraph",
+    "sphinx_reredirects",
+]
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["static"]
@@ -78,6 +84,11 @@ ASKING = {  # pages that answer from the rules of capturable explain, and what t
 SOLUTIONS = {f"notebooks/solutions/{path.stem}" for path in NOTEBOOKS.glob("solutions/*.ipynb")}
 WRITTEN = {"index", "explain", "404", "api", "notebooks/solutions/index"}  # by docs/pages.py
 
+redirects = {  # from a lesson's former address to its present one
+    f"notebooks/{folder}{old}": f"{lesson_file(name).stem}.html"
+    for old, name in former_names().items()
+    for folder in ("", "solutions/")
+}
 nb_execution_mode = "off"  # the outputs are the recordings'
 nb_render_markdown_format = "myst"  # tables and links in outputs too
 myst_enable_extensions = ["dollarmath"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 
-from course.lessons import lesson_file
+from course.lessons import lesson_file, optional
 from course.paths import NOTEBOOKS, ROOT
 from docs.findable import GALLERY
 from docs.lesson_page import page
@@ -162,7 +162,8 @@ def contents() -> str:
 
 def in_side_bar(path: Path) -> str:
     """A lesson's number, title and minutes: 0 · Start here · 16 min."""
-    return f"{number(path)} · {title(path)} · {stated(path)}\N{NO-BREAK SPACE}min"
+    minutes = f"{stated(path)}\N{NO-BREAK SPACE}min"
+    return " · ".join([str(number(path)), title(path), minutes] + ["optional"] * optional(path))
 
 
 def modules() -> list[str]:

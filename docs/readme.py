@@ -5,6 +5,7 @@ python -m docs.readme
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
@@ -14,8 +15,9 @@ import nbformat
 import pandas as pd
 from matplotlib import pyplot as plt
 
+from course.commands import unfinished
 from course.commands.works_on import table as works_on
-from course.lessons import lesson_file
+from course.lessons import by_parts, former_names, lesson_file, optional, unnumbered
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
@@ -28,43 +30,8 @@ from helpers.trace import read_trace
 
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
-PARTS = {  # in reading order
-    "The core course": [
-        "start_here",
-        "profile_eager_training",
-        "capture_and_replay",
-        "capture_training_step",
-        "make_graphed_callables",
-        "graph_part_of_model",
-        "replay_random_numbers",
-        "share_memory_pools",
-    ],
-    "In practice": [
-        "reach_floor",
-        "find_where_graphs_pay",
-        "make_code_capturable",
-        "graph_many_shapes",
-        "capture_optimizers",
-        "let_torch_compile_capture",
-        "choose_api",
-        "train_language_model",
-        "decode_language_model",
-        "serve_language_model",
-        "speculate_tokens",
-        "change_weights",
-        "capture_experts",
-    ],
-    "Inside and at scale": [
-        "look_inside_graph",
-        "loop_on_gpu",
-        "train_on_several_gpus",
-        "split_decoder",
-        "use_transformer_engine",
-        "graph_megatron",
-        "repair_ten_scripts",
-        GALLERY,
-    ],
-}
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+COLUMNS = 3  # of the README's table: smaller parts follow under the last
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 CODESPACES_BADGE = "https://github.com/codespaces/badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
@@ -102,10 +69,10 @@ def spreads() -> str:
 
 def offer() -> str:
     """How much there is: lessons, hours, exercises and failures, for the README's first screen."""
-    paths = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if lesson_name(path) != GALLERY]
-    minutes = [duration(path) for path in paths]
+    paths = [path for paths in by_parts().values() for path in paths]
+    minutes = [duration(path) for path in paths if lesson_name(path) != GALLERY]
     reading, exercising = (sum(column) / 60 for column in zip(*minutes, strict=True))
-    asked = sum(len(exercises(path)) for path in NOTEBOOKS.glob("*.ipynb"))
+    asked = sum(len(exercises(path)) for path in paths)
     failures = len(recorded_lesson(GALLERY).value("exhibits"))
     return "\n".join(
         [
@@ -118,42 +85,50 @@ def offer() -> str:
             "- **Proof before speed.** Each gain comes with its spread, and with a check that the "
             "result is the same.",
             "",
-            f"{len(paths)} lessons take about {reading:.0f} hours to read, and {exercising:.0f} "
-            "more with all exercises. One evening gets you started.",
+            f"{len(paths)} lessons, the last of them for reference. The others take about "
+            f"{reading:.0f} hours to read, and {exercising:.0f} more with all exercises. One "
+            "evening gets you started.",
         ]
     )
 
 
 def lesson_table() -> str:
     """The lessons with their minutes, a column for each part of the course."""
-    columns = []
-    for part in PARTS.values():
-        rows = []
-        for name in part:
-            path = lesson_file(name)
-            long = "" if name == GALLERY else f" · {stated(path)} min"
-            rows.append(f"{number(path)} [{title(path)}](read/{path.stem}.md){long}")
-        columns.append(rows)
-    lines = [f"| {' | '.join(PARTS)} |", "|---" * len(PARTS) + "|"]
-    for row in zip_longest(*columns, fillvalue=""):
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+    columns: list[list[str]] = []
+    for part, paths in by_parts().items():
+        rows = [row(path) for path in paths]
+        if len(columns) < COLUMNS:
+            columns.append([part, "---", *rows])
+        else:
+            columns[-1] += [f"**{part}**", *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in zip_longest(*columns, fillvalue=""))
+
+
+def row(path: Path) -> str:
+    """A lesson in the README's table."""
+    facts = [f"{number(path)} [{title(path)}](read/{path.stem}.md)"]
+    if lesson_name(path) != GALLERY:
+        facts.append(f"{stated(path)} min")
+    if optional(path):
+        facts.append("optional")
+    return " · ".join(facts)
 
 
 def lesson_list() -> str:
     """What each lesson teaches, what it builds on, and what it takes, by parts."""
     lines = []
-    for part, names in PARTS.items():
+    for part, paths in by_parts().items():
         lines += [f"## {part}", ""]
-        for name in names:
-            path = lesson_file(name)
+        for path in paths:
             first = first_cell(path)
             promise = _said(
                 path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\."
             )
-            facts = [f"{stated(path)} minutes"]
-            if name != GALLERY:
-                facts = [f"{stated(path)} minutes, and {duration(path)[1]} for the exercises"]
+            facts = ["optional"] if optional(path) else []
+            if lesson_name(path) == GALLERY:
+                facts.append(f"{stated(path)} minutes")
+            else:
+                facts.append(f"{stated(path)} minutes, and {duration(path)[1]} for the exercises")
             if found := needs(path, first):
                 facts.append(f"builds on {found}")
             facts += recorded_on(path, first)
@@ -301,6 +276,15 @@ def clone() -> str:
     return f"    git clone {address} cuda-graphs-course\n    cd cuda-graphs-course\n    make lab"
 
 
+def former_numbers() -> str:
+    """The lessons whose file had another name, with the present one."""
+    pairs = []
+    for old, name in former_names().items():
+        new = lesson_file(name).stem
+        pairs.append(f"{old} {new if unnumbered(old) != name else new[:2]}")
+    return " · ".join(pairs)
+
+
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {
         "badges": badges,
@@ -311,6 +295,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "lessons": lesson_table,
     },
     LESSONS: {"lessons": lesson_list, "works on": works_on},
+    CONTRIBUTING: {"former numbers": former_numbers},
 }
 
 
@@ -329,10 +314,21 @@ def with_tables(path: Path) -> str:
     return text
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Write everything; returns 1, after a sentence each, if a lesson still lacks something."""
     for lesson in sorted(NOTEBOOKS.glob("*.ipynb")):
-        write_minutes(lesson)
-    for page in PAGES:
-        page.write_text(with_tables(page))
+        if not unfinished.unrecorded(lesson):
+            write_minutes(lesson)
+    try:
+        for page in PAGES:
+            page.write_text(with_tables(page))
+    except LookupError as error:
+        print(error, file=sys.stderr)
+        return 1
     draw()
     draw_preview()
+    return unfinished.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from course.files import SavingError, replacing
+from course.lessons import former_names, unnumbered
 from course.obstacles import notice, obstacle
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 
@@ -59,18 +60,20 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
 
 
 def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], list[str]]:
-    """Let copies of lessons that the course has renumbered follow, and bring origins up to that.
+    """Let copies of lessons that the course has moved follow, and bring origins up to that.
 
     Returns where the learner's own ones were, by new name, and what there is to tell
     about the others. An untouched copy goes: update makes it anew under its new name.
     """
     now = {_unnumbered(name): name for name in names(course)}
+    former = former_names(course)
     moved = {}
     untouched = 0
     said = []
     for old in [name for name in origins if not (course / name).exists()]:
         origin = origins.pop(old)
-        new = now.get(_unnumbered(old))
+        name = former.get(Path(old).stem, unnumbered(Path(old).stem))
+        new = now.get(str(Path(old).with_stem(name)))
         mine = copy / old
         if not mine.is_file():
             continue
@@ -83,7 +86,9 @@ def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], li
         else:
             said.append(f"The course has no {old} any more: {short(mine)} is yours and stays.")
     if untouched or moved:
-        said.insert(0, "Lessons have new numbers: your copies and your solved exercises followed.")
+        said.insert(
+            0, "Lessons have new numbers or names: your copies and your solved exercises followed."
+        )
     return moved, said
 
 

@@ -1,43 +1,50 @@
-"""Begin a lesson:  python -m course.commands.new_lesson VERB_OBJECT
+"""Begin a lesson:  python -m course.commands.new_lesson VERB_OBJECT NUMBER
 
 Writes its notebook, the notebook of its solutions and the scenarios of its exercises, from
 lesson_template/: a small lesson that passes the tests of form, to be rewritten piece by piece.
 """
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
+import nbformat
+
+from course.commands.rename_lesson import refuse
 from course.commands.renumber import renamed, stems
+from course.lessons import PARTS, part_of
 from course.paths import ROOT, short
 
 TEMPLATE = Path(__file__).with_name("lesson_template")
-NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 NEXT = """Written: {files}.
+It belongs to the part {part!r} of the course, as its notebook's metadata say.
 
 Next:
-1. Write the lesson in {lesson}: CONTRIBUTING.md says what form it has. It comes last;
-   make renumber ARGS="{name} 12" moves it.
+1. Write the lesson in {lesson}: CONTRIBUTING.md says what form it has.
 2. make test ARGS="-k {name}" says what is missing.
 3. make record ARGS="{name}" on a machine with a CUDA GPU.
-4. make readme writes its minutes and its row in the README. Add it to a row of the README's table
-   of readers, and its terms to docs/glossary.md.
+4. make readme writes its minutes and its row in every list of lessons, and says what it lacks.
+   Add it to a row of the README's table of readers, and its terms to docs/glossary.md.
+5. make read writes its page in read/.
 """
 
 
-def new_lesson(name: str, root: Path = ROOT) -> list[Path]:
-    """Write a lesson's files, at the next number, and return them.
+def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
+    """Write a lesson's files, and return them; the lesson before it gives it its part.
 
-    Raises ValueError for a name that is none, or is taken already.
+    Raises ValueError for a name or number that is none, or is taken already.
     """
-    if not NAME.fullmatch(name):
+    refuse(name, root)
+    present = stems(root)
+    numbers = {int(stem[:2]): stem for stem in present.values()}
+    if not 0 <= number < 100:
+        raise ValueError(f"Lessons are numbered from 0 to 99: there is no {number}.")
+    if number in numbers:
         raise ValueError(
-            f"{name!r} is no name of a lesson: a verb and an object, such as share_memory_pools."
+            f"{number} is the number of {numbers[number]}: begin the lesson at a free one, and "
+            f'move it by make renumber ARGS="{name} {number}".'
         )
-    if name in stems(root):
-        raise ValueError(f"There is a lesson {name} already: notebooks/{stems(root)[name]}.ipynb.")
-    files = stems(root) | {name: f"{len(stems(root)):02}_{name}"}
+    files = present | {name: f"{number:02}_{name}"}
     texts = {
         root / f"notebooks/{files[name]}.ipynb": "lesson.ipynb",
         root / f"notebooks/solutions/{files[name]}.ipynb": "solutions.ipynb",
@@ -49,6 +56,12 @@ def new_lesson(name: str, root: Path = ROOT) -> list[Path]:
         text = (TEMPLATE / template).read_text(encoding="utf-8")
         text = text.replace("verb_object", name).replace("Verb object", title(name))
         path.write_text(renamed(text, files), encoding="utf-8")
+    lesson = next(iter(texts))
+    before = [numbers[taken] for taken in sorted(numbers) if taken < number]
+    notebook = nbformat.read(lesson, as_version=4)
+    part = part_of(root / f"notebooks/{before[-1]}.ipynb") if before else PARTS[0]
+    notebook.metadata["course"] = {"part": part}
+    lesson.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
     return list(texts)
 
 
@@ -60,16 +73,17 @@ def title(name: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Begin the lesson and say what to do next; return 1, after a sentence, for an unfit name."""
     parser = argparse.ArgumentParser(prog="make new-lesson", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "name", help="a verb and an object, such as share_memory_pools: NAME=... of make"
-    )
-    name = parser.parse_args(arguments).name
+    parser.add_argument("name", help="a verb and an object, such as share_memory_pools")
+    parser.add_argument("number", type=int, help="a free number, its place in the reading order")
+    options = parser.parse_args(arguments)
     try:
-        files = [str(short(path)) for path in new_lesson(name)]
+        paths = new_lesson(options.name, options.number)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
-    print(NEXT.format(files=", ".join(files), lesson=files[0], name=name))
+    files = [str(short(path)) for path in paths]
+    part = part_of(paths[0])
+    print(NEXT.format(files=", ".join(files), lesson=files[0], name=options.name, part=part))
     return 0
 
 

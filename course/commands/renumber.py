@@ -7,13 +7,14 @@ number; a lesson that has it already moves up.
 """
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
 
 import nbformat
 
-from course.lessons import lesson_file, unnumbered
+from course.lessons import FORMER_NAMES, former_names, lesson_file, unnumbered
 from course.paths import ROOT
 
 FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html|md)\b")
@@ -45,13 +46,29 @@ def renumber(name: str, number: int, root: Path = ROOT) -> None:
         numbers[moving] = number
         moving = at_place[0] if at_place else ""
         number += 1
+    move_notebooks({lesson: f"{place:02}_{lesson}" for lesson, place in numbers.items()}, root)
+
+
+def move_notebooks(stems: dict[str, str], root: Path = ROOT) -> None:
+    """Give lessons and their solutions other file names: a lesson's name -> its new stem.
+
+    notebooks/former_names.json keeps the old ones, for readers' copies and addresses of pages.
+    """
+    notebooks = root / "notebooks"
     moves = {
-        lesson_file(lesson, folder): folder / f"{place:02}_{lesson}.ipynb"
+        lesson_file(lesson, folder): folder / f"{stem}.ipynb"
         for folder in (notebooks, notebooks / "solutions")
-        for lesson, place in numbers.items()
+        for lesson, stem in stems.items()
     }
+    names = {lesson: unnumbered(stem) for lesson, stem in stems.items()}
+    former = {stem: names.get(name, name) for stem, name in former_names(notebooks).items()}
     for old, new in moves.items():
-        old.rename(new)
+        if old != new:
+            old.rename(new)
+            former[old.stem] = unnumbered(new.stem)
+    present = {path.stem for path in notebooks.glob("*.ipynb")}
+    kept = {stem: name for stem, name in sorted(former.items()) if stem not in present}
+    (notebooks / FORMER_NAMES).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def update_links(root: Path = ROOT) -> list[Path]:

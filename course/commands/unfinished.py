@@ -14,7 +14,7 @@ import nbformat
 
 from capturable.explain import entries
 from course import scenarios
-from course.lessons import unnumbered
+from course.lessons import NO_PART, PARTS, part_of, unnumbered
 from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, short
 from course.recordings.cells import checked, handed_on, python
 
@@ -28,6 +28,7 @@ def unfinished(path: Path) -> list[str]:
     """
     sources, prose = _read(path)
     return [
+        *_without_part(path),
         *_without_solution(path, sources),
         *_stubs_with_their_check(sources),
         *_without_scenario(unnumbered(path.stem), sources),
@@ -55,6 +56,11 @@ def _read(path: Path) -> tuple[list[str], str]:
     cells = nbformat.read(path, as_version=4).cells
     sources = [cell.source for cell in cells if cell.cell_type == "code"]
     return sources, "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def _without_part(path: Path) -> Iterator[str]:
+    if part_of(path) not in PARTS:
+        yield NO_PART.format(path=short(path), parts=", ".join(PARTS))
 
 
 def _without_solution(path: Path, sources: list[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from course import lesson as recording
 from course import progress
 from course.commands import lab
 from course.files import SavingError
-from course.lessons import lesson_file
+from course.lessons import FORMER_NAMES, lesson_file
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
@@ -139,7 +139,7 @@ def test_a_file_in_the_copys_place_is_one_sentence(tmp_path):
     assert (tmp_path / "copy").read_text() == "mine"
 
 
-FOLLOWED = "Lessons have new numbers: your copies and your solved exercises followed."
+FOLLOWED = "Lessons have new numbers or names: your copies and your solved exercises followed."
 
 
 def renumber(folder, **names):
@@ -166,6 +166,17 @@ def test_copies_follow_a_lesson_that_is_renumbered(course, changed):
     mine = f"{copy / '01_two.ipynb'} is yours: it is now {copy / '02_two.ipynb'}. {there}"
     assert said == [FOLLOWED, *[mine] * changed]
     assert lab.update(folder, copy) == [there] * changed
+
+
+def test_copies_follow_a_lesson_that_is_renamed(course):
+    folder, copy = course
+    write_notebook(copy / "00_one.ipynb", "mine")
+    renumber(folder, _00_one="02_first")
+    (folder / "solutions/00_one.ipynb").rename(folder / "solutions/02_first.ipynb")
+    (folder / FORMER_NAMES).write_text('{"00_one": "first"}')
+    assert lab.update(folder, copy) == [FOLLOWED]
+    assert source(copy / "02_first.ipynb") == "mine"
+    assert files(copy)[1:] == ["01_two.ipynb", "02_first.ipynb", "solutions/02_first.ipynb"]
 
 
 def test_a_lesson_that_the_course_has_no_more_goes_unless_it_is_the_learners(course):

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from course.commands import new_lesson
-from course.lessons import lesson_file
+from course.lessons import by_parts, lesson_file
 from course.paths import ROOT
 from docs.minutes import count, stated
 
@@ -33,10 +33,10 @@ def run(project, *arguments):
 
 
 def test_a_new_lesson_passes_the_tests_of_form(project):
-    number = len(list(project.glob("notebooks/*.ipynb")))
-    said = run(project, "course.commands.new_lesson", "check_things")
+    said = run(project, "course.commands.new_lesson", "check_things", "29")
     assert said.returncode == 0, said.stderr
-    file = f"{number:02}_check_things.ipynb"
+    assert "belongs to the part 'In practice'" in said.stdout
+    file = "29_check_things.ipynb"
     for name in (
         f"notebooks/{file}",
         f"notebooks/solutions/{file}",
@@ -44,7 +44,7 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
     ):
         assert name in said.stdout and "erb_object" not in (project / name).read_text()
     assert 'make record ARGS="check_things"' in said.stdout
-    chosen = "(check_things and not memory) or make_scaler or running_total or clean or up_to_date"
+    chosen = "(check_things and not memory and not minutes) or make_scaler or running_total or clean or up_to_date"
     told = run(project, "pytest", "-n", "0", "-v", "-p", "no:cacheprovider", *CHECKS, "-k", chosen)
     assert told.returncode == 0, told.stdout[-5000:]
     for done in (
@@ -77,26 +77,37 @@ def root(tmp_path):
 def test_a_name_that_cannot_be_taken_is_a_sentence(root, name, said):
     before = sorted(root.rglob("*"))
     with pytest.raises(ValueError, match=said):
-        new_lesson.new_lesson(name, root)
+        new_lesson.new_lesson(name, 1, root)
     assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, "0 is the number of 00_share_pools: begin the lesson at a free one"), (100, "no 100")],
+)
+def test_a_number_that_cannot_be_taken_is_a_sentence(root, number, said):
+    with pytest.raises(ValueError, match=said):
+        new_lesson.new_lesson("draw_lines", number, root)
+    assert len(list(root.rglob("*.ipynb"))) == 2
 
 
 def test_nothing_is_overwritten(root):
     (root / "course/scenarios/draw_lines.py").write_text("mine")
     with pytest.raises(ValueError, match=r"draw_lines\.py is there already: move it away first"):
-        new_lesson.new_lesson("draw_lines", root)
+        new_lesson.new_lesson("draw_lines", 1, root)
     assert (root / "course/scenarios/draw_lines.py").read_text() == "mine"
     assert len(list(root.rglob("*.ipynb"))) == 2
 
 
 def test_links_hold_the_numbers_of_this_project(root):
-    lesson, solutions, _ = new_lesson.new_lesson("draw_lines", root)
+    lesson, solutions, _ = new_lesson.new_lesson("draw_lines", 1, root)
     assert lesson.name == solutions.name == "01_draw_lines.ipynb"
     assert "# Draw lines" in nbformat.read(lesson, as_version=4).cells[0].source
     assert "(../01_draw_lines.ipynb)" in solutions.read_text()
-    assert new_lesson.main(["share"]) == 1
+    assert by_parts(root / "notebooks")["The core course"][-1] == lesson
+    assert new_lesson.main(["share", "1"]) == 1
 
 
 def test_the_template_states_its_minutes():
     path = new_lesson.TEMPLATE / "lesson.ipynb"
-    assert stated(path) == math.ceil(count(nbformat.read(path, as_version=4), {}))
+    assert stated(path) == math.ceil(count(nbformat.read(path, as_version=4)))

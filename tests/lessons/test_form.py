@@ -12,12 +12,11 @@ import nbformat
 import pytest
 
 from course.commands.unfinished import unfinished
-from course.lessons import lesson_file
+from course.lessons import by_parts, lesson_file
 from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, handed_on, normalise
 from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
-from docs.readme import PARTS
 from tests.support.notebooks import ALL, LESSONS, code_cells, prose
 
 
@@ -175,5 +174,4 @@ def test_each_lesson_has_a_number_of_its_own_and_the_readme_lists_them_in_order(
     """Gaps are kept for lessons to come."""
     numbers = [int(path.name[:2]) for path in LESSONS]
     assert len(set(numbers)) == len(numbers) and numbers[0] == 0
-    listed = [lesson_file(name) for part in PARTS.values() for name in part]
-    assert listed == LESSONS
+    assert [path for paths in by_parts().values() for path in paths] == LESSONS

@@ -7,8 +7,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course.commands import renumber
-from course.lessons import lesson_file, unnumbered
+from course.commands import rename_lesson, renumber
+from course.lessons import FORMER_NAMES, by_parts, former_names, lesson_file, unnumbered
 from course.paths import ROOT
 
 LESSONS = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
@@ -44,12 +44,12 @@ def code(folder):
 
 def dead_links(project):
     """Files of lessons that some text or notebook names, and that are not there."""
-    texts = [path for path in project.rglob("*") if path.is_file()]
+    texts = [path for path in project.rglob("*") if path.is_file() and path.name != FORMER_NAMES]
     present = {path.stem for path in project.glob("notebooks/*.ipynb")}
     named = {
         found for path in texts for found in NUMBERED.findall(path.read_text(encoding="utf-8"))
     }
-    return named - present
+    return named - present - former_names().keys()
 
 
 def test_links_are_up_to_date(project):
@@ -82,6 +82,69 @@ def test_lessons_move_and_links_follow(project):
     assert [unnumbered(stem) for stem in order[2:5]] == [NAMES[2], "choose_api", NAMES[3]]
     assert len(order) == len(NAMES)
     assert code(notebooks) == before, "code cells are compared with recordings"
+
+
+def test_former_names_lead_to_the_present_ones(project):
+    notebooks = project / "notebooks"
+    renumber.renumber("choose_api", 9, project)
+    assert former_names(notebooks) == {f"{16}_choose_api": "choose_api"}
+    rename_lesson.rename("choose_api", "choose_way", project)
+    former = {f"{number:02}_choose_api": "choose_way" for number in (9, 16)}
+    assert former_names(notebooks) == former
+    rename_lesson.rename("choose_way", "choose_api", project)
+    renumber.renumber("choose_api", 16, project)
+    former = {f"{9:02}_{name}": "choose_api" for name in ("choose_api", "choose_way")}
+    assert former_names(notebooks) == former, "a file that is there has no other name"
+
+
+def test_a_renamed_lesson_takes_along_whatever_names_it(project):
+    for name in ("course/scenarios/change_weights.py", "traces/h200/change_weights.json"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("change_weights()  # 'change_weights'")
+    (project / "docs/search.toml").write_text('change_weights = ["swap"]\nrechange_weights = 1')
+    rename_lesson.rename("change_weights", "swap_weights", project)
+    renumber.update_links(project)
+    assert (project / "docs/search.toml").read_text().startswith("swap_weights = ")
+    assert "rechange_weights" in (project / "docs/search.toml").read_text()
+    scenarios = (project / "course/scenarios/swap_weights.py").read_text()
+    assert scenarios == "change_weights()  # 'swap_weights'", "a function keeps its name"
+    assert (project / "traces/h200/swap_weights.json").exists()
+    opening = {cell for cells in code(project / "notebooks").values() for cell in cells}
+    assert any('lesson("swap_weights")' in cell for cell in opening)
+    assert not any('"change_weights"' in cell for cell in opening)
+    assert dead_links(project) == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("nothing", "draw_lines", "There is no lesson nothing"),
+        ("choose_api", "choose", "'choose' is no name of a lesson"),
+        ("choose_api", "reach_floor", "There is a lesson reach_floor already"),
+    ],
+)
+def test_a_lesson_that_cannot_be_renamed_is_a_sentence(project, old, new, said):
+    before = sorted(project.rglob("*"))
+    with pytest.raises((LookupError, ValueError), match=said):
+        rename_lesson.rename(old, new, project)
+    assert sorted(project.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("lesson", "part", "said"),
+    [
+        ("choose_api", None, "choose_api.ipynb names no part of the course: write"),
+        ("choose_api", "In theory", "with one of The core course, In practice"),
+        ("choose_api", "The core course", "its number follows those of 'In practice'"),
+    ],
+)
+def test_a_lesson_without_its_part_is_a_sentence(project, lesson, part, said):
+    path = lesson_file(lesson, project / "notebooks")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata["course"] = {"part": part} if part else {}
+    nbformat.write(notebook, path)
+    with pytest.raises(LookupError, match=said):
+        by_parts(project / "notebooks")
 
 
 def test_a_lesson_that_goes_where_it_is_changes_nothing(project):

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from course.lessons import lesson_file
+from course.lessons import former_names, lesson_file
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recordings
 from tests.support.notebooks import LESSONS
@@ -81,6 +81,16 @@ def test_the_reference_describes_every_module_of_the_rooms(site):
     } <= set(pages.modules())
     assert all(f'id="module-{name}"' in text for name in pages.modules())
     assert "Capture step(*static_inputs) in one CUDA graph" in text
+
+
+def test_former_addresses_of_lessons_lead_to_the_present_ones(site):
+    former = former_names()
+    assert former
+    for old, name in former.items():
+        for folder in ("notebooks", "notebooks/solutions"):
+            target = f"{lesson_file(name).stem}.html"
+            assert f'"{target}"' in (site / folder / f"{old}.html").read_text()
+            assert (site / folder / target).exists()
 
 
 def test_no_link_is_broken(parsed, site):
