@@ -32,6 +32,7 @@ COLOURS = {
     "number kept": "#117733",
     "number dropped": "#DDCC77",
 }
+LINES = ("#1F77B4", "#C75B00", "#2CA02C")  # of what has no colour of its own
 MARKERS = {
     "host time": "o",
     "GPU busy time": "s",
@@ -59,6 +60,8 @@ def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
     """
     figure, axes = plt.subplots(*shape, figsize=(WIDTH, height), layout="constrained", **options)
     figure.suptitle(textwrap.fill(title, 70), x=0.01, ha="left", fontsize="medium")
+    for one in figure.axes:
+        one.set_prop_cycle(color=LINES)
     return axes
 
 
