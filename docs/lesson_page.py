@@ -48,8 +48,8 @@ def lay_outputs(notebook: nbformat.NotebookNode) -> None:
             data = output.get("data", {})
             if "image/png" in data:
                 cell.metadata["mystnb"] = {"image": {"alt": data["text/plain"]}}
-            elif "<table" in data.get("text/html", ""):
-                data["text/html"] = table(data["text/html"])
+            elif "text/html" in data and "class='touch'" not in data["text/html"]:
+                data["text/html"] = without_styles(data["text/html"])
         if cell.source.endswith("recorded_index()"):
             cell.metadata["tags"] = ["remove-input"]
 
@@ -59,10 +59,12 @@ def shown(output: nbformat.NotebookNode) -> bool:
     return "drag the file" not in output.get("data", {}).get("text/html", "")
 
 
-def table(html: str) -> str:
-    """The HTML of a DataFrame without its styles, a line for each row."""
+def without_styles(html: str) -> str:
+    """The HTML of an output without colours of its own, tables with a line for each row."""
     html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
-    html = re.sub(r' style="[^"]*"', "", html)
+    html = re.sub(r" style=([\"']).*?\1", "", html)
+    if "<table" not in html:
+        return html
     return re.sub(r"\s*\n\s*(?!<tr|</?t(head|body|able)|</div)", "", html.strip())
 
 
@@ -80,10 +82,10 @@ def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording]
         for one in others
     )
     return (
-        f"> **Recorded**: the cells of this page ran on {gpus_of(about, gpus)} "
+        f"> **Recorded**: the `%%gpu` cells of this page ran on {gpus_of(about, gpus)} "
         f"(driver {about['driver']}, CUDA {about['cuda']}, torch {about['torch']}, "
         f"Python {about['python']}) on {about['date']}, in {about['seconds']} seconds, "
-        f"with at most {about['peak_gpu_mib']} MiB of GPU memory. Nothing runs here. "
+        f"with at most {about['peak_gpu_mib']} MiB of GPU memory, all others on what was recorded. "
         f"In JupyterLab the lesson runs, with or without a GPU.{too}"
     )
 

@@ -14,7 +14,7 @@ import nbformat
 
 from course.files import replacing
 from course.paths import REFERENCE_GPU, ROOT, TRACES, lesson_name
-from course.recordings.player import play_all
+from course.player import play_all
 from course.recordings.reached_code import ROOMS
 
 KEPT = ROOT / "docs/_build/played"

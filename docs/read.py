@@ -15,7 +15,7 @@ from PIL import Image
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recorded_lesson
-from docs.lesson_page import gpus, shown, table
+from docs.lesson_page import gpus, shown, without_styles
 from docs.played import played
 
 READ = ROOT / "read"
@@ -66,7 +66,7 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
         return fenced(output.text.rstrip(), "text")
     html, plain = output.data.get("text/html", ""), output.data.get("text/plain", "")
     if "<table" in html:
-        return table(html)
+        return without_styles(html)
     if 'class="highlight"' in html:
         return fenced(plain.strip(), "python")
     if plain.startswith("<IPython"):

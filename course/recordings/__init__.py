@@ -5,5 +5,4 @@ statements: on which statements a %%gpu cell depends, hashed; free_names: which 
 reached_code: what of the project they reach, hashed
 recording: reading and writing a recording, and whether it is stale
 kernel_history: what ran in this kernel, compared with a recording
-player: a lesson run as a reader without a GPU runs it, with what its cells show
 """

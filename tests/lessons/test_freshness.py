@@ -12,9 +12,9 @@ import pytest
 from course.commands.unfinished import unrecorded
 from course.distributed import TWO_GPUS
 from course.paths import CONFORMANCE, NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
+from course.player import play
 from course.recordings.cells import code_cells, lessons
 from course.recordings.kernel_history import History, NeedsGPU
-from course.recordings.player import play
 from course.recordings.recording import Recording, recorded_lesson, stale
 from course.recordings.statements import IMPORT, dependences, statements
 

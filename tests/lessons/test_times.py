@@ -12,7 +12,7 @@ import pytest
 
 from course import lesson
 from course.paths import NOTEBOOKS, lesson_name
-from course.recordings.player import play
+from course.player import play
 from helpers.timing import OTHERWISE, claim
 
 LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))

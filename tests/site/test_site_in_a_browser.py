@@ -209,7 +209,7 @@ def test_a_step_is_touched_and_without_scripts_read(page, new_context):
     plain = context.new_page()
     plain.goto(address)
     assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
-    assert plain.locator("img[alt*='timelines(traces']").is_visible()
+    assert plain.locator("img[alt*='time since the step began']").is_visible()
     context.close()
 
 
