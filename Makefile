@@ -30,7 +30,7 @@ RUN := $(VENV)/bin/python -m
 # listens to signals, faulthandler the process of what does not
 TESTS := $(RUN) pytest --numprocesses=auto --dist=worksteal --max-worker-restart=0 -m "not weekly" \
     --timeout=600 --override-ini=faulthandler_timeout=900 --override-ini=faulthandler_exit_on_timeout=true
-STAMPS := $(addprefix $(VENV)/,ready test works-on bench)
+STAMPS := $(addprefix $(VENV)/,ready test works-on)
 
 # a set-up of another place, or one whose Python is gone, is no set-up
 ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/dev/null),$(CURDIR))
@@ -66,8 +66,8 @@ hooks: $(VENV)/test
 record: $(VENV)/ready
 	$(RUN) course.commands.record $(ARGS)
 
-bench: $(VENV)/bench
-	$(RUN) benchmarks $(ARGS)
+bench: $(VENV)/ready
+	$(RUN) benchmarks
 
 site: $(VENV)/test
 	$(RUN) docs.pages
@@ -103,13 +103,13 @@ works-on: $(VENV)/works-on
 	$(RUN) course.commands.works_on $(ARGS)
 
 pins: $(VENV)/test
-	$(RUN) uv pip compile pyproject.toml --extra test --extra bench --extra core --upgrade --quiet \
+	$(RUN) uv pip compile pyproject.toml --extra test --extra core --upgrade --quiet \
 	    --python-version 3.11 --python-platform linux --output-file constraints.txt
 
 doctor: $(VENV)/ready
 	@$(RUN) course.commands.doctor
 
-# what learners need (ready), and what tests and the site, live runs of all lessons, and the benchmark add
+# what learners need (ready), and what tests and the site, and live runs of all lessons add
 $(STAMPS): $(VENV)/%: pyproject.toml constraints.txt
 	@command -v $(PYTHON) > /dev/null || (echo "There is no $(PYTHON): install Python 3.11" \
 	    "or newer, or name it: make PYTHON=..." && false)

@@ -3,6 +3,6 @@
 Variants   ladder: the rungs of "Reach the floor"; originals: the loops of the examples the course
            grew from;
            workloads: the three of "Choose an API"
-Measured   steps: all of them; reading, long_trace: reading a trace; starting: opening a lesson
+Measured   steps: all of them
 Written    report
 """

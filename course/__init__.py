@@ -1,7 +1,7 @@
 """What makes notebooks run, play and check. A reader of the lessons never needs to open it.
 
 In notebooks   lesson: %%gpu cells; exercise, capture_exercises, repaired: checks; progress: what is
-               solved
+               solved; player: a lesson run as a reader without a GPU runs it, with its outputs
                exhibits: the gallery's failures; broken_scripts: scripts to repair; node_chart:
                graphs drawn; beside: the recordings of all GPUs
                memory: given back; perfetto: traces; distributed: several ranks; listing: a part
