@@ -33,6 +33,7 @@ def lesson(folder, recorded=True, solutions=(SOLVED,), **cells):
     write_notebook(notebook, *cells.values())
     content = nbformat.read(notebook, as_version=4)
     content.cells.append(nbformat.v4.new_markdown_cell(heading))
+    content.metadata["course"] = {"part": "The core course"}
     nbformat.write(content, notebook)
     (folder / "solutions").mkdir()
     if solutions:
