@@ -1,5 +1,6 @@
 """The ways to run the notebooks and the tests, in the words of the pages that name them."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -20,6 +21,12 @@ NOTEBOOKS = re.compile(r"^notebooks\b.*")
 LESSON = lesson_file("replay_random_numbers").relative_to(ROOT)
 KILLS = "import os, signal\ndef test_dies(): os.kill(os.getpid(), signal.SIGSEGV)\n"
 SLEEPS = "import time\ndef test_sleeps(): time.sleep(3600)\n"
+# `make test` hands its own options down to every make under it.
+OUTSIDE_OF_MAKE = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS"}
+}
 DEAF = f"import signal\n{SLEEPS.replace(': ', ': signal.signal(signal.SIGALRM, signal.SIG_IGN); ')}"
 
 
@@ -27,7 +34,8 @@ def words_of(command):
     """What the shell would run: a target of make as make prints it, the Python of this process."""
     words = shlex.split(command)
     if words[0] == "make":
-        printed = subprocess.check_output(["make", "-n", *words[1:]], text=True, cwd=ROOT)
+        asks = ["make", "--dry-run", "--no-print-directory", *words[1:]]
+        printed = subprocess.check_output(asks, text=True, cwd=ROOT, env=OUTSIDE_OF_MAKE)
         words = shlex.split(printed.replace("\\\n", " ").splitlines()[-1])
         assert words[1:3] == ["-m", "pytest"]
     return [sys.executable, "-m", "pytest", *words[words.index("pytest") + 1 :]]
