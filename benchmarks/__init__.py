@@ -1,8 +1,7 @@
 """What the course's graphs bring and what the course costs its user:  make bench
 
 Variants   ladder: the rungs of "Reach the floor"; originals: the loops of the examples the course
-           grew from;
-           workloads: the three of "Choose an API"
+           grew from
 Measured   steps: all of them
 Written    report
 """

@@ -21,9 +21,9 @@ sys.path.insert(0, str(ROOT))
 from course.lessons import former_names, lesson_file  # noqa: E402
 from course.paths import NOTEBOOKS  # noqa: E402
 from course.perfetto import OPEN  # noqa: E402
-from docs import finish, icons, rules  # noqa: E402
+from docs import icons, rules, site_files  # noqa: E402
 from docs.address import BINDER, BRANCH, COLAB, on_github, one_click, repository  # noqa: E402
-from docs.findable import GALLERY  # noqa: E402
+from docs.search import GALLERY  # noqa: E402
 
 about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 project = "CUDA graphs in PyTorch"
@@ -146,11 +146,11 @@ def finished(app: Sphinx, error: Exception | None) -> None:
     """Called at the end of a build: write what Sphinx does not."""
     if error is None and app.builder.name == "html":  # not for the printed book
         html = Path(app.outdir)
-        (html / "_static/rules.js").write_text(rules.script(), encoding="utf-8")
-        finish.own_notebooks(html)
-        finish.site_map(html, html_baseurl, sorted(app.env.found_docs - {"404"}))
+        (html / "_static/rules.js").write_text(rules.rules_js(), encoding="utf-8")
+        site_files.own_notebooks(html)
+        site_files.site_map(html, html_baseurl, sorted(app.env.found_docs - {"404"}))
         icons.replace(html)
-        finish.error_page(html, html_baseurl)
+        site_files.error_page(html, html_baseurl)
 
 
 class English(SearchEnglish):

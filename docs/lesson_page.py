@@ -16,7 +16,7 @@ from course.machine import gpus_of
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked
 from course.recordings.recording import Recording, recordings
-from docs.findable import description, topics
+from docs.search import description, topics
 
 
 def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.NotebookNode:

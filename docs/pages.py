@@ -13,11 +13,11 @@ import nbformat
 
 from course.lessons import lesson_file, optional
 from course.paths import NOTEBOOKS, ROOT
-from docs.findable import GALLERY
 from docs.lesson_page import page
 from docs.minutes import stated
 from docs.played import played
 from docs.readme import number, title
+from docs.search import GALLERY
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))

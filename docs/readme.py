@@ -15,15 +15,15 @@ import nbformat
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from course.commands import unfinished
 from course.commands.works_on import table as works_on
 from course.lessons import by_parts, former_names, lesson_file, optional, unnumbered
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
 from docs.address import one_click, repository
-from docs.findable import GALLERY
 from docs.minutes import stated, write_minutes
+from docs.search import GALLERY
+from exercises import unfinished
 from helpers.charts import COLOURS, cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import read_trace
@@ -121,7 +121,7 @@ def lesson_list() -> str:
         lines += [f"## {part}", ""]
         for path in paths:
             first = first_cell(path)
-            promise = _said(
+            promise = _stated(
                 path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\."
             )
             facts = ["optional"] if optional(path) else []
@@ -154,23 +154,23 @@ def first_cell(path: Path) -> str:
 
 def title(path: Path) -> str:
     """A lesson's title, as its first screen gives it."""
-    return _said(path, first_cell(path), "# ", r"^# (.*)")
+    return _stated(path, first_cell(path), "# ", r"^# (.*)")
 
 
 def duration(path: Path) -> tuple[int, int]:
     """A lesson's minutes without its exercises, and those of its exercises."""
-    said = _said(path, first_cell(path), "minutes of exercises", r"\+ (\d+) minutes of exercises")
+    said = _stated(path, first_cell(path), "minutes of exercises", r"\+ (\d+) minutes of exercises")
     return stated(path), int(said)
 
 
 def needs(path: Path, first: str) -> str:
     """The numbers of the lessons that a lesson builds on, as its first cell says."""
-    said = _said(path, first, "you need", r"\| you need .*\n.*\n\| (.*?) \|")
+    said = _stated(path, first, "you need", r"\| you need .*\n.*\n\| (.*?) \|")
     numbers = sorted(map(int, re.findall(r"\((\d+)_", said)))
     return (" to " if said.startswith("all lessons from") else ", ").join(map(str, numbers))
 
 
-def _said(path, first, what, pattern):
+def _stated(path, first, what, pattern):
     found = re.search(pattern, first)
     if not found:
         raise LookupError(
@@ -187,7 +187,7 @@ def recorded_on(path: Path, first: str) -> list[str]:
     if not gpus:
         return []
     where = "; ".join(f"{' and '.join(names)}, {date}" for date, names in gpus.items())
-    held = _said(path, first, "GPU memory", r"about ([0-9.]+) GiB of its memory")
+    held = _stated(path, first, "GPU memory", r"about ([0-9.]+) GiB of its memory")
     return [f"{held} GiB of GPU memory", f"recorded on {where}"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from capturable import causes, explain, similar_causes
 from course.lessons import lesson_file
-from docs.findable import GALLERY, SYNONYMS, questions
+from docs.search import GALLERY, SYNONYMS, questions
 
 INLINE = re.compile(r"\A\(\?([a-z]+)\)")
 
@@ -73,7 +73,7 @@ def entry(one: causes.Entry) -> dict[str, Any]:
     return asdict(one) | {"place": place, "page": page}
 
 
-def script() -> str:
+def rules_js() -> str:
     """rules.js: the rules, and what the search knows beside its index."""
     known = {
         "explain": rules(),

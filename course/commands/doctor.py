@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import torch
 
 from course.files import printed
+from course.lab_options import obstacle
 from course.machine import extras, machine
-from course.obstacles import obstacle
 from course.paths import CONFORMANCE, REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from course.files import SavingError, replacing
+from course.lab_options import notice, obstacle
 from course.lessons import former_names, unnumbered
-from course.obstacles import notice, obstacle
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 
 # metadata that JupyterLab writes unasked

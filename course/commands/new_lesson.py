@@ -1,7 +1,8 @@
 """Begin a lesson:  python -m course.commands.new_lesson VERB_OBJECT NUMBER
 
-Writes its notebook, the notebook of its solutions and the scenarios of its exercises, from
-lesson_template/: a small lesson that passes the tests of form, to be rewritten piece by piece.
+Writes its notebook, the notebook of its solutions, the scenarios of its exercises and answers to
+try them with, from lesson_template/: a small lesson that passes the tests of form, to be rewritten
+piece by piece.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
     texts = {
         root / f"notebooks/{files[name]}.ipynb": "lesson.ipynb",
         root / f"notebooks/solutions/{files[name]}.ipynb": "solutions.ipynb",
-        root / f"course/scenarios/{name}.py": "scenario.py",
+        root / f"exercises/scenarios/{name}.py": "scenario.py",
+        root / f"tests/exercises/answers/{name}.py": "answers.py",
     }
     if found := [path for path in texts if path.exists()]:
         raise ValueError(f"{short(found[0])} is there already: move it away first.")

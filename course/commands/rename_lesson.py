@@ -17,7 +17,12 @@ from course.paths import ROOT, short
 from course.recordings.cells import handed_on
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")  # a verb and an object
-FILES = ("course/scenarios/{}.py", "traces/**/{}.json", "traces/**/{}")
+FILES = (
+    "exercises/scenarios/{}.py",
+    "tests/exercises/answers/{}.py",
+    "traces/**/{}.json",
+    "traces/**/{}",
+)
 TEXTS = (
     "*.md",
     "*/README.md",
@@ -26,6 +31,7 @@ TEXTS = (
     "capturable/causes.json",
     "traces/works_on.json",
     "course/**/*.py",
+    "exercises/**/*.py",
     "tests/**/*.py",
 )
 

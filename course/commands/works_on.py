@@ -50,7 +50,7 @@ def run_lessons(paths: list[Path], folder: Path = EXECUTED) -> dict[str, dict]:
     if run.returncode:
         where = f"the copies in {short(folder)} show where"
         raise RuntimeError(f"Not every lesson ran to its end; {where}.\n{run.stdout[-3000:]}")
-    told = [_told(folder / path.name) for path in paths]
+    told = [_row(folder / path.name) for path in paths]
     took = [
         (path, case[0], mib)
         for path, case, (live, mib) in zip(paths, cases, told, strict=True)
@@ -93,7 +93,7 @@ def _with_asking_cell(path, folder):
     return folder / path.name
 
 
-def _told(path):
+def _row(path):
     """Whether it ran live, and MiB: what the added cell
     gave; the cell itself is taken out of the copy again.
     """

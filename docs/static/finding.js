@@ -1,5 +1,5 @@
 // What the search finds beside Sphinx's index: the exhibits that a message is shown in, and pages by the question
-// that they answer, whatever its words (docs/findable.py).
+// that they answer, whatever its words (docs/search.py).
 "use strict";
 
 /** Put these pages and sections before, or among, what Sphinx has found. */

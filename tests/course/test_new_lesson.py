@@ -40,7 +40,7 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
     for name in (
         f"notebooks/{file}",
         f"notebooks/solutions/{file}",
-        "course/scenarios/check_things.py",
+        "exercises/scenarios/check_things.py",
     ):
         assert name in said.stdout and "erb_object" not in (project / name).read_text()
     assert 'make record ARGS="check_things"' in said.stdout
@@ -93,10 +93,10 @@ def test_a_number_that_cannot_be_taken_is_a_sentence(root, number, said):
 
 
 def test_nothing_is_overwritten(root):
-    (root / "course/scenarios/draw_lines.py").write_text("mine")
+    (root / "exercises/scenarios/draw_lines.py").write_text("mine")
     with pytest.raises(ValueError, match=r"draw_lines\.py is there already: move it away first"):
         new_lesson.new_lesson("draw_lines", 1, root)
-    assert (root / "course/scenarios/draw_lines.py").read_text() == "mine"
+    assert (root / "exercises/scenarios/draw_lines.py").read_text() == "mine"
     assert len(list(root.rglob("*.ipynb"))) == 2
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from course.answers.launches import launches, trials
 from course.paths import CONFORMANCE, NOTEBOOKS, ROOT
 from cpu_graph import NotModelled, cpu_graphs
 from cpu_graph.core import Graph
+from exercises.answers.launches import launches, trials
 from helpers.capture import capture_step, unchanged
 from helpers.model import make_batches, make_model, training_step
 from tests.cpu_graph.conformance import PROGRAMS, outcome, outcomes

@@ -11,12 +11,12 @@ import sys
 import nbformat
 import pytest
 
-from course.commands.unfinished import unfinished
 from course.lessons import by_parts, lesson_file
 from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, handed_on, normalise
 from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
+from exercises.unfinished import unfinished
 from tests.support.notebooks import ALL, LESSONS, code_cells, prose
 
 

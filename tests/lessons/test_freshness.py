@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from course.commands.unfinished import unrecorded
 from course.distributed import TWO_GPUS
 from course.paths import CONFORMANCE, NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
 from course.player import play
@@ -17,6 +16,7 @@ from course.recordings.cells import code_cells, lessons
 from course.recordings.kernel_history import History, NeedsGPU
 from course.recordings.recording import Recording, recorded_lesson, stale
 from course.recordings.statements import IMPORT, dependences, statements
+from exercises.unfinished import unrecorded
 
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")

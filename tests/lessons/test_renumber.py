@@ -98,7 +98,7 @@ def test_former_names_lead_to_the_present_ones(project):
 
 
 def test_a_renamed_lesson_takes_along_whatever_names_it(project):
-    for name in ("course/scenarios/change_weights.py", "traces/h200/change_weights.json"):
+    for name in ("exercises/scenarios/change_weights.py", "traces/h200/change_weights.json"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("change_weights()  # 'change_weights'")
     (project / "docs/search.toml").write_text('change_weights = ["swap"]\nrechange_weights = 1')
@@ -106,7 +106,7 @@ def test_a_renamed_lesson_takes_along_whatever_names_it(project):
     renumber.update_links(project)
     assert (project / "docs/search.toml").read_text().startswith("swap_weights = ")
     assert "rechange_weights" in (project / "docs/search.toml").read_text()
-    scenarios = (project / "course/scenarios/swap_weights.py").read_text()
+    scenarios = (project / "exercises/scenarios/swap_weights.py").read_text()
     assert scenarios == "change_weights()  # 'swap_weights'", "a function keeps its name"
     assert (project / "traces/h200/swap_weights.json").exists()
     opening = {cell for cells in code(project / "notebooks").values() for cell in cells}

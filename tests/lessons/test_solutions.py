@@ -10,12 +10,12 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from course.answers import runs
-from course.answers.solutions import empty
-from course.commands.unfinished import unfinished
-from course.exercise import Outcome
 from course.paths import NOTEBOOKS
 from course.recordings.cells import checked
+from exercises.answers import runs
+from exercises.answers.solutions import empty
+from exercises.checks import Outcome
+from exercises.unfinished import unfinished
 from helpers.timing import OTHERWISE
 from tests.support.answers import RIGHT, alone, answers
 from tests.support.notebooks import code

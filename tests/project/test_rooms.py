@@ -20,11 +20,12 @@ MODULES = {
         "cpu_graph",
         "docs",
         "examples",
+        "exercises",
         "helpers",
         "tests",
     )
     for path in sorted((ROOT / room).rglob("*.py"))
-    if "_build" not in path.parts
+    if "_build" not in path.parts and path.parent != ROOT / "tests/exercises/answers"
 }
 
 
@@ -79,7 +80,8 @@ def test_helpers_are_few_and_small():
 
 
 @pytest.mark.parametrize(
-    "room", ["benchmarks", "capturable", "course", "cpu_graph", "examples", "helpers"]
+    "room",
+    ["benchmarks", "capturable", "course", "cpu_graph", "examples", "exercises", "helpers"],
 )
 def test_a_room_says_what_is_in_it(room):
     names = {path.parts[1] for path in of(room) if path.name != "__init__" or len(path.parts) > 2}

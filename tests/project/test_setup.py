@@ -194,6 +194,8 @@ def test_a_failed_set_up_heals_on_the_next_call(checkout):
 
 
 def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(checkout):
+    # a job in the background ignores the signal, and so would its children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder, make = checkout
     # one process tells that it has begun, and waits: a shell between its commands may miss a signal
     (folder / "slow").write_text(

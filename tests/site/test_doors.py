@@ -14,7 +14,7 @@ from tests.support.notebooks import LESSONS
 
 pytest.importorskip("docutils", reason="the site needs what `make test` installs")
 
-from docs import conf, finish, icons, pages
+from docs import conf, icons, pages, site_files
 
 SOMEWHERE = "https://github.com/owner/name"
 ELSEWHERE = "github.com/owner|colab.research|mybinder|codespaces.new"
@@ -93,7 +93,7 @@ def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
     page.write_text(
         '<html data-content_root="./"><a href="a/b.html#c"><a href="#d"><img src="data:,">'
     )
-    finish.error_page(tmp_path, "https://owner.github.io/name/")
+    site_files.error_page(tmp_path, "https://owner.github.io/name/")
     assert page.read_text() == (
         '<html data-content_root="/name/"><a href="/name/a/b.html#c"><a href="#d">'
         '<img src="data:,">'
@@ -101,9 +101,9 @@ def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
 
 
 def test_the_site_map_needs_an_address(tmp_path, site):
-    finish.site_map(tmp_path, "", ["index"])
+    site_files.site_map(tmp_path, "", ["index"])
     assert not list(tmp_path.iterdir()) and not (site / "sitemap.xml").exists()
-    finish.site_map(tmp_path, "https://owner.github.io/name", ["index", "a/b"])
+    site_files.site_map(tmp_path, "https://owner.github.io/name", ["index", "a/b"])
     rows = [
         row.text
         for row in ElementTree.parse(tmp_path / "sitemap.xml").iter()

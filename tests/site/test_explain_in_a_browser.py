@@ -12,8 +12,8 @@ from capturable.similar_causes import nearest
 from course.lessons import lesson_file
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
-from docs.findable import questions
 from docs.pages import slug
+from docs.search import questions
 from tests.site.pasted import PASTED
 from tests.support.lab_page import expect
 

@@ -1,37 +1,57 @@
-"""What the solutions notebooks answer to the exercises."""
+"""What is answered to the exercises: the solutions notebooks, and tests/exercises/answers/."""
 
 import ast
 import re
 
-from course.paths import NOTEBOOKS
+from course.lessons import unnumbered
+from course.paths import NOTEBOOKS, ROOT
 from tests.support.notebooks import code
 
+ANSWERS = ROOT / "tests/exercises/answers"  # <lesson>.py: wrong answers, and other right ones
 RIGHT = "__right_"  # in the name of another answer that is right
 
 
 def answers(path, name, variables):
-    """The answers to a lesson's exercise by their names:
-    its solution, and below it those named name__...
+    """The answers to a lesson's exercise by their names: its solution, and those named name__...
 
     They see the lesson's variables, what the notebook of solutions imports, and the functions,
-    classes and constants that it defines above.
+    classes and constants that it and the file of answers define above.
     """
-    cells = code(NOTEBOOKS / "solutions" / path.name)
-    at = [
-        number
-        for number, cell in enumerate(cells)
-        if re.search(rf"^def {name}(__\w+)?\(", cell, re.MULTILINE)
-    ]
-    nodes = [
-        node
-        for number, cell in enumerate(cells)
-        for node in ast.parse(cell).body
-        if isinstance(node, ast.Import | ast.ImportFrom) or (number < at[0] and is_definition(node))
-    ]
     namespace = dict(variables)
-    for source in (*map(ast.unparse, nodes), *cells[at[0] : at[-1] + 1]):
-        exec(source, namespace)
+    for statement in [*_solution(path, name), *_others(path, name)]:
+        exec(compile(ast.Module([statement], []), f"<answer to {name}>", "exec"), namespace)
     return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}
+
+
+def _solution(path, name):
+    """The statements of the solutions notebook that its solution needs, and the solution."""
+    statements = [
+        node for cell in code(NOTEBOOKS / "solutions" / path.name) for node in ast.parse(cell).body
+    ]
+    at = next(number for number, node in enumerate(statements) if getattr(node, "name", "") == name)
+    for number, node in enumerate(statements):
+        if _imports(node) or number == at or (number < at and is_definition(node)):
+            yield node
+
+
+def _others(path, name):
+    """The other answers, with what is defined above them in their file."""
+    file = ANSWERS / f"{unnumbered(path.stem)}.py"
+    statements = ast.parse(file.read_text(encoding="utf-8")).body[1:]
+    own = [n for n, node in enumerate(statements) if _exercise(node) == name]
+    for node in statements[: own[-1] + 1 if own else 0]:
+        if _exercise(node) in ("", name):
+            yield node
+
+
+def _exercise(node):
+    """The exercise that a statement of the file answers; "" for what answers share."""
+    answer = isinstance(node, ast.FunctionDef) and re.fullmatch(r"(\w+?)__\w+", node.name)
+    return answer[1] if answer else ""
+
+
+def _imports(node):
+    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def is_definition(node):

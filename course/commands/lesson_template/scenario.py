@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from course.answers.graph_use import EVERY_TIME_THE_FIRST, use
-from course.scenarios.common import few
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, use
+from exercises.scenarios.common import few
 
 
 def make_scaler(answer: Callable) -> None:

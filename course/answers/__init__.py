@@ -1,8 +1,0 @@
-"""What is wrong with an answer, in words.
-
-solutions: the exercise and its solution; outcome: what a check says; comparison: where two results
-    part
-errors: what it raised; runs: the answer tried on the stand-in and the GPU
-launches: what it launches; graph_use: what is wrong with its graphs; scripts: the ten broken
-    scripts
-"""

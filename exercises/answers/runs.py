@@ -1,0 +1,111 @@
+"""Runs of an answer, on the stand-in and then on the GPU
+if there is one, and in words what is wrong with them.
+"""
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from capturable.explain import explain
+from cpu_graph import NotModelled
+from exercises.answers.errors import place, words
+from exercises.answers.graph_use import Wrong
+from exercises.answers.launches import trials
+from exercises.answers.limits import Stopped, limited
+
+SEEDS = (0, 1, 2)
+
+
+def first_problem(
+    answer: Callable, scenario: Callable, gpu: bool | None = None
+) -> tuple[bool, str]:
+    """What is wrong with the answer, and whether it went
+    wrong on the GPU; the text is "" if nothing is wrong.
+
+    It is tried on the stand-in, then on a GPU if there is one. gpu says where alone.
+    """
+    if gpu is not None:
+        places = [gpu]
+    elif torch.cuda.is_available():
+        places = [False, True]
+    else:
+        places = [False]
+    for on_gpu in places:
+        if problem := _problem(answer, scenario, on_gpu):
+            return on_gpu, problem
+    return False, ""
+
+
+def _problem(answer, scenario, gpu):
+    """What is wrong with the answer, in the first run that shows it, or ""."""
+
+    def returned(*arguments, **options):
+        given = answer(*arguments, **options)
+        if given is None or given is ...:
+            raise Wrong("It gives None: is a `return` missing?")
+        return given
+
+    notebook = getattr(answer, "__globals__", {})
+    with _undisturbed(gpu) as warned:
+        try:
+            with limited():
+                for trial in trials(lambda: scenario(returned), SEEDS, gpu):
+                    if trial.error is not None:
+                        return _sentence(trial.error, notebook, warned)
+        except KeyboardInterrupt:
+            raise
+        except Stopped as stopped:
+            return str(stopped)
+        except BaseException as error:  # SystemExit too
+            return f"it raised {words(error)}{place(error, notebook)}"
+    return ""
+
+
+@contextmanager
+def _undisturbed(gpu: bool) -> Iterator[list]:
+    """Random states stay, warnings are kept back, and
+    captures need not search the notebook for garbage.
+    """
+    # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it
+    # right
+    if gpu:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            torch.zeros(1, device="cuda")
+    gc.freeze()
+    try:
+        with (
+            torch.random.fork_rng([0] if gpu else []),
+            warnings.catch_warnings(record=True) as warned,
+        ):
+            warnings.simplefilter("always")
+            yield warned
+    finally:
+        gc.unfreeze()
+
+
+def _sentence(raised: BaseException, notebook: Any, warned: list) -> str:
+    """What a trial raised, in words: the one that came first, for a lost capture raises others."""
+    error = raised
+    while error.__context__ is not None and not isinstance(error, Wrong):
+        error = error.__context__
+    if isinstance(error, Wrong):
+        is_empty = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
+        return (
+            f"{error} A graph is empty: its work is not inside of the capture."
+            if is_empty
+            else str(error)
+        )
+    line = place(error, notebook) or place(raised, notebook)
+    if isinstance(error, NotModelled):
+        return f"the stand-in cannot judge this. {error}{line}"
+    if isinstance(error, NotImplementedError) and not error.args:
+        return "not implemented yet: yours to write."
+    cause = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
+    first = cause.partition(". ")[0].rstrip(".")
+    return (
+        f"it raised {words(error)}{line}. {first}." if cause else f"it raised {words(error)}{line}"
+    )

@@ -1,0 +1,99 @@
+"""Checks that answer: a function against its solution, and a capture against its scenario."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from exercises import scenarios
+from exercises.answers import runs
+from exercises.answers.comparison import brief, differences, plain
+from exercises.answers.errors import place, words
+from exercises.answers.limits import Stopped, limited
+from exercises.answers.outcome import Outcome
+from exercises.answers.solutions import asked, copies, solution
+
+
+def check(answer: Callable, *cases: Any) -> Outcome:
+    """Compare a function of the learner's with the solution of the same name, on each case.
+
+    A case is a tuple of arguments, or one argument; answer and solution get copies of their own.
+    The solution is the function of that name in the open lesson's notebook under
+    notebooks/solutions. Returns an Outcome: right, still to do, or yours, expected and where they
+    part. Whatever the answer does, it raises nothing but KeyboardInterrupt, so that a lesson can be
+    run to its end. Raises LookupError if there is no such solution.
+    """
+    exercise = asked(answer, sys._getframe(1))
+    name = exercise.name
+    if exercise.problem:
+        return Outcome(False, exercise.problem)
+    try:
+        expected_of = solution(name, exercise.variables)
+    except Exception as error:
+        return Outcome(False, _lost(error))
+    for case in cases or ((),):
+        arguments = case if isinstance(case, tuple) else (case,)
+        problem = _problem(answer, expected_of, arguments, name, exercise.notebook)
+        if problem:
+            return Outcome(False, problem)
+    count = f"{len(cases)} cases" if len(cases) > 1 else "1 case"
+    return Outcome(True, f"✓ {name} is right ({count}).{exercise.solved()}")
+
+
+def check_capture(
+    answer: Callable, scenario: Callable | None = None, gpu: bool | None = None
+) -> Outcome:
+    """Use a learner's function as its scenario does, with several seeds, and say what is wrong.
+
+    scenario(answer) raises exercises.answers.graph_use.Wrong; by default it is the function of the
+    exercise's name in exercises.scenarios.<lesson>. It runs on the stand-in and then, if there is
+    one, on the GPU; gpu chooses one of the two. Whatever the answer does, it raises nothing but
+    KeyboardInterrupt. Raises LookupError if the open lesson has no solution of that name.
+    """
+    exercise = asked(answer, sys._getframe(1))
+    name = exercise.name
+    if exercise.problem:
+        return Outcome(False, exercise.problem)
+    scenario = scenario or scenarios.scenario(exercise.lesson, name)
+    on_gpu, problem = runs.first_problem(answer, scenario, gpu)
+    if problem:
+        return Outcome(False, f"✗ {name}{' on the GPU' if on_gpu else ''}: {problem}")
+    where = "on the stand-in and on the GPU" if torch.cuda.is_available() else "on the stand-in"
+    return Outcome(True, f"✓ {name} is right ({len(runs.SEEDS)} runs {where}).{exercise.solved()}")
+
+
+def _problem(answer, expected_of, arguments, name, notebook):
+    """What is wrong with the answer in one case, or ""."""
+    try:
+        expected = expected_of(*copies(arguments))
+    except Exception as error:
+        return _lost(error)
+    try:
+        with limited():
+            yours = plain(answer(*copies(arguments)))
+        if yours is ...:
+            return f"○ {name} gives nothing yet: yours to write."
+        if yours is None and expected is not None:
+            return f"✗ {_call_text(name, arguments)} gives None: is a `return` missing?"
+        parts = differences(yours, expected)
+        return parts and f"✗ {_call_text(name, arguments)}: {parts}"
+    except KeyboardInterrupt:
+        raise
+    except Stopped as stopped:
+        return f"✗ {_call_text(name, arguments)}: {stopped}"
+    except BaseException as error:  # SystemExit too
+        if isinstance(error, NotImplementedError) and not error.args:
+            return f"○ {name} is not implemented yet: yours to write."
+        return f"✗ {_call_text(name, arguments)} raised {words(error)}{place(error, notebook)}"
+
+
+def _call_text(name, arguments):
+    return f"{name}({', '.join(map(brief, arguments))})"
+
+
+def _lost(error):
+    return (
+        f"○ The solution does not run here ({words(error)}): run the lesson's cells again, from "
+        "the first."
+    )

@@ -1,0 +1,77 @@
+"""A guess beside the measurement that answers it."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from exercises.answers.comparison import brief, plain
+from exercises.answers.outcome import Outcome
+
+
+def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
+    """Lay a guess beside the measurement: spot on (within 10%), close (within 50%), or how far off.
+
+    Where a word or a truth value was measured, the guess is right or not. No guess gets a sentence.
+    """
+    measured = plain(measured)
+    if isinstance(measured, str | bool):
+        right = plain(guess) == measured
+        usable = isinstance(plain(guess), type(measured))
+        return (
+            Outcome(right, f"your guess {brief(guess)}, found {measured}")
+            if usable
+            else _unusable(guess, f"found: {measured}")
+        )
+    digits = ",.0f" if abs(measured) >= 1000 else ".3g"
+    number, found = _number(guess), f"measured {measured:{digits}}{unit}"
+    if number is None:
+        return _unusable(guess, found)
+    low, high = sorted((abs(number), abs(measured)))
+    same_side = low > 0 and (number > 0) == (measured > 0)
+    factor = 1 if number == measured else high / low if same_side else math.inf
+    far = f"off by a factor of {factor:.1f}" if factor < 1e6 else "far off"
+    sign, word = (
+        ("✓", "spot on") if factor < 1.1 else ("~", "close") if factor < 1.5 else ("✗", far)
+    )
+    asked = _percent(number, measured, unit)
+    return Outcome(factor < 1.5, f"{sign} your guess {number:g}{unit}, {found}: {word}{asked}")
+
+
+def guessed(guess: Any, convert: Callable | None = None) -> Any:
+    """The guess, or what convert makes of it; None for an empty guess.
+
+    Also None, after a sentence, for a guess that is not a finite number.
+    """
+    number = _number(guess, convert)
+    if number is None and guess is not ... and guess is not None:
+        print(f"Your guess {brief(guess)} is no number: write it without quotes or unit.")
+    return number
+
+
+def _number(guess: Any, convert: Callable | None = None) -> Any:
+    try:
+        number = plain(guess)
+        if isinstance(number, bool) or not math.isfinite(number):
+            return None
+        value = convert(number) if convert else number
+        return value if not isinstance(value, float) or math.isfinite(value) else None
+    except Exception:
+        return None
+
+
+def _unusable(guess, found):
+    if guess is ... or guess is None:
+        return Outcome(False, f"○ no guess yet: put yours in place of `...`; {found}")
+    return Outcome(
+        False, f"○ your guess {brief(guess)} does not fit: a number has no quotes or unit; {found}"
+    )
+
+
+def _percent(number, measured, unit):
+    """A question, if the guess looks like a percent for a share, or the other way round."""
+    slips = []
+    if "%" in unit or "percent" in unit:
+        slips = [("a share for a percent", measured / 100)]
+    elif abs(measured) <= 1:
+        slips = [("a percent for a share", 100 * measured)]
+    return "".join(f" ({slip}?)" for slip, value in slips if abs(number - value) < 0.1 * abs(value))

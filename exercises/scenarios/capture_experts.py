@@ -1,0 +1,298 @@
+"""Scenarios of Capture a mixture of experts: a count of drops, a capacity that was frozen, a
+capacity that may be too small, and experts on two ranks. The last scenario plays the other rank.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from exercises.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, returned, use
+from exercises.scenarios.common import few
+
+WARM_UP_COUNTED = (
+    "total is {found} before the first replay, and was {start}: the warm-up counts too. Undo it."
+)
+START_LOST = "total held {start} before the capture, which is lost: restore it, do not zero it."
+NOT_COUNTED = "total is what it was: a replay must write into it, so the step adds in place."
+KEPT_COUNT = "total counts the tokens that are kept, not those that are dropped."
+FROZEN_COUNT = "Each replay adds the drops of the sample: count inside of the captured step."
+LAST_COUNT = "total holds the drops of the last replay alone: add them to what it holds."
+OTHER_COUNT = "total is {found} after all replays, where {right} is right."
+FROZEN_GROUPS = (
+    "The groups have the sizes that they had at the capture: tokens of other routings meet the "
+    "wrong expert. The sizes must stay on the GPU, or be read anew for each call."
+)
+FROZEN_ORDER = "Each token goes to the expert that the sample's token chose: route in each call."
+FROZEN_CAPACITY = (
+    "Tokens are dropped: the capacity is the sample's largest group, and later groups are larger."
+)
+WHILE_USED = "It captures while it is used: capture once, before the first call."
+OTHER_CAPACITIES = (
+    "layer is called with the capacities {found}, where {right} are right: the smallest that would "
+    "have dropped at most 1% of the earlier tokens, and all tokens of a batch."
+)
+DROPS = "A result lacks the tokens that the first graph dropped: replay the second one then."
+TOO_MANY = "{found} graph launches where {right} are asked: the second graph only after a drop."
+TOO_FEW = (
+    "{found} graph launches where {right} are asked: each call replays the first graph, and after "
+    "a drop the second one too."
+)
+BESIDE = "{found} operators ran outside of the graphs, where {right} would do."
+BY_RANK = (
+    "Rows meet the wrong expert: exchange returns them by rank, and the product needs them by "
+    "expert. Transpose, do not only reshape."
+)
+BACK = "Results come back at the wrong rows: before the second exchange they must be by rank again."
+FROZEN_ROWS = (
+    "Rows that the sample left empty are never sent: the graph sends as many rows as at its "
+    "capture, and later buffers fill more."
+)
+NOT_BACK = "The results stay on the rank of their expert: a second exchange returns them."
+OTHER_PARTS = "exchange got {found} parts, not one for each of the {right} ranks."
+NOT_CONTIGUOUS = (
+    "exchange got a tensor that is not contiguous: NCCL sends memory as it is. Call .contiguous()."
+)
+
+
+def sizes() -> tuple[int, int]:
+    """n_embd and n_hidden."""
+    return few(3, 6), few(6, 9)
+
+
+def keeps(expert: Tensor, n_expert: int, capacity: int) -> Tensor:
+    """Whether each token is among the first of its expert."""
+    chosen = expert == torch.arange(n_expert, device="cuda")[:, None]
+    return chosen.cumsum(1).gather(0, expert[None])[0] <= capacity
+
+
+def results(up: Tensor, x: Tensor, expert: Tensor) -> Tensor:
+    """Each token through its expert's matrix."""
+    return (x[:, None] @ up[expert])[:, 0]
+
+
+def layers(up: Tensor, route: Callable) -> Callable:
+    """A function of x and a capacity: zeros for dropped tokens, and whether each was kept."""
+
+    def layer(x, capacity):
+        expert = route(x)
+        kept = keeps(expert, len(up), capacity)
+        return rows(results(up, x, expert), kept), kept
+
+    return layer
+
+
+def route(x: Tensor) -> Tensor:
+    """Each token's expert, which its first number says."""
+    return x[:, 0].long()
+
+
+def routed(routing: Tensor, n_embd: int) -> Tensor:
+    """Random tokens that choose these experts."""
+    x = torch.randn(len(routing), n_embd, device="cuda")
+    x[:, 0] = routing.cuda()
+    return x
+
+
+def graph_counted(answer: Callable) -> None:
+    """Five routings of twelve tokens to four experts with three rows each; the sample's drops."""
+    n_expert, tokens = 4, 12
+    capacity = 3
+    start = few(3, 9)
+    n_embd, n_hidden = sizes()
+    up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
+    routings = [torch.tensor([0, 1] * 6), torch.arange(tokens) % n_expert, torch.full((12,), 3)]
+    routings += [torch.randint(n_expert, (tokens,)), torch.tensor([0, 1, 2] * 4)]
+    xs = [routed(routing, n_embd) for routing in routings]
+    layer = layers(up, route)
+    total = torch.full((), start, device="cuda")
+
+    function = answer(lambda x: layer(x, capacity), total, xs[0].clone())
+    before = total.item()
+    if callable(function) and before > start:
+        raise Wrong(WARM_UP_COUNTED.format(found=before, start=start))
+    if callable(function) and before < start:
+        raise Wrong(START_LOST.format(start=start))
+    used = use(function, list(xs))
+    expected = [layer(x, capacity)[0] for x in xs]
+    of_sample = [rows(y, keeps(route(xs[0]), n_expert, capacity)) for y in expected]
+    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5, FROZEN_ORDER: of_sample})
+    drops = [(~layer(x, capacity)[1]).sum().item() for x in xs]
+    found, right = total.item(), start + sum(drops)
+    faults = {
+        NOT_COUNTED: start,
+        KEPT_COUNT: start + 5 * tokens - sum(drops),
+        FROZEN_COUNT: start + 5 * drops[0],
+        LAST_COUNT: drops[-1],
+    }
+    used.replays(graphs=5, operators=10)
+    if found != right:
+        for message, wrong in faults.items():
+            if found == wrong:
+                raise Wrong(message)
+        raise Wrong(OTHER_COUNT.format(found=found, right=right))
+
+
+def rows(y: Tensor, ok: Tensor) -> Tensor:
+    """The rows of y that are ok, and zeros."""
+    return torch.where(ok[:, None], y, 0)
+
+
+def graph_groups(answer: Callable) -> None:
+    """Four inputs with other routings than the sample's; the last goes to one expert."""
+    n_expert, tokens = 4, 8
+    n_embd, n_hidden = sizes()
+    up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
+    routings = [torch.arange(tokens) // 2, torch.tensor([0, 1, 1, 1, 2, 3, 3, 3])]
+    routings += [torch.tensor([3, 1, 3, 0, 3, 2, 0, 3]), torch.full((tokens,), 2)]
+    xs = [routed(routing, n_embd) for routing in routings]
+    function = answer(route, up, xs[0].clone())
+    used = use(function, list(xs))
+    expected = [results(up, x, route(x)) for x in xs]
+    if used.seen.captured:
+        raise Wrong(WHILE_USED)
+    if not used.seen.replayed:
+        raise Wrong(EAGER)
+    counts = torch.bincount(routings[0], minlength=n_expert).tolist()
+    of_sample = [route(xs[0])] * 4
+    largest = max(counts)
+    used.gives(
+        expected,
+        {
+            FROZEN_GROUPS: [_in_groups(up, x, route(x), counts) for x in xs],
+            FROZEN_ORDER: [results(up, x, e) for x, e in zip(xs, of_sample, strict=True)],
+            FROZEN_CAPACITY: [
+                rows(y, keeps(route(x), n_expert, largest))
+                for x, y in zip(xs, expected, strict=True)
+            ],
+            EVERY_TIME_THE_FIRST: expected[:1] * 4,
+        },
+    )
+
+
+def _in_groups(up, x, expert, counts):
+    """What groups of these sizes give, in the order of the tokens."""
+    order = expert.argsort(stable=True)
+    y = torch.cat([a @ b for a, b in zip(x[order].split(counts), up, strict=True)])
+    return torch.empty_like(y).index_copy_(0, order, y)
+
+
+def graph_two_capacities(answer: Callable) -> None:
+    """Five inputs, of which the first, the third and the last fit into the capacity."""
+    n_expert, tokens = 4, 12
+    n_embd, n_hidden = sizes()
+    up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
+    fits, overflows = torch.arange(tokens) % n_expert, torch.tensor([0] * 7 + [1, 2, 3, 1, 2])
+    routings = [fits, overflows, fits.flip(0), torch.full((tokens,), 2), fits]
+    xs = [routed(routing, n_embd) for routing in routings]
+    for sample in (routed(fits, n_embd), routed(overflows, n_embd)):
+        _two_capacities(answer, up, sample, xs)
+
+
+def _two_capacities(answer, up, sample, xs):
+    """Two of the inputs overflow the first capacity: seven graph launches."""
+    plain = layers(up, route)
+    capacities = set()
+    right = 7
+    loads, capacity = _loads(len(up))
+
+    def layer(x, capacity):
+        capacities.add(int(capacity))
+        return plain(x, int(capacity))
+
+    used = use(answer(layer, loads, sample), list(xs))
+    if used.seen.captured:
+        raise Wrong(WHILE_USED)
+    found = used.counts["graphs"]
+    if not found:
+        raise Wrong(EAGER)
+    if capacities != {capacity, len(sample)}:
+        both = sorted(capacities), [capacity, len(sample)]
+        raise Wrong(OTHER_CAPACITIES.format(found=both[0], right=both[1]))
+    expected = [results(up, x, route(x)) for x in xs]
+    dropped = [plain(x, capacity)[0] for x in xs]
+    used.gives(expected, {DROPS: dropped, EVERY_TIME_THE_FIRST: expected[:1] * 5})
+    if found != right:
+        raise Wrong((TOO_MANY if found > right else TOO_FEW).format(found=found, right=right))
+    if used.counts["operators"] > 40:
+        raise Wrong(BESIDE.format(found=used.counts["operators"], right=40))
+
+
+def _loads(n_expert):
+    """Earlier loads, in which few batches are uneven, and the capacity that drops 1% at most."""
+    loads = torch.tensor([[3, 3, 3, 3]] * 20 + [[4, 2, 2, 4]] * 10 + [[1, 8, 1, 2], [2, 2, 3, 5]])
+    capacity = 1
+    while (loads - capacity).clamp(min=0).sum() > 0.01 * loads.sum():
+        capacity += 1
+    return loads[:, torch.randperm(n_expert)], capacity
+
+
+def graph_my_experts(answer: Callable) -> None:
+    """Rank 0, then rank 1, of two, with three experts each; four buffers of four rows each.
+
+    The sample, which is the first buffer, fills the first row of each expert only.
+    """
+    world_size, n_mine = 2, 3
+    n_expert, capacity = world_size * n_mine, 4
+    n_embd, n_hidden = sizes()
+    for rank in range(world_size):
+        up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
+        parts_of_up = up.view(world_size, n_mine, n_embd, n_hidden)
+        buffers = torch.randn(4, world_size, n_expert, capacity, n_embd, device="cuda")
+        buffers[0, :, :, 1:] = 0
+        other = Other(rank, parts_of_up, torch.zeros_like(buffers[0, 0]))
+        own_up = parts_of_up[rank].clone()
+        function = returned(answer(own_up, other.exchange, world_size, buffers[0, rank]))
+        if other.calls != {True, False}:
+            raise Wrong(NOT_BACK)
+
+        def call(number, function=function, other=other, buffers=buffers, rank=rank):
+            other.buffer.copy_(buffers[number, 1 - rank])
+            return function(buffers[number, rank])
+
+        used = use(call, [(number,) for number in range(4)])
+        expected = [both[rank] @ up for both in buffers]
+        own = slice(rank * n_mine, (rank + 1) * n_mine)
+        sent = [torch.cat([right[:, :1], 0 * right[:, 1:]], 1) for right in expected]
+        symptoms: dict[str, list] = {FROZEN_ROWS: sent, BY_RANK: [], BACK: []}
+        symptoms[EVERY_TIME_THE_FIRST] = expected[:1] * 4
+        for both, right in zip(buffers, expected, strict=True):
+            received = both[:, own]  # (world_size, n_mine, capacity, n_embd)
+            by_rank = received.reshape(n_mine, -1, n_embd) @ up[own]
+            by_expert = received.transpose(0, 1).flatten(1, 2) @ up[own]
+            for message, y in ((BY_RANK, by_rank), (BACK, by_expert)):
+                wrong = right.clone()
+                wrong[own] = y.reshape(world_size, n_mine, capacity, n_hidden)[rank]
+                symptoms[message].append(wrong)
+        used.gives(expected, symptoms)
+        used.replays(graphs=4, operators=12)
+
+
+class Other:
+    """The other rank: it sends its buffer, and the results of the rows that it receives."""
+
+    def __init__(self, rank: int, up: Tensor, buffer: Tensor):
+        self.rank = rank
+        self.up = up  # (world_size, n_mine, n_embd, n_hidden)
+        self.buffer = buffer
+        self.calls: set[bool] = set()  # of the first exchange, of the second
+        self.received = buffer
+
+    def exchange(self, parts: Tensor) -> Tensor:
+        """What each rank sends to this one, by rank."""
+        if len(parts) != len(self.up):
+            raise Wrong(OTHER_PARTS.format(found=len(parts), right=len(self.up)))
+        if not parts.is_contiguous():
+            raise Wrong(NOT_CONTIGUOUS)
+        # One row per expert, or all, arrive or go back: four sizes, all of them different.
+        rows_of_one = self.buffer[:, :1].numel()
+        first = parts.numel() in (rows_of_one, self.buffer.numel())
+        self.calls.add(first)
+        if first:
+            self.received = parts[1 - self.rank].reshape(len(self.up[0]), -1, self.up.shape[2])
+            buffer = self.buffer[:, : self.received.shape[1]]
+            theirs = buffer.reshape(len(self.up), -1)[self.rank]
+        else:
+            theirs = self.received @ self.up[1 - self.rank]
+        both = [parts[self.rank].flatten(), theirs.flatten()]
+        return torch.stack(both if self.rank == 0 else both[::-1]).view_as(parts)

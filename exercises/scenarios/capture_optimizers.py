@@ -1,0 +1,347 @@
+"""Scenarios: a schedule, a scheduler that waits, an fp16 step, a prefetcher.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+import copy
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import lr_scheduler
+
+from cpu_graph.graphs import CUDAGraph
+from cpu_graph.nodes import Node
+from exercises.answers.comparison import brief
+from exercises.answers.graph_use import EAGER, Used, Watched, Wrong, close, copied, use, watch
+from exercises.scenarios.common import (
+    ANEW,
+    TRAINED,
+    draw_batches,
+    few,
+    launch_log,
+    losses_of,
+    momentum,
+    perceptron,
+    sgd_step,
+)
+from exercises.scenarios.repair_ten_scripts import counted
+
+RATE_STAYS = (
+    "The learning rate stays that of the capture: keep it in a tensor, and write the new rate into "
+    "this tensor."
+)
+AVERAGES_LEFT = (
+    "The warm-up left its averages in the optimizer: put Adam's state back to zero too, in place."
+)
+READS_MUCH = (
+    "The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} steps: "
+    "give the scheduler one mean per epoch, computed on the GPU."
+)
+EVERY_STEP = (
+    "The scheduler reads the loss of every step, and decides from it: call it once per epoch, with "
+    "the mean loss."
+)
+NO_SCHEDULE = "The learning rate never falls in the replays: keep it in a tensor from the start."
+COUNTED_WARM_UP = (
+    "The scale grows too early: the scaler counted the good steps of the warm-up. Restore it too."
+)
+NO_SCALER = "The scale never changes: scaler.update() belongs into the step."
+NOT_SKIPPED = "A gradient overflowed, and the weights changed: let the scaler take the step."
+SCALED = "The gradients are clipped while they are scaled: call scaler.unscale_ before."
+NOT_CLIPPED = "The gradients are not clipped as in the given step."
+FLOAT32 = "The products run in float32: keep the forward pass under autocast."
+TOO_EARLY = "The static batch is filled before the next batch has arrived: wait for the copy first."
+OVERWRITTEN = "A copy may overwrite the next batch before it has been read."
+TOO_SOON = (
+    "The next batch is asked for before the replay is issued: leave the copy after the replay."
+)
+NOT_BESIDE = (
+    "The losses are right, but {beside} of {steps} copies run during a replay: the others wait for "
+    "it, or it for them."
+)
+
+
+def train_with_schedule(answer: Callable) -> None:
+    """Adam on one batch, with a learning rate that falls from step to step."""
+    net, [batch] = perceptron(nn.Tanh()), draw_batches(1)
+    rates = [0.1 / 2**number for number in range(few(4, 6))]
+    count = len(rates)
+    fixed = [rates[0]] * len(rates)
+    own = copy.deepcopy(net)
+    losses = partial(losses_of, net, torch.optim.Adam, [batch] * count)
+    expected = losses(rates)
+    used = use(lambda *given: list(answer(*given)), [(own, *batch, rates)], what="It")
+    found = used.given[0]
+    if len(found) != count:
+        raise Wrong(f"It gives {len(found)} losses for {count} rates.")
+    if close(found, found[-1:] * count):
+        raise Wrong("Your first loss is the last one's memory: clone it.")
+    if not close(found[0], expected[0]):
+        raise Wrong("The first loss is not eager's. " + TRAINED)
+    symptoms = {RATE_STAYS: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
+    if not close(found, expected):
+        for warm_up in range(1, 12):
+            if close(found, _with_old_averages(net, batch, rates, warm_up)):
+                raise Wrong(AVERAGES_LEFT)
+    Used(found, found, used.counts, used.seen).gives(expected, symptoms)
+    used.seen.captured.clear()
+    used.replays(graphs=count, operators=10**6)
+
+
+def _with_old_averages(net, batch, rates, warm_up):
+    """The losses of an eager training whose Adam has taken warm-up steps; the weights have not."""
+    twin = copy.deepcopy(net)
+    adam = torch.optim.Adam(twin.parameters())
+    _set_rate(adam, rates[0])
+    for _ in range(warm_up):
+        _eager_step(twin, adam, *batch)
+    with torch.no_grad():
+        for trained, initial in zip(twin.parameters(), net.parameters(), strict=True):
+            trained.copy_(initial)
+    losses = []
+    for rate in rates:
+        _set_rate(adam, rate)
+        losses.append(_eager_step(twin, adam, *batch))
+    return losses
+
+
+def _set_rate(optimizer, rate):
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def _eager_step(net, optimizer, inputs, targets):
+    optimizer.zero_grad()
+    loss = mse_loss(net(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def train_on_plateau(answer: Callable) -> None:
+    """A few epochs on one batch; the losses fall more and more slowly, so the rate falls too."""
+    net, [batch] = perceptron(nn.Tanh()), draw_batches(1)
+    epochs, steps = 5, few(4, 7)
+    twin = copy.deepcopy(net)
+    expected = _plateau(net, batch, epochs, steps, "epoch")
+    with counted() as counts, watch() as seen:
+        losses = answer(twin, *batch, epochs, steps)
+    if not torch.is_tensor(losses) or losses.numel() != epochs * steps:
+        raise Wrong(f"A tensor of {epochs * steps} losses is asked, not {brief(losses)}.")
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    if len(seen.captured) > 1:
+        raise Wrong(f"It captures {len(seen.captured)} graphs: capture once, before the loop.")
+    if len(seen.replayed) != epochs * steps:
+        raise Wrong(f"{len(seen.replayed)} replays where {epochs * steps} are asked.")
+    losses = list(losses.flatten())
+    if close(losses, losses[-1:] * len(losses)):
+        raise Wrong("Every loss is the last one: the next replay overwrites it, so clone it.")
+    if not close(losses[0], expected[0]):
+        raise Wrong("The first loss is not eager's. " + TRAINED)
+    reads = counts["reads"]
+    if not close(losses, expected):
+        for message, when in ((EVERY_STEP, "step"), (NO_SCHEDULE, "never")):
+            if close(losses, _plateau(net, batch, epochs, steps, when)):
+                raise Wrong(message)
+        raise Wrong("The losses are not those of a rate that is decided by each epoch's mean loss.")
+    if reads > 2 * epochs:
+        raise Wrong(READS_MUCH.format(reads=reads, epochs=epochs, steps=steps))
+
+
+def _plateau(net, batch, epochs, steps, when):
+    """The losses of an eager training; when its scheduler is called: each "epoch" or "step"."""
+    net = copy.deepcopy(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.1, patience=0, threshold=0.2)
+    losses = []
+    for _ in range(epochs):
+        for _ in range(steps):
+            losses.append(_eager_step(net, optimizer, *batch))
+            if when == "step":
+                scheduler.step(losses[-1])
+        if when == "epoch":
+            scheduler.step(torch.stack(losses[-steps:]).mean())
+    return losses
+
+
+def train_in_half(answer: Callable) -> None:
+    """Ten batches, one of which makes a gradient overflow in fp16."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(10)
+    inputs, targets = batches[6]
+    batches[6] = (inputs, 1e4 * targets + 1e4)
+    before = copied(net.state_dict())
+    expected, scales, moved = _fp16_rows(net, batches, 0)
+    _, early, _ = _fp16_rows(net, batches, 3)
+    given = answer(net, *copied(batches[0]))
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise Wrong(f"A function and the scaler are to be returned, not {brief(given)}.")
+    train, scaler = given
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    found_scales, found_moved = [], []
+
+    def step(*batch):
+        weights = copied(list(net.parameters()))
+        loss = train(*batch)
+        found_moved.append(not close(list(net.parameters()), weights))
+        found_scales.append(scaler.get_scale())
+        return loss
+
+    used = use(step, batches)
+    in_float32, _, _ = _fp16_rows(net, batches[:6], 0, enabled=False, state=before)
+    if _distance(used.given[:6], in_float32) < _distance(used.given[:6], expected[:6]):
+        raise Wrong(FLOAT32)
+    _scaled_as_eager(found_scales, scales, early, found_moved[6] and not moved[6])
+    symptoms = {
+        SCALED: lambda: _fp16_rows(net, batches, 0, state=before, unscaled=False)[0],
+        NOT_CLIPPED: lambda: _fp16_rows(net, batches, 0, state=before, limit=1e9)[0],
+    }
+    used.gives(expected, symptoms)
+    used.replays(graphs=len(batches), operators=10**6)
+
+
+def _scaled_as_eager(found, expected, early, moved):
+    """Raises Wrong with the cause if scales are not eager's, or an overflow moved the weights.
+
+    early: the scales if the scaler has counted a warm-up.
+    """
+    if moved:
+        raise Wrong(NOT_SKIPPED)
+    if found == expected:
+        return
+    if len(set(found)) == 1:
+        raise Wrong(NO_SCALER)
+    if found[0] > expected[0] or found == early:
+        raise Wrong(COUNTED_WARM_UP)
+    raise Wrong(f"The scales are {found}, and eager's {expected}.")
+
+
+def _fp16_rows(net, batches, warm_up, enabled=True, state=None, unscaled=True, limit=0.5):
+    """Losses, scales and whether the weights moved, of an eager training of a copy of net.
+
+    warm_up: how many good steps the scaler has counted before. state: weights to begin with.
+    unscaled: whether the scale is removed before the gradients are clipped to a norm of limit.
+    """
+    twin = copy.deepcopy(net)
+    if state:
+        twin.load_state_dict(state)
+    adam = torch.optim.AdamW(twin.parameters(), lr=0.05, fused=True)
+    scaler = torch.amp.GradScaler(init_scale=2.0**10, growth_interval=4)
+    if warm_up:
+        scaler.load_state_dict(scaler.state_dict() | {"_growth_tracker": warm_up})
+    losses, scales = [], []
+    moved = []
+    for inputs, targets in batches:
+        weights = copied(list(twin.parameters()))
+        adam.zero_grad()
+        with torch.autocast("cuda", torch.float16, enabled=enabled):
+            loss = mse_loss(twin(inputs), targets)
+        scaler.scale(loss).backward()
+        if unscaled:
+            scaler.unscale_(adam)
+        clip_grad_norm_(twin.parameters(), limit)
+        scaler.step(adam)
+        scaler.update()
+        losses.append(loss.detach())
+        scales.append(scaler.get_scale())
+        moved.append(not close(list(twin.parameters()), weights))
+    return losses, scales, moved
+
+
+def _distance(these, those):
+    return sum((a - b).abs().item() for a, b in zip(these, those, strict=True))
+
+
+class Loader(list):
+    """Batches of which each is ready when a replay has been issued for the one before."""
+
+    def __init__(self, batches: list, seen: Watched) -> None:
+        super().__init__(batches)
+        self.seen = seen
+
+    def __getitem__(self, which: Any) -> Any:
+        asked = range(len(self))[which]
+        if max(asked if isinstance(which, slice) else [asked], default=0) > len(self.seen.replayed):
+            raise Wrong(TOO_SOON)
+        return super().__getitem__(which)
+
+    def __iter__(self) -> Iterator:
+        return (self[number] for number in range(len(self)))
+
+
+def train_prefetched(answer: Callable) -> None:
+    """Two trainings on pinned batches, whose copies are to run during the replays."""
+    for _ in range(2):
+        net, steps = perceptron(), few(5, 8)
+        batches = draw_batches(steps)
+        expected = losses_of(net, partial(momentum, beta=0), batches)
+        pinned = [tuple(tensor.cpu().pin_memory() for tensor in batch) for batch in batches]
+        before = copied(pinned)
+        with watch() as seen:
+            losses = answer(sgd_step(net), net, Loader(pinned, seen))
+        beside, late = _copies_beside_replays(), next(_races(), None)
+        if not seen.replayed:
+            raise Wrong(EAGER)
+        seen.captures_at_most_one()
+        if late:
+            raise Wrong(late)
+        if not torch.is_tensor(losses) or losses.numel() != steps:
+            raise Wrong(f"A tensor of {steps} losses is asked, not {brief(losses)}.")
+        if not close(pinned, before):
+            raise Wrong("The caller's batches have changed.")
+        losses = list(losses.flatten())
+        if close(losses, losses[-1:] * steps):
+            raise Wrong("Every loss is the last one: the next replay overwrites it, so clone it.")
+        if not close(losses, expected):
+            Used(losses, losses, Counter(), seen).gives(expected, {})
+        if CUDAGraph.stand_in and beside < steps - 1:
+            raise Wrong(NOT_BESIDE.format(beside=beside, steps=steps - 1))
+
+
+def _replayed(node: Node) -> bool:
+    return isinstance(node.stream, tuple)
+
+
+def _ordered(one: Node, other: Node) -> bool:
+    return one.before(other.clock) or other.before(one.clock)
+
+
+def _copies_beside_replays() -> int:
+    """How many batches are copied with nothing that orders the copy and some replay."""
+    log = launch_log()
+    replayed = [node for node in log if _replayed(node)]
+    copies = [
+        node
+        for node in log
+        if not _replayed(node) and any(not _ordered(node, other) for other in replayed)
+    ]
+    return len(copies) // 2  # inputs and targets
+
+
+def _races() -> Iterator[str]:
+    """What is wrong with two launches outside of the graph that touch the same bytes unordered."""
+    launched = [node for node in launch_log() if not _replayed(node)]
+    for one, other in itertools.combinations(launched, 2):
+        if one.stream == other.stream or _ordered(one, other):
+            continue
+        first, second = sorted((one, other), key=lambda node: node.clock[node.stream])
+        written = [span for span, writes in first.spans.items() if writes]
+        if any(_overlap(mine, theirs) for mine in written for theirs in second.spans):
+            yield TOO_EARLY
+        written = [span for span, writes in second.spans.items() if writes]
+        if any(_overlap(mine, theirs) for mine in written for theirs in first.spans):
+            yield OVERWRITTEN
+
+
+def _overlap(these, those):
+    block, start, end = these
+    other, first, last = those
+    return block is other and start < last and first < end

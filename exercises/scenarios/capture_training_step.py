@@ -1,0 +1,291 @@
+"""Scenarios: two broken captures, a training run that
+goes on, a whole training step, gradients alone.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from exercises.answers.comparison import brief
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    parting,
+    use,
+    watch,
+)
+from exercises.answers.launches import launches
+from exercises.scenarios.common import (
+    ANEW,
+    DREW,
+    FILLED,
+    TRAINED,
+    draw_batches,
+    losses_of,
+    momentum,
+    perceptron,
+)
+
+COLD = "Nothing ran before the capture: warm up first, on a side stream."
+ON_DEFAULT = (
+    "The warm-up ran on the default stream: AccumulateGrad may remember it, and the capture then "
+    "fails with error 906. Warm up on a side stream."
+)
+LARGEST_NORM = 0.1
+NOT_CLIPPED = "The gradients are not clipped: clip them after backward, inside the captured step."
+KEEPS_GRAPH = (
+    "The loss that you return keeps its autograd graph alive, and with it AccumulateGrad's stream: "
+    "detach it."
+)
+
+
+def train_epoch(answer: Callable) -> None:
+    """Five batches, of which the graph must see each one; they still serve the next epoch."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(5)
+    expected = losses_of(net, momentum, batches)
+    of_the_first = losses_of(net, momentum, batches[:1] * 5)
+    before, untrained = copied(batches), copy.deepcopy(net)
+    with watch() as seen:
+        losses = answer(net, momentum(net.parameters()), batches)
+    _one_graph(seen, replays=5)
+    if not isinstance(losses, torch.Tensor | list | tuple):
+        raise Wrong(f"The losses are to be returned, not {brief(losses)}.")
+    losses = list(losses)
+    if not all(torch.is_tensor(loss) for loss in losses):
+        raise Wrong("A loss is no tensor: keep it on the GPU, so that no step waits for it.")
+    if close(losses, of_the_first):
+        raise Wrong(EVERY_TIME_THE_FIRST)
+    if len(losses) == 5 and close(losses, expected[-1:] * 5):
+        raise Wrong("Every loss is the last one: the next replay writes over it, so clone it.")
+    if len(losses) != 5:
+        raise Wrong(f"{len(losses)} losses for 5 batches.")
+    if not close(losses, expected):
+        for steps in range(1, 6):
+            warmed = losses_of(untrained, momentum, before[:1] * steps + before)
+            if close(losses, warmed[steps:]):
+                raise Wrong(TRAINED)
+        raise Wrong(parting(losses, expected))
+    if not close(batches, before):
+        raise Wrong(
+            "The caller's first batch has changed: it was a static input. Capture on clones of it."
+        )
+
+
+def _one_graph(seen: Watched, replays: int) -> None:
+    """Raises Wrong unless one graph was captured, and replayed so many times."""
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    if len(seen.captured) != 1:
+        raise Wrong(f"It captures {len(seen.captured)} graphs: capture once, before the loop.")
+    if len(seen.replayed) != replays:
+        raise Wrong(f"{len(seen.replayed)} replays where {replays} are asked: one for each batch.")
+
+
+def log_and_capture(answer: Callable) -> None:
+    """The loss before training, and five steps of training from a graph."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(5)
+    before = copied(net.state_dict())
+    expected = losses_of(net, momentum, batches)
+    optimizer = momentum(net.parameters())
+    given = answer(net, optimizer, *copied(batches[0]))
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise Wrong(f"The loss and a function are to be returned, not {brief(given)}.")
+    loss, train = given
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if torch.is_tensor(loss) and loss.requires_grad:
+        raise Wrong(KEEPS_GRAPH)
+    used = use(train, batches)
+    used.gives(expected, {})
+    used.replays(graphs=5, operators=15)
+    if not close([torch.as_tensor(loss)], expected[:1]):
+        raise Wrong("The loss before training is not eager's, or a replay wrote over it.")
+
+
+def continue_with_graph(answer: Callable) -> None:
+    """A network with batch normalisation and dropout, captured after three eager steps."""
+    net, batches = perceptron(nn.BatchNorm1d(8), nn.Dropout(0.5)), draw_batches(8)
+    optimizer = momentum(net.parameters())
+
+    def step(inputs, targets):
+        optimizer.zero_grad(set_to_none=True)
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    for batch in batches[:3]:
+        step(*batch)
+    expected = _continued(net, optimizer, step, batches[3:])
+    with _watched_warm_up(net) as streams, _restored(net, optimizer):
+        train = answer(net, optimizer, step, *copied(batches[3]))
+    _not_on_default(streams)
+    used = use(train, batches[3:])
+    used.gives(expected, {})
+    used.replays(graphs=5, operators=15)
+
+
+@contextmanager
+def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Raises Wrong if the block leaves a change in the training run."""
+    weights, buffers = copied(dict(net.named_parameters())), copied(dict(net.named_buffers()))
+    gathered = [state["momentum_buffer"] for state in optimizer.state.values()]
+    values, random = copied(gathered), torch.cuda.get_rng_state()
+    yield
+    if not close(dict(net.named_parameters()), weights):
+        raise Wrong(TRAINED)
+    if not close(dict(net.named_buffers()), buffers):
+        raise Wrong(
+            "The warm-up moved the running statistics of the batch normalisation: restore the "
+            "network's buffers too."
+        )
+    now = [state["momentum_buffer"] for state in optimizer.state.values()]
+    if [tensor.data_ptr() for tensor in now] != [tensor.data_ptr() for tensor in gathered]:
+        raise Wrong(
+            "The optimizer has new tensors, and the graph works on the old ones: copy the old "
+            "values back in place, instead of load_state_dict."
+        )
+    if not any(tensor.count_nonzero() for tensor in now):
+        raise Wrong(
+            "The momentum of the training so far is gone: save its values before the warm-up, and "
+            "copy them back."
+        )
+    if not close(now, values):
+        raise Wrong("The warm-up changed the momentum: restore its values, in place.")
+    if not torch.equal(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+
+
+def _continued(
+    net: nn.Module, optimizer: torch.optim.Optimizer, step: Callable, batches: list
+) -> list:
+    """The losses of further eager steps, which are undone afterwards."""
+    tensors = [*net.parameters(), *net.buffers()]
+    tensors += [state["momentum_buffer"] for state in optimizer.state.values()]
+    values, random = copied(tensors), torch.cuda.get_rng_state()
+    losses = [step(*batch) for batch in batches]
+    with torch.no_grad():
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)
+    torch.cuda.set_rng_state(random)
+    return losses
+
+
+@contextmanager
+def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
+    """The stream of each forward pass of the block that has gradients and is not captured."""
+    streams: list[torch.cuda.Stream] = []
+
+    def note(*_):
+        if torch.is_grad_enabled() and not torch.cuda.is_current_stream_capturing():
+            streams.append(torch.cuda.current_stream())
+
+    hook = net.register_forward_pre_hook(note)
+    try:
+        yield streams
+    finally:
+        hook.remove()
+
+
+def _not_on_default(streams: list[torch.cuda.Stream]) -> None:
+    if torch.cuda.default_stream() in streams:
+        raise Wrong(ON_DEFAULT)
+
+
+def capture_training(answer: Callable) -> None:
+    """A network with dropout and an optimizer with momentum, trained on five batches, its gradients
+    clipped.
+    """
+    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
+    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    expected = losses_of(net, _clipped(momentum), batches)
+    torch.cuda.set_rng_state(random)
+    forgetful = losses_of(net, _clipped(partial(momentum, beta=0)), batches)
+    torch.cuda.set_rng_state(random)
+    unclipped = losses_of(net, momentum, batches)
+    torch.cuda.set_rng_state(random)
+    optimizer = momentum(net.parameters())
+    with launches() as building, _watched_warm_up(net) as streams:
+        train = answer(net, optimizer, *copied(batches[0]))
+    warmed = building["operators"] > 10
+    _not_on_default(streams)
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if warmed and any(
+        state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()
+    ):
+        raise Wrong(FILLED)
+    if not torch.equal(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+    used = use(train, batches)
+    if not optimizer.state:
+        raise Wrong(
+            "The optimizer has lost the state that the graph works on: set it to zero in place "
+            "instead."
+        )
+    used.gives(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
+    used.replays(graphs=5, operators=15)
+
+
+def _clipped(make: Callable) -> Callable:
+    """An optimizer like make's, which clips the gradients before each step."""
+
+    def build(parameters):
+        parameters = list(parameters)
+        optimizer = make(parameters)
+
+        def clip(*_):
+            nn.utils.clip_grad_norm_(parameters, LARGEST_NORM)
+
+        optimizer.register_step_pre_hook(clip)
+        return optimizer
+
+    return build
+
+
+def gradients_of(answer: Callable) -> None:
+    """A network, and the gradients of the mean of its squared results after each of four calls."""
+    net, batches = perceptron(nn.Tanh()), [inputs for inputs, _ in draw_batches(4)]
+    parameters = list(net.parameters())
+    expected = [
+        list(torch.autograd.grad(net(batch).square().mean(), parameters)) for batch in batches
+    ]
+    with watch() as building, _watched_warm_up(net) as streams:
+        replay = answer(net, batches[0].clone())
+    _not_on_default(streams)
+    if building.captured and not streams:
+        raise Wrong(COLD)
+
+    def gradients(batch):
+        replay(batch)
+        if any(parameter.grad is None for parameter in parameters):
+            raise Wrong(
+                "After a call .grad is None: the graph writes where .grad was in the capture, so "
+                "leave it there."
+            )
+        return [parameter.grad for parameter in parameters]
+
+    used = use(gradients, batches)
+    used = Used(
+        used.given, used.given, used.counts, used.seen
+    )  # the next call may write over gradients
+    pairs = zip(used.given, used.given[1:], strict=False)
+    grown = [[new - old for old, new in zip(*pair, strict=True)] for pair in pairs]
+    if close(grown, expected[1:]):
+        raise Wrong(
+            "The gradients add up: the capture must begin without any, or zero them itself."
+        )
+    used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 4})
+    used.replays(graphs=4, operators=8)

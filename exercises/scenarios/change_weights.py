@@ -1,0 +1,355 @@
+"""Scenarios of Change weights under live graphs: a head in int8 that is updated, merge and unmerge,
+an adapter for each row, an update on another stream. Each raises Wrong with the symptom it finds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from cpu_graph.graphs import CUDAGraph
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
+from exercises.scenarios.common import few
+
+OLD_WEIGHTS = (
+    "After an update the graph still computes with the old weights: it reads the tensors that it "
+    "captured. Copy the new values into these."
+)
+FREED = (
+    "The graph reads a tensor that was replaced and is gone, so it computes with whatever is "
+    "stored there now: copy new values into the tensors that were captured."
+)
+OLD_HEAD = (
+    "After an update the body is new and the int8 head is still made of the old weight: quantise "
+    "again, and copy the values and the scale into the captured tensors."
+)
+HALF_QUANTISED = (
+    "After an update the int8 values are new and their scale is old, or the other way round: copy "
+    "both."
+)
+OLD_BODY = "After an update the head is new and the body old: copy all weights."
+OVERWRITTEN = "A later replay wrote over a result: clone it."
+HALF_WRITTEN = (
+    "A replay computed with a part of the new weights: the current stream has to wait until all "
+    "are written."
+)
+NOT_QUANTISED = "The head is not in int8: its outputs are those of the weight itself."
+READS_THE_WEIGHT = (
+    "The graph reads the weight of the head: make the int8 values outside of it, so that a replay "
+    "reads them alone."
+)
+CAPTURES_ANEW = "It captures again: the graph that is there can read new values at its addresses."
+NEVER_MERGED = (
+    "merge has no effect on the graph: it reads the weight that was captured. Copy the merged "
+    "weight into it."
+)
+STILL_MERGED = "After unmerge the adapter is still in the weight that the graph reads."
+ROUNDED = (
+    "After unmerge {} of {} outputs are not bitwise those before the merge: (w + d) - d rounds. "
+    "Keep a copy of the weight that is never merged."
+)
+ADDED = (
+    "A second merge adds its adapter to the first one: merge into the weight that was never merged."
+)
+FIRST_SLOTS = (
+    "Every call uses the slots of the first one, or of the capture: the slots are an input, which "
+    "has to be copied into a static tensor on the GPU."
+)
+NOT_LOADED = (
+    "load has no effect on the graph: copy A and B into the tensors that it captured, in place."
+)
+SAME_FOR_ALL = "All rows use the same adapter: each row has a slot of its own."
+NOT_EMPTY = "A slot that was never loaded adds something: start with zeros."
+TOO_EARLY = (
+    "A replay ran before the new weights were written: the current stream has to wait for the "
+    "stream of the copies."
+)
+TOO_LATE = (
+    "A replay that was issued before publish computed with the new weights: before it copies, the "
+    "stream has to wait for the current one."
+)
+TOO_SOON = (
+    "The copies do not wait for the new weights, which the caller computes on the current stream "
+    "just before publish: stream has to wait there for the current stream."
+)
+NOT_ON_STREAM = "The copies do not run on stream: keep them there."
+CPU_WAITS = "The CPU waits in publish: let the streams wait for each other on the GPU."
+FUNCTIONS = "Return {} functions: {}."
+
+
+def functions(returned: Any, *names: str) -> tuple:
+    """What an answer returned, if these are as many functions as there are names."""
+    is_sequence = isinstance(returned, tuple | list)
+    if not is_sequence or len(returned) != len(names) or not all(map(callable, returned)):
+        raise Wrong(FUNCTIONS.format(len(names), ", ".join(names)))
+    return tuple(returned)
+
+
+def without_capture(change: Callable, *arguments: Any) -> None:
+    """Call a function that changes weights. Raises Wrong if it captures."""
+    with watch() as seen:
+        change(*arguments)
+    if seen.captured:
+        raise Wrong(CAPTURES_ANEW)
+
+
+def told(given: list, symptoms: Iterable[tuple[str, list]]) -> None:
+    """Raises Wrong with the first symptom whose results were given."""
+    for message, results in symptoms:
+        if close(given, results):
+            raise Wrong(message)
+
+
+def nothing_freed() -> None:
+    """Raises Wrong if a graph has read memory of a tensor that is gone. Only the stand-in knows."""
+    device = CUDAGraph.stand_in
+    if device and any("memory whose tensor is gone" in hint for hint in device.hints):
+        raise Wrong(FREED)
+
+
+def as_eager(used: Used, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
+    """Raises Wrong unless each call was one replay and gave what eager gives."""
+    if not close(used.given, expected):
+        told(used.given, symptoms)
+        nothing_freed()
+    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * len(expected)})
+    used.replays(graphs=len(expected), operators=3 * len(expected))
+
+
+def still(kept: list, expected: list) -> None:
+    """Raises Wrong unless results of earlier calls are as they were."""
+    if not close(kept, expected):
+        raise Wrong(OVERWRITTEN)
+
+
+class Net(nn.Module):
+    """A body, and a head whose rows have an outlier each, so that int8 changes its outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+        self.head = nn.Linear(8, 3, bias=False)
+        self.to("cuda").requires_grad_(False)
+        self.load_state_dict(self.drawn())
+
+    def drawn(self) -> dict[str, Tensor]:
+        """A state_dict of random weights."""
+        state = {name: torch.randn_like(tensor) for name, tensor in self.state_dict().items()}
+        state["head.weight"][:, 0] *= 40
+        return state
+
+
+def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """int8 values and a scale per row."""
+    scale = weight.abs().amax(dim=1, keepdim=True) / 127
+    return (weight / scale).round().to(torch.int8), scale
+
+
+def reads_int8(net: Net, predict: Callable, batch: Tensor) -> None:
+    """Raises Wrong if predict reads the weight of the head, which is zero from now on."""
+    net.head.weight.zero_()
+    outputs = predict(batch)
+    if close(outputs, torch.zeros_like(outputs)):
+        raise Wrong(READS_THE_WEIGHT)
+
+
+def int8_predictor(answer: Callable) -> None:
+    """Two batches, an update, two batches, another update, two batches."""
+    net = Net()
+    states = [copied(net.state_dict()), net.drawn(), net.drawn()]
+    batches = torch.randn(3, 2, few(), 4, device="cuda")
+    returned = answer(net, batches[0, 0].clone())
+    predict, update = functions(returned, "predict", "update")
+
+    def outputs(body, head, rows):
+        hidden = [torch.tanh(row @ body["body.0.weight"].T + body["body.0.bias"]) for row in rows]
+        return [one @ head.T for one in hidden]
+
+    def symptoms(number, rows):
+        now = states[number]
+        values, scale = quantised(now["head.weight"])
+        yield NOT_QUANTISED, outputs(now, now["head.weight"], rows)
+        for old in states[:number]:
+            old_values, old_scale = quantised(old["head.weight"])
+            yield OLD_WEIGHTS, outputs(old, old_values * old_scale, rows)
+            yield OLD_HEAD, outputs(now, old_values * old_scale, rows)
+            yield HALF_QUANTISED, outputs(now, values * old_scale, rows)
+            yield HALF_QUANTISED, outputs(now, old_values * scale, rows)
+            yield OLD_BODY, outputs(old, values * scale, rows)
+
+    kept, expected = [], []
+    for number, (state, pair) in enumerate(zip(states, batches, strict=True)):
+        if number:
+            without_capture(update, copied(state))
+        rows = list(pair)
+        values, scale = quantised(state["head.weight"])
+        right = outputs(state, values * scale, rows)
+        used = use(predict, rows, "predict")
+        as_eager(used, right, symptoms(number, rows))
+        kept += used.kept
+        expected += right
+    still(kept, expected)
+    reads_int8(net, predict, batches[-1, 0])
+
+
+def adapter_server(answer: Callable) -> None:
+    """One adapter merged and unmerged; then two in a row, and unmerged."""
+    n_in, n_out = 5, 6
+    layer = nn.Linear(n_in, n_out, bias=False, device="cuda").requires_grad_(False)
+    base = layer.weight.clone()
+    batches = list(torch.randn(2, few(), n_in, device="cuda"))
+    adapters = []
+    for _ in range(3):
+        A = torch.randn(2, n_in, device="cuda")
+        adapters.append((A, 10 * torch.randn(n_out, 2, device="cuda")))
+    returned = answer(layer, batches[0].clone())
+    predict, merge, unmerge = functions(returned, "predict", "merge", "unmerge")
+
+    def outputs(*merged):
+        weight = base + sum(B @ A for A, B in merged)
+        return [batch @ weight.T for batch in batches]
+
+    def check(expected, *symptoms):
+        used = use(predict, batches, "predict")
+        as_eager(used, expected, symptoms)
+        return used.kept
+
+    before = check(outputs())
+    for merged in (adapters[:1], adapters[1:]):
+        for adapter in merged:
+            without_capture(merge, *adapter)
+        added = [(ADDED, outputs(*merged))] if len(merged) > 1 else []
+        check(outputs(merged[-1]), (NEVER_MERGED, outputs()), *added)
+        without_capture(unmerge)
+        after = check(outputs(), (STILL_MERGED, outputs(merged[-1])), (ADDED, outputs(merged[0])))
+        differing = sum(int((a != b).sum()) for a, b in zip(after, before, strict=True))
+        if differing:
+            raise Wrong(ROUNDED.format(differing, sum(one.numel() for one in before)))
+    still(before, outputs())
+
+
+def adapter_rows(answer: Callable) -> None:
+    """Nothing loaded; two of three slots loaded; one of these loaded again."""
+    n_in, n_out = 4, 5
+    rank, n_slots = 2, 3
+    rows = few(4, 8)
+    weight = torch.randn(n_out, n_in, device="cuda")
+    batches = list(torch.randn(6, rows, n_in, device="cuda"))
+    slots = [torch.arange(rows, device="cuda").roll(number) % n_slots for number in range(6)]
+    returned = answer(weight, n_slots, rank, batches[0].clone())
+    predict, load = functions(returned, "predict", "load")
+
+    def outputs(deltas, some, of_rows):
+        return [
+            one @ weight.T + (deltas[numbers] @ one[..., None])[..., 0]
+            for one, numbers in zip(some, of_rows, strict=True)
+        ]
+
+    deltas = torch.zeros(3, n_slots, n_out, n_in, device="cuda")  # after no, two and three loads
+    kept, expected = [], []
+    for number, loaded in enumerate(((), (2, 0), (2,))):
+        if number:
+            deltas[number] = deltas[number - 1]
+        for slot in loaded:
+            A = torch.randn(rank, n_in, device="cuda")
+            B = torch.randn(n_out, rank, device="cuda")
+            without_capture(load, slot, A.clone(), B.clone())
+            deltas[number, slot] = B @ A
+        some, of_rows = (given[2 * number : 2 * number + 2] for given in (batches, slots))
+        right = outputs(deltas[number], some, of_rows)
+        used = use(predict, list(zip(some, of_rows, strict=True)), "predict")
+        if not number and not close(used.given[:1], right[:1]):
+            raise Wrong(NOT_EMPTY)
+        symptoms = [(NOT_LOADED, outputs(old, some, of_rows)) for old in deltas[:number]]
+        for fixed in (slots[0], of_rows[0], torch.zeros_like(slots[0])):
+            symptoms.append((FIRST_SLOTS, outputs(deltas[number], some, [fixed] * 2)))
+        same = [one[:1].expand_as(one) for one in of_rows]
+        as_eager(used, right, [*symptoms, (SAME_FOR_ALL, outputs(deltas[number], some, same))])
+        kept += used.kept
+        expected += right
+    still(kept, expected)
+
+
+@contextmanager
+def no_wait_of_the_cpu() -> Iterator[None]:
+    """Raises Wrong where the block lets the CPU wait for the GPU."""
+
+    def waits(*args, **options):
+        raise Wrong(CPU_WAITS)
+
+    with (
+        patch.object(torch.cuda, "synchronize", waits),
+        patch.object(torch.cuda.Stream, "synchronize", waits),
+        patch.object(torch.cuda.Event, "synchronize", waits),
+    ):
+        yield
+
+
+def launches(stream: torch.cuda.Stream) -> int | None:
+    """How many launches on a stream the stand-in has noted; None on a GPU, which notes none."""
+    device = CUDAGraph.stand_in
+    return device and sum(node.stream == stream.stream_id for node in device.order.log)
+
+
+def in_turns(
+    predict: Callable, publish: Callable, versions: list, batches: list, stream: torch.cuda.Stream
+) -> list:
+    """The result of each batch; the weights of its version are published before it."""
+    results = []
+    with no_wait_of_the_cpu(), watch() as seen:
+        for number, batch in enumerate(batches):
+            if number:
+                weights = versions[number]
+                if number == 2:  # written just now, and freed as soon as publish returns
+                    weights = [weight.clone() for weight in weights]
+                before = launches(stream)
+                without_capture(publish, weights)
+                if before is not None and launches(stream) == before:
+                    raise Wrong(NOT_ON_STREAM)
+                del weights
+            results.append(predict(batch))
+    torch.cuda.synchronize()
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    return results
+
+
+def published(answer: Callable) -> None:
+    """Predict and publish in turns; nothing but the answer's own waits orders the streams."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to("cuda")
+    net.requires_grad_(False)
+    versions = [[weight.clone() for weight in net.parameters()]]
+    for _ in range(2):
+        versions.append([torch.randn_like(weight) for weight in versions[0]])
+    batches = list(torch.randn(3, few(), 4, device="cuda"))
+
+    def output(version, batch):
+        w1, b1, w2, b2 = versions[version]
+        return torch.tanh(batch @ w1.T + b1) @ w2.T + b2
+
+    stream = torch.cuda.Stream()
+    predict, publish = functions(answer(net, batches[0].clone(), stream), "predict", "publish")
+    torch.cuda.synchronize()
+    results = in_turns(predict, publish, versions, batches, stream)
+    for number, (result, batch) in enumerate(zip(results, batches, strict=True)):
+        fitting = [version for version in range(3) if close([result], [output(version, batch)])]
+        if number in fitting:
+            continue
+        nothing_freed()
+        if number == 0:  # no publish came before it
+            raise Wrong(TOO_LATE)
+        if not fitting:
+            raise Wrong(TOO_SOON if number == 2 else HALF_WRITTEN)
+        raise Wrong(TOO_EARLY if fitting[0] < number else TOO_LATE)

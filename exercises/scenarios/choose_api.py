@@ -1,0 +1,210 @@
+"""Scenarios: graphs around a read, a graph or eager, and a
+graph of all but the optimizer. Each raises Wrong with what it finds.
+"""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
+from exercises.scenarios.common import (
+    DREW,
+    TRAINED,
+    accumulated_gradients,
+    draw_batches,
+    few,
+    losses_of,
+    momentum,
+    perceptron,
+)
+
+RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
+ANEW = "It captures while it is used: capture once, before the first call."
+ADDED = (
+    "The first loss is right, its gradients are not: each replay adds to what .grad held at the "
+    "capture. Zero the gradients inside the graph."
+)
+ONE_ROW = (
+    "A batch of one row came back with more rows: copy_ repeated it in the static input, without "
+    "an error. Compare the shapes."
+)
+OTHER_DTYPE = (
+    "The result has another dtype than eager's: copy_ converted the input, without an error. "
+    "Compare the dtypes too."
+)
+
+
+def graph_around_read(answer: Callable) -> None:
+    """Three modules; the hidden values of an input and of its negative choose different ones."""
+    first = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Tanh()).cuda()
+    left = nn.Linear(8, 2).cuda()
+    right = nn.Sequential(nn.Linear(8, 3), nn.Tanh(), nn.Linear(3, 2)).cuda()
+    rows = few()
+    drawn = [torch.randn(rows, 4, device="cuda") for _ in range(2)]
+    inputs = [sign * one for one in drawn for sign in (1, -1)]
+
+    def outputs(hidden_of=lambda one: one, branch_of=lambda one: one):
+        """Eager outputs, where an input is read from hidden_of and the branch from branch_of it."""
+        found = []
+        with torch.no_grad():
+            for one in inputs:
+                positive = bool(first(branch_of(one)).mean() > 0)
+                found.append((left if positive else right)(first(hidden_of(one))))
+        return found
+
+    sample = drawn[1].clone()
+    expected = outputs()
+    predict = answer(first, left, right, sample)
+    used = use(predict, copied(inputs))
+    frozen = (
+        "Every output comes from the branch of the sample: the `if` ran once, before or during "
+        "the capture. It belongs into predict."
+    )
+    stale = (
+        "left and right read the hidden values of the sample: capture them on the output of the "
+        "first graph, or copy each new one in."
+    )
+    used.gives(
+        expected,
+        {
+            EVERY_TIME_THE_FIRST: partial(
+                outputs, lambda _: drawn[1], branch_of=lambda _: drawn[1]
+            ),
+            frozen: partial(outputs, branch_of=lambda _: drawn[1]),
+            "The other branch ran: left is for a positive mean.": partial(
+                outputs, branch_of=lambda one: -one
+            ),
+            stale: partial(outputs, lambda _: drawn[1]),
+        },
+    )
+    if used.seen.captured:
+        raise Wrong(ANEW)
+    graphs = used.counts["graphs"]
+    if graphs == 3 * len(inputs):
+        raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
+    if graphs == len(inputs):
+        raise Wrong(
+            "One graph is launched per call, so the rest runs eagerly, or both branches run: the "
+            "CPU is to choose between two graphs."
+        )
+    used.replays(graphs=2 * len(inputs), operators=8 * len(inputs))
+
+
+def replay_or_eager(answer: Callable) -> None:
+    """Inputs of the captured shape, of fewer rows, of one row, and of another dtype."""
+    rows = few(3)
+    sample = torch.randn(rows, 4, device="cuda")
+    inputs = [
+        torch.randn(rows, 4, device="cuda"),
+        torch.randn(rows - 1, 4, device="cuda"),
+        torch.randn(rows, 4, device="cuda"),
+        torch.randn(1, 4, device="cuda"),
+        torch.randn(rows, 4, device="cuda", dtype=torch.float64),
+    ]
+    expected = [_pick(one) for one in inputs]
+    call = answer(_pick, sample.clone())
+    used = use(call, copied(inputs))
+    for given, right in zip(used.given, expected, strict=True):
+        if not torch.is_tensor(given):
+            raise Wrong("A tensor is to be returned, as function does.")
+        if given.dtype != right.dtype:
+            raise Wrong(OTHER_DTYPE)
+        if given.shape != right.shape:
+            raise Wrong(ONE_ROW)
+    first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
+    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
+    if used.seen.captured:
+        raise Wrong(ANEW)
+    graphs = used.counts["graphs"]
+    if not graphs:
+        raise Wrong(EAGER)
+    if graphs < 2:
+        raise Wrong("Only one of two inputs that fit the capture was replayed.")
+    used.replays(graphs=2, operators=2 * 3 + 3 * 5)
+
+
+def _pick(inputs: torch.Tensor) -> torch.Tensor:
+    """A function of a few operators, for any number of rows and any floating dtype."""
+    return inputs.tanh().cumsum(1) * 2
+
+
+def graph_without_optimizer(answer: Callable) -> None:
+    """A network with dropout; before each of five steps
+    the loop sets the optimizer's rate, a Python number.
+    """
+    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
+    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    expected, symptoms = _trained(copy.deepcopy(net), batches, random)
+    torch.cuda.set_rng_state(random)
+    optimizer, stepped = momentum(net.parameters()), []
+    optimizer.register_step_post_hook(lambda *_: stepped.append(True))
+    train = answer(net, optimizer, *copied(batches[0]))
+    _untouched(net, before, random)
+    gradients = []  # after the first step
+    replayed = []  # how many graphs, before each step of the optimizer
+
+    def step(rate, *batch):
+        optimizer.param_groups[0]["lr"] = rate
+        loss = train(*batch)
+        if not gradients:
+            gradients.extend(copied([parameter.grad for parameter in net.parameters()]))
+        return loss
+
+    right = _first_gradients(net, batches, random)
+    torch.cuda.set_rng_state(random)
+    with watch() as seen:
+        optimizer.register_step_pre_hook(lambda *_: replayed.append(len(seen.replayed)))
+        used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
+    if not stepped:
+        raise Wrong("Nothing calls optimizer.step().")
+    if seen.replayed and replayed and not replayed[0]:
+        raise Wrong("optimizer.step() runs before the replay that writes its gradients.")
+    there = all(gradient is not None for gradient in gradients)
+    if there and close(used.given[0], expected[0]) and not close(gradients, right):
+        raise Wrong(ADDED)
+    used.gives(expected, symptoms)
+    used.replays(graphs=5, operators=5 * 25)
+
+
+def _untouched(net, before, random):
+    """Raises Wrong if the answer has changed the weights or the random state."""
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if not torch.equal(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+
+
+def _first_gradients(net, batches, random):
+    """The gradients of an eager first step."""
+    torch.cuda.set_rng_state(random)
+    return accumulated_gradients(copy.deepcopy(net), batches[:1])
+
+
+def _trained(net, batches, random):
+    """The losses of an eager training, and functions that give those that each mistake leads to."""
+
+    def losses(rates, batches=batches):
+        torch.cuda.set_rng_state(random)
+        return losses_of(net, momentum, batches, rates)
+
+    return losses(RATES), {
+        "The rate stays that of the capture: leave optimizer.step() outside of the graph.": partial(
+            losses, RATES[:1] * 5
+        ),
+        "The weights never move: after the replay .grad must be there for "
+        "optimizer.step().": partial(losses, [0.0] * 5),
+        "Every step trains on the first batch: copy the new one into the static inputs.": partial(
+            losses, RATES, batches[:1] * 5
+        ),
+    }

@@ -1,0 +1,97 @@
+"""What several lessons' scenarios use: random sizes, a
+network and its eager training, what warm-ups leave behind.
+"""
+
+import copy
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from cpu_graph.graphs import CUDAGraph
+from exercises.answers.graph_use import copied
+
+TRAINED = "The warm-up trained the model: put its weights back in place, before the first replay."
+DREW = "The warm-up drew random numbers: put the random state back, before the first replay."
+FILLED = "The warm-up filled the optimizer's momentum: put it back to zero in place."
+ANEW = (
+    "Each replay makes the optimizer's state anew: a step of warm-up must make it before the "
+    "capture."
+)
+
+
+def few(low: int = 2, high: int = 7) -> int:
+    """A number that the seed of the run chooses."""
+    return int(torch.randint(low, high, ()))
+
+
+def perceptron(*between: nn.Module) -> nn.Module:
+    """Two layers on the GPU, from 4 to 2 numbers, with what is given between them."""
+    return nn.Sequential(nn.Linear(4, 8), *between, nn.Linear(8, 2)).cuda()
+
+
+def draw_batches(count: int) -> list:
+    """Pairs of inputs (rows, 4) and targets (rows, 2)
+    on the GPU; the seed of the run chooses the rows.
+    """
+    rows = few()
+    return [
+        (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
+        for _ in range(count)
+    ]
+
+
+def losses_of(
+    net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
+) -> list:
+    """The losses of an eager training of a copy of
+    net; anew: with a new optimizer for each step.
+    """
+    net = copy.deepcopy(net)
+    optimizer, losses = make(net.parameters()), []
+    for number, (inputs, targets) in enumerate(batches):
+        optimizer = make(net.parameters()) if anew else optimizer
+        for group in optimizer.param_groups:
+            group["lr"] = rates[number] if rates else group["lr"]
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def momentum(parameters: Iterable, beta: float = 0.9) -> torch.optim.Optimizer:
+    """SGD with a memory."""
+    return torch.optim.SGD(parameters, lr=0.1, momentum=beta)
+
+
+def accumulated_gradients(net: nn.Module, batches: list) -> list:
+    """The gradients of all batches, added up; None where there is no gradient."""
+    for inputs, targets in batches:
+        mse_loss(net(inputs), targets).backward()
+    return [
+        None if parameter.grad is None else copied(parameter.grad) for parameter in net.parameters()
+    ]
+
+
+def sgd_step(net: nn.Module) -> Callable:
+    """A step of plain SGD on net, which leaves no .grad."""
+    parameters = list(net.parameters())
+
+    def step(inputs, targets):
+        loss = mse_loss(net(inputs), targets)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter -= 0.1 * gradient
+        return loss.detach()
+
+    return step
+
+
+def launch_log() -> list:
+    """What the stand-in has launched since the CPU last waited for the GPU. Empty on a GPU."""
+    device = CUDAGraph.stand_in
+    return device.order.log if device else []

@@ -1,0 +1,95 @@
+"""Scenarios: a capture that fails in several ways, and one that is wrong without an error.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, use, watch
+from exercises.scenarios.common import few, perceptron
+
+ALL_ROWS = "Rows with a negative sum have a score other than 0."
+NOT_TWICE = "The scores are the model's outputs: double them."
+OTHER_ROWS = (
+    "Result {number} has the shape {yours}, expected {right}: keep every row, and give those with "
+    "a negative sum a score of 0."
+)
+STANDS_STILL = (
+    "The average stops moving: two calls with the same x and momentum return the same. Each replay "
+    "reads the old average and writes the new one elsewhere: write it in place."
+)
+FROZEN = (
+    "With a momentum of 0 the average moves: the graph holds the momentum of the capture. Put it "
+    "into a tensor on the GPU, and fill that before the replay."
+)
+BEGINS_LATER = (
+    "The average does not begin at 0: the warm-up ran the step and moved it. Set it back after the "
+    "capture."
+)
+OVERWRITES_THE_SAMPLE = (
+    "The caller's sample has changed: every replay writes its x into the tensor that was captured. "
+    "Capture on a copy of the sample."
+)
+
+
+def capture_scores(answer: Callable) -> None:
+    """Batches of the same number of rows; about half of their rows have a negative sum."""
+    model = perceptron(nn.Tanh())
+    rows = few(4, 9)
+    batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
+    with torch.no_grad():
+        outputs = [model(batch) for batch in batches]
+    counts = [(batch.sum(1, keepdim=True) >= 0) for batch in batches]
+    expected = [torch.where(count, 2 * y, 0) for count, y in zip(counts, outputs, strict=True)]
+    sample = batches[0].clone()
+    with watch() as built:
+        predict = answer(model, sample)
+    built.captures_at_most_one()
+    used = use(predict, batches)
+    for number, (yours, right) in enumerate(zip(used.given, expected, strict=True), 1):
+        shape = getattr(yours, "shape", None)
+        if shape != right.shape:
+            said = tuple(shape) if shape is not None else type(yours).__name__
+            raise Wrong(OTHER_ROWS.format(number=number, yours=said, right=tuple(right.shape)))
+    symptoms = {
+        ALL_ROWS: [2 * y for y in outputs],
+        NOT_TWICE: [torch.where(count, y, 0) for count, y in zip(counts, outputs, strict=True)],
+        EVERY_TIME_THE_FIRST: expected[:1] * len(batches),
+    }
+    used.gives(expected, symptoms)
+    used.replays(graphs=len(batches), operators=4 * len(batches))
+    if not close(sample, batches[0]):
+        raise Wrong(OVERWRITES_THE_SAMPLE)
+
+
+def capture_average(answer: Callable) -> None:
+    """Calls that tell apart what is frozen: the same one twice, then a momentum of 0."""
+    length = few()
+    x, other, last = (torch.randn(length, device="cuda") for _ in range(3))
+    calls = [(x, 0.5), (x, 0.5), (other, 0.0), (other, 0.25), (last, 0.75)]
+    average = torch.zeros(length, device="cuda")
+    expected = []
+    for value, momentum in calls:
+        average = average + momentum * (value - average)
+        expected.append(average)
+    sample = torch.randn(length, device="cuda")
+    before = sample.clone()
+    with watch() as built:
+        update = answer(sample)
+    built.captures_at_most_one()
+    used = use(update, calls)
+    first, second, third = used.given[:3]
+    if not close(used.given, expected):
+        if close(first, second):
+            raise Wrong(STANDS_STILL)
+        if not close(second, third):
+            raise Wrong(FROZEN)
+        if not close(first, expected[0]):
+            raise Wrong(BEGINS_LATER)
+    used.gives(expected, {})
+    used.replays(graphs=len(calls), operators=4 * len(calls))
+    if not close(sample, before):
+        raise Wrong(OVERWRITES_THE_SAMPLE)

@@ -1,0 +1,213 @@
+"""Scenarios: a stopwatch for a capture, a warm-up that counts, a graph only where it pays.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+import copy
+import gc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+import torch
+from torch import nn
+
+from exercises.answers.comparison import brief
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    parting,
+    use,
+    watch,
+)
+from exercises.scenarios.common import draw_batches, few, launch_log, perceptron, sgd_step
+
+WARM_UP = 3
+
+
+@dataclass
+class Stopwatch:
+    """A clock whose differences are unique, and what had happened at each reading of it."""
+
+    seen: Watched
+    steps: int = 0
+    collections: int = 0
+    readings: list = field(default_factory=list)
+
+    def __call__(self) -> float:
+        """The time; it doubles with each reading."""
+        self.readings.append(
+            {
+                "steps": self.steps,
+                "collections": self.collections,
+                "captures": len(self.seen.captured),
+                "replays": len(self.seen.replayed),
+                "pending": len(launch_log()),
+            }
+        )
+        return float(2 ** len(self.readings))
+
+    def interval(self, seconds: float) -> tuple[dict, dict] | None:
+        """The two readings that lie so many seconds apart."""
+        for first in range(len(self.readings)):
+            for last in range(first + 1, len(self.readings)):
+                if math.isclose(seconds, 2 ** (last + 1) - 2 ** (first + 1)):
+                    return self.readings[first], self.readings[last]
+        return None
+
+
+def time_capture(answer: Callable) -> None:
+    """A step that counts how often it runs, and a clock that looks at what the GPU has to do."""
+    net, [(inputs, targets)] = perceptron(nn.Tanh()), draw_batches(1)
+    train = sgd_step(net)
+    with watch() as seen:
+        clock = Stopwatch(seen)
+
+        def step(*batch):
+            clock.steps += not torch.cuda.is_current_stream_capturing()
+            return train(*batch)
+
+        def collect(*_):
+            clock.collections += 1
+            return 0
+
+        with patch.object(gc, "collect", collect):
+            result = answer(step, inputs, targets, clock)
+    if not seen.captured:
+        raise Wrong("It captures nothing.")
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise Wrong(f"It should return two times, of the warm-up and of the capture, not {result}.")
+    for name, seconds in zip(PARTS, result, strict=True):
+        _covers_its_part(name, clock.interval(seconds))
+
+
+def _covers_its_part(name, span):
+    """Raises Wrong unless exactly the part's own work was done between the two readings."""
+    if span is None:
+        raise Wrong(f"The time of the {name} is not the difference of two readings of clock().")
+    first, last = span
+    if first["pending"] or last["pending"]:
+        raise Wrong(
+            f"For the time of the {name}, the clock is read while the GPU still has work to do."
+        )
+    for what, word in WORDS.items():
+        found, expected = last[what] - first[what], PARTS[name].get(what, 0)
+        if found != expected:
+            number = f"{found} {word}{'' if found == 1 else 's'}"
+            raise Wrong(f"The time of the {name} covers {number}, not {expected}.")
+
+
+PARTS = {"warm-up": {"steps": WARM_UP}, "capture": {"captures": 1}}
+WORDS = {
+    "steps": "eager step",
+    "collections": "garbage collection",
+    "captures": "capture",
+    "replays": "replay",
+}
+
+
+def train_from_warm_up(answer: Callable) -> None:
+    """A training of some batches; three of them belong to the warm-up."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(few(5, 9))
+    initial, given = copy.deepcopy(net), copied(batches)
+    train, eager_steps = sgd_step(net), 0
+
+    def step(*batch):
+        nonlocal eager_steps
+        eager_steps += not torch.cuda.is_current_stream_capturing()
+        return train(*batch)
+
+    with watch() as seen:
+        losses = answer(step, batches)
+    _trains_each_once(losses, len(given), eager_steps, seen)
+    if not close(batches, given):
+        raise Wrong("The caller's batches have changed: give the capture clones.")
+    _are_eagers(list(losses), given, initial)
+
+
+def _trains_each_once(losses, count, eager_steps, seen):
+    """Raises Wrong unless three eager steps and a replay for each other batch were run."""
+    if not isinstance(losses, tuple | list) or not all(map(torch.is_tensor, losses)):
+        raise Wrong(f"A list of tensors is asked, not {brief(losses)}.")
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    seen.captures_at_most_one()
+    if len(losses) != count:
+        raise Wrong(f"It returns {len(losses)} losses for {count} batches.")
+    if eager_steps != WARM_UP or len(seen.replayed) != count - WARM_UP:
+        raise Wrong(
+            f"For {count} batches it runs {eager_steps} eager steps and replays the graph "
+            f"{len(seen.replayed)} times, not {WARM_UP} and {count - WARM_UP}: each batch is "
+            "trained once."
+        )
+
+
+def _are_eagers(losses, batches, initial):
+    """Raises Wrong unless the losses are those of an eager training from the initial weights."""
+    expected = _losses(initial, batches)
+    if close(losses, expected):
+        return
+    replayed = losses[WARM_UP:]
+    if close(replayed, replayed[-1:] * len(replayed)):
+        raise Wrong("Every replayed loss is the last one: the next replay overwrites it.")
+    symptoms = {
+        "All three steps of the warm-up train on the first batch: give each its own.": [
+            *batches[:1] * WARM_UP,
+            *batches[WARM_UP:],
+        ],
+        "Every replay trains on the same batch: copy the new batch into the static inputs.": [
+            *batches[:WARM_UP],
+            *batches[WARM_UP : WARM_UP + 1] * len(replayed),
+        ],
+        "Every replay trains on the first batch: copy the new batch into the static inputs.": [
+            *batches[:WARM_UP],
+            *batches[:1] * len(replayed),
+        ],
+    }
+    for message, trained in symptoms.items():
+        if close(losses, _losses(initial, trained)):
+            raise Wrong(message)
+    raise Wrong(parting(losses, expected))
+
+
+def _losses(net, batches):
+    """The losses of an eager training of a copy of net."""
+    step = sgd_step(copy.deepcopy(net))
+    return [step(*batch) for batch in batches]
+
+
+def graph_if_it_pays(answer: Callable) -> None:
+    """A network, with numbers of calls and sizes for which
+    a graph pays and others for which it does not.
+    """
+    net = nn.Linear(4, 3).cuda().requires_grad_(False)
+    batches = list(torch.randn(4, few(), 4, device="cuda"))
+    expected = list(map(net, batches))
+    launches = 20
+    launch_us, stretch = 10.0, 1.5
+    cases = [(100, 40.0, 3000.0), (20, 40.0, 3000.0), (10**6, 150.0, 1.0), (25, 40.0, 3000.0)]
+    for calls, ideal_us, price_us in cases:
+        idle_us = launch_us * launches - stretch * ideal_us
+        pays = price_us <= calls * idle_us
+        sample = copied(batches[0])
+        with watch() as built:
+            function = answer(net, sample, calls, launches, ideal_us, launch_us, stretch, price_us)
+        case = (
+            f"{calls} calls; each takes the host {launch_us * launches:g} µs and the kernels "
+            f"{stretch * ideal_us:g} µs; a price of {price_us:g} µs"
+        )
+        if built.captured and not pays:
+            raise Wrong(f"A capture costs more here than its replays can save ({case}).")
+        used = use(function, batches)
+        if pays and not built.captured and not used.seen.captured:
+            raise Wrong(f"A graph pays here, and it stays eager ({case}).")
+        used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 4})
+        if pays:
+            used.replays(graphs=4, operators=8)
+        elif used.counts["graphs"] or used.seen.captured:
+            raise Wrong(f"It captures in the first call, where a graph does not pay ({case}).")

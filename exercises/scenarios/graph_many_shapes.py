@@ -1,0 +1,205 @@
+"""Scenarios: requests of many shapes, and their results on the CPU.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from cpu_graph.graphs import CUDAGraph
+from exercises.answers.comparison import brief
+from exercises.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, use, watch
+from exercises.scenarios.common import few, launch_log
+
+REFUSED = (
+    "The capture is refused: {error}. Something in the function needs a value on the CPU, such as "
+    ".item(), a slice up to a tensor, or a boolean index. Keep the shape, and select with a mask."
+)
+A_NUMBER = "It returns a Python number, which every replay repeats: return a tensor."
+COUNTED_BEHIND = "A value behind the request counts: mask all values from `length` on."
+ZERO = (
+    "For a request of negative values the result is 0: the values behind it were set to zero, "
+    "which is larger. Use -inf."
+)
+ONE_TOO_MANY = "The first value behind the request counts too: compare with < instead of <=."
+ONE_LENGTH = (
+    "Every request is treated as if it had the length of the first one: compare with the tensor "
+    "`length`, whose value a replay reads anew."
+)
+SPOILED = (
+    "An infinity or nan behind the request spoils the result. Arithmetic with a mask does not "
+    "remove it: select, with torch.where."
+)
+SEVERAL_INPUTS = (
+    "Each graph has its own static input: let all of them read the first rows of one, of the "
+    "largest size."
+)
+SEVERAL_POOLS = "Each graph has its own pool: give all of them the same one, with pool=."
+SMALLEST_FIRST = (
+    "A smaller graph is captured before a larger one, which then cannot fit into its memory: "
+    "capture the largest first."
+)
+SAME_BUFFER = (
+    "Several results are the same memory: the list holds the buffers, and later copies overwrite "
+    "them."
+)
+TOO_EARLY = (
+    "Result {number} is not the one of its request: the buffer was read before its copy was "
+    "complete. Wait for the event of that copy, then read."
+)
+STALLED = (
+    "The CPU waits for a result before it launches the next replay, so the GPU is idle in between. "
+    "Launch first, then wait for the event of the previous result."
+)
+
+
+def largest_valid(answer: Callable) -> None:
+    """Values with finite and other numbers behind the valid ones; the answer is captured."""
+    size = 6
+    nan, inf = float("nan"), float("inf")
+    lengths = [3, 2, size, few(2, 5), 1, 4]
+    requests = []
+    for number, length in enumerate(lengths):
+        values = torch.randn(size, device="cuda") - (9 if number % 2 else 0)
+        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [nan, inf, -inf, nan, inf]
+        values[length:] = torch.tensor(behind, device="cuda")[: size - length]
+        requests.append((values, torch.tensor(length, device="cuda")))
+
+    replay = _captured(answer, requests[0])
+    expected = [values[:n].max() for (values, _), n in zip(requests, lengths, strict=True)]
+    finite = list(zip(requests[:4], lengths[:4], strict=True))
+    symptoms = {
+        COUNTED_BEHIND: [values.max() for (values, _), _ in finite],
+        ZERO: [
+            largest.clamp(min=0) if length < size else largest
+            for largest, (_, length) in zip(expected[:4], finite, strict=True)
+        ],
+        ONE_TOO_MANY: [values[: length + 1].max() for (values, _), length in finite],
+        ONE_LENGTH: [values[: lengths[0]].max() for (values, _), _ in finite],
+    }
+    use(replay, requests[:4], what="It").gives(expected[:4], symptoms)
+    if not close(use(replay, requests[4:], what="It").given, expected[4:]):
+        raise Wrong(SPOILED)
+
+
+def _captured(answer, request):
+    """A function that replays the answer for a request. Raises Wrong if it cannot be captured."""
+    static = [tensor.clone() for tensor in request]
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            output = answer(*static)
+    except RuntimeError as error:
+        text = str(error.__context__ or error)
+        if "captur" not in text:
+            raise
+        raise Wrong(REFUSED.format(error=text.splitlines()[0].rstrip("."))) from None
+    if isinstance(output, int | float):
+        raise Wrong(A_NUMBER)
+    if not torch.is_tensor(output):
+        raise Wrong(f"A tensor is asked, not {brief(output)}.")
+
+    def replay(*inputs):
+        for tensor, new in zip(static, inputs, strict=True):
+            tensor.copy_(new)
+        graph.replay()
+        return output.clone().reshape(())
+
+    return replay
+
+
+def pad_to_buckets(answer: Callable) -> None:
+    """Sums over requests of 1 to 8 rows, by graphs of 2, 4 and 8 rows; zero rows add nothing."""
+    sizes, layer = [2, 4, 8], nn.Linear(3, 5, bias=False).cuda().requires_grad_(False)
+    lengths = [8, 4, 3, 1, 5, 2, 1, few(1, 9)]
+    requests = [torch.randn(length, 3, device="cuda") for length in lengths]
+
+    inputs: list[tuple[int, int]] = []  # rows and address of each captured input
+
+    def total(rows):
+        if torch.cuda.is_current_stream_capturing():
+            inputs.append((len(rows), rows.data_ptr()))
+        return layer(rows).square().sum(0)
+
+    expected = [total(rows) for rows in requests]
+    stale = []
+    static = torch.zeros(8, 3, device="cuda")
+    for rows in requests:
+        static[: len(rows)] = rows
+        stale.append(total(static[: sizes[bisect_left(sizes, len(rows))]]))
+    with watch() as built:
+        function = answer(total, sizes, 3)
+    used = use(function, requests)
+    behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
+    used.gives(expected, {behind: stale, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
+    used.replays(graphs=len(requests), operators=6 * len(requests))
+    places = [bisect_left(sizes, length) for length in lengths]
+    graphs = set(zip(places, used.seen.replayed, strict=True))
+    if len(set(used.seen.replayed)) < 3:
+        raise Wrong(
+            "Requests of all lengths go through the same graph: take the smallest that holds the "
+            "request."
+        )
+    if len(graphs) > 3:
+        raise Wrong(
+            "A request goes through a graph that is too large: take the smallest that holds it."
+        )
+    _share_memory(inputs, built)
+
+
+def _share_memory(inputs, built):
+    """Raises Wrong unless the graphs were captured in one pool and input, the largest first."""
+    if len({address for _, address in inputs}) > 1:
+        raise Wrong(SEVERAL_INPUTS)
+    if len(built.pools) > 1:
+        raise Wrong(SEVERAL_POOLS)
+    if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
+        raise Wrong(SMALLEST_FIRST)
+
+
+def read_results(answer: Callable) -> None:
+    """Requests whose results are read on the CPU while the next replay runs."""
+    columns, count = few(2, 5), few(4, 8)
+    layer = nn.Linear(3, columns, bias=False).cuda().requires_grad_(False)
+    requests = [torch.randn(3, device="cuda") for _ in range(count)]
+    expected = [layer(request).cpu() for request in requests]
+    static = requests[0].clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = layer(static)
+    torch.cuda.synchronize()
+    idle: list[bool] = []  # at each request: whether the CPU has waited for all earlier replays
+
+    def serve(request):
+        idle.append(not any(isinstance(node.stream, tuple) for node in launch_log()))
+        static.copy_(request)
+        graph.replay()
+        return output
+
+    with watch() as seen:
+        results = answer(serve, requests, columns)
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    if len(seen.replayed) != count:
+        raise Wrong(f"{len(seen.replayed)} replays for {count} requests: one for each is asked.")
+    _arrived(results, expected)
+    if CUDAGraph.stand_in and any(idle[1:]):
+        raise Wrong(STALLED)
+
+
+def _arrived(results, expected):
+    """Raises Wrong unless the results are the expected tensors, on the CPU and each its own."""
+    count = len(expected)
+    if not isinstance(results, list | tuple) or len(results) != count:
+        found = f"{len(results)} of them" if isinstance(results, list) else brief(results)
+        raise Wrong(f"A list of {count} tensors is asked, not {found}.")
+    if not all(torch.is_tensor(result) and not result.is_cuda for result in results):
+        raise Wrong("The results are to be tensors on the CPU.")
+    if len({result.data_ptr() for result in results}) < count:
+        raise Wrong(SAME_BUFFER)
+    for number, (result, right) in enumerate(zip(results, expected, strict=True)):
+        if not close([result], [right]):
+            raise Wrong(TOO_EARLY.format(number=number))

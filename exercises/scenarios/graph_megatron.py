@@ -1,0 +1,299 @@
+"""Scenarios: graphs of several models, an iteration of several
+microbatches, and its validation. Each raises Wrong with what it finds.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import torch
+from torch import nn
+
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Wrong,
+    close,
+    copied,
+    parting,
+    use,
+)
+from exercises.scenarios.common import few, perceptron
+
+DREW = "The warm-up drew from the generator: put its state back."
+EVAL = "Training has no dropout: capture it in training mode."
+DROPOUT = "Validation has dropout: capture it after net.eval()."
+WITH_GRADIENTS = (
+    "Validation is captured with gradients on, so its graph keeps what a backward pass would need: "
+    "capture it under torch.no_grad()."
+)
+FIRST_MODEL = "The second model gets the first one's graph: each needs a graph of its own."
+ROWS = (
+    "A batch with a different number of rows raises: {} Give each number of rows its own graph, "
+    "with its own static input."
+)
+ANEW = (
+    "It starts again when a number of rows comes back: keep the graph of each number of rows, and "
+    "capture each once."
+)
+ZEROED = (
+    "The graph sets the gradients to zero: leave that to the caller, who may add up several "
+    "iterations."
+)
+LAST = "The gradients are those of the last microbatch alone: do not zero them within the graph."
+
+
+class Mask(nn.Module):
+    """A dropout of a quarter that draws from a generator of its own."""
+
+    def __init__(self, generator: torch.Generator):
+        super().__init__()
+        self.generator = generator
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x itself in eval mode."""
+        drawn = (
+            torch.rand(x.shape, device=x.device, generator=self.generator)
+            if self.training
+            else 0 * x
+        )
+        return x * (drawn < 0.75) / (0.75 if self.training else 1)
+
+
+def masked() -> tuple[nn.Module, torch.Generator]:
+    """A network with such a dropout and gradients of zero, and its generator."""
+    generator = torch.Generator("cuda").manual_seed(few(1, 1000))
+    net = perceptron(Mask(generator))
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return net, generator
+
+
+def gradients(net: nn.Module) -> list:
+    """What .grad holds."""
+    return [parameter.grad for parameter in net.parameters()]
+
+
+def loss_of(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """The loss that the exercises name."""
+    return net(inputs).square().mean()
+
+
+def iterate_eagerly(net: nn.Module, group: list, zero_between: bool = False) -> torch.Tensor:
+    """The losses of some microbatches; their gradients add up, unless they are zeroed between."""
+    losses = []
+    for inputs in group:
+        if zero_between:
+            net.zero_grad(set_to_none=False)
+        loss = loss_of(net, inputs) / len(group)
+        loss.backward()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tuple[Used, list]:
+    """How iterate was used, and the gradients after
+    each call; the caller zeroes its own before each.
+    """
+    found = []
+
+    def asked(*group):
+        torch._foreach_zero_(own)
+        given = iterate(list(group))
+        found.append(copied(own))
+        return torch.stack(list(given)) if isinstance(given, list | tuple) and given else given
+
+    used = use(asked, [tuple(group) for group in groups])
+    if any(gradient is not mine for gradient, mine in zip(gradients(net), own, strict=True)):
+        raise Wrong(
+            "It replaced .grad: add to the gradients that exist, because the caller zeroes and "
+            "reads those."
+        )
+    return used, found
+
+
+def iteration(net: nn.Module) -> Callable:
+    """A function of a batch: zeroes the gradients of net, adds new ones, returns the loss."""
+
+    def iterate(inputs):
+        torch._foreach_zero_(gradients(net))
+        loss = loss_of(net, inputs)
+        loss.backward()
+        return loss.detach()
+
+    return iterate
+
+
+def warmed_up(calls: Iterable[Callable], batches: list) -> None:
+    """Call each function twice, with two batches of its own. Raises Wrong if that raises."""
+    for number, call in enumerate(calls):
+        for batch in batches[2 * number : 2 * number + 2]:
+            try:
+                call(batch.clone())
+            except RuntimeError as error:
+                raise Wrong(ROWS.format(str(error).splitlines()[0])) from error
+
+
+def in_graphs(answer: Callable) -> None:
+    """Two networks, each with an iteration that zeroes its own gradients, used in turns; then the
+    same with batches of two numbers of rows.
+    """
+    nets, rows = [perceptron(), perceptron()], few()
+    batches = list(torch.randn(8, rows, 4, device="cuda"))
+    longer = list(torch.randn(8, rows + 2, 4, device="cuda"))
+    for net in nets:
+        for parameter in net.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+    iterates = [iteration(net) for net in nets]
+    requests = [(number % 2, inputs) for number, inputs in enumerate(batches[4:])]
+    expected = [iterates[number](inputs).clone() for number, inputs in requests]
+    sums = [copied(gradients(net)) for net in nets]
+    first = [iterates[0](inputs).clone() for _, inputs in requests]
+    frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
+    calls = answer(list(iterates))
+    if not isinstance(calls, list | tuple) or len(calls) != len(nets):
+        raise Wrong("Two functions are asked, in a list: one for each iteration.")
+    for number, inputs in enumerate(batches[:4]):
+        calls[number // 2](inputs.clone())
+    used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
+    used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
+    if not close([gradients(net) for net in nets], sums):
+        raise Wrong("The gradients are not eager's.")
+    used.replays(graphs=len(requests), operators=3 * len(requests))
+
+    mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
+    requests = [(number // 2 % 2, inputs) for number, inputs in enumerate(mixed)]
+    expected = [iterates[number](inputs).clone() for number, inputs in requests]
+    warmed_up(calls, longer)
+    used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
+    used.gives(expected, {})
+    if used.seen.captured or not used.seen.replayed:
+        raise Wrong(ANEW)
+    used.replays(graphs=len(requests), operators=3 * len(requests))
+
+
+def adds_up(iterate: Callable, groups: list, own: list, generator: torch.Generator) -> None:
+    """Raises Wrong if a second iteration does not add to the gradients of the first."""
+    torch._foreach_zero_(own)
+    iterate(list(groups[0]))
+    first, state = copied(own), generator.get_state()
+    iterate(list(groups[1]))
+    both = copied(own)
+    torch._foreach_zero_(own)
+    generator.set_state(state)
+    iterate(list(groups[1]))
+    if not close(both, [one + two for one, two in zip(first, own, strict=True)]):
+        raise Wrong(ZEROED)
+
+
+def capture_iteration(answer: Callable) -> None:
+    """A network whose dropout has a generator, and five iterations of two to four microbatches."""
+    (net, generator), count = masked(), few(2, 5)
+    groups = list(torch.randn(5, count, few(), 4, device="cuda"))
+    own = gradients(net)
+    start = generator.get_state()
+    used, sums = iterations(net, partial(iterate_eagerly, net), groups, own)
+    expected = used.given
+    generator.set_state(start)
+    iterate = answer(net, generator, list(copied(groups[0])))
+    if not torch.equal(generator.get_state(), start):
+        raise Wrong(DREW)
+    used, found = iterations(net, iterate, groups, own)
+    if used.given[0].numel() != count:
+        raise Wrong(
+            f"It gives {used.given[0].numel()} losses where {count} are asked: one for each "
+            "microbatch."
+        )
+    whole = [count * losses for losses in expected]
+    used.gives(
+        expected,
+        {EVERY_TIME_THE_FIRST: [expected[0]] * 5, "Divide each loss by the number of them.": whole},
+    )
+    if not close(found, sums):
+        generator.set_state(start)
+        lasts = iterations(net, partial(iterate_eagerly, net, zero_between=True), groups, own)[1]
+        raise Wrong(
+            LAST
+            if close(found, lasts)
+            else "The gradients are not eager's. " + parting(found, sums)
+        )
+    used.replays(graphs=5, operators=5 * (3 * count + 4))
+    adds_up(iterate, groups, own, generator)
+
+
+def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> Used:
+    """How the two were used: a pair of losses for each
+    input, with a step of plain SGD between the two.
+    """
+
+    def turn(batch):
+        net.zero_grad(set_to_none=False)
+        trained = train(batch)
+        with torch.no_grad():
+            torch._foreach_add_(list(net.parameters()), gradients(net), alpha=-0.1)
+        before = copied(gradients(net))
+        validated = validate(batch)
+        if not close(gradients(net), before):
+            raise Wrong("Validation changes the gradients: it is to have no backward pass.")
+        return trained, validated
+
+    return use(turn, inputs, what="Each")
+
+
+def in_modes(net: nn.Module, *modes: bool) -> list[Callable]:
+    """Eager training and validation, each with dropout or without."""
+
+    def run(loss, mode, batch):
+        net.train(mode)
+        result = loss(net, batch).detach()
+        net.train()
+        return result
+
+    both = (lambda net, batch: iterate_eagerly(net, [batch])[0], loss_of)
+    return [partial(run, *pair) for pair in zip(both, modes, strict=True)]
+
+
+def forwards(net: nn.Module, capture: Callable) -> tuple:
+    """What capture() gives, and the modes of its forward passes: (training, gradients on).
+
+    A validation in training mode draws, which an unregistered generator refuses; we say why.
+    """
+    modes = []
+    hook = net.register_forward_pre_hook(
+        lambda net, given: modes.append((net.training, torch.is_grad_enabled()))
+    )
+    try:
+        return capture(), set(modes)
+    except RuntimeError as error:
+        if modes and modes[-1] == (True, False):
+            raise Wrong(
+                f"{DROPOUT} In training mode it draws, which ends here in: {error}"
+            ) from error
+        raise
+    finally:
+        hook.remove()
+
+
+def train_and_validate(answer: Callable) -> None:
+    """The same network, trained and validated in turns."""
+    net, generator = masked()
+    inputs, start = list(torch.randn(4, few(), 4, device="cuda")), generator.get_state()
+    weights, results = copied(list(net.parameters())), []
+    for modes in ((True, False), (True, True), (False, False)):
+        results.append(in_turns(net, inputs, *in_modes(net, *modes)).given)
+        generator.set_state(start)
+        with torch.no_grad():
+            torch._foreach_copy_(list(net.parameters()), weights)
+    pair, seen = forwards(net, lambda: answer(net, generator, inputs[0].clone()))
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise Wrong("Two functions are asked: return train, validate.")
+    if not torch.equal(generator.get_state(), start):
+        raise Wrong(DREW)
+    if not net.training:
+        raise Wrong(
+            "The network stays in eval mode: call net.train() after the capture of the validation."
+        )
+    used = in_turns(net, inputs, *pair)
+    used.gives(results[0], {DROPOUT: results[1], EVAL: results[2]})
+    if (False, True) in seen:
+        raise Wrong(WITH_GRADIENTS)
+    used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))

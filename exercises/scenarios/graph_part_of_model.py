@@ -1,0 +1,265 @@
+"""Scenarios: graphs of parts of a model. Each raises Wrong with what it finds."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import torch
+from torch import nn
+
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
+from exercises.scenarios.common import accumulated_gradients, draw_batches, few
+
+NO_GRADIENT = (
+    "The part before the graph gets no gradient and does not train: its sample must require one."
+)
+NO_BACKWARD = (
+    "The graphed part gets no gradient: captured by hand, its forward pass has no backward."
+)
+OTHER_SHAPE = (
+    "The gradients are not eager's: does the sample have the shape of what the part before returns?"
+)
+NO_WARM_UP = (
+    "It captures without a warm-up: leave num_warmup_iters as it is, because a first call may set "
+    "up libraries, which a capture must not record."
+)
+MOST_ROUNDS = 200
+
+
+class Part(nn.Sequential):
+    """Layers to graph; warm_ups counts how often they ran outside of a capture."""
+
+    warm_ups = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The layers' output."""
+        self.warm_ups += not torch.cuda.is_current_stream_capturing()
+        return super().forward(inputs)
+
+
+class Decides(nn.Module):
+    """A layer that reads a value, so that it cannot be captured."""
+
+    def __init__(self, fan_in: int = 4):
+        super().__init__()
+        self.layer = nn.Linear(fan_in, 8)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(rows, fan_in) to (rows, 8)."""
+        hidden = self.layer(inputs)
+        return hidden.sin() if hidden.sum().item() > 0 else hidden.cos()
+
+
+def graph_middle(answer: Callable) -> None:
+    """Three parts, of which the first reads a value; four passes, each compared with eager."""
+    middle = Part(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
+    net = nn.Sequential(Decides(), middle, nn.Linear(8, 2)).cuda()
+    twin, batches = copy.deepcopy(net), draw_batches(4)
+    net, _ = _graphed(answer, net, batches)
+    warmed_up = middle.warm_ups > 0
+    for batch in batches:
+        found, expected, replayed = _one_pass(net, twin, batch)
+        if not replayed:
+            raise Wrong(EAGER)
+        if any(gradient is None for gradient in found[2:-2]):
+            raise Wrong(NO_BACKWARD)
+        if found[0] is None:
+            raise Wrong(NO_GRADIENT)
+        if len(replayed) != 2:
+            raise Wrong(
+                f"{len(replayed)} graphs were launched where one forward and one backward would do."
+            )
+        if not warmed_up:
+            raise Wrong(NO_WARM_UP)
+        if not close(found, expected):
+            raise Wrong(OTHER_SHAPE)
+
+
+def graph_second(answer: Callable) -> None:
+    """Two parts, of which the second has dropout; four passes, each compared with eager."""
+    second = Part(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
+    net = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)), second).cuda()
+    twin, batches = copy.deepcopy(net), draw_batches(4)
+    net, _ = _graphed(answer, net, batches)
+    warmed_up = second.warm_ups > 0
+    if not all(module.training for module in net.modules()):
+        raise Wrong("The model that you return is in eval() mode, so it trains without dropout.")
+    for batch in batches:
+        found, expected, replayed = _one_pass(net, twin, batch)
+        if not replayed:
+            raise Wrong(
+                f"{EAGER} A graphed part replays only in the mode, train() or eval(), in which it "
+                "was graphed."
+            )
+        if found[0] is None:
+            raise Wrong(NO_GRADIENT)
+        if not warmed_up:
+            raise Wrong(NO_WARM_UP)
+        if not close(found, expected):
+            raise Wrong(
+                "The gradients are not eager's: is the dropout of the graphed part in train() mode "
+                "while it is graphed?"
+            )
+
+
+def graph_around(answer: Callable) -> None:
+    """Three parts, of which the one in the middle reads
+    a value; four passes, each compared with eager.
+    """
+    first = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
+    last = Part(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
+    net = nn.Sequential(first, Decides(8), last).cuda()
+    twin, batches = copy.deepcopy(net), draw_batches(4)
+    net, captured = _graphed(answer, net, batches)
+    warmed_up = last.warm_ups > 0
+    for batch in batches:
+        found, expected, replayed = _one_pass(net, twin, batch)
+        if not replayed:
+            raise Wrong(EAGER)
+        if any(gradient is None for gradient in found):
+            raise Wrong(
+                "What is before the last part gets no gradient and does not train: the sample of "
+                "the last part must require one."
+            )
+        if len(replayed) != 4:
+            raise Wrong(
+                f"{len(replayed)} graphs were launched, not 4: each of the two parts has one for "
+                "its forward pass and one for its backward pass."
+            )
+        if len({graph.pool() for graph in replayed}) > 1:
+            raise Wrong("The parts are in different pools: pass both in one call, as a tuple.")
+        if replayed != [graph for graph in captured if graph in replayed]:
+            raise Wrong(
+                "The graphs share a pool but are replayed in a different order than they were "
+                "captured in, so they overwrite each other: pass the parts in one tuple, in the "
+                "order in which they run."
+            )
+        if not warmed_up:
+            raise Wrong(NO_WARM_UP)
+        if not close(found, expected):
+            raise Wrong(OTHER_SHAPE)
+
+
+class Round:
+    """A round in place, which halves the distance of z to its end and returns how far z moved.
+
+    warm_ups counts how often it ran outside of a capture.
+    """
+
+    def __init__(self):
+        self.layer = nn.Linear(4, 4, bias=False).cuda().requires_grad_(False)
+        nn.init.orthogonal_(self.layer.weight, gain=0.5)
+        self.warm_ups = 0
+
+    def __call__(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """z and x: (rows, 4)."""
+        self.warm_ups += not torch.cuda.is_current_stream_capturing()
+        new = torch.tanh(self.layer(z)) + x
+        moved = (new - z).abs().max()
+        z.copy_(new)
+        return moved
+
+    def solve(self, z: torch.Tensor, x: torch.Tensor) -> int:
+        """Run rounds until z hardly moves; return how many."""
+        rounds = 1
+        while self(z, x) > 0.01:
+            rounds += 1
+        return rounds
+
+
+def make_solver(answer: Callable) -> None:
+    """Four inputs of different sizes, so that they need different numbers of rounds."""
+    one_round, rows = Round(), few()
+    inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]
+    expected = [torch.zeros_like(x) for x in inputs]
+    rounds = sum(one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True))
+    one_round.warm_ups = 0
+    sample = inputs[0].clone()
+    with watch() as seen:
+        solver = answer(one_round, sample)
+    warmed_up = one_round.warm_ups > 0
+    with _no_endless_loop():
+        used = use(solver, inputs)
+    if not close(sample, inputs[0]):
+        raise Wrong("It overwrites the x that it was given: capture a clone of x.")
+    replayed = used.counts["graphs"]
+    if seen.captured and not replayed:
+        raise Wrong(
+            "No round is replayed: what one_round returned in the capture has no value of this "
+            "call before the first replay. Replay once, then read it."
+        )
+    if replayed and not used.seen.captured:
+        if not warmed_up:
+            raise Wrong("It captures without a warm-up: call one_round once before the capture.")
+        if replayed != rounds:
+            raise Wrong(_of_rounds(used, inputs, expected, rounds, one_round))
+    used.replays(graphs=rounds, operators=8 * len(inputs) + 4 * rounds)
+    used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * len(inputs)})
+
+
+@contextmanager
+def _no_endless_loop() -> Iterator[None]:
+    """Raises Wrong at a replay that no solver can need."""
+    replay, rounds = torch.cuda.CUDAGraph.replay, 0
+
+    def counted(graph):
+        nonlocal rounds
+        rounds += 1
+        if rounds > MOST_ROUNDS:
+            raise Wrong(
+                f"After {MOST_ROUNDS} rounds z still moves: each round must go on from the z of "
+                "the one before, so set z to zero outside of the graph."
+            )
+        return replay(graph)
+
+    with patch.object(torch.cuda.CUDAGraph, "replay", counted):
+        yield
+
+
+def _of_rounds(used, inputs, expected, rounds, one_round):
+    """Why it replays more or fewer rounds than eager takes."""
+    z, going_on = torch.zeros_like(inputs[0]), []
+    for x in inputs:
+        one_round.solve(z, x)
+        going_on.append(z.clone())
+    if close(used.given, going_on):
+        return "Each answer starts from the one before: set z to zero before the first round."
+    if close(used.given, [expected[0]] * len(inputs)):
+        return EVERY_TIME_THE_FIRST
+    return (
+        f"{used.counts['graphs']} rounds were replayed where eager takes {rounds}: replay one "
+        "round, read how far z has moved, and decide."
+    )
+
+
+def _graphed(answer, net, batches):
+    """The net with its graphs, and the graphs in the order of their captures."""
+    before = copied(net.state_dict())
+    with watch() as seen:
+        answered = answer(net, batches[0][0].clone())
+    net = answered if isinstance(answered, nn.Module) else net
+    if not close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
+        raise Wrong("It changes weights.")
+    return net, seen.captured
+
+
+def _one_pass(net, twin, batch):
+    """The gradients of a pass, those of eager, and the graphs that the pass replayed."""
+    seed = int(torch.randint(1000, ()))
+    for module in (net, twin):
+        module.zero_grad()
+    torch.manual_seed(seed)
+    expected = accumulated_gradients(twin, [batch])
+    torch.manual_seed(seed)
+    with watch() as seen:
+        found = accumulated_gradients(net, [batch])
+    return found, expected, seen.replayed

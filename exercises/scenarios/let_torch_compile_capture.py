@@ -1,0 +1,278 @@
+"""Scenarios: compiled code and graphs. Each raises Wrong with the symptom it finds.
+
+torch.compile compiles nothing here. What it returns notes what inductor would make of a call, and
+refuses in a capture what a GPU refuses.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from cpu_graph.graphs import CUDAGraph
+from exercises.answers.comparison import brief
+from exercises.answers.graph_use import Wrong, close, copied, use
+from exercises.scenarios.common import TRAINED, draw_batches, few, losses_of, perceptron
+
+OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
+MODE = 'Keep mode="reduce-overhead": without it there is no graph.'
+
+
+@dataclass
+class Compilation:
+    """What happens to compiled code in a block.
+
+    made: how often torch.compile was called. captured: its calls in a capture. own: its calls in a
+    mode with graphs of its own; with_grad: those that could be followed by a backward pass.
+    from_cpu, modified: whether such a call read a tensor on the CPU, or wrote to an argument.
+    """
+
+    made: int = 0
+    captured: int = 0
+    own: int = 0
+    with_grad: int = 0
+    from_cpu: bool = False
+    modified: bool = False
+    marks: int = 0
+    step: tuple | None = None
+    calls_in_step: int = 0
+    outputs: dict = field(default_factory=dict)
+
+    def mark_step_begin(self) -> None:
+        """Begin a step, as torch.compiler.cudagraph_mark_step_begin does."""
+        self.marks += 1
+
+    def in_pool(self, result: Any) -> Any:
+        """The result in the memory of the same call of an earlier step.
+
+        A step begins with each call, or, once there are marks, with each mark.
+        """
+        step = ("mark", self.marks) if self.marks else ("call", self.own)
+        self.calls_in_step = self.calls_in_step + 1 if step == self.step else 0
+        self.step = step
+        numbers = iter(range(len(tree_leaves(result))))
+
+        def overwrite(tensor: torch.Tensor) -> torch.Tensor:
+            place = (self.calls_in_step, next(numbers), tensor.shape)
+            if place not in self.outputs:
+                self.outputs[place] = tensor.detach().clone()
+            return self.outputs[place].copy_(tensor.detach())
+
+        with torch.no_grad():
+            return tree_map_only(torch.Tensor, overwrite, result)
+
+
+class Inspect(TorchFunctionMode):
+    """Notes which tensors from outside a block reads, and which of them it modifies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[int, tuple[torch.Tensor, int]] = {}
+        self.made: list = []
+        self.from_cpu = False
+
+    def __torch_function__(
+        self, function: Callable, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        own = {id(tensor) for tensor in self.made}
+        for tensor in tree_leaves((args, kwargs)):
+            if isinstance(tensor, torch.Tensor) and id(tensor) not in own:
+                self.seen.setdefault(id(tensor), (tensor, tensor._version))
+                self.from_cpu |= tensor.device.type == "cpu"
+        result = function(*args, **(kwargs or {}))
+        self.made += [
+            leaf
+            for leaf in tree_leaves(result)
+            if isinstance(leaf, torch.Tensor) and id(leaf) not in self.seen
+        ]
+        return result
+
+    def modified(self) -> bool:
+        """Whether a tensor was written to that may have another address in the next call."""
+        return any(
+            tensor._version > before
+            and not isinstance(tensor, nn.Parameter)
+            and not hasattr(tensor, "_dynamo_static_input_type")
+            for tensor, before in self.seen.values()
+        )
+
+
+class CompiledFunction:
+    """What torch.compile returns for a function.
+
+    Its first call compiles. A mode with graphs of its own is only modelled; in other modes the
+    function is compiled where there is a GPU.
+    """
+
+    def __init__(self, function: Callable, notes: Compilation, real: Callable, options: dict):
+        self.mode = options.get("mode")
+        as_it_is = self.mode in OWN_GRAPHS or CUDAGraph.stand_in
+        self.function = function if as_it_is else real(function, **options)
+        self.notes = notes
+        self.called = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result. Raises Wrong for a call that a capture would refuse."""
+        if torch.cuda.is_current_stream_capturing():
+            torch.zeros(1, device="cuda")  # a graph that is refused shall not be called empty, too
+            if self.mode in OWN_GRAPHS:
+                raise Wrong(
+                    f'mode="{self.mode}" replays graphs of its own, and a capture refuses that: '
+                    "use another."
+                )
+            if not self.called:
+                raise Wrong("The capture is the first call, and so it compiles: warm up before it.")
+            self.notes.captured += 1
+        self.called = True
+        if self.mode not in OWN_GRAPHS:
+            return self.function(*args, **kwargs)
+        self.notes.own += 1
+        self.notes.with_grad += torch.is_grad_enabled()
+        with Inspect() as inspect:
+            result = self.function(*args, **kwargs)
+        self.notes.from_cpu |= inspect.from_cpu
+        self.notes.modified |= inspect.modified()
+        if any(leaf.requires_grad for leaf in tree_leaves(result) if torch.is_tensor(leaf)):
+            return result
+        return self.notes.in_pool(result)
+
+
+class CompiledModule(nn.Module):
+    """What torch.compile returns for a module: a module with the same parameters."""
+
+    def __init__(self, module: nn.Module, notes: Compilation, real: Callable, options: dict):
+        super().__init__()
+        self._orig_mod = module
+        self.compiled = CompiledFunction(module, notes, real, options)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's result. Raises Wrong for a call that a capture would refuse."""
+        return self.compiled(*args, **kwargs)
+
+
+@contextmanager
+def compiling() -> Iterator[Compilation]:
+    """In the block, torch.compile and model.compile() give a CompiledFunction or -Module."""
+    notes, real = Compilation(), torch.compile
+
+    def compile(function: Callable | None = None, **options: Any) -> Callable:
+        if function is None:
+            return partial(compile, **options)
+        notes.made += 1
+        kind = CompiledModule if isinstance(function, nn.Module) else CompiledFunction
+        return kind(function, notes, real, options)
+
+    mark = patch.object(torch.compiler, "cudagraph_mark_step_begin", notes.mark_step_begin)
+    with patch.object(torch, "compile", compile), mark:
+        yield notes
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    """SGD without a memory."""
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def make_scaled(answer: Callable) -> None:
+    """Four calls of a scaled product, which are counted."""
+    size = few()
+    scale = torch.rand(size) + 0.5
+    on_gpu = scale.to("cuda")
+    calls = torch.zeros((), device="cuda")
+    with compiling() as notes:
+        scaled = answer(scale, calls)
+        for number in range(1, 5):
+            x = torch.randn(size, size, device="cuda")
+            result = scaled(x)
+            if not isinstance(result, torch.Tensor):
+                raise Wrong(f"scaled(x) gives {brief(result)}: a tensor is asked.")
+            expected = (x @ x).relu() * on_gpu
+            if close(result, expected) and number > 1:
+                raise Wrong("The product is not multiplied by the number of calls any more.")
+            if not close(result, expected * number):
+                raise Wrong(f"The result of call {number} is not that of the original.")
+            if not close(calls, torch.full((), float(number), device="cuda")):
+                raise Wrong(
+                    f"The tensor calls holds {calls.item():g} after call {number}: it has to count "
+                    "the calls, in place."
+                )
+    if not notes.own:
+        raise Wrong(MODE)
+    if notes.made > 2:
+        raise Wrong("It compiles in each call: call torch.compile once.")
+    if notes.from_cpu:
+        raise Wrong(
+            "The compiled function still reads a tensor on the CPU (cpu device), so without "
+            "partitioning it gets no graph: copy it to the GPU before the first call."
+        )
+    if notes.modified:
+        raise Wrong(
+            "The compiled function still modifies an argument (mutated inputs), so it gets no "
+            "graph: add 1 outside of it, or mark the argument as static."
+        )
+
+
+def predict(answer: Callable) -> None:
+    """Five batches through a network whose outputs are kept."""
+    net = perceptron(nn.Tanh())
+    batches = [inputs for inputs, _ in draw_batches(5)]
+    with torch.no_grad():
+        expected = [net(batch) for batch in batches]
+    with compiling() as notes:
+        outputs = list(answer(net, batches))
+    if len(outputs) != len(batches):
+        raise Wrong(f"It returns {len(outputs)} outputs for {len(batches)} batches.")
+    if notes.own < len(batches):
+        raise Wrong(MODE)
+    if notes.with_grad:
+        raise Wrong(
+            "Gradients are on, so each output waits for a backward pass that never comes: keep "
+            "torch.no_grad()."
+        )
+    if close(outputs, expected):
+        in_graphs = {tensor.data_ptr() for tensor in notes.outputs.values()}
+        if notes.calls_in_step and any(output.data_ptr() in in_graphs for output in outputs):
+            raise Wrong(
+                f"The outputs are right, but {notes.calls_in_step + 1} calls belong to one step "
+                "that keeps them all, so each call needs a graph and memory of its own."
+            )
+        return
+    if close(outputs, expected[-1:] * len(batches)):
+        raise Wrong("Every output is that of the last batch, for all of them are the same memory.")
+    if close(outputs[:1], expected[:1]):
+        raise Wrong("The first output is right, a later one is overwritten: keep each in a clone.")
+    raise Wrong("The outputs are not the model's.")
+
+
+def graph_compiled(answer: Callable) -> None:
+    """A network of two layers, trained on five batches."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(5)
+    before, expected = copied(net.state_dict()), losses_of(net, sgd, batches)
+    first_again = losses_of(net, sgd, batches[:1] * 5)
+    with compiling() as notes:
+        given = copied(batches[0])
+        train = answer(net, sgd(net.parameters()), *given)
+        if not close(net.state_dict(), before):
+            raise Wrong(TRAINED)
+        used = use(train, batches)
+    used.replays(graphs=5, operators=15)
+    if not notes.captured:
+        raise Wrong(
+            "The graph holds eager kernels: nothing that torch.compile gives was called in the "
+            "capture."
+        )
+    used.gives(
+        expected,
+        {
+            "Every step trains on the first batch: copy the new one into the static "
+            "input.": first_again
+        },
+    )
+    if not close(given, batches[0]):
+        raise Wrong("Replays overwrite the inputs and targets that the caller gave.")

@@ -1,0 +1,131 @@
+"""Scenarios: branches of a graph. Each raises Wrong with the symptom it finds."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import combinations
+
+import torch
+
+from cpu_graph.graphs import CUDAGraph
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
+from exercises.scenarios.common import few
+
+PRODUCTS = ("aten::mm", "aten::addmm")
+LANES = "One lane waits for the other: fork both first, and join after the last work."
+COSTS = (
+    [2.0, 3.0, 7.0, 1.0, 5.0, 6.0],
+    [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
+    [1.0, 2.0, 3.0, 4.0, 5.0, 9.0],
+)
+
+
+def capture_in_lanes(answer: Callable) -> None:
+    """Works of one input that do not need each other,
+    some of which take longer; two lanes for them.
+    """
+    costs = COSTS[few(0, len(COSTS))]
+    inputs, weights = (
+        list(torch.randn(5, 2, 4, device="cuda")),
+        torch.randn(len(costs), 4, 4, device="cuda"),
+    )
+    streams = {}
+
+    def work(x, number):
+        if torch.cuda.is_current_stream_capturing():
+            streams[number] = torch.cuda.current_stream()
+        return (x @ weights[number]).sin()
+
+    works = [lambda x, number=number: work(x, number) for number in range(len(costs))]
+    expected = [[(x @ weight).sin() for weight in weights] for x in inputs]
+    with watch() as built:
+        function = answer(works, costs, inputs[0].clone())
+    used = use(function, inputs)
+    if any(not isinstance(given, list | tuple) or len(given) != len(works) for given in used.given):
+        raise Wrong("A list of results is asked, one for each work.")
+    used.replays(graphs=5, operators=5 + 5 * len(works))
+    order = sorted(range(len(costs)), key=lambda number: -costs[number])
+    mixed = {
+        "The results are in the order of the launches: give them in that of the works.": _sorted(
+            expected, order
+        )
+    }
+    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5} | mixed)
+    if len(built.captured) > 1:
+        raise Wrong("One graph is asked, with all works in it.")
+    _short(streams, costs)
+    if (
+        CUDAGraph.stand_in is not None
+    ):  # on a GPU only a graph that was kept tells what waits for what
+        _apart(built.captured[0].capture.nodes)
+
+
+def sum_of_branches(answer: Callable) -> None:
+    """Two functions of one input, on two branches of a graph, and their sum."""
+    inputs = list(torch.randn(5, 2, 4, device="cuda"))
+    weights = torch.randn(2, 4, 4, device="cuda")
+    streams = {}
+
+    def branch(x, number):
+        if torch.cuda.is_current_stream_capturing():
+            streams[number] = torch.cuda.current_stream()
+        return (x @ weights[number]).sin()
+
+    left, right = partial(branch, number=0), partial(branch, number=1)
+    expected = [left(x) + right(x) for x in inputs]
+    with watch() as built:
+        function = answer(left, right, inputs[0].clone())
+    used = use(function, inputs)
+    used.replays(graphs=5, operators=15)
+    if len(built.captured) > 1:
+        raise Wrong("One graph is asked, with both branches in it.")
+    if len(set(streams.values())) < 2:
+        raise Wrong("Both functions are captured on one stream: that is a chain, not two branches.")
+    if CUDAGraph.stand_in is not None:
+        nodes = built.captured[0].capture.nodes
+        _joined(nodes)
+        _apart(nodes, "One branch waits for the other: fork before both, and join after both.")
+    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5})
+
+
+def _joined(nodes):
+    """Raises Wrong where a launch after the products does not wait for all of them."""
+    products = [node for node in nodes if node.operator.name() in PRODUCTS]
+    sums = [node for node in nodes if node.operator.name().startswith("aten::add.")]
+    if any(not product.before(last.clock) for last in sums[-1:] for product in products):
+        raise Wrong("The sum does not wait for the side stream: join before you add.")
+
+
+def _sorted(results, order):
+    return [[given[number] for number in order] for given in results]
+
+
+def _short(streams, costs):
+    """Raises Wrong unless the works are on two streams,
+    of which the longer takes no longer than it must.
+    """
+    lanes = {}
+    for number, stream in streams.items():
+        lanes[stream] = lanes.get(stream, 0.0) + costs[number]
+    if len(lanes) != 2:
+        raise Wrong(
+            f"The works are on {len(lanes)} stream{'s' * (len(lanes) > 1)}: two lanes are asked."
+        )
+    best = min(
+        max(sum(part), sum(costs) - sum(part))
+        for n in range(len(costs))
+        for part in combinations(costs, n)
+    )
+    if max(lanes.values()) > best:
+        parts = " and ".join(f"{lane:g}" for lane in lanes.values())
+        raise Wrong(
+            f"The lanes take {parts}, where {best:g} for the longer one would do: the longest "
+            "works first."
+        )
+
+
+def _apart(nodes, message=LANES):
+    """Raises Wrong where the first product of a lane waits for a product of the other one."""
+    products = [node for node in nodes if node.operator.name() in PRODUCTS]
+    for one, other in combinations(products, 2):
+        if one.stream != other.stream and (one.before(other.clock) or other.before(one.clock)):
+            raise Wrong(message)

@@ -1,0 +1,212 @@
+"""Scenarios: choices, counters and logs on the GPU. Each raises Wrong with its symptom."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from exercises.answers.comparison import brief
+from exercises.answers.graph_use import EAGER, Wrong, close, copied, use, watch
+from exercises.scenarios.common import few
+
+FROZEN = (
+    "Every replay divides by the same temperature: keep it in one tensor on the GPU, and write "
+    "into it in place."
+)
+COOLED = (
+    "The temperature is ahead of the script's: it falls after it is used, and what the warm-up "
+    "changed has to be undone."
+)
+NOT_THE_SCRIPTS = (
+    "The losses or the weight are not the script's. Has the warm-up trained the weight? Undo it, "
+    "with unchanged."
+)
+NO_GRADIENT = "The result has no gradient: compute it from p with tensors alone."
+NOT_FINITE = (
+    "The gradient is not finite where p is 0: the derivative of log is infinite there. Choose the "
+    "input of log, so that it is never 0."
+)
+NOT_ZERO = "Where p is 0, the gradient should be 0: nothing of such an element is in the sum."
+
+
+def entropy(answer: Callable) -> None:
+    """Probabilities of which none or some are 0; the entropy and its gradient are captured."""
+    size = few(4, 6)
+    cases = []
+    for zeros in (0, 2, 0, 1):
+        weights = 0.5 + torch.rand(size, device="cuda")
+        weights[:zeros] = 0
+        cases.append(weights / weights.sum())
+    p = cases[0].clone().requires_grad_()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = answer(p)
+        if not torch.is_tensor(result) or result.shape != ():
+            raise Wrong(f"A tensor of shape () is asked, not {brief(result)}.")
+        if not result.requires_grad:
+            raise Wrong(NO_GRADIENT)
+        (gradient,) = torch.autograd.grad(result, p)
+
+    def replay(case):
+        with torch.no_grad():
+            p.copy_(case)
+        graph.replay()
+        return copied([result, gradient])
+
+    used = use(replay, cases, what="It")
+    for case, (_, found) in zip(cases, used.given, strict=True):
+        if not found.isfinite().all():
+            raise Wrong(NOT_FINITE)
+        if (found[case == 0] != 0).any():
+            raise Wrong(NOT_ZERO)
+    expected = []
+    for case in cases:
+        logarithm = torch.where(case > 0, case, 1).log()
+        expected.append([-(case * logarithm).sum(), torch.where(case > 0, -logarithm - 1, 0)])
+    used.gives(expected, {})
+
+
+def ramp(answer: Callable) -> None:
+    """A function that counts its calls, captured at its
+    first and replayed a few times more than it counts.
+    """
+    steps = few(3, 6)
+    vectors, calls = 1 + torch.rand(steps + 3, 4, device="cuda"), range(1, steps + 4)
+    function = answer(steps)
+    x = vectors[0].clone()
+    before = _kept(function)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = function(x)
+    _moved_nothing(function, before)
+
+    def replay(vector):
+        x.copy_(vector)
+        graph.replay()
+        return copied(output)
+
+    def scaled(factors):
+        return [vector * factor for vector, factor in zip(vectors, factors, strict=True)]
+
+    symptoms = {
+        "Every replay repeats the first call: it does not count.": scaled([1 / steps] * len(calls)),
+        "It goes on beyond 1: clamp the factor.": scaled(call / steps for call in calls),
+        "It lags by one call: count first, then compute the factor.": scaled(
+            min(1, (c - 1) / steps) for c in calls
+        ),
+    }
+    expected = scaled(min(1, call / steps) for call in calls)
+    use(replay, list(vectors), what="It").gives(expected, symptoms)
+
+
+def logger(answer: Callable) -> None:
+    """Losses written into a log of a few rows, more of them than it has rows."""
+    rows = few(3, 6)
+    losses = 1 + torch.rand(rows + 2, device="cuda")
+    log = torch.zeros(rows, device="cuda")
+    write = answer(log)
+    static_loss = losses[0].clone()
+    before = _kept(write)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = write(static_loss)
+    _moved_nothing(write, before)
+    if not torch.is_tensor(output) or output.data_ptr() != log.data_ptr():
+        raise Wrong("It should write into the log that it is given, and return it.")
+
+    def replay(loss):
+        static_loss.copy_(loss)
+        graph.replay()
+        return copied(output)
+
+    def logged(first, stride):
+        filled, results = torch.zeros(rows, device="cuda"), []
+        for number, loss in enumerate(losses):
+            filled[(first + stride * number) % rows] = loss
+            results.append(filled.clone())
+        return results
+
+    used = use(replay, list(losses), what="It")
+    used.kept = used.given  # all results are the log itself
+    symptoms = {
+        "Every replay writes the same row: the row number must be a tensor on the GPU, and be "
+        "advanced in place.": logged(0, 0),
+        "It starts at the second row: write first, then advance the row.": logged(1, 1),
+    }
+    used.gives(logged(0, 1), symptoms)
+
+
+def anneal_and_train(answer: Callable) -> None:
+    """A weight trained on batches of the CPU, with a temperature that falls from step to step."""
+    count, size = few(5, 9), few(3, 6)
+    weight = torch.randn(size, device="cuda").requires_grad_()
+    initial = copied(weight)
+    batches = [torch.randn(size) for _ in range(count)]
+    given = copied(batches)
+    with watch() as seen:
+        losses = answer(weight, batches)
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    seen.captures_at_most_one()
+    if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count
+        raise Wrong(f"{len(seen.replayed)} replays for {count} batches: one for each is asked.")
+    if not isinstance(losses, list) or len(losses) != count:
+        raise Wrong(f"A list of {count} numbers is asked, not {brief(losses)}.")
+    losses = [float(loss) for loss in losses]
+    falling = [max(1.0, 2 * 0.9**number) for number in range(count + 4)]
+    _is_trained(losses, copied(weight), initial, given, falling)
+
+
+def _is_trained(losses, weight, initial, batches, falling):
+    """Raises Wrong unless losses and weight are those of the script, run eagerly."""
+    count = len(batches)
+
+    def same(trained_on, temperatures):
+        expected, trained = _annealed(initial, trained_on, temperatures)
+        return close([torch.tensor(losses), weight], [torch.tensor(expected), trained])
+
+    if same(batches, falling):
+        return
+    if any(same(batches, [temperature] * count) for temperature in falling):
+        raise Wrong(FROZEN)
+    if any(same(batches, falling[start:]) for start in range(1, 5)):
+        raise Wrong(COOLED)
+    if any(same([batch] * count, falling) for batch in batches):
+        raise Wrong(
+            "Every replay trains on the same batch: copy the new one into the static input."
+        )
+    raise Wrong(NOT_THE_SCRIPTS)
+
+
+def _annealed(weight, batches, temperatures):
+    """The losses and the weight of the script."""
+    weight, losses = weight.clone().requires_grad_(), []
+    for batch, temperature in zip(batches, temperatures, strict=False):
+        loss = (batch.to(weight.device) * weight / temperature - 1).square().mean()
+        (gradient,) = torch.autograd.grad(loss, weight)
+        weight = (weight - 0.1 * gradient).detach().requires_grad_()
+        losses.append(loss.item())
+    return losses, weight.detach()
+
+
+def _kept(function: Callable) -> dict[str, list[Any]]:
+    """The tensors that a function keeps between its calls, by the names that it calls them."""
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None) or ()
+    names = code.co_freevars if code else ()
+    return {
+        name: [leaf for leaf in tree_leaves(cell.cell_contents) if torch.is_tensor(leaf)]
+        for name, cell in zip(names, cells, strict=True)
+    }
+
+
+def _moved_nothing(function: Callable, before: dict[str, list[Any]]) -> None:
+    """Raises Wrong if a tensor that the function keeps is at a different address than before."""
+    for name, tensors in _kept(function).items():
+        old = [tensor.data_ptr() for tensor in before[name]]
+        if old and [tensor.data_ptr() for tensor in tensors] != old:
+            raise Wrong(
+                f"`{name}` is a new tensor after each call, but the graph reads the address of "
+                f"the old one: write into it in place, as in {name}.add_(1)."
+            )

@@ -1,0 +1,199 @@
+"""Scenarios: graphed callables in a training loop. Each raises Wrong with the symptom it finds."""
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from exercises.answers.comparison import brief
+from exercises.answers.graph_use import EAGER, Watched, Wrong, close, copied, use, watch
+from exercises.scenarios.common import accumulated_gradients, draw_batches, losses_of, momentum
+
+COLD = (
+    "The model never ran before its capture. The first call of a library sets it up, which a "
+    "capture refuses: leave num_warmup_iters at 3."
+)
+OTHER_MODE = f"{EAGER} A graphed module replays only in the mode that it was graphed in."
+
+
+class Net(nn.Sequential):
+    """A model that counts its forward passes outside of captures, and those of its copies."""
+
+    runs = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(rows, 4) to (rows, 2)."""
+        Net.runs += not torch.cuda.is_current_stream_capturing()
+        return super().forward(inputs)
+
+
+def graph_without_one_dropout(answer: Callable) -> None:
+    """A block with dropout, which is to be off, and a second dropout, which is to stay on."""
+    block = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5))
+    net = Net(block, nn.Tanh(), nn.Dropout(0.5), nn.Linear(64, 2)).cuda()
+    frozen, unfrozen, without = (copy.deepcopy(net) for _ in range(3))
+    frozen[0].eval()
+    without.eval()
+    batches = draw_batches(3)
+    graphed = _module(_answer(answer, net, batches[0][0].clone()))
+    for batch in batches:
+        found, seen = _trained(graphed, batch)
+        if not seen.replayed:
+            raise Wrong(OTHER_MODE)
+        if close(found, _trained(frozen, batch)[0]):
+            continue
+        if close(found, _trained(unfrozen, batch)[0]):
+            raise Wrong(
+                "The first block still drops: a graph keeps the mode of each block. Set the mode "
+                "before you graph."
+            )
+        if close(found, _trained(without, batch)[0]):
+            raise Wrong("All dropout is off: only that of the first block should be.")
+        raise Wrong("Output and gradients are not those of eager with the first block in eval().")
+
+
+def train_in_place(answer: Callable) -> None:
+    """Five batches, one for each step of plain SGD."""
+    net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).cuda()
+    batches = draw_batches(5)
+    start = copy.deepcopy(net)
+    expected = losses_of(start, _sgd, batches)
+    doubled = losses_of(start, _sgd, batches, rates=[0.1] + 4 * [0.2])
+    Net.runs = 0
+    with watch() as seen:
+        returned = answer(net, _sgd(net.parameters()), batches)
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    if not Net.runs:
+        raise Wrong(COLD)
+    try:
+        losses = [torch.as_tensor(loss) for loss in returned]
+    except (TypeError, RuntimeError):
+        raise Wrong(f"A list of losses is to be returned, not {brief(returned)}.") from None
+    if len(losses) != len(batches):
+        raise Wrong(f"{len(losses)} losses are returned for {len(batches)} batches.")
+    if len(seen.captured) > 2:
+        raise Wrong(f"{len(seen.captured)} graphs were captured: graph once, before the loop.")
+    if len(seen.replayed) != 10:
+        raise Wrong(f"{len(seen.replayed)} graphs were replayed where 5 steps need 2 each.")
+    if close(losses, doubled):
+        raise Wrong(
+            "From the second step on each gradient counts twice: .grad was None in the first step, "
+            "became the graph's memory, and was then zeroed in place."
+        )
+    if not close(losses, expected):
+        number = [close(*pair) for pair in zip(losses, expected, strict=False)].index(False) + 1
+        raise Wrong(f"Loss {number} is the first that is not eager's.")
+
+
+def graph_siamese(answer: Callable) -> None:
+    """Three pairs of batches, each with one forward and one backward pass."""
+    net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).cuda()
+    twin = copy.deepcopy(net)
+    inputs = [batch for batch, _ in draw_batches(8)]
+    loss_of = _answer(answer, net, inputs[0].clone(), inputs[1].clone())
+    for pair in zip(inputs[2::2], inputs[3::2], strict=True):
+        net.zero_grad(set_to_none=True)
+        twin.zero_grad(set_to_none=True)
+        expected = (twin(pair[0]) - twin(pair[1])).square().mean()
+        expected.backward()
+        with watch() as seen:
+            used = use(loss_of, [pair])
+            loss = used.kept[0]
+            if not torch.is_tensor(loss) or not loss.requires_grad:
+                raise Wrong("backward() cannot run on what it returns: return the loss itself.")
+            loss.backward()
+        _siamese(loss, expected, net, twin, seen)
+
+
+def _siamese(
+    loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net, seen: Watched
+) -> None:
+    """Raises Wrong unless loss and gradients of a pair are eager's and come from replays."""
+    if seen.captured:
+        raise Wrong("It captures in each call: graph once, before loss_of.")
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    if not loss.count_nonzero():
+        raise Wrong("The loss is 0: both outputs are the same memory.")
+    if not close(loss, expected):
+        raise Wrong("The loss is not eager's.")
+    gradients = [parameter.grad for parameter in net.parameters()]
+    if any(gradient is None for gradient in gradients):
+        raise Wrong("A parameter has no gradient.")
+    if not close(gradients, [parameter.grad for parameter in twin.parameters()]):
+        raise Wrong(
+            "The loss is right, but the gradients are not eager's: does the second forward pass "
+            "overwrite what the backward pass of the first one reads?"
+        )
+
+
+def graph_for_accumulation(answer: Callable) -> None:
+    """A model with batch normalization, and an ordinary
+    loop of three steps with two micro-batches each.
+    """
+    net = Net(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
+    twin, batches = copy.deepcopy(net), draw_batches(6)
+    before = copied(net.state_dict())
+    graphed = _module(_answer(answer, net, batches[0][0].clone()))
+    if not close(graphed.state_dict(), before):
+        raise Wrong(
+            "The warm-up moved the running statistics of batch normalization: put the buffers back "
+            "in place."
+        )
+    for pair in (batches[:2], batches[2:4], batches[4:]):
+        for module in (graphed, twin):
+            module.zero_grad(set_to_none=False)
+        expected = accumulated_gradients(twin, pair)
+        with watch() as seen:
+            found = accumulated_gradients(graphed, pair)
+        _added(found, expected, seen)
+    if not close(graphed.state_dict(), twin.state_dict()):
+        raise Wrong("The running statistics are not eager's after the training.")
+
+
+def _added(found: list, expected: list, seen: Watched) -> None:
+    """Raises Wrong unless the gradients of two graphed passes are those of two eager ones."""
+    if not seen.replayed:
+        raise Wrong(OTHER_MODE)
+    if any(gradient is None for gradient in found):
+        raise Wrong("A parameter has no gradient.")
+    if not close(found, expected):
+        raise Wrong(
+            "The second micro-batch overwrote the first one's gradient: .grad was None and became "
+            "the graph's own memory. Give every parameter a .grad of zeros beforehand."
+        )
+
+
+def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:
+    """What the answer returns for net; raises Wrong if it captured net without a warm-up."""
+    Net.runs = 0
+    with watch() as seen:
+        graphed = answer(net, *samples)
+    if seen.captured and not Net.runs:
+        raise Wrong(COLD)
+    return graphed
+
+
+def _module(graphed: Any) -> nn.Module:
+    """What the answer returned, if that is a module."""
+    if not isinstance(graphed, nn.Module):
+        raise Wrong(f"The graphed module is to be returned, not {brief(graphed)}.")
+    return graphed
+
+
+def _trained(module: nn.Module, batch: tuple) -> tuple[list, Watched]:
+    """Output and gradients of one pass with the same random numbers, and what was replayed."""
+    torch.manual_seed(0)
+    module.zero_grad(set_to_none=True)
+    with watch() as seen:
+        output = copied(module(batch[0]))
+        torch.manual_seed(0)
+        gradients = accumulated_gradients(module, [batch])
+    return [output, *gradients], seen
+
+
+def _sgd(parameters: Iterable) -> torch.optim.Optimizer:
+    return momentum(parameters, 0)

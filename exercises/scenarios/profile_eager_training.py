@@ -1,0 +1,226 @@
+"""Scenarios: a function that profiles a step, a loop that does not wait for the GPU.
+
+Each raises Wrong with the symptom it finds. For the first the profiler's schedule runs as ever, but
+nothing is recorded: what a trace would hold is counted. So it says the same with and without a GPU.
+"""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import profiler as torch_profiler
+from torch.nn.functional import mse_loss
+from torch.profiler import ProfilerActivity
+
+from exercises.answers.graph_use import Wrong, copied
+from exercises.scenarios.common import draw_batches, perceptron
+from exercises.scenarios.repair_ten_scripts import Reads
+
+WARMUP, ACTIVE = 2, 5  # calls of the step
+SLOW = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+
+
+@dataclass
+class Recording:
+    """What one trace would hold: how many calls came before it, and how many it holds."""
+
+    before: int
+    calls: int = 0
+
+
+@dataclass
+class Profiled:
+    """What profilers were told: their options, the marks between steps, and the traces saved."""
+
+    options: list[dict[str, Any]] = field(default_factory=list)
+    calls: int = 0
+    marks: int = 0
+    recordings: list[Recording] = field(default_factory=list)
+    active: bool = False
+    saved: Recording | None = None
+
+    def call(self) -> None:
+        """A call of the step."""
+        self.calls += 1
+        if self.active:
+            self.recordings[-1].calls += 1
+
+
+def profile_steps(answer: Callable) -> None:
+    """A small network, two calls of warm-up and five that are recorded."""
+    net, batches = perceptron(), draw_batches(1)
+    inputs, _ = batches[0]
+    with tempfile.TemporaryDirectory() as folder, watched() as seen:
+
+        def step():
+            seen.call()
+            net(inputs).sum().backward()
+
+        path = Path(folder) / "trace.json"
+        answer(step, str(path))
+        _check_profile(seen)
+        if not path.exists():
+            raise Wrong(
+                "No trace is saved at path: call export_chrome_trace(path), in on_trace_ready or "
+                "after the block."
+            )
+        _holds(seen)
+
+
+def _check_profile(seen: Profiled) -> None:
+    """Raises Wrong if a profiler was told the wrong things, or nothing."""
+    if not seen.options:
+        raise Wrong("It does not use torch.profiler.profile.")
+    for options in seen.options:
+        activities = options.get("activities")
+        for needed in (ProfilerActivity.CPU, ProfilerActivity.CUDA):
+            if activities is not None and needed not in activities:
+                raise Wrong(
+                    f"The trace lacks the {'GPU' if needed == ProfilerActivity.CUDA else 'CPU'}: "
+                    f"add ProfilerActivity.{needed.name} to activities."
+                )
+        if slow := [name for name in SLOW if options.get(name)]:
+            raise Wrong(f"{slow[0]} slows the CPU, which you want to measure: leave it off.")
+        if options.get("schedule") is None:
+            raise Wrong(
+                "Without a schedule the warm-up is recorded too, and the trace has no steps: pass "
+                "schedule=schedule(...)."
+            )
+    if not seen.marks:
+        raise Wrong(
+            "profiler.step() is never called, so the schedule does not advance and nothing is "
+            "recorded: call it after each step."
+        )
+
+
+def _holds(seen: Profiled) -> None:
+    """Raises Wrong unless the trace that was saved holds the calls that were asked for."""
+    saved = seen.saved
+    if saved is None:
+        raise Wrong("The file at path holds no trace: save it with export_chrome_trace.")
+    if saved.calls == 0 and len(seen.recordings) > 1:
+        raise Wrong(
+            "What is saved after the block is a second round, which recorded nothing: pass "
+            "repeat=1 to schedule, or save the trace in on_trace_ready."
+        )
+    if saved.calls != ACTIVE:
+        raise Wrong(
+            f"The trace that is saved holds {saved.calls} calls of step, where {ACTIVE} are asked: "
+            "call step and profiler.step() as often as the schedule counts, and save the trace "
+            "when its steps are over."
+        )
+    if saved.before < WARMUP:
+        raise Wrong(
+            f"Calls of step before the recording: {saved.before}, where {WARMUP} are asked. The "
+            "schedule needs warmup=2, and profiler.step() comes after step()."
+        )
+
+
+@contextmanager
+def watched() -> Iterator[Profiled]:
+    """Count what torch.profiler.profile would record in the block, and record nothing."""
+    seen, cls = Profiled(), torch_profiler.profile
+    begin, mark = cls.__init__, cls.step
+
+    def begun(self, **options):
+        seen.options.append(options)
+        begin(self, **options)
+
+    def marked(self):
+        seen.marks += 1
+        mark(self)
+
+    def prepare(self):
+        pass
+
+    def start(self):
+        seen.recordings.append(Recording(seen.calls))
+        seen.active = True
+
+    def stop(self):
+        seen.active = False
+
+    def save(self, path, *args, **options):
+        if seen.active or not seen.recordings:
+            raise Wrong("The trace is saved before its steps are over.")
+        seen.saved = seen.recordings[-1]
+        Path(path).write_text(json.dumps({"traceEvents": []}))
+
+    with patch.multiple(
+        cls,
+        __init__=begun,
+        step=marked,
+        prepare_trace=prepare,
+        start_trace=start,
+        stop_trace=stop,
+        export_chrome_trace=save,
+    ):
+        yield seen
+
+
+def train(answer: Callable) -> None:
+    """Five batches, and a step that replays a graph and returns the same loss tensor every time."""
+    net, batches = perceptron(), draw_batches(5)
+    step, expected = graphed_loss(net, batches)
+    counts: Counter = Counter()
+    before_a_step = []  # how often the CPU had waited when a step was launched
+    synchronize = torch.cuda.synchronize
+
+    def counted_step(inputs, targets):
+        before_a_step.append(counts["reads"])
+        return step(inputs, targets)
+
+    def waits(*device):
+        counts["reads"] += 1
+        synchronize(*device)
+
+    with Reads(counts), patch.object(torch.cuda, "synchronize", waits):
+        losses = answer(counted_step, batches)
+    if len(before_a_step) != len(batches):
+        raise Wrong(f"It calls step {len(before_a_step)} times for {len(batches)} batches.")
+    if before_a_step[-1]:
+        raise Wrong(
+            f"The CPU waited {before_a_step[-1]} times for the GPU before the last step was "
+            "launched: keep the losses on the GPU, and read them after the loop."
+        )
+    if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
+        raise Wrong("A list of floats is to be returned: read the losses after the loop.")
+    if len(losses) != len(expected):
+        raise Wrong(f"It returns {len(losses)} of {len(expected)} losses.")
+    if _near(losses, [expected[-1]] * len(expected)):
+        raise Wrong(
+            "Every loss is the last one: step returns the same tensor each time, and the next "
+            "replay writes over it. Keep a clone."
+        )
+    if not _near(losses, expected):
+        raise Wrong("The losses are not those of the steps, in their order.")
+
+
+def graphed_loss(net: torch.nn.Module, batches: list) -> tuple[Callable, list[float]]:
+    """A step that replays the loss of a batch, and what it should give for each batch."""
+    with torch.no_grad():
+        expected = [mse_loss(net(inputs), targets).item() for inputs, targets in batches]
+        static_inputs, static_targets = copied(batches[0])
+        mse_loss(net(static_inputs), static_targets)  # warm-up
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            static_loss = mse_loss(net(static_inputs), static_targets)
+
+    def step(inputs, targets):
+        static_inputs.copy_(inputs)
+        static_targets.copy_(targets)
+        graph.replay()
+        return static_loss
+
+    return step, expected
+
+
+def _near(losses: list[float], expected: list[float]) -> bool:
+    return torch.allclose(torch.tensor(losses), torch.tensor(expected), rtol=1e-3, atol=1e-5)

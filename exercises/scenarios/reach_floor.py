@@ -1,0 +1,228 @@
+"""Scenarios: rungs of the ladder, to write or to repair.
+Each raises Wrong with the symptom that it finds.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from cpu_graph.graphs import CUDAGraph
+from exercises.answers.graph_use import Used, Wrong, close, copied, use, watch
+from exercises.scenarios.common import (
+    TRAINED,
+    draw_batches,
+    few,
+    launch_log,
+    losses_of,
+    momentum,
+    perceptron,
+    sgd_step,
+)
+
+TOO_EARLY = "A replay reads its buffer before its batch has arrived: it must wait for the copy."
+OVERWRITTEN = (
+    "A copy overwrites a buffer that a step still reads: it must wait for the last replay of that "
+    "buffer."
+)
+
+
+def graph_per_buffer(answer: Callable) -> None:
+    """A few buffers, which a loader fills again and again, and a step of plain SGD."""
+    net, count = perceptron(), few(2, 5)
+    batches = draw_batches(3 * count)
+    buffers, before = copied(batches[:count]), copied(net.state_dict())
+    firsts = [batches[i - i % count] for i in range(3 * count)]
+    expected, stale, only_first = (
+        losses_of(net, lambda own: momentum(own, 0), fed)
+        for fed in (batches, 3 * batches[:count], firsts)
+    )
+    with watch() as building:
+        train = answer(sgd_step(net), net, buffers)
+    _untrained(net, before)
+    if len(building.pools) > 1:
+        raise Wrong("Each graph has a memory pool of its own: pass one pool to all captures.")
+
+    def loaded() -> Iterator[int]:
+        for number, batch in enumerate(batches):
+            for buffer, new in zip(buffers[number % count], batch, strict=True):
+                buffer.copy_(new)
+            yield number % count
+
+    used = use(train, loaded())
+    used.gives(
+        expected,
+        {
+            "Each graph reads a copy that was made once: let it read the buffer itself.": stale,
+            "Every call trains on the first buffer: capture one graph for each.": only_first,
+        },
+    )
+    replays_only = used.counts["graphs"] and not used.seen.captured
+    if replays_only and used.counts["operators"] > 2 * len(batches):
+        raise Wrong("It copies the batch in every call: let each graph read its buffer in place.")
+    used.replays(graphs=len(batches), operators=len(batches))
+
+
+def prefetching(answer: Callable) -> None:
+    """Two trainings of a few steps each, whose copies are to run beside the steps."""
+    net, steps = perceptron(), few(4, 7)
+    batches, before = draw_batches(2 * steps), copied(net.state_dict())
+    expected = _stacks(losses_of(net, lambda own: momentum(own, 0), batches), steps)
+    train = answer(sgd_step(net), net, copied(batches[0]))
+    _untrained(net, before)
+    beside = []
+
+    def watched(batches):
+        losses = train(batches)
+        beside.append(_beside_replays())
+        return losses
+
+    used = use(watched, [batches[:steps], batches[steps:]])
+    for message in filter(None, map(_race, beside)):
+        raise Wrong(message)
+    used.gives(expected, {})
+    used.replays(graphs=2 * steps, operators=8 * steps)
+    if CUDAGraph.stand_in and min(map(len, beside)) < steps - 1:
+        raise Wrong(
+            "The losses are right, but the copies do not run during the steps: a replay should "
+            "wait for its own batch only, and the CPU for nothing."
+        )
+
+
+def steps_in_one_graph(answer: Callable) -> None:
+    """Three stacks of k batches, and a step of plain SGD that the answer is given."""
+    net, steps = perceptron(), few(2, 5)
+    batches = draw_batches(3 * steps)
+    stacks, before = _stacked_batches(batches, steps), copied(net.state_dict())
+    firsts = [batches[i - i % steps] for i in range(3 * steps)]
+    expected, repeated = (
+        _stacks(losses_of(net, lambda own: momentum(own, 0), fed), steps)
+        for fed in (batches, firsts)
+    )
+    train = answer(sgd_step(net), net, *copied(stacks[0]))
+    _untrained(net, before)
+    used = _use_on_stacks(train, stacks, steps)
+    used.gives(
+        expected,
+        {"Every step trains on the first batch: step number i should read inputs[i].": repeated},
+    )
+    used.replays(graphs=3, operators=18)
+
+
+def bf16_steps_in_one_graph(answer: Callable) -> None:
+    """Three stacks of k batches under autocast; the learning rate is high, so old weights show."""
+    net, steps = perceptron(nn.Tanh()), few(3, 6)
+    batches = draw_batches(3 * steps)
+    stacks, before = _stacked_batches(batches, steps), copied(net.state_dict())
+    each, around, without = (
+        _stacks(_autocast_losses(net, batches, steps, where), steps)
+        for where in ("each step", "all steps", "nothing")
+    )
+    optimizer = _fast(net)
+    train = answer(net, optimizer, *copied(stacks[0]))
+    _untrained(net, before)
+    used = _use_on_stacks(train, stacks, steps)
+    old = "Later steps train with the bfloat16 weights of the first: leave autocast in each step."
+    if close(used.given, around) and not close(around, each):
+        raise Wrong(old)
+    if _distance(used.given, without) < _distance(used.given, each):
+        raise Wrong("The products run in float32: keep the forward pass under autocast.")
+    used.gives(each, {})
+    used.replays(graphs=3, operators=18)
+
+
+def _beside_replays() -> list:
+    """What may run at the same time as a replay, since the CPU last waited for the GPU.
+
+    A list of (operator, the graph's operators that nothing orders before or after it). The stand-in
+    knows; on a GPU the list is empty.
+    """
+    log = launch_log()
+    replayed = [node for node in log if isinstance(node.stream, tuple)]
+    pairs = []
+    for node in log:
+        if isinstance(node.stream, tuple):
+            continue
+        unordered = [at for at in replayed if not (node.before(at.clock) or at.before(node.clock))]
+        if unordered:
+            pairs.append((node, unordered))
+    return pairs
+
+
+def _race(pairs: list) -> str:
+    """What is wrong if an operator writes what a replay beside it reads, or ""."""
+    for node, unordered in pairs:
+        written = [span for span, writes in node.spans.items() if writes]
+        for other in unordered:
+            if any(_overlap(mine, theirs) for mine in written for theirs in other.spans):
+                launch, _ = other.stream
+                return TOO_EARLY if node.clock[node.stream] < launch else OVERWRITTEN
+    return ""
+
+
+def _overlap(these, those):
+    block, start, end = these
+    other, first, last = those
+    return block is other and start < last and first < end
+
+
+def _fast(net):
+    return torch.optim.SGD(net.parameters(), lr=0.5)
+
+
+def _autocast_losses(net, batches, steps, where):
+    """The losses of an eager training of a copy of net; where autocast is entered and left."""
+    twin = copy.deepcopy(net)
+    optimizer, losses = _fast(twin), []
+
+    def autocast(there):
+        return torch.autocast("cuda", torch.bfloat16) if there == where else nullcontext()
+
+    for first in range(0, len(batches), steps):
+        with autocast("all steps"):
+            for inputs, targets in batches[first : first + steps]:
+                optimizer.zero_grad()
+                with autocast("each step"):
+                    loss = mse_loss(twin(inputs), targets)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+    return losses
+
+
+def _untrained(net, before):
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+
+
+def _stacks(losses, steps):
+    return list(torch.stack(losses).reshape(-1, steps))
+
+
+def _stacked_batches(batches, steps):
+    """Pairs of stacks, (steps, rows, columns)."""
+    return [
+        tuple(map(torch.stack, zip(*batches[i : i + steps], strict=True)))
+        for i in range(0, len(batches), steps)
+    ]
+
+
+def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> Used:
+    def losses_of_stack(*stack):
+        losses = train(*stack)
+        if torch.is_tensor(losses) and losses.numel() == 1 < steps:
+            raise Wrong(
+                f"It returns one loss where {steps} are asked: keep the loss of every step."
+            )
+        if isinstance(losses, list | tuple) and losses:
+            return torch.stack(list(losses))
+        return losses
+
+    return use(losses_of_stack, stacks)
+
+
+def _distance(these, those):
+    return sum((a - b).abs().sum().item() for a, b in zip(these, those, strict=True))

@@ -1,0 +1,288 @@
+"""Scenarios: random numbers in graphs. Each raises Wrong with the symptom it finds."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.nn.functional import dropout
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
+from exercises.scenarios.common import few
+
+REGISTERS_ITSELF = torch.__version__ >= (2, 15)  # a capture registers its generators since then
+NO_WARM_UP = (
+    "It captures without a warm-up: run the captured lines once before the capture, because a "
+    "library that is used for the first time cannot be set up in a capture."
+)
+
+
+class Operators(TorchDispatchMode):
+    """Which operators the block ran before its first capture, and which it captured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: set = set()
+        self.captured: set = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if torch.cuda.is_current_stream_capturing():
+            self.captured.add(func)
+        elif not self.captured:
+            self.before.add(func)
+        return func(*args, **(kwargs or {}))
+
+    def refuse_cold(self) -> None:
+        """Raises Wrong if nothing that was captured had run before."""
+        if self.captured and not self.captured & self.before:
+            raise Wrong(NO_WARM_UP)
+
+
+def flip_graph(answer: Callable) -> None:
+    """Five batches of 32 images; each image should be mirrored in half of the calls."""
+    calls = 5
+    batches = torch.rand(calls, 32, 2, few(), 6, device="cuda")
+    mirrored = batches.flip(-1)
+    sample = batches[0].clone()
+    with Operators() as operators:
+        replay = answer(sample)
+    if not torch.equal(sample, batches[0]):
+        raise Wrong("It overwrites the images that it was given: capture a clone of them.")
+    used = use(replay, list(batches))
+    used.replays(graphs=calls, operators=4 * calls)
+
+    first_again = [_flips(given, batches[0], mirrored[0]) for given in used.given]
+    if all(flips is not None for flips in first_again):
+        raise Wrong(EVERY_TIME_THE_FIRST)
+    flips = []
+    for given, images, mirror in zip(used.given, batches, mirrored, strict=True):
+        found = _flips(given, images, mirror)
+        if found is None:
+            raise Wrong(
+                f"Result {len(flips) + 1} holds an image that is neither the one given nor its "
+                "mirror image."
+            )
+        flips.append(found)
+    used.gives(used.given, {})  # nothing was overwritten
+
+    if all(torch.equal(flips[0], others) for others in flips):
+        raise Wrong(
+            "Every replay mirrors the same images: the choice was made once, at capture. Draw it "
+            "with torch on the GPU, inside the capture."
+        )
+    if all(one.all() or not one.any() for one in flips):
+        raise Wrong("A call mirrors all of its images or none: draw one number for each image.")
+    share = torch.stack(flips).float().mean().item()
+    if not 0.3 < share < 0.7:
+        raise Wrong(f"{share:.0%} of the images are mirrored, where about half should be.")
+    if _works_without_its_graph(replay, *batches[:2]):
+        raise Wrong("The images are mirrored outside the graph: capture that too.")
+    operators.refuse_cold()
+
+
+def _flips(given, images, mirrored):
+    """Which images of a result are mirrored, or None if it holds anything else."""
+    if given.shape != images.shape:
+        return None
+    kept = (given == images).flatten(1).all(1)
+    flipped = (given == mirrored).flatten(1).all(1)
+    return flipped if (kept | flipped).all() else None
+
+
+def mixup_graph(answer: Callable) -> None:
+    """Five batches, mixed in the shares that NumPy draws next."""
+    calls, seed = 5, few(1, 1000)
+    batches = torch.rand(calls, 2 * few(), 3, device="cuda")
+    with _numpy_seeded(seed):
+        lams = [np.random.beta(1.0, 1.0) for _ in range(calls + 10)]
+
+    def mixed(shares):
+        pairs = zip(batches, shares, strict=True)
+        return [lam * images + (1 - lam) * images.flip(0) for images, lam in pairs]
+
+    sample = batches[0].clone()
+    with _numpy_seeded(seed):
+        with Operators() as operators:
+            replay = answer(sample)
+        used = use(replay, list(batches))
+    if not torch.equal(sample, batches[0]):
+        raise Wrong("It overwrites the images that it was given: capture a clone of them.")
+    used.replays(graphs=calls, operators=6 * calls)
+
+    if close(used.given[1:], mixed([lams[0], *lams[: calls - 1]])[1:]) and not close(
+        used.given[0], mixed(lams[:calls])[0]
+    ):
+        raise Wrong("Each replay uses the lam of the call before: copy lam first, then replay.")
+    symptoms = {}
+    for number, lam in enumerate(lams, 1):
+        symptoms[
+            f"Every replay uses the same lam (number {number} of NumPy's): it was drawn once and "
+            "frozen. Draw it in each call, and copy it into a static tensor before the replay."
+        ] = mixed([lam] * calls)
+    for late in range(1, 11):
+        symptoms[
+            f"The first lam is number {late + 1} of NumPy's: the warm-up or the capture drew as "
+            "well. Warm up with a constant in the static tensor."
+        ] = mixed(lams[late : late + calls])
+    found = _share_in(used.given[0], batches[0])
+    symptoms[
+        f"Result 1 is mixed with lam = {found:.3f}, but NumPy drew {lams[0]:.3f}: draw lam with "
+        "np.random.beta(1.0, 1.0) in each call, and write it into the tensor that the graph reads."
+    ] = [
+        mixed([_share_in(given, images)] * calls)[number]
+        for number, (given, images) in enumerate(zip(used.given, batches, strict=True))
+    ]
+    used.gives(mixed(lams[:calls]), symptoms)
+
+    with _numpy_seeded(seed):
+        if _works_without_its_graph(replay, *batches[:2]):
+            raise Wrong(
+                "The images are mixed outside the graph: capture that, and let it read lam."
+            )
+    operators.refuse_cold()
+
+
+def _works_without_its_graph(replay, first, second):
+    """Whether results still follow the input where replays do nothing."""
+    with patch.object(torch.cuda.CUDAGraph, "replay", lambda graph: None):
+        results = [copied(replay(batch)) for batch in (first, second)]
+    return not torch.equal(*results)
+
+
+def _share_in(result, images):
+    """The lam with which a batch was mixed, found from its first image."""
+    first, last = images[0], images[-1]
+    return ((result[0] - last) / (first - last)).mean().item()
+
+
+@contextmanager
+def _numpy_seeded(seed: int) -> Iterator[None]:
+    """NumPy's random numbers from a seed; its state before the block is restored."""
+    state = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(state)
+
+
+def noise_graph(answer: Callable) -> None:
+    """A generator that was seeded and has drawn twice, and five more draws of one shape."""
+    shape = (few(), 3)
+    seed = few(1, 1000)
+    before, calls = 2, 5
+
+    def draws(count, generator=None):
+        return [torch.randn(shape, device="cuda", generator=generator) for _ in range(count)]
+
+    every = draws(before + calls + 11, torch.Generator("cuda").manual_seed(seed))
+    later = every[before:]
+    expected = later[:calls]
+    torch.cuda.manual_seed(seed + 1)
+    default = draws(calls)
+    torch.cuda.manual_seed(seed + 1)
+
+    own = torch.Generator("cuda").manual_seed(seed)
+    draws(before, own)
+    with Operators() as operators:
+        draw = _announced(answer, own, shape)
+    used = use(draw, [()] * calls)
+    symptoms = {
+        "Every draw is the same: draw the numbers inside the capture.": expected[:1] * calls,
+        "The numbers come from the default generator: pass generator=generator.": default,
+        "The numbers begin again at the seed: draw from the generator that you were given, not "
+        "from a new one with its seed, and do not seed it.": every[:calls],
+    }
+    for late in range(1, 11):
+        symptoms[
+            f"The first draw is number {late + 1}: the warm-up drew too. Restore the generator's "
+            "state after it."
+        ] = later[late : late + calls]
+    used.replays(graphs=calls, operators=calls)
+    used.gives(expected, symptoms)
+    if not close(draws(1, own), later[calls : calls + 1]):
+        raise Wrong(
+            "The generator that you were given has not advanced: the graph draws from a different "
+            "one. Capture the draw with generator=generator."
+        )
+    operators.refuse_cold()
+
+
+def _announced(answer, generator, shape):
+    """What the answer returns; what torch says about registering, in the words of its version."""
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            returned = answer(generator, shape)
+    except RuntimeError as error:  # the graph is empty because of it: that warning is dropped
+        first = error
+        while first.__context__ is not None:
+            first = first.__context__
+        if advice := _registering(str(first)):
+            raise Wrong(advice) from None
+        raise
+    for warning in warned:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return returned
+
+
+def _registering(said):
+    """What to do about an error of a generator that torch does not know, or ""."""
+    if "Cannot register the state during capturing" in said:
+        if REGISTERS_ITSELF:
+            return (
+                "register_generator_state is called inside the capture. From torch 2.15 on a "
+                "capture registers its generators by itself: leave the call out. Older versions "
+                "need it before the capture."
+            )
+        return "register_generator_state is called inside the capture: call it before the capture."
+    if "not registered" in said or "not in capture mode" in said:
+        return (
+            f"torch {torch.__version__} does not know the generator: call "
+            "graph.register_generator_state(generator) before the capture."
+        )
+    return ""
+
+
+def paired(answer: Callable) -> None:
+    """A graph of dropout, and pairs of inputs that should get the same mask."""
+    rows, pairs = few(), 4
+    inputs = 1 + torch.rand(pairs, 2, rows, 8, device="cuda")
+    static, graph = torch.ones(rows, 8, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = dropout(static, 0.5)
+
+    def replay(new):
+        static.copy_(new)
+        graph.replay()
+        return output
+
+    start = torch.cuda.get_rng_state()
+    masks = [dropout(torch.ones_like(static), 0.5) for _ in range(2 * pairs)]
+    torch.cuda.set_rng_state(start)
+    used = use(
+        lambda *pair: _pair(answer(replay, *pair)), [tuple(pair) for pair in inputs], what="It"
+    )
+    expected = [[mask * new for new in pair] for mask, pair in zip(masks, inputs, strict=False)]
+    drawn = [(a != 0, b != 0) for a, b in used.given]
+    if close(*zip(*used.given, strict=True)):
+        raise Wrong("Both results are the second one: clone the first before the second replay.")
+    if not all(torch.equal(*pair) for pair in drawn):
+        raise Wrong(
+            "The two masks differ: restore the random state of the GPU before the second replay."
+        )
+    if all(torch.equal(first, drawn[0][0]) for first, _ in drawn):
+        raise Wrong(
+            "Every call has the same mask: rewind to where this call began, and do not seed."
+        )
+    used.gives(expected, {})
+    used.replays(graphs=2 * pairs, operators=10 * pairs)
+
+
+def _pair(results):
+    if not isinstance(results, tuple | list) or len(results) != 2:
+        raise Wrong("Return two results: return first, second.")
+    return list(results)

@@ -1,0 +1,365 @@
+"""Scenarios: attention over a length, a step in pieces, requests
+of several tokens, batches of a decoder padded to a few sizes.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+from examples.decoder import Config, Decoder, new_kv_cache
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
+from exercises.scenarios.common import few
+
+FROZEN = (
+    "Every replay attends to as many rows as the capture did: a length that is a Python number is "
+    "frozen."
+)
+STALE = (
+    "Values beyond the length reach the result: a weight of 0 times NaN is NaN. Replace the values "
+    "beyond the length as well as the scores."
+)
+ONE_QUERY = "Every replay computes with the same query: copy the new one into a static input."
+ONLY_CAPTURED = (
+    "The outside functions ran during the capture only, so each replay repeats their numbers: call "
+    "them anew in every replay."
+)
+NOT_COPIED = (
+    "The next graph does not read what the outside function returned: it reads the address of the "
+    "output that it saw in the capture. Copy every new output to that address."
+)
+PIECES = (
+    "{found:g} graph launches in a call, where 3 are expected: a graph before each of the two "
+    "outside functions, and one after the last."
+)
+OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
+IN_ONE_POOL = "Each graph has a pool of its own: hand all of them the same one."
+TOO_SHORT = (
+    "The graph of {size} tokens keeps longest={longest} of its capture. One request may bring all "
+    "{size}: capture the worst case of each bucket."
+)
+OWNS_MORE = (
+    "A slot that is free in this batch still owns rows of an earlier one: let every free slot "
+    "begin and end after the last token."
+)
+ONE_X = (
+    "Every replay computes with the tokens of the capture: copy the new ones into a static input."
+)
+ONE_START = "Every replay has the starts of the capture: write the new ones into the static tensor."
+TOKEN_SIZES = [2, 4, 8]
+SLOTS = 4
+LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
+SIZES = [1, 2, 4]
+ROWS = 6
+VOCABULARY = 23
+BATCHES = ((2, 0), (0, 2, 4), (4,), (0, 2, 4, 1), (1,), (2, 3, 1), (0, 3))  # live rows, of five
+WARMED = (
+    "The warm-up writes into a request's row of the cache: before a capture the static rows hold "
+    "the spare one."
+)
+PADDED = (
+    "Padding writes into a request's row of the cache: it belongs into the spare one, in every "
+    "call."
+)
+SHORT = (
+    "A result needs one row for each request: take a size that holds the batch, and give the upper "
+    "rows."
+)
+OTHERS_ROW = (
+    "The results are right, but padding is computed in a request's row of the cache. It belongs "
+    "into the spare row, where it cannot change a request."
+)
+STAYED = (
+    "Positions stay what they were at the capture: copy them, the tokens and the rows into static "
+    "inputs."
+)
+
+
+def graph_attention(answer: Callable) -> None:
+    """Keys and values of different lengths, with NaN beyond the length."""
+    dim, max_len = 4, 8
+    keys, values = torch.full((2, max_len, dim), torch.nan, device="cuda")
+    rows = torch.randn(2, max_len, dim, device="cuda")
+    lengths = [few(3, 5), 1, max_len, few(5, 8), 2]
+    queries = [torch.randn(dim, device="cuda") for _ in lengths]
+
+    def fill(length):
+        for cache, filled in zip((keys, values), rows, strict=True):
+            cache.fill_(torch.nan)
+            cache[:length] = filled[:length]
+
+    def calls():
+        for query, length in zip(queries, lengths, strict=True):
+            fill(length)
+            yield query, length
+
+    expected = [
+        (rows[0, :length] @ query).softmax(0) @ rows[1, :length]
+        for query, length in zip(queries, lengths, strict=True)
+    ]
+    fill(1)
+    attend = answer(keys, values)
+    used = use(attend, calls())
+    if used.counts["graphs"] and not used.seen.captured:
+        fill(max_len)
+        one, other, shorter = (
+            copied(attend(query, length))
+            for query, length in ((queries[0], 7), (queries[1], 7), (queries[0], 2))
+        )
+        if close(one, shorter):
+            raise Wrong(FROZEN)
+        if close(one, other):
+            raise Wrong(ONE_QUERY)
+        if any(result.isnan().any() for result in used.given):
+            raise Wrong(STALE)
+    used.gives(expected, {})
+    used.replays(graphs=len(lengths), operators=6 * len(lengths))
+
+
+def capture_in_pieces(answer: Callable) -> None:
+    """A step with two outside functions, which read a number that only Python knows."""
+    step, plan, ran = _step_with_outside()
+    rows = few()
+    samples = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
+    requests = list(zip(samples, (2.0, -1.0, 0.5, 3.0), strict=True))
+
+    def eagerly(x, factor):
+        plan[0] = factor
+        return step(x, lambda function, *inputs: function(*inputs))
+
+    expected = [eagerly(*request) for request in requests]
+    first = [eagerly(samples[0], factor) for _, factor in requests]
+    frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
+    with watch() as built:
+        replay = answer(step, samples[0].clone())
+    ran.clear()
+
+    def calls():
+        for x, factor in requests:
+            plan[0] = factor
+            yield x
+
+    used = use(replay, calls())
+    if used.seen.captured or not used.counts["graphs"]:
+        used.replays(graphs=0, operators=0)  # says which
+    if not ran or close(used.given, frozen):
+        raise Wrong(ONLY_CAPTURED)
+    if any(result.isnan().any() for result in used.given):
+        raise Wrong(NOT_COPIED)
+    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
+    _in_pieces(built, used, len(ran), len(requests))
+
+
+def _step_with_outside() -> tuple[Callable, list, list]:
+    """A step, the number that its outside functions multiply by, and a list of their runs."""
+    layers = [nn.Linear(4, 4).cuda().requires_grad_(False) for _ in range(3)]
+    plan: list[float] = [1.0]
+    ran: list[float] = []
+
+    def scaled(x):
+        ran.append(plan[0])
+        return x * plan[0]
+
+    def step(x, outside):
+        x = outside(scaled, layers[0](x).tanh())
+        x = outside(scaled, layers[1](x).tanh())
+        return layers[2](x)
+
+    return step, plan, ran
+
+
+def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
+    """Raises Wrong unless each call ran three graphs of one pool and two outside functions."""
+    if ran != 2 * calls:
+        raise Wrong(OUTSIDE.format(found=ran / calls))
+    if used.counts["graphs"] != 3 * calls:
+        raise Wrong(PIECES.format(found=used.counts["graphs"] / calls))
+    if len(built.pools) > 1:
+        raise Wrong(IN_ONE_POOL)
+    used.replays(graphs=3 * calls, operators=8 * calls)
+
+
+def serve_requests(answer: Callable) -> None:
+    """Batches of requests with several tokens each, which a kernel with a maximum computes."""
+    step, seen = _step_with_maximum()
+    batches = [(torch.randn(sum(lengths), 4, device="cuda"), lengths) for lengths in LENGTHS]
+    eagerly = partial(_padded, step, batches)
+    expected, symptoms = eagerly(), {OWNS_MORE: eagerly(clear=False)}
+    symptoms[ONE_X] = eagerly(factor=0.0)
+    symptoms[ONE_START] = eagerly(ends=False)
+    seen.clear()
+    with watch() as built:
+        run = answer(step, list(TOKEN_SIZES), SLOTS)
+    captured = dict(seen)  # the last run of each size is its capture
+    used = use(run, [(x, list(lengths)) for x, lengths in batches])
+    if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
+        raise Wrong(SHORT)
+    if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
+        for size, longest in captured.items():
+            if longest < size:
+                raise Wrong(TOO_SHORT.format(size=size, longest=longest))
+    used.gives(expected, symptoms)
+    used.replays(graphs=len(batches), operators=10 * len(batches))
+    _smallest_graphs(used, TOKEN_SIZES, [len(x) for x, _ in batches])
+    if len(built.pools) > 1:
+        raise Wrong(IN_ONE_POOL)
+
+
+def _padded(
+    step: Callable, batches: list, clear: bool = True, factor: float = 1.0, ends: bool = True
+) -> list:
+    """The results of an eager server in buckets. clear: free slots own no rows. factor: of the
+    tokens. ends: whether the ends of the requests are written.
+    """
+    starts = torch.zeros(SLOTS + 1, dtype=torch.long, device="cuda")
+    results = []
+    for x, lengths in batches:
+        size = TOKEN_SIZES[bisect_left(TOKEN_SIZES, len(x))]
+        padded = torch.zeros(size, 4, device="cuda")
+        padded[: len(x)] = factor * x
+        if clear:
+            starts[1:] = len(x)
+        if ends:
+            starts[1 : len(lengths) + 1] = torch.tensor(lengths, device="cuda").cumsum(0)
+        results.append(step(padded, starts, size)[: len(x)])
+    return results
+
+
+def _step_with_maximum() -> tuple[Callable, list]:
+    """A step that computes at most the first `longest` tokens of each request, and for each of its
+    runs the number of rows and this maximum.
+    """
+    layer = nn.Linear(4, 4).cuda().requires_grad_(False)
+    seen: list[tuple[int, int]] = []
+
+    def step(x, starts, longest):
+        seen.append((len(x), longest))
+        rows = starts[:-1, None] + torch.arange(longest, device="cuda")  # (slots, longest)
+        rows = torch.where(rows < starts[1:, None], rows, len(x)).clamp(max=len(x))
+        padded = torch.cat([x, torch.zeros_like(x[:1])])
+        first = padded[starts[:-1].clamp(max=len(x))]  # of each request
+        results = layer(padded[rows] + first[:, None]).tanh()
+        computed = torch.zeros(len(x) + 1, device="cuda")
+        computed.index_add_(0, rows.flatten(), torch.ones(rows.numel(), device="cuda"))
+        total = torch.zeros_like(padded).index_add_(0, rows.flatten(), results.flatten(0, 1))
+        return torch.where(computed[:, None] > 0, total, torch.nan)[:-1]
+
+    return step, seen
+
+
+def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> dict:
+    """The graph of each size. Raises Wrong unless each size has its own, and each call replays the
+    smallest that fits.
+    """
+    fitting = [sizes[bisect_left(sizes, count)] for count in counts]
+    graphs = dict(zip(fitting, used.seen.replayed, strict=True))
+    if (
+        len(set(graphs.values())) < len(sizes)
+        or [graphs[size] for size in fitting] != used.seen.replayed
+    ):
+        raise Wrong(
+            "A batch goes through a graph that is too large: take the smallest that holds it."
+        )
+    return graphs
+
+
+def serve_in_buckets(answer: Callable) -> None:
+    """A tiny decoder whose requests come and go, and
+    a cache with a row for each and a spare one.
+    """
+    (step, cache, writes), spare = _decoder(), few(1, ROWS)
+    live = [row for row in range(ROWS) if row != spare]
+    calls, start = _calls(live), copied(cache)
+
+    def eagerly(change):
+        cache.copy_(start)
+        return [step(*change(*call)) for call in calls], cache[:, :, live]
+
+    def stays():
+        return eagerly(lambda tokens, positions, rows: (tokens, positions * 0, rows))[0]
+
+    expected, left = eagerly(lambda *call: call)
+    cache.copy_(start)
+    with watch() as built:
+        decode = answer(step, list(SIZES), spare)
+    if not close(cache[:, :, live], start[:, :, live]):
+        raise Wrong(WARMED)
+    writes.zero_()
+    used = use(decode, calls)
+    if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
+        raise Wrong(SHORT)
+    damage = {} if close(cache[:, :, live], left) else {PADDED: used.given}
+    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * len(calls), STAYED: stays, **damage})
+    if damage:
+        raise Wrong(PADDED)
+    used.replays(graphs=len(calls), operators=14 * len(calls))
+    _captured_well(built, used)
+    in_use = torch.bincount(torch.cat([rows for _, _, rows in calls]), minlength=ROWS)
+    if (writes[live] > in_use[live]).any():
+        raise Wrong(OTHERS_ROW)
+
+
+def _decoder() -> tuple[Callable, torch.Tensor, torch.Tensor]:
+    """A step that finds each request's keys and values in a row of the cache, the
+    cache, and how often the step has written to each row.
+    """
+    config = Config(
+        n_layers=1,
+        dim=16,
+        n_heads=2,
+        n_kv_heads=1,
+        hidden_dim=16,
+        vocab_size=VOCABULARY,
+        max_seq_len=8,
+    )
+    model = Decoder(config, "cuda").requires_grad_(False)
+    cache = new_kv_cache(config, ROWS, "cuda", torch.float32).normal_()
+    writes = torch.zeros(ROWS, dtype=torch.long, device="cuda")
+
+    def step(tokens, positions, rows):
+        picked = cache[:, :, rows]
+        logits = model(tokens, positions, picked)
+        cache[:, :, rows] = picked
+        writes.index_add_(0, rows, torch.ones_like(rows))
+        return logits
+
+    return step, cache, writes
+
+
+def _calls(live: list[int]) -> list[tuple]:
+    """Tokens, positions and cache rows of each call; a request goes on where it was."""
+    seen, calls = [few(0, 2) for _ in live], []
+    for batch in BATCHES:
+        positions = [[seen[one]] for one in batch]
+        tokens = torch.randint(VOCABULARY, (len(batch), 1), device="cuda")
+        rows = torch.tensor([live[one] for one in batch], device="cuda")
+        calls.append((tokens, torch.tensor(positions, device="cuda"), rows))
+        for one in batch:
+            seen[one] += 1
+    return calls
+
+
+def _captured_well(built: Watched, used: Used) -> None:
+    """Raises Wrong unless each size has its graph, in one pool, the largest captured first."""
+    graphs = _smallest_graphs(used, SIZES, [len(batch) for batch in BATCHES])
+    if len(built.pools) > 1:
+        raise Wrong(IN_ONE_POOL)
+    order = [built.captured.index(graphs[size]) for size in reversed(SIZES)]
+    if order != sorted(order):
+        raise Wrong(
+            "A smaller graph is captured before a larger one: with the largest first, the pool "
+            "stays small."
+        )

@@ -1,0 +1,215 @@
+"""Scenarios: graphs that share a pool, and two that must not.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+from collections.abc import Callable
+from unittest.mock import patch
+
+import torch
+from torch import nn
+
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
+from exercises.scenarios.common import few, perceptron
+
+OVERWRITTEN = (
+    "The decoder reads what the scorer has written: the scorer was captured after the encoder's "
+    "output was freed."
+)
+SCORES_LOST = (
+    "The scores are those of no request. The scorer was captured after the decoder, so its output "
+    "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
+    "it. Capture in the order of the replays."
+)
+ONE_POOL = "Each graph has a pool of its own: give the later ones the pool of the first."
+NOT_ORDERED = (
+    "A call has to replay encode, score and decode, in this order and as three graphs: a server "
+    "may stop after the score."
+)
+MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
+WAITS = (
+    "The results are wrong, although each graph has its own memory. Do both streams wait: for the "
+    "copy of the inputs before the replays, and for the replays before their results are read?"
+)
+STILL_ONE_POOL = (
+    "The graphs share a pool, so they must never run at the same time: give each a private pool."
+)
+ONE_STREAM = "Both graphs are replayed on the same stream: they cannot run at the same time."
+LIST = "Return a list with one function for each sample."
+LATE = (
+    "All functions replay the graph of the same sample. A lambda or function that is defined in a "
+    "loop looks up its names when it is called, and finds those of the last round: define each in "
+    "a function of its own."
+)
+SHUFFLED = "The functions are not in the order of the samples: the list has to follow them."
+LARGEST_FIRST = (
+    "A smaller graph is captured before a larger one, so the pool grows with each capture: capture "
+    "the largest first."
+)
+
+
+def scored_decoder(answer: Callable) -> None:
+    """Three functions, of which the third to be captured is the second to be replayed.
+
+    The decoder frees intermediate results of the size of the scores: a scorer that is captured
+    later gets their memory, even if the encoder's output is kept alive.
+    """
+    encoder = nn.Sequential(nn.Linear(4, 16), nn.Tanh()).cuda()
+    decoder = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3)).cuda()
+    scorer = nn.Linear(4, 16).cuda()
+    rows = few()
+    requests = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
+    graphs: dict[str, torch.cuda.CUDAGraph] = {}
+
+    def noted(name, function):
+        def call(x):
+            if torch.cuda.is_current_stream_capturing():
+                graphs[name] = built.captured[-1]
+            return function(x)
+
+        return call
+
+    with torch.no_grad():
+        expected = [(scorer(request), decoder(encoder(request))) for request in requests]
+        wrong = [(scorer(request), decoder(scorer(request))) for request in requests]
+        with watch() as built:
+            predict = answer(
+                noted("encode", encoder),
+                noted("decode", decoder),
+                noted("score", scorer),
+                requests[0].clone(),
+            )
+        used = use(predict, requests)
+    if not used.counts["graphs"]:
+        raise Wrong(EAGER)
+    if _decoded_alone(used.given, expected) and _captured_later(built, graphs, "score", "decode"):
+        raise Wrong(SCORES_LOST)
+    used.gives(expected, {OVERWRITTEN: wrong, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
+    order = [graphs.get(name) for name in ("encode", "score", "decode")]
+    if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
+        raise Wrong(NOT_ORDERED)
+    _in_one_pool(built)
+    used.replays(graphs=3 * len(requests), operators=6 * len(requests))
+
+
+def _decoded_alone(given: list, expected: list) -> bool:
+    """Whether each call decoded rightly, but returned other scores than eager's."""
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in given):
+        return False
+    pairs = list(zip(given, expected, strict=True))
+    decoded = all(close(yours[1], right[1]) for yours, right in pairs)
+    return decoded and not any(close(yours[0], right[0]) for yours, right in pairs)
+
+
+def _captured_later(built: Watched, graphs: dict, one: str, other: str) -> bool:
+    """Whether the graph of one function was captured after that of the other."""
+    if not {one, other} <= graphs.keys():
+        return False
+    return built.captured.index(graphs[one]) > built.captured.index(graphs[other])
+
+
+def two_models(answer: Callable) -> None:
+    """Two networks of the same input, whose graphs may run at the same time."""
+    first, second = perceptron(nn.Tanh()), perceptron(nn.Tanh())
+    rows = few()
+    batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
+    streams: list[torch.cuda.Stream] = []
+    replay = torch.cuda.CUDAGraph.replay
+
+    def noted(graph):
+        streams.append(torch.cuda.current_stream())
+        return replay(graph)
+
+    with torch.no_grad():
+        expected = [(first(batch), second(batch)) for batch in batches]
+        with watch() as built:
+            predict = answer(first, second, batches[0].clone())
+        with patch.object(torch.cuda.CUDAGraph, "replay", noted):
+            used = use(predict, batches)
+    if not used.counts["graphs"]:
+        raise Wrong(EAGER)
+    if close(used.given, expected[:1] * len(batches)):
+        raise Wrong(EVERY_TIME_THE_FIRST)
+    if not close(used.given, expected):
+        raise Wrong(MEET if len(built.pools) < 2 else WAITS)
+    used.gives(expected, {})
+    used.replays(graphs=2 * len(batches), operators=6 * len(batches))
+    if len(built.pools) < 2:
+        raise Wrong(STILL_ONE_POOL)
+    if any(one == other for one, other in zip(streams[::2], streams[1::2], strict=True)):
+        raise Wrong(ONE_STREAM)
+
+
+def graphs_in_one_pool(answer: Callable) -> None:
+    """One network for three numbers of rows, and requests of all three in mixed order."""
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)).cuda()
+    rows = [few(), 8, 1]
+    samples = [torch.randn(number, 4, device="cuda") for number in rows]
+    order = [0, 1, 2, 1, 0, 2]
+    requests = [torch.randn(rows[size], 4, device="cuda") for size in order]
+    with torch.no_grad():
+        expected = [net(request) for request in requests]
+        stale = [net(samples[size]) for size in order]
+        with watch() as built:
+            functions = answer(net, copied(samples))
+        is_list = isinstance(functions, list | tuple) and len(functions) == 3
+        if not is_list or not all(map(callable, functions)):
+            raise Wrong(LIST)
+        _told_apart(functions, samples)
+        used = use(
+            lambda size, request: functions[size](request), list(zip(order, requests, strict=True))
+        )
+    if not used.counts["graphs"]:
+        raise Wrong(EAGER)
+    if len(set(used.seen.replayed)) < 3:
+        raise Wrong(
+            "All functions replay the same graph: each must keep its own, so define it in a "
+            "function."
+        )
+    used.gives(expected, {EVERY_TIME_THE_FIRST: stale})
+    used.replays(graphs=6, operators=12)
+    _in_one_pool(built)
+    _largest_first(built, used, [rows[size] for size in order])
+
+
+def _in_one_pool(built: Watched) -> None:
+    """Raises Wrong unless all captures used one pool."""
+    if len(built.pools) > 1:
+        raise Wrong(ONE_POOL)
+
+
+def _told_apart(functions: list, samples: list) -> None:
+    """Raises Wrong if the functions take the inputs of other samples than their own."""
+    taken = [[_takes(function, sample) for sample in samples] for function in functions]
+    if all(row[number] for number, row in enumerate(taken)):
+        return
+    if any(taken[0]) and taken[0] == taken[1] == taken[2]:
+        raise Wrong(LATE)
+    if all(any(row) for row in taken):
+        raise Wrong(SHUFFLED)
+
+
+def _takes(function: Callable, sample: torch.Tensor) -> bool:
+    """Whether a function takes an input of this shape."""
+    try:
+        return len(function(sample)) == len(sample)
+    except (RuntimeError, TypeError):
+        return False
+
+
+def _largest_first(built: Watched, used: Used, rows: list[int]) -> None:
+    """Raises Wrong unless the graph of the most rows was captured first, and so on."""
+    graphs = dict(zip(rows, used.seen.replayed, strict=True))
+    order = [built.captured.index(graphs[number]) for number in sorted(graphs, reverse=True)]
+    if order != sorted(order):
+        raise Wrong(LARGEST_FIRST)

@@ -1,0 +1,234 @@
+"""Scenarios of Speculate tokens: drafts are verified, a
+speculative step, several steps up to a limit. Each
+raises Wrong with the symptom it finds.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from examples.decoder import Config, Decoder, new_kv_cache, project
+from exercises.answers.graph_use import Used, Wrong, copied, returned, use, watch
+from exercises.answers.launches import launches
+from exercises.scenarios.common import few
+
+SIZES = Config(
+    n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=32, max_seq_len=48
+)
+AFTER_A_REJECTED_ONE = (
+    "A draft counts although one before it was rejected: count the agreements up to the first "
+    "disagreement."
+)
+FIRST_DRAFTS = "Every call verifies the first drafts: copy the new ones into the static input."
+DRAFTS_WRITTEN = "A rejected draft stays in text: write the model's choices, not the drafts."
+NOT_THE_MODELS = (
+    "input_pos moves by the accepted drafts alone: the model's own token after them counts too."
+)
+WARMED = "The warm-up has written tokens: put text and input_pos back, in place."
+NOT_MOVED = "input_pos does not move: advance it in place, inside of the capture."
+NOT_READ = (
+    "With a drafter that is the model, {} of {} drafts are accepted: the drafter has not read all "
+    "tokens that were accepted."
+)
+BEYOND = "A step started beyond the limit: hold input_pos back after every step, in the graph."
+State = tuple[Tensor, Tensor, Tensor]
+
+
+def logits_of(model: Decoder, tokens: Tensor, input_pos: Tensor, kv_cache: Tensor) -> Tensor:
+    """The logits after each of tokens (B, T)."""
+    x = model.hidden_states(tokens, input_pos, kv_cache)
+    logits = project(model.norm(x).flatten(0, 1), model.embedding.weight)
+    return logits.unflatten(0, tokens.shape)
+
+
+def prompted(model: Decoder, rows: int, prompt: Tensor | None = None) -> State:
+    """Text, the positions of its last tokens and a cache, after a prompt of 4 to 7 tokens."""
+    if prompt is None:
+        prompt = torch.randint(SIZES.vocab_size, (rows, few(4, 8)), device="cuda")
+    length = prompt.shape[1]
+    text = torch.zeros(rows, SIZES.max_seq_len, dtype=torch.long, device="cuda")
+    cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
+    text[:, :length] = prompt
+    positions = torch.arange(length, device="cuda").expand_as(prompt)
+    text[:, length] = model(prompt, positions, cache).argmax(dim=-1)
+    return text, torch.full((rows, 1), length, device="cuda"), cache
+
+
+def greedy(model: Decoder, state: State, count: int) -> Tensor:
+    """The text with the next count tokens."""
+    text, input_pos, cache = copied(state)
+    for _ in range(count):
+        logits = logits_of(model, text.gather(1, input_pos), input_pos, cache)
+        text.scatter_(1, input_pos + 1, logits.argmax(dim=-1))
+        input_pos += 1
+    return text
+
+
+def drafts_with(model: Decoder, state: State, right: Tensor, k: int) -> Tensor:
+    """Drafts (B, k) of which the first right (B, 1) are accepted. The first wrong one is followed
+    by what the model would write after it.
+    """
+    text, input_pos, cache = copied(state)
+    tokens, drafts = text.gather(1, input_pos), []
+    for number in range(k):
+        choice = logits_of(model, tokens, input_pos + number, cache).argmax(dim=-1)
+        tokens = torch.where(right == number, (choice + 1) % SIZES.vocab_size, choice)
+        drafts.append(tokens)
+    return torch.cat(drafts, dim=1)
+
+
+def verified(model: Decoder, state: State, drafts: Tensor, prefix: bool = True) -> Tensor:
+    """Verify drafts, advance the state in place, and return how many are accepted; prefix=False
+    counts drafts after a rejected one too.
+    """
+    text, input_pos, cache = state
+    positions = input_pos + torch.arange(drafts.shape[1] + 1, device="cuda")
+    tokens = torch.cat((text.gather(1, input_pos), drafts), dim=1)
+    choices = logits_of(model, tokens, positions, cache).argmax(dim=-1)
+    agreements = (choices[:, :-1] == drafts).long()
+    accepted = (agreements.cumprod(dim=1) if prefix else agreements).sum(dim=1, keepdim=True)
+    text.scatter_(1, positions + 1, choices)
+    input_pos += accepted + 1
+    return accepted
+
+
+def graph_verify(answer: Callable) -> None:
+    """Four drafts for two rows; a rejected draft is followed by ones that agree with it."""
+    model, k = Decoder(SIZES, "cuda").requires_grad_(False), 3
+    start = prompted(model, rows=2)
+    right = [(0, 2), (k, 1), (1, k), (2, 0)]
+    state = copied(start)
+    requests, expected = [], []
+    for pair in right:
+        numbers = torch.tensor(pair, device="cuda")[:, None]
+        requests.append(drafts_with(model, state, numbers, k))
+        expected.append(verified(model, state, requests[-1]))
+
+    def other(drafts=requests, **breaks):
+        own = copied(start)
+        return [verified(model, own, one, **breaks) for one in drafts]
+
+    own = copied(start)  # kept alive: a graph holds addresses only
+    function = answer(model, *own, k)
+    if not torch.equal(own[1], start[1]):
+        raise Wrong(WARMED)
+    used = use(function, requests)
+    accepted = sum(used.given) if all(one.shape == (2, 1) for one in used.given) else 0
+    if torch.equal(own[1], start[1]):
+        raise Wrong(NOT_MOVED)
+    if not torch.equal(own[1], state[1]) and torch.equal(own[1], start[1] + accepted):
+        raise Wrong(NOT_THE_MODELS)
+    first = int(start[1][0]) + 1
+    if own[0][0, first] == requests[0][0, 0]:
+        raise Wrong(DRAFTS_WRITTEN)
+    symptoms = {
+        AFTER_A_REJECTED_ONE: lambda: other(prefix=False),
+        FIRST_DRAFTS: lambda: other(requests[:1] * 4),
+    }
+    used.gives(expected, symptoms)
+    used.replays(graphs=4, operators=8)
+    written(own, state[1], greedy(model, start, 12))
+
+
+def written(own: State, expected_pos: Tensor, expected: Tensor) -> None:
+    """Raises Wrong unless input_pos is the expected one, and the text up to there too."""
+    text, input_pos, _ = own
+    for row, (yours, last) in enumerate(zip(input_pos[:, 0], expected_pos[:, 0], strict=True)):
+        if not torch.equal(text[row, : last + 1], expected[row, : last + 1]):
+            raise Wrong(f"The text of row {row} is not greedy decoding's. {DRAFTS_WRITTEN}")
+        if yours != last:
+            raise Wrong(f"input_pos of row {row} is {yours.item()}, where {last.item()} is right.")
+
+
+def replayed(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
+    """The positions after each call. Raises Wrong unless each call is one launch of a graph."""
+    returned(function)
+    counts: Counter = Counter()
+    positions = []
+    with watch() as seen:
+        for _ in range(calls):
+            with launches() as one:
+                function()
+            counts.update(one)
+            positions.append(input_pos.clone())
+    Used([], [], counts, seen).replays(graphs=calls, operators=calls)
+    return positions
+
+
+def is_greedy(model: Decoder, text: Tensor, start: int) -> bool:
+    """Whether the model would choose each token of text (T) from position start on."""
+    cache = new_kv_cache(SIZES, 1, "cuda", torch.float32)
+    positions = torch.arange(len(text) - 1, device="cuda")[None]
+    choices = logits_of(model, text[None, :-1], positions, cache).argmax(dim=-1)
+    return torch.equal(choices[0, start - 1 :], text[start:])
+
+
+def graph_speculate(answer: Callable) -> None:
+    """Three steps with a drafter that is often right, then two with one that is the model."""
+    model, k = Decoder(SIZES, "cuda").requires_grad_(False), 2
+    near = copy.deepcopy(model)
+    for weight in near.parameters():
+        if weight.dim() == 2:
+            weight += 0.25 * weight.std() * torch.randn_like(weight)
+    for drafter, calls in ((near, 3), (model, 2)):
+        start = prompted(model, rows=2)
+        length = int(start[1][0])
+        draft_cache = prompted(drafter, 2, start[0][:, :length])[2]
+        own, own_cache = copied(start), draft_cache.clone()
+        positions = replayed(answer(model, drafter, *own, own_cache, k), own[1], calls)
+        if torch.equal(positions[-1], start[1]):
+            raise Wrong(NOT_MOVED)
+        for row in range(2):
+            last = int(positions[-1][row])
+            if last > length + calls * (k + 1):
+                raise Wrong(WARMED)
+            if not is_greedy(model, own[0][row, : last + 1], length):
+                raise Wrong(
+                    f"The text of row {row} is not greedy decoding's, with a drafter that is not "
+                    "always right."
+                )
+            if drafter is model and last < length + calls * (k + 1):
+                raise Wrong(NOT_READ.format(last - length - calls, calls * k))
+
+
+def graph_steps(answer: Callable) -> None:
+    """Three replays of four steps, which move the rows by different numbers; one replay more."""
+    k, every = 3, 4
+    limit = 17
+    text = torch.full((2, 200), -1, device="cuda")
+    input_pos = torch.full((2, 1), few(2, 5), device="cuda")
+    moves = torch.randint(1, k + 2, text.shape, device="cuda")
+    moves[0] = moves[0].clamp(min=3)
+
+    def step():
+        positions = input_pos + torch.arange(1, k + 2, device="cuda")
+        text.scatter_(1, positions, 5 * positions)
+        input_pos.add_(moves.gather(1, input_pos))
+
+    place = input_pos.clone()
+    expected = []
+    for _ in range(4):
+        for _ in range(every):
+            place = (place + moves.gather(1, place)).clamp(max=limit)
+        expected.append(place)
+    start = input_pos.clone()
+    function = answer(step, text, input_pos, limit, every)
+    warmed = not torch.equal(input_pos, start)
+    positions = replayed(function, input_pos, 4)
+    if (text[:, limit + k + 2 :] != -1).any():
+        raise Wrong(BEYOND)
+    if warmed:
+        raise Wrong(WARMED)
+    for number, (yours, right) in enumerate(zip(positions, expected, strict=True), 1):
+        if not torch.equal(yours, right):
+            raise Wrong(
+                f"After replay {number} the rows are at {yours[:, 0].tolist()}, where "
+                f"{right[:, 0].tolist()} is right."
+            )
+    columns = torch.arange(text.shape[1], device="cuda")
+    inside = (columns > start) & (columns <= limit)
+    if not torch.equal(text[inside], (5 * columns).expand_as(text)[inside]):
+        raise Wrong("The text up to the limit is not what the steps write.")

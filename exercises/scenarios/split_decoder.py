@@ -1,0 +1,185 @@
+"""Scenarios of Split a decoder over two GPUs: one rank's
+share of a layer, sums through a buffer, a head in two
+halves. The scenario plays the other rank.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, returned, use
+from exercises.scenarios.common import few
+
+TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
+LEFT_OUT = "The bias of down is left out: add it once."
+OWN_SHARE = "The result is this rank's summand alone: capture the all-reduce too."
+WHOLE = "Each rank computes the whole layer, so the sum is twice as large: keep a share."
+SAME_SHARE = "Both ranks compute the same share: chunk(world_size)[rank] is this rank's."
+NO_HIDDEN_BIAS = "The bias of up is left out: each rank adds the share of its hidden units."
+FOREIGN = (
+    "exchange got a tensor that the other ranks cannot read: copy into buffer, and exchange that."
+)
+OVERWRITTEN = (
+    "The first sum is gone when it is added: the second exchange wrote into the same buffer."
+)
+OWN_TOKENS = "The tokens count from this rank's first row: add rank * len(head)."
+OWN_BEST = "Each result is this rank's best token: compare with the other rank's."
+OTHER_WAY = "The rank with the smaller value wins."
+
+
+def graph_feed_forward(answer: Callable) -> None:
+    """The share of rank 0, then of rank 1, for four inputs each; the answer plays both ranks."""
+    for rank in (0, 1):
+        up, down = nn.Linear(6, 8).cuda(), nn.Linear(8, 6).cuda()
+        for layer in (up, down):
+            layer.requires_grad_(False)
+        xs = list(torch.randn(4, few(), 6, device="cuda"))
+        hidden = [linear(x, up.weight, up.bias).relu() for x in xs]
+        whole = [linear(one, down.weight) for one in hidden]
+        own, other = (shares_of(hidden, down, number) for number in (rank, 1 - rank))
+        theirs = sent_by(answer, up, down, 1 - rank, xs)
+        summand = torch.zeros_like(theirs[0])  # what the other rank sends
+        function = answer(up, down, lambda x, add=summand: x + add, rank, 2, xs[0].clone())
+        used = use(sending(returned(function), summand, theirs), list(xs))
+        expected = [one + down.bias for one in whole]
+        no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
+        used.gives(
+            expected,
+            {
+                EVERY_TIME_THE_FIRST: expected[:1] * 4,
+                LEFT_OUT: whole,
+                TWICE: [one + down.bias for one in expected],
+                OWN_SHARE: [one + down.bias for one in own],
+                WHOLE: [2 * one for one in expected],
+                NO_HIDDEN_BIAS: [one + down.bias for one in no_bias],
+                SAME_SHARE: [2 * one + down.bias for one in (own if rank == 0 else other)],
+            },
+        )
+        used.replays(graphs=4, operators=12)
+
+
+def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int) -> list[Tensor]:
+    """A rank's summands, without a bias: half of the hidden units (B, 8) through down."""
+    units = slice(4 * rank, 4 * rank + 4)
+    return [one[:, units] @ down.weight[:, units].t() for one in hidden]
+
+
+def sent_by(
+    answer: Callable, up: nn.Linear, down: nn.Linear, rank: int, xs: list[Tensor]
+) -> list[Tensor]:
+    """What the answer hands to the all-reduce on a rank, for each input; nothing comes back."""
+    kept = []
+
+    def all_reduce(x):
+        kept.append(x.clone())
+        return kept[-1].clone()
+
+    function = returned(answer(up, down, all_reduce, rank, 2, xs[0].clone()))
+    sent = []
+    for x in xs:
+        function(x.clone())
+        if not kept:
+            raise Wrong(OWN_SHARE)
+        sent.append(kept[-1].clone())
+    return sent
+
+
+def sending(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callable:
+    """The answer's function, called after the other rank has set what it sends."""
+    turns = iter(theirs)
+
+    def call(x):
+        summand.copy_(next(turns))
+        return function(x)
+
+    return call
+
+
+def graph_two_layers(answer: Callable) -> None:
+    """Four inputs through two layers, whose other halves another rank adds."""
+    first, second = nn.Linear(6, 6).cuda(), nn.Linear(6, 6).cuda()
+    for layer in (first, second):
+        layer.requires_grad_(False)
+    xs = list(torch.randn(4, few(), 6, device="cuda"))
+    buffer = torch.zeros_like(xs[0])
+    others = torch.randn(2, *buffer.shape, device="cuda")
+    calls = []
+
+    def exchange(tensor):
+        calls.append(tensor.data_ptr())
+        return tensor.add_(others[(len(calls) - 1) % 2])
+
+    function = answer(first, second, exchange, buffer, xs[0].clone())
+    if any(address != buffer.data_ptr() for address in calls):
+        raise Wrong(FOREIGN)
+    if not calls or len(calls) % 2:
+        raise Wrong(f"exchange was called {len(calls)} times: each run of the step needs two.")
+    used = use(function, list(xs))
+    sums = [first(x) + others[0] for x in xs]
+    seconds = [second(y) + others[1] for y in sums]
+    used.gives(
+        [y + z for y, z in zip(sums, seconds, strict=True)],
+        {
+            OVERWRITTEN: [2 * z for z in seconds],
+            EVERY_TIME_THE_FIRST: [sums[0] + seconds[0]] * 4,
+        },
+    )
+    used.replays(graphs=4, operators=8)
+
+
+def graph_best_token(answer: Callable) -> None:
+    """Each rank's half of a head; rows are won by both ranks."""
+    for rank in (0, 1):
+        heads = torch.randn(2, 16, 6, device="cuda")
+        xs = list(torch.randn(4, 8, 6, device="cuda"))
+        best = [[(x @ head.t()).max(dim=-1) for head in heads] for x in xs]
+        sent = torch.zeros(2, 8, device="cuda"), torch.zeros(2, 8, dtype=torch.long, device="cuda")
+        given = []
+
+        def gather(values, tokens, rank=rank, sent=sent, given=given):
+            given.append((tuple(values.shape), tuple(tokens.shape)))
+            if given[-1] != ((8,), (8,)):
+                return values.expand(2, *values.shape), tokens.expand(2, *tokens.shape)
+            both = [
+                torch.stack([own, theirs[1 - rank]])
+                for own, theirs in zip((values, tokens), sent, strict=True)
+            ]
+            return [pair.flip(0) if rank else pair for pair in both]
+
+        function = returned(answer(heads[rank].clone(), gather, rank, xs[0].clone()))
+        if any(shapes != ((8,), (8,)) for shapes in given):
+            raise Wrong(
+                f"gather got the shapes {given[0]}: only the best value and token of each row."
+            )
+        if not given:
+            raise Wrong(OWN_BEST)
+        turns = iter(best)
+
+        def call(x, function=function, turns=turns, sent=sent):
+            for number, (values, tokens) in enumerate(next(turns)):
+                sent[0][number].copy_(values)
+                sent[1][number].copy_(tokens + 16 * number)
+            return function(x)
+
+        used = use(call, list(xs))
+        logits = [torch.cat([x @ head.t() for head in heads], dim=-1) for x in xs]
+        mine = [pair[rank].indices for pair in best]
+        other = [pair[1 - rank].indices + 16 * (1 - rank) for pair in best]
+        wins = [pair[rank].values > pair[1 - rank].values for pair in best]
+        shift = 16 * rank
+        used.gives(
+            [one.argmax(dim=-1) for one in logits],
+            {
+                OWN_TOKENS: chosen(wins, mine, other),
+                OWN_BEST: [one + shift for one in mine],
+                OTHER_WAY: chosen(wins, other, [one + shift for one in mine]),
+            },
+        )
+        used.replays(graphs=4, operators=32)
+
+
+def chosen(wins: list[Tensor], these: list[Tensor], those: list[Tensor]) -> list[Tensor]:
+    """These tokens in the rows that are won, those in the others."""
+    return [torch.where(won, a, b) for won, a, b in zip(wins, these, those, strict=True)]

@@ -1,0 +1,429 @@
+"""Scenarios: accumulation, a resumed training, a checkpoint that is
+loaded into a graph, an evaluation. Each raises Wrong with what it finds.
+"""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.utils import clip_grad_norm_
+from torch.optim.lr_scheduler import LambdaLR
+
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    use,
+    watch,
+)
+from exercises.scenarios.common import DREW, FILLED, TRAINED, draw_batches, few, perceptron
+from helpers.capture import capture_step, unchanged
+
+BOUND = 1.0  # the norm that the exercise clips to
+ONCE = "Clip once, when the gradients of all micro-batches are added up."
+UNCLIPPED = (
+    "The gradients are not clipped: clip them between the last backward pass and the optimizer's "
+    "step."
+)
+LAST = "The gradients are those of the last micro-batch: zero them once, before the first."
+SUMMED = "The gradients of earlier steps are still in: zero them at the beginning of each step."
+UNDIVIDED = "Divide the loss of each micro-batch by the number of micro-batches."
+DIVIDED_LATE = (
+    "Divide the loss before backward(), not only in the sum: the gradients are too large."
+)
+FROZEN = "Every step uses the first rate: write the new one into the tensor that the graph reads."
+STAYS = (
+    "Every step uses the first learning rate: call scheduler.step() after each replay, outside of "
+    "the graph."
+)
+RECAPTURED = (
+    "It captures {} graphs for {} steps: one is enough. The scheduler writes each learning rate "
+    "into the tensor that the graph reads."
+)
+PARTS = ("model", "optimizer", "scheduler")  # of a checkpoint
+LOADED_LATE = (
+    "The optimizer's state is loaded after the capture: load_state_dict makes new tensors, and the "
+    "graph goes on with the old ones. Load first."
+)
+WARM_AVERAGES = (
+    "The first loss is right, the later ones are not: the warm-up changed the optimizer's averages "
+    "that were loaded. Let unchanged restore the optimizer too."
+)
+NEW_SCHEDULE = "The learning rates are those of a new schedule: load the scheduler too."
+NEW_AVERAGES = "The optimizer begins with empty averages: load its state too."
+NEW_DRAWS = (
+    "Dropout draws other numbers than the training that never stopped: set the random state of the "
+    "checkpoint."
+)
+NEW_WEIGHTS = "The weights are those of the new process: load the model too."
+TWO_POOLS = "The two graphs have two pools: give the second capture the pool of the first."
+NO_DROPOUT = "Training has no dropout: call net.train() in the step that is captured."
+DROPOUT_IN_EVALUATION = (
+    "The evaluation has dropout: call net.eval() in the function that is captured."
+)
+EVALUATION_TRAINS = "The evaluation changes the weights: it only computes the loss."
+NEW_LR = "The optimizer has a new tensor for its learning rate, and the graph reads the old one."
+MOVED = (
+    "The network has new tensors, and the graph goes on with the old ones: copy into those that "
+    "are there."
+)
+REPLACED = (
+    "The optimizer has new tensors, and the graph goes on with the old ones: copy into those that "
+    "are there."
+)
+
+NAMES = {
+    "weights": "The weights are",
+    "buffers": "The running averages of the batch normalization are",
+    "averages": "The optimizer's averages are",
+    "steps": "The optimizer's counts of steps are",
+    "rate": "The learning rate is",
+}
+
+
+def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.Tensor]:
+    """SGD with a memory, and its learning rate in a tensor."""
+    rate = torch.tensor(rate, device="cuda")
+    return torch.optim.SGD(net.parameters(), rate, momentum=0.9, fused=True), rate
+
+
+def train(
+    net: nn.Module,
+    batches: list,
+    rates: list,
+    zero: str = "step",
+    clip: str = "step",
+    divide: str = "loss",
+) -> list:
+    """The losses of an eager training of a copy of net.
+    zero, clip: once for each "step" or "part", or "never".
+
+    divide by the number of parts: each part's "loss",
+    only the "sum" that is returned, or "nothing".
+    """
+    net, losses = copy.deepcopy(net), []
+    (optimizer, tensor), weights = momentum(net, 0.0), list(net.parameters())
+    for (inputs, targets), rate in zip(batches, rates, strict=True):
+        tensor.fill_(rate)
+        if zero == "step":
+            optimizer.zero_grad()
+        of_parts = []
+        for pair in zip(inputs, targets, strict=True):
+            if zero == "part":
+                optimizer.zero_grad()
+            loss = mse_loss(net(pair[0]), pair[1]) / (len(inputs) if divide == "loss" else 1)
+            loss.backward()
+            of_parts.append(loss.detach() / (len(inputs) if divide == "sum" else 1))
+            if clip == "part":
+                clip_grad_norm_(weights, BOUND)
+        if clip == "step":
+            clip_grad_norm_(weights, BOUND)
+        optimizer.step()
+        losses.append(torch.stack(of_parts).sum())
+    return losses
+
+
+def accumulating_step(answer: Callable) -> None:
+    """Five batches of two to four micro-batches, and a rate that changes from step to step.
+
+    The first two are nearly fitted, so their gradients stay
+    below the bound of clipping, which hides their size.
+    """
+    net = perceptron(nn.Tanh())
+    parts = few(2, 5)
+    rows = few()
+    rates = [0.4, 0.1, 0.02, 0.2, 0.04]
+    batches = []
+    for error in (0.2, 0.2, 3.0, 3.0, 3.0):
+        inputs = 3 * torch.randn(parts, rows, 4, device="cuda")
+        noise = error * torch.randn(parts, rows, 2, device="cuda")
+        batches.append((inputs, net(inputs).detach() + noise))
+    start = copy.deepcopy(net)
+    expected, before = train(net, batches, rates), copied(net.state_dict())
+    optimizer, rate = momentum(net, rates[0])
+    step = answer(net, optimizer, rate, *copied(batches[0]))
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
+        raise Wrong(FILLED)
+    requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
+    used = use(step, requests)
+    used.gives(expected, mistakes(start, batches, rates))
+    used.replays(graphs=5, operators=30)
+
+
+def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[], list]]:
+    """What is wrong with a training step -> a function that gives the losses that it leads to."""
+    run = partial(train, net, batches)
+    return {
+        EVERY_TIME_THE_FIRST: lambda: train(net, batches[:1] * 5, rates),
+        FROZEN: lambda: run(rates[:1] * 5),
+        LAST: lambda: run(rates, zero="part"),
+        UNCLIPPED: lambda: run(rates, clip="never"),
+        ONCE: lambda: run(rates, clip="part"),
+        UNDIVIDED: lambda: run(rates, divide="nothing"),
+        DIVIDED_LATE: lambda: run(rates, divide="sum"),
+        SUMMED: lambda: run(rates, zero="never"),
+    }
+
+
+def new_training(net: nn.Module) -> tuple:
+    """A copy of net, Adam with its learning rate in a tensor, and a schedule that lowers it."""
+    net = copy.deepcopy(net)
+    lr = torch.tensor(0.3, device="cuda")
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr, capturable=True)
+    return net, optimizer, LambdaLR(optimizer, lambda number: 0.7**number)
+
+
+def eager_losses(training: tuple, batches: list, schedule: bool = True) -> list:
+    """The losses of an eager training, with or without its schedule."""
+    net, optimizer, scheduler = training
+    losses = []
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        if schedule:
+            scheduler.step()
+    return losses
+
+
+def resumed(
+    net: nn.Module,
+    checkpoint: dict,
+    batches: list,
+    load: tuple = PARTS,
+    warm: tuple | None = None,
+    schedule: bool = True,
+    random: torch.Tensor | None = None,
+) -> list:
+    """The losses of a training that resumes with the parts of
+    checkpoint that are named. warm: the batch of a warm-up of three
+    steps, after which only the weights were restored. random: the
+    random state, if it is not the checkpoint's.
+    """
+    training = new_training(net)
+    random = checkpoint["rng_state"] if random is None else random
+    torch.cuda.set_rng_state(random)
+    for name, part in zip(PARTS, training, strict=True):
+        if name in load:
+            part.load_state_dict(copy.deepcopy(checkpoint[name]))
+    if warm is not None:
+        weights = copied(training[0].state_dict())
+        eager_losses(training, [warm] * 3, schedule=False)
+        training[0].load_state_dict(weights)
+        torch.cuda.set_rng_state(random)
+    return eager_losses(training, batches[checkpoint["step"] :], schedule)
+
+
+def resumed_losses(answer: Callable) -> None:
+    """A training with dropout, by Adam with a schedule, saved and resumed by a graph."""
+    batches, done = draw_batches(few(6, 9)), few(2, 4)
+    first = new_training(perceptron(nn.Dropout(0.3)))
+    eager_losses(first, batches[:done])
+    checkpoint = {name: part.state_dict() for name, part in zip(PARTS, first, strict=True)}
+    checkpoint |= {"step": done, "rng_state": torch.cuda.get_rng_state()}
+    checkpoint = copy.deepcopy(checkpoint)
+    expected = eager_losses(first, batches[done:])
+    net = perceptron(nn.Dropout(0.3))  # of the new process
+    random = torch.cuda.get_rng_state()
+    training, loaded_after = new_training(net), []
+    optimizer = training[1]
+    with watch() as seen:
+        optimizer.register_load_state_dict_pre_hook(
+            lambda *_: loaded_after.append(len(seen.captured))
+        )
+        used = use(
+            lambda *given: list(answer(*given)),
+            [(*training, copy.deepcopy(checkpoint), batches)],
+            what="It",
+        )
+    found, count = used.given[0], len(expected)
+    if len(found) != count:
+        raise Wrong(f"It gives {len(found)} losses, but {count} batches follow the checkpoint.")
+    if close(found, found[-1:] * count):
+        raise Wrong("Your first loss is the last one's memory: clone it.")
+    if not close(found, expected):
+        if any(loaded_after):
+            raise Wrong(LOADED_LATE)
+        not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
+    Used(found, found, used.counts, used.seen).gives(expected, {})
+    if len(used.seen.captured) > 1:
+        raise Wrong(RECAPTURED.format(len(used.seen.captured), count))
+    used.seen.captured.clear()
+    used.replays(graphs=count, operators=10**6)
+
+
+def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched) -> None:
+    """Raises Wrong with the reason why the losses are not those of a resumed training.
+    random: the state in which the new process called the answer.
+    """
+    checkpoint, batches = again.args[1:]
+    wrong_losses: list[tuple[str, Callable[[], list]]] = [
+        (NEW_DRAWS, partial(again, random=random)),
+        (STAYS, partial(again, schedule=False)),
+        (NEW_SCHEDULE, partial(again, PARTS[:2])),
+        (NEW_AVERAGES, partial(again, ("model", "scheduler"))),
+        (NEW_WEIGHTS, partial(again, PARTS[1:])),
+        (WARM_AVERAGES, partial(again, warm=batches[0])),
+        (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
+    ]
+    for message, losses in wrong_losses:
+        if close(found, losses()):
+            raise Wrong(message)
+    if seen.captured and not close(found[0], again()[0]):
+        raise Wrong(TRAINED)
+
+
+def checkpoints(answer: Callable) -> None:
+    """A graph that trains a network with dropout and batch normalization by Adam, whose rate falls:
+    saved once, and taken up again twice.
+    """
+    net = perceptron(nn.BatchNorm1d(8), nn.Dropout(0.5))
+    inputs = torch.randn(few(4, 9), 4, device="cuda")
+    lr = torch.tensor(0.05, device="cuda")
+    optimizer = torch.optim.Adam(net.parameters(), lr, capturable=True)
+
+    def step():
+        optimizer.zero_grad()
+        loss = net(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    with unchanged(net, optimizer):
+        replay = capture_step(step)
+    known = known_to(net, optimizer)
+    save, load = two_functions(answer(net, optimizer), "save, load")
+    four_losses(replay, lr)
+    saved, right = save(), copied(known)
+    straight = four_losses(replay, lr)
+    for _ in range(2):
+        load(saved)
+        judge(net, optimizer, known, right)
+        if not close(four_losses(replay, lr), straight):
+            raise Wrong(
+                "Dropout draws other numbers than after the checkpoint: save the random state, and "
+                "set it."
+            )
+
+
+def two_functions(pair: Any, names: str) -> Any:
+    """The pair of functions that an answer returned. Raises Wrong for anything else."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(map(callable, pair)):
+        raise Wrong(f"Two functions are asked: return {names}.")
+    return pair
+
+
+def train_and_evaluate(answer: Callable) -> None:
+    """A network with dropout: a graph trains it, and another one evaluates it in between."""
+    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
+    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    losses = partial(in_turn, net, batches, random)
+    expected, start = losses(), copy.deepcopy(net)
+    torch.cuda.set_rng_state(random)
+    optimizer, _ = momentum(net, 0.1)
+    with watch() as seen:
+        functions = answer(net, optimizer, *copied(batches[0]))
+    functions = two_functions(functions, "train, evaluate")
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
+        raise Wrong(FILLED)
+    if not torch.equal(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+    if len(seen.pools) > 1:
+        raise Wrong(TWO_POOLS)
+    used = use(
+        lambda number, *batch: functions[number % 2](*batch),
+        [(number, *batch) for number, batch in enumerate(batches)],
+        what="A function that you return",
+    )
+    losses = partial(in_turn, start, batches, random)
+    used.gives(
+        expected,
+        {
+            EVERY_TIME_THE_FIRST: partial(in_turn, start, batches[:1] * 6, random),
+            NO_DROPOUT: partial(losses, train_mode=False),
+            DROPOUT_IN_EVALUATION: partial(losses, eval_mode=False),
+            EVALUATION_TRAINS: partial(losses, evaluation_trains=True),
+        },
+    )
+    if any(loss.requires_grad for loss in used.kept[1::2]):
+        raise Wrong("The evaluation records what a backward pass needs: use torch.no_grad().")
+    used.replays(graphs=6, operators=6 * 3)
+
+
+def in_turn(
+    net: nn.Module,
+    batches: list,
+    random: torch.Tensor,
+    train_mode: bool = True,
+    eval_mode: bool = True,
+    evaluation_trains: bool = False,
+) -> list:
+    """Eager losses of a copy of net: batches 0, 2, 4 train it, the others evaluate it."""
+    torch.cuda.set_rng_state(random)
+    net, losses = copy.deepcopy(net), []
+    optimizer, _ = momentum(net, 0.1)
+    for number, (inputs, targets) in enumerate(batches):
+        evaluates = number % 2 == 1
+        net.train(not eval_mode if evaluates else train_mode)
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        losses.append(loss.detach())
+        if evaluation_trains or not evaluates:
+            loss.backward()
+            optimizer.step()
+    return losses
+
+
+def four_losses(replay: Callable, lr: torch.Tensor) -> list:
+    """The losses of the next four steps; the learning rate falls after each of them."""
+    losses = []
+    for _ in range(4):
+        losses.append(replay().clone())
+        lr.mul_(0.5)
+    return losses
+
+
+def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
+    """The tensors that a graph of a training step knows."""
+    states = list(optimizer.state.values())
+    return {
+        "weights": list(net.parameters()),
+        "buffers": list(net.buffers()),
+        "averages": [value for state in states for key, value in state.items() if key != "step"],
+        "steps": [state["step"] for state in states],
+        "rate": [optimizer.param_groups[0]["lr"]],
+    }
+
+
+def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: dict) -> None:
+    """Raises Wrong unless the tensors that the graph
+    knows are still in use, and hold what is right.
+    """
+    now = known_to(net, optimizer)
+    messages = {
+        "weights": MOVED,
+        "buffers": MOVED,
+        "averages": REPLACED,
+        "steps": REPLACED,
+        "rate": NEW_LR,
+    }
+    for what, message in messages.items():
+        if [id(tensor) for tensor in now[what]] != [id(tensor) for tensor in known[what]]:
+            raise Wrong(message)
+        if not close(known[what], right[what]):
+            raise Wrong(
+                f"{NAMES[what]} not what the checkpoint has: save clones, and copy them into place."
+            )

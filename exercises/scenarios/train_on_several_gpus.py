@@ -1,0 +1,284 @@
+"""Scenarios: steps under DDP, in one process. DDP is a
+stand-in: what a second rank sends is given.
+"""
+
+import copy
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from functools import partial
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
+from exercises.scenarios.common import TRAINED, draw_batches, perceptron
+
+ALONE = (
+    "Each rank trains alone: no gradient of the other rank arrived, so the step is to call DDP, "
+    "not the network."
+)
+NO_SYNC = "Each rank trains alone: DDP ran in no_sync, which leaves the all-reduce out."
+UNMOVED = "The weights do not move: the optimizer's step belongs in the graph."
+BUILT = (
+    "DDP was built on the default stream, which no capture can take in: build it on a side stream."
+)
+TIMED = (
+    "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
+)
+GRAPHED_DDP = (
+    "Each rank trains alone: DDP prepares the all-reduce in its forward, and the graphs replace "
+    "this forward. Let DDP wrap the graphs."
+)
+DECIDED_ALONE = (
+    "Your rank took step 4, whose batch was bad on the other rank, so the ranks' weights differ "
+    "from here on: exchange the flag."
+)
+OTHERS_ONLY = "Your rank took a step that its own batch should have prevented."
+ONE_IS_ENOUGH = "Your rank took a step whose batch was bad on one rank: one is enough."
+WHOLE_STEP = (
+    "The whole step is one graph. Here forward and backward are to be two graphs; DDP, its "
+    "all-reduce and the optimizer stay eager."
+)
+NO_STEP = "The weights do not move: take the optimizer's step."
+COASTS = (
+    "In a skipped step the weights still move, by the momentum of the steps before: zero gradients "
+    "are not enough."
+)
+MOMENTUM_LOST = (
+    "A skipped step changes the momentum, which moves the weights later: hold it with the weights."
+)
+NO_MOMENTUM = "The optimizer has lost its momentum of 0.9."
+ALWAYS_SKIPS = "Steps are skipped although no rank saw a bad batch."
+NAN = (
+    "After a batch whose loss is infinite the next loss is NaN: its gradients reached the weights "
+    "or the momentum. Zero times infinity is NaN; torch.where selects."
+)
+
+
+@contextmanager
+def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
+    """DDP averages with the gradients of a second rank,
+    others, and refuses in a capture what the real one refuses.
+
+    Yields the list of the DDPs that the block builds.
+    It knows forward, no_sync and gradients; no buckets.
+    """
+    built: list[DistributedDataParallel] = []
+
+    def init(ddp, module, *_, **__):
+        nn.Module.__init__(ddp)
+        ddp.module, ddp.require_backward_grad_sync = module, True
+        ddp.steps = 0
+        ddp.awaited = set()
+        ddp.timer = torch.zeros((), device="cuda")
+        ddp.unsynced = False
+        ddp.aside = torch.cuda.current_stream() != torch.cuda.default_stream()
+        for number, (parameter, other) in enumerate(zip(module.parameters(), others, strict=True)):
+            parameter.register_post_accumulate_grad_hook(partial(_reduce, ddp, number, other))
+        built.append(ddp)
+
+    real = DistributedDataParallel
+    with patch.object(real, "__init__", init), patch.object(real, "forward", _forward):
+        yield built
+
+
+def _forward(ddp, *inputs, **named):
+    """Read the timers of the step before, where DDP does; await the gradients of this one."""
+    ddp.unsynced |= not ddp.require_backward_grad_sync
+    if torch.is_grad_enabled() and ddp.require_backward_grad_sync:
+        if 0 < ddp.steps <= 10 or (ddp.steps and ddp.steps % 100 == 0):
+            _refused(ddp.timer.item, TIMED.format(ddp.steps))
+        ddp.steps += 1
+        ddp.awaited = set(range(len(list(ddp.module.parameters()))))
+    return ddp.module(*inputs, **named)
+
+
+def _reduce(ddp, number, other, parameter):
+    """Average a parameter's gradient with the other rank's, if DDP awaits it."""
+    if number not in ddp.awaited:
+        return
+    ddp.awaited.discard(number)
+    if torch.cuda.is_current_stream_capturing() and not ddp.aside:
+        _refused(
+            lambda: torch.cuda.default_stream().wait_stream(torch.cuda.current_stream()), BUILT
+        )
+    parameter.grad.add_(other).div_(2)
+
+
+def _refused(call, why):
+    try:
+        call()
+    except RuntimeError as error:
+        raise Wrong(f"{why} ({str(error).splitlines()[0]})") from error
+
+
+def losses_of_rank(
+    net: nn.Module,
+    batches: list,
+    gradients: list,
+    rate: float = 0.1,
+    skipped: Container[int] = (),
+    momentum: float = 0.0,
+    held: str = "both",
+) -> list:
+    """Losses of an eager training of a copy of net with SGD. gradients: for each
+    step those of another rank, or None where nothing arrives from it.
+
+    Skipped steps hold weights and momentum ("both"), the weights alone while the momentum takes
+    the gradients ("weights") or zeros ("weights, zeros"), or only have zero gradients ("nothing").
+    """
+    net, losses = copy.deepcopy(net), []
+    parameters = list(net.parameters())
+    momenta = [torch.zeros_like(parameter) for parameter in parameters]
+    for number, (inputs, targets) in enumerate(batches):
+        loss = mse_loss(net(inputs), targets)
+        found = torch.autograd.grad(loss, parameters)
+        losses.append(loss.detach())
+        is_skipped = number in skipped
+        if is_skipped and held == "both":
+            continue
+        others = gradients[number] or found
+        with torch.no_grad():
+            for parameter, buffer, own, other in zip(
+                parameters, momenta, found, others, strict=True
+            ):
+                used = not is_skipped or held == "weights"
+                buffer.mul_(momentum).add_((own + other) / 2 if used else 0)
+                if not is_skipped or held == "nothing":
+                    parameter -= rate * buffer
+    return losses
+
+
+def _drawn(count):
+    """A network, its batches, and a second rank's gradients: a place for one step's, and all."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(count)
+    others = [torch.zeros_like(parameter) for parameter in net.parameters()]
+    return net, batches, others, [[torch.randn_like(other) for other in others] for _ in batches]
+
+
+def _trainer(answer, net, batches, built, before, *arguments):
+    """What the answer returns for net; it has built a DDP and left the weights as they were."""
+    train = answer(net, *copied(batches[0]), *arguments)
+    if not built:
+        raise Wrong("It builds no DistributedDataParallel.")
+    if not close(net.state_dict(), before):
+        raise Wrong(TRAINED)
+    return train
+
+
+def _beside(train, others, gradients, flag=None, flags=()):
+    """A step of train, for which the second rank's gradients, and its flag, have come."""
+    coming = iter(zip(gradients, flags or gradients, strict=True))
+
+    def step(*batch):
+        theirs, bad = next(coming)
+        torch._foreach_copy_(others, theirs)
+        if flag is not None:
+            flag.fill_(bad)
+        return train(*batch)
+
+    return step
+
+
+@contextmanager
+def _exchanged(flag):
+    """dist.all_reduce combines a flag with a second rank's: 1 where its batch is bad.
+
+    A minimum or a product is taken as one of flags that say the opposite.
+    """
+
+    def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+        good = op in (dist.ReduceOp.MIN, dist.ReduceOp.PRODUCT)
+        theirs = (1 - flag if good else flag).to(tensor.dtype)
+        if op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN):
+            tensor.copy_((torch.minimum if good else torch.maximum)(tensor, theirs))
+        elif op == dist.ReduceOp.PRODUCT:
+            tensor.mul_(theirs)
+        else:
+            tensor.add_(theirs)
+        if op == dist.ReduceOp.AVG:
+            tensor.div_(2)
+
+    with (
+        patch.object(dist, "all_reduce", all_reduce),
+        patch.object(dist, "get_world_size", lambda group=None: 2),
+        patch.object(dist, "get_rank", lambda group=None: 0),
+    ):
+        yield
+
+
+def capture_ddp(answer: Callable) -> None:
+    """A network on five batches, beside a second rank whose gradients are drawn."""
+    net, batches, others, gradients = _drawn(5)
+    before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
+    losses = partial(losses_of_rank, copy.deepcopy(net))
+    symptoms = {
+        UNMOVED: lambda: losses(batches, gradients, rate=0.0),
+        EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
+    }
+    with two_ranks(others) as built:
+        train = _trainer(answer, net, batches, built, before)
+        used = use(_beside(train, others, gradients), batches)
+    unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
+    used.gives(expected, {unsynced: lambda: losses(batches, [None] * 5)} | symptoms)
+    used.replays(graphs=5, operators=15 + 5 * len(others))
+
+
+def graph_under_ddp(answer: Callable) -> None:
+    """The same network; its forward and backward are two graphs, and the rest is eager."""
+    net, batches, others, gradients = _drawn(5)
+    before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
+    losses = partial(losses_of_rank, copy.deepcopy(net))
+    with two_ranks(others) as built:
+        train = _trainer(answer, net, batches, built, before)
+        used = use(_beside(train, others, gradients), batches)
+    alone = GRAPHED_DDP if any("forward" in vars(ddp) for ddp in built) else ALONE
+    used.gives(
+        expected,
+        {
+            alone: lambda: losses(batches, [None] * 5),
+            f"{alone} (Step 1 alone was averaged.)": lambda: losses(
+                batches, gradients[:1] + [None] * 4
+            ),
+            NO_STEP: lambda: losses(batches, gradients, rate=0.0),
+        },
+    )
+    if used.counts["graphs"] == len(batches):
+        raise Wrong(WHOLE_STEP)
+    used.replays(graphs=10, operators=5 * 60)
+
+
+def skip_together(answer: Callable) -> None:
+    """Six batches: the second and the fifth are bad on this rank, the fourth on the other."""
+    net, batches, others, gradients = _drawn(6)
+    batches[1] = (batches[1][0], 100 * batches[1][1])
+    batches[4] = (batches[4][0], torch.full_like(batches[4][1], float("inf")))
+    flag = torch.zeros((), device="cuda")
+    flags = [float(number == 3) for number in range(6)]
+    before = copied(net.state_dict())
+    losses = partial(losses_of_rank, copy.deepcopy(net), batches, gradients, momentum=0.9)
+    with two_ranks(others) as built, _exchanged(flag):
+        train = _trainer(answer, net, batches, built, before, 50.0)
+        used = use(_beside(train, others, gradients, flag, flags), batches)
+    if torch.is_tensor(used.given[5]) and used.given[5].isnan().any():
+        raise Wrong(NAN)
+    used.gives(
+        losses(skipped={1, 3, 4}),
+        {
+            DECIDED_ALONE: lambda: losses(skipped={1, 4}),
+            OTHERS_ONLY: lambda: losses(skipped={3}),
+            ONE_IS_ENOUGH: lambda: losses(skipped={4}),
+            ALWAYS_SKIPS: lambda: losses(skipped=range(6)),
+            NO_MOMENTUM: lambda: losses(skipped={1, 3, 4}, momentum=0.0),
+            COASTS: lambda: losses(skipped={1, 3, 4}, held="nothing"),
+            MOMENTUM_LOST: lambda: losses(skipped={1, 3, 4}, held="weights, zeros"),
+            f"{MOMENTUM_LOST} (It took the bad gradients.)": lambda: losses(
+                skipped={1, 3, 4}, held="weights"
+            ),
+        },
+    )
+    used.replays(graphs=6, operators=18 + 6 * (len(others) + 1))

@@ -1,0 +1,150 @@
+"""Scenarios: layers that keep scales between calls. Each raises Wrong with the symptom it finds."""
+
+import copy
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+
+from exercises.answers.graph_use import EAGER, Wrong, close, copied, use
+from exercises.scenarios.common import few
+
+FROZEN = "Every batch is rounded with the first scale: nothing updates the state."
+FORGETS = "The scale moves, but the history does not: write both."
+EARLY = "The state moves before the call, at first from an empty history: move it after the call."
+ALWAYS = "Every call rounds the weights: the capture kept the branch of is_first_microbatch=True."
+NEVER = "No call rounds the weights: the capture kept the branch of is_first_microbatch=False."
+ROUNDED = "The warm-up rounded the weights: put layer.rounded back, before the first replay."
+FIRST = (False, True, False, True, True, False)  # is_first_microbatch of each call
+STEPS = 8  # an input is rounded to -8, ..., 8
+
+
+class Scaled(nn.Module):
+    """A layer with delayed scaling in plain PyTorch: scale ()
+    and history (3,) are buffers, the newest amax first.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("history", torch.zeros(3))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(rows, 4) to (rows, 3): rounds the inputs with
+        the scale, and notes their amax in the history.
+        """
+        self.history[0].copy_(inputs.abs().max())
+        rounded = (inputs * self.scale).round().clamp(-STEPS, STEPS)
+        return self.layer(rounded / self.scale)
+
+    def new_state(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scale and history of the next call, as new tensors."""
+        return STEPS / self.history.max(), self.history.roll(1)
+
+
+def results(
+    layer: Scaled, batches: list, moves: tuple = ("scale", "history"), early: bool = False
+) -> list:
+    """Outputs of layer, which moves that much of its state after each call; before it, if early."""
+    found = []
+    for batch in batches:
+        outputs = None if early else layer(batch)
+        for name, new in zip(("scale", "history"), layer.new_state(), strict=True):
+            if name in moves:
+                setattr(layer, name, new)
+        found.append(layer(batch) if early else outputs)
+    return found
+
+
+def graph_scaled(answer: Callable) -> None:
+    """A layer with delayed scaling, and six batches of different magnitudes."""
+    layer, rows = Scaled().cuda(), few()
+    batches = [
+        magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)
+    ]
+    twin = copy.deepcopy(layer)
+    kept = (layer.scale, layer.history)
+    before = copied(layer.state_dict())
+    with torch.no_grad():
+        symptoms = {
+            FROZEN: results(copy.deepcopy(layer), batches, moves=()),
+            FORGETS: results(copy.deepcopy(layer), batches, moves=("scale",)),
+            EARLY: results(copy.deepcopy(layer), batches, early=True),
+        }
+        expected, run = results(twin, batches), answer(layer, batches[0].clone())
+        if layer.scale is not kept[0] or layer.history is not kept[1]:
+            raise Wrong(
+                "The layer has new tensors for its state, but the graph still reads the old ones: "
+                "write in place."
+            )
+        if not close(layer.state_dict(), before):
+            raise Wrong(
+                "The warm-up moved scale and history: put them back in place, before the first "
+                "replay."
+            )
+        used = use(run, batches)
+    used.gives(expected, symptoms)
+    if not close(layer.state_dict(), twin.state_dict()):
+        raise Wrong("The results are right, but scale or history are not eager's afterwards.")
+    used.replays(graphs=6, operators=18)
+
+
+class Kept(nn.Module):
+    """A linear layer, 4 to 3, that multiplies with a rounded copy of its weight and keeps it."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 4))
+        self.register_buffer("rounded", (4 * self.weight.detach()).round() / 4)
+
+    def forward(self, inputs: torch.Tensor, is_first_microbatch: bool) -> torch.Tensor:
+        """(rows, 4) to (rows, 3): rounds the weight anew only if is_first_microbatch."""
+        if is_first_microbatch:
+            self.rounded.copy_((4 * self.weight).round() / 4)
+        return inputs @ self.rounded.T
+
+
+def microbatches(layer: Kept, batches: list, flags: tuple, changes: list) -> Iterator[tuple]:
+    """The arguments of each call; before each, the weight changes in place."""
+    for batch, flag, change in zip(batches, flags, changes, strict=True):
+        layer.weight.add_(change)
+        yield batch, flag
+
+
+def outputs_of(layer: Kept, batches: list, flags: tuple, changes: list) -> list:
+    """Outputs of a copy of layer in eager."""
+    layer = copy.deepcopy(layer)
+    return [layer(*call) for call in microbatches(layer, batches, flags, changes)]
+
+
+def graph_microbatches(answer: Callable) -> None:
+    """Six calls, half of them first microbatches; the weight changes before each."""
+    rows, count = few(), len(FIRST)
+    with torch.no_grad():
+        layer = Kept().cuda()
+        layer.weight.add_(1)  # from now on, rounding would change the copy
+        batches = [torch.randn(rows, 4, device="cuda") for _ in FIRST]
+        changes = [torch.randn(3, 4, device="cuda") for _ in FIRST]
+        expected = outputs_of(layer, batches, FIRST, changes)
+        early = copy.deepcopy(layer)
+        early(batches[0], True)
+        symptoms = {
+            ALWAYS: outputs_of(layer, batches, (True,) * count, changes),
+            NEVER: outputs_of(layer, batches, (False,) * count, changes),
+            ROUNDED: outputs_of(early, batches, FIRST, changes),
+        }
+        kept, weight = layer.rounded, layer.weight.clone()
+        run = answer(layer, batches[0].clone())
+        if layer.rounded is not kept or not close(layer.weight, weight):
+            raise Wrong("layer.rounded is a new tensor, or the weight has changed: keep both.")
+        used = use(run, microbatches(layer, batches, FIRST, changes))
+    used.gives(expected, symptoms)
+    if used.seen.captured:
+        raise Wrong("It captures while it is used: capture before the first call.")
+    if not used.seen.replayed:
+        raise Wrong(EAGER)
+    if len(used.seen.replayed) < count:
+        raise Wrong("Some calls replay nothing: capture both kinds of call.")
+    if used.counts["operators"] > 3 * count:
+        raise Wrong("The weights are rounded outside of a graph: let a replay do that too.")

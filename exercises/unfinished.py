@@ -1,0 +1,164 @@
+"""What a lesson, its exercises and its exhibits still lack:  python -m exercises.unfinished
+
+A sentence for each thing that was begun and not
+finished, with the fix. The tests ask it of every lesson.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+
+from capturable.explain import entries
+from course.lessons import NO_PART, PARTS, part_of, unnumbered
+from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, short
+from course.recordings.cells import checked, handed_on, python
+from exercises import scenarios
+
+EXHIBITS = ("fails", "silent", "alone")  # what the gallery shows failures with
+
+
+def unfinished(path: Path) -> list[str]:
+    """What the lesson in this notebook lacks but its recording, a sentence each.
+
+    Its solutions are in the folder solutions beside it.
+    """
+    sources, prose = _read(path)
+    return [
+        *_without_part(path),
+        *_without_solution(path, sources),
+        *_stubs_with_their_check(sources),
+        *_without_scenario(unnumbered(path.stem), sources),
+        *_without_title(sources, prose),
+    ]
+
+
+def unrecorded(path: Path, traces: Path = TRACES) -> list[str]:
+    """A sentence if the lesson in this notebook has
+    %%gpu cells and no recording on the reference GPU.
+    """
+    lesson = unnumbered(path.stem)
+    recording = traces / REFERENCE_GPU / f"{lesson}.json"
+    if recording.exists() or all(handed_on(source) is None for source in _read(path)[0]):
+        return []
+    return [
+        f"The lesson {lesson} has no recording {short(recording)}: make it on a machine with a "
+        "CUDA "
+        f'GPU by `make record ARGS="{lesson}"`.'
+    ]
+
+
+def _read(path: Path) -> tuple[list[str], str]:
+    """The sources of a notebook's code cells, and its prose."""
+    cells = nbformat.read(path, as_version=4).cells
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    return sources, "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def _without_part(path: Path) -> Iterator[str]:
+    if part_of(path) not in PARTS:
+        yield NO_PART.format(path=short(path), parts=", ".join(PARTS))
+
+
+def _without_solution(path: Path, sources: list[str]) -> Iterator[str]:
+    exercises = list(dict.fromkeys(name for source in sources for _, name in checked(source)))
+    solutions = path.parent / "solutions" / path.name
+    if not solutions.exists():
+        yield (
+            f"There is no {short(solutions)}: write it, with a function for each exercise "
+            f"({', '.join(exercises)})."
+        )
+        return
+    solved = {name for source in _read(solutions)[0] for name in _defined(source)}
+    for name in exercises:
+        if name not in solved:
+            yield f"The exercise {name} has no solution: define {name} in {short(solutions)}."
+
+
+def _stubs_with_their_check(sources: list[str]) -> Iterator[str]:
+    for source in sources:
+        for check, name in checked(source):
+            if name in _defined(source):
+                yield (
+                    f"The stub of {name} and its check are in one cell: put {check}({name}) into a "
+                    "cell of its own, "
+                    "for the tests put the solution between the two."
+                )
+
+
+def _without_scenario(lesson: str, sources: list[str]) -> Iterator[str]:
+    for check, name in (pair for source in sources for pair in checked(source)):
+        if check == "check_capture":
+            try:
+                scenarios.scenario(lesson, name)
+            except LookupError as error:
+                yield str(error)
+
+
+def _without_title(sources: list[str], prose: str) -> Iterator[str]:
+    """Exhibits of the gallery: the index links each to its
+    heading, and capturable explains it under its title.
+    """
+    headings = set(re.findall(r"^### (.+)$", prose, re.MULTILINE))
+    causes = {entry.title for entry in entries()}
+    for show, title in (pair for source in sources for pair in _exhibited(source)):
+        if not title:
+            yield (
+                f"An exhibit has no title: give {show}(title, ...) one, and the heading ### of the "
+                "same words "
+                "above its cell."
+            )
+        elif title not in headings:
+            yield f"The exhibit {title!r} has no heading: write ### {title} above its cell."
+        elif title not in causes:
+            yield (
+                f"The exhibit {title!r} is not explained: add an entry of this title to "
+                "capturable/causes.json."
+            )
+
+
+def _defined(source: str) -> set[str]:
+    """The functions that a cell defines."""
+    return {
+        node.name for node in ast.parse(python(source)).body if isinstance(node, ast.FunctionDef)
+    }
+
+
+def _exhibited(source: str) -> Iterator[tuple[str, str]]:
+    """What shows each exhibit in a cell, and its title; "" for one without."""
+    tree = ast.parse(python(source))
+    known = {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in EXHIBITS
+        ):
+            title = node.args[0] if node.args else None
+            named = (
+                known.get(title.id)
+                if isinstance(title, ast.Name)
+                else getattr(title, "value", None)
+            )
+            yield node.func.id, named if isinstance(named, str) else ""
+
+
+def main() -> int:
+    """Print what every lesson lacks; returns 1 if there is anything."""
+    lessons = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+    found = [sentence for path in lessons for sentence in [*unfinished(path), *unrecorded(path)]]
+    print("\n".join(found) or "Every lesson has what it needs.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

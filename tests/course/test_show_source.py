@@ -1,0 +1,17 @@
+"""Listings of the project's code."""
+
+import pytest
+
+from course.show_source import body_of
+
+
+def test_a_body_is_shown_without_signature_and_docstring():
+    shown = body_of("examples/triton_decoder.py", "_matvec_kernel").data
+    assert shown.startswith("_let_next_kernel_start(PDL)\nrows = ")
+    assert shown.endswith("_finish(y, rows, weight_scale, residual, out, best_logits, best_tokens)")
+    assert '"""' not in shown
+
+
+def test_a_function_that_does_not_exist_is_named():
+    with pytest.raises(LookupError, match="no function _matmul"):
+        body_of("examples/triton_decoder.py", "_matmul")

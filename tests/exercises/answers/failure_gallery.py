@@ -1,0 +1,229 @@
+"""Answers to the exercises of *Failure gallery*: wrong ones, and other right ones (`__right_`)."""
+
+
+# typical wrong answers, which the lesson's check refuses
+def first_error__last_error(text):
+    return [line for line in text.splitlines() if re.match(r"[\w.]+Error: ", line)][-1]
+
+
+def first_error__any_line_with_error(text):
+    return next(line for line in text.splitlines() if "Error" in line)
+
+
+def first_error__last_line(text):
+    return text.strip().splitlines()[-1]
+
+
+def first_error__first_line(text):
+    return text.splitlines()[0]
+
+
+def first_error__message_alone(text):
+    lines = [line for line in text.splitlines() if re.match(r"[\w.]+Error: ", line)]
+    return lines[0].partition(": ")[2]
+
+
+def capture_scores__right_by_hand(model, sample):
+    static_x = sample.clone()
+    graph = torch.cuda.CUDAGraph()
+
+    def score():
+        scores = model(static_x) * 2.0
+        return scores.masked_fill(static_x.sum(1, keepdim=True) < 0, 0.0)
+
+    with torch.no_grad():
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            score()
+        torch.cuda.current_stream().wait_stream(side_stream)
+        with torch.cuda.graph(graph):
+            scores = score()
+
+    def predict(x):
+        static_x.copy_(x)
+        graph.replay()
+        return scores.clone()
+
+    return predict
+
+
+# typical wrong answers, which the lesson's check refuses
+def capture_scores__makes_the_number_in_the_step(model, sample):
+    def score(x):
+        scores = model(x) * torch.tensor(2.0, device="cuda")
+        return torch.where(x.sum(1, keepdim=True) >= 0, scores, 0)
+
+    with torch.no_grad():
+        replay = capture_step(score, sample.clone())
+    return lambda x: replay(x).clone()
+
+
+def capture_scores__selects_rows(model, sample):
+    def score(x):
+        scores = model(x) * 2.0
+        return scores[x.sum(1) >= 0]
+
+    with torch.no_grad():
+        replay = capture_step(score, sample.clone())
+    return lambda x: replay(x).clone()
+
+
+def capture_scores__logs_the_best(model, sample):
+    log = []
+
+    def score(x):
+        scores = torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
+        log.append(scores.max().item())
+        return scores
+
+    with torch.no_grad():
+        replay = capture_step(score, sample.clone())
+    return lambda x: replay(x).clone()
+
+
+def capture_scores__returns_the_static_output(model, sample):
+    def score(x):
+        return torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
+
+    with torch.no_grad():
+        return capture_step(score, sample.clone())
+
+
+def capture_scores__scores_all_rows(model, sample):
+    with torch.no_grad():
+        replay = capture_step(lambda x: model(x) * 2.0, sample.clone())
+    return lambda x: replay(x).clone()
+
+
+def capture_scores__selects_after_the_replay(model, sample):
+    with torch.no_grad():
+        replay = capture_step(lambda x: model(x) * 2.0, sample.clone())
+    return lambda x: replay(x)[x.sum(1) >= 0].clone()
+
+
+def capture_scores__runs_eagerly(model, sample):
+    def predict(x):
+        with torch.no_grad():
+            return torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
+
+    return predict
+
+
+def capture_scores__overwrites_the_sample(model, sample):
+    def score(x):
+        return torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
+
+    with torch.no_grad():
+        replay = capture_step(score, sample)
+    return lambda x: replay(x).clone()
+
+
+def capture_average__right_with_two_inputs(sample):
+    average = torch.zeros_like(sample)
+
+    def step(x, momentum):
+        average.lerp_(x, momentum)
+        return average
+
+    replay = capture_step(step, sample.clone(), torch.tensor(0.5, device="cuda"))
+    average.zero_()
+
+    def update(x, momentum):
+        return replay(x, torch.full((), momentum, device="cuda")).clone()
+
+    return update
+
+
+# typical wrong answers, which the lesson's check refuses
+def capture_average__writes_nothing_back(sample):
+    average = torch.zeros_like(sample)
+    static_momentum = torch.tensor(0.0, device="cuda")
+    replay = capture_step(lambda x: average + static_momentum * (x - average), sample.clone())
+
+    def update(x, momentum):
+        static_momentum.fill_(momentum)
+        return replay(x).clone()
+
+    return update
+
+
+def capture_average__keeps_the_momentum_on_the_cpu(sample):
+    average = torch.zeros_like(sample)
+    static_momentum = torch.tensor(0.5)
+    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample.clone())
+    average.zero_()
+
+    def update(x, momentum):
+        static_momentum.fill_(momentum)
+        return replay(x).clone()
+
+    return update
+
+
+def capture_average__begins_after_the_warm_up(sample):
+    average = torch.zeros_like(sample)
+    static_momentum = torch.tensor(0.5, device="cuda")
+    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample.clone())
+
+    def update(x, momentum):
+        static_momentum.fill_(momentum)
+        return replay(x).clone()
+
+    return update
+
+
+def capture_average__returns_the_average_itself(sample):
+    average = torch.zeros_like(sample)
+    static_momentum = torch.tensor(0.5, device="cuda")
+    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample.clone())
+    average.zero_()
+
+    def update(x, momentum):
+        static_momentum.fill_(momentum)
+        return replay(x)
+
+    return update
+
+
+def capture_average__overwrites_the_sample(sample):
+    average = torch.zeros_like(sample)
+    static_momentum = torch.tensor(0.5, device="cuda")
+    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample)
+    average.zero_()
+
+    def update(x, momentum):
+        static_momentum.fill_(momentum)
+        return replay(x).clone()
+
+    return update
+
+
+def capture_average__runs_eagerly(sample):
+    average = torch.zeros_like(sample)
+
+    def update(x, momentum):
+        return average.add_(momentum * (x - average)).clone()
+
+    return update
+
+
+# typical wrong answers, which the lesson's check refuses
+def exhibit_of__the_first_with_that_message(report):
+    titles = {
+        1: "A tensor made from a number",
+        4: "The default stream drawn in",
+    }
+    return titles.get(report) or exhibit_of(report)
+
+
+def exhibit_of__a_random_number(report):
+    return "A random number from the CPU" if report == 2 else exhibit_of(report)
+
+
+def exhibit_of__an_input_not_copied(report):
+    return "A new tensor under the old name" if report == 3 else exhibit_of(report)
+
+
+def exhibit_of__a_batch_that_is_too_small(report):
+    return "A batch of another size" if report == 5 else exhibit_of(report)

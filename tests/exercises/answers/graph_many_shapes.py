@@ -1,0 +1,239 @@
+"""Answers to the exercises of *Graph many shapes*: wrong ones, and other right ones (`__right_`)."""
+
+from bisect import bisect_right
+
+
+def largest_valid__read(values, length):
+    valid = torch.arange(len(values), device="cuda") < length
+    return torch.where(valid, values, -torch.inf).max().item()
+
+
+def largest_valid__sliced(values, length):
+    return values[:length].max()
+
+
+def largest_valid__boolean_index(values, length):
+    return values[torch.arange(len(values), device="cuda") < length].max()
+
+
+def largest_valid__of_all(values, length):
+    return values.max()
+
+
+def largest_valid__zero_behind(values, length):
+    return torch.where(torch.arange(len(values), device="cuda") < length, values, 0).max()
+
+
+def largest_valid__one_too_many(values, length):
+    return torch.where(torch.arange(len(values), device="cuda") <= length, values, -torch.inf).max()
+
+
+def largest_valid__times_mask(values, length):
+    return (values * (torch.arange(len(values), device="cuda") < length)).max()
+
+
+def largest_valid__added_mask(values, length):
+    behind = torch.arange(len(values), device="cuda") >= length
+    return (values - 1e9 * behind).max()
+
+
+def largest_valid__frozen(values, length):
+    return values[:3].max()
+
+
+def largest_valid__right_masked_fill(values, length):
+    behind = torch.arange(len(values), device=values.device) >= length
+    return values.masked_fill(behind, float("-inf")).amax()
+
+
+def graphs_of(total, sizes, columns):
+    """The static inputs and replays of all sizes, in rising order, by the recipe."""
+    static_rows = torch.zeros(sizes[-1], columns, device="cuda")
+    pool = torch.cuda.graph_pool_handle()
+    statics = [static_rows[:size] for size in sizes]
+    replays = [capture_step(total, static, pool=pool) for static in reversed(statics)]
+    return statics, replays[::-1]
+
+
+def answer_by(sizes, replays):
+    def answer(request):
+        number = bisect_left(sizes, len(request))
+        return replays[number](pad(request, (0, 0, 0, sizes[number] - len(request)))).clone()
+
+    return answer
+
+
+def pad_to_buckets__own_inputs(total, sizes, columns):
+    pool = torch.cuda.graph_pool_handle()
+    inputs = [torch.zeros(size, columns, device="cuda") for size in reversed(sizes)]
+    replays = [capture_step(total, rows, pool=pool) for rows in inputs]
+    return answer_by(sizes, replays[::-1])
+
+
+def pad_to_buckets__own_pools(total, sizes, columns):
+    static_rows = torch.zeros(sizes[-1], columns, device="cuda")
+    replays = [capture_step(total, static_rows[:size]) for size in reversed(sizes)]
+    return answer_by(sizes, replays[::-1])
+
+
+def pad_to_buckets__smallest_first(total, sizes, columns):
+    static_rows = torch.zeros(sizes[-1], columns, device="cuda")
+    pool = torch.cuda.graph_pool_handle()
+    replays = [capture_step(total, static_rows[:size], pool=pool) for size in sizes]
+    return answer_by(sizes, replays)
+
+
+def pad_to_buckets__rows_left_behind(total, sizes, columns):
+    statics, replays = graphs_of(total, sizes, columns)
+
+    def answer(request):
+        number = bisect_left(sizes, len(request))
+        statics[number][: len(request)].copy_(request)
+        return replays[number]().clone()
+
+    return answer
+
+
+def pad_to_buckets__always_the_largest(total, sizes, columns):
+    _, replays = graphs_of(total, sizes, columns)
+
+    def answer(request):
+        padded = pad(request, (0, 0, 0, sizes[-1] - len(request)))
+        return replays[-1](padded).clone()
+
+    return answer
+
+
+def pad_to_buckets__one_too_large(total, sizes, columns):
+    _, replays = graphs_of(total, sizes, columns)
+
+    def answer(request):
+        number = min(bisect_right(sizes, len(request)), len(sizes) - 1)
+        padded = pad(request, (0, 0, 0, sizes[number] - len(request)))
+        return replays[number](padded).clone()
+
+    return answer
+
+
+def pad_to_buckets__not_cloned(total, sizes, columns):
+    _, replays = graphs_of(total, sizes, columns)
+
+    def answer(request):
+        number = bisect_left(sizes, len(request))
+        return replays[number](pad(request, (0, 0, 0, sizes[number] - len(request))))
+
+    return answer
+
+
+def pad_to_buckets__captured_on_demand(total, sizes, columns):
+    return lambda request: capture_step(total, request.clone())().clone()
+
+
+def pad_to_buckets__eager(total, sizes, columns):
+    return total
+
+
+def pad_to_buckets__right_zeroed(total, sizes, columns):
+    statics, replays = graphs_of(total, sizes, columns)
+
+    def answer(request):
+        number = bisect_left(sizes, len(request))
+        statics[number].zero_()
+        statics[number][: len(request)].copy_(request)
+        return replays[number]().clone()
+
+    return answer
+
+
+def read_results__only_cloned(answer, requests, columns):
+    buffers = [torch.empty(columns).pin_memory() for _ in range(2)]
+    arrived = [torch.cuda.Event() for _ in range(2)]
+    results = []
+    for number, request in enumerate(requests):
+        this = number % 2
+        buffers[this].copy_(answer(request), non_blocking=True)
+        arrived[this].record()
+        if number > 0:
+            results.append(buffers[1 - this].clone())
+    arrived[this].synchronize()
+    results.append(buffers[this].clone())
+    return results
+
+
+def read_results__only_waited(answer, requests, columns):
+    buffers = [torch.empty(columns).pin_memory() for _ in range(2)]
+    results = []
+    for number, request in enumerate(requests):
+        buffers[number % 2].copy_(answer(request), non_blocking=True)
+        torch.cuda.synchronize()
+        results.append(buffers[number % 2])
+    return results
+
+
+def read_results__waits_for_this_one(answer, requests, columns):
+    buffer = torch.empty(columns).pin_memory()
+    arrived = torch.cuda.Event()
+    results = []
+    for request in requests:
+        buffer.copy_(answer(request), non_blocking=True)
+        arrived.record()
+        arrived.synchronize()
+        results.append(buffer.clone())
+    return results
+
+
+def read_results__at_once(answer, requests, columns):
+    return [answer(request).cpu() for request in requests]
+
+
+def read_results__on_the_gpu(answer, requests, columns):
+    return [answer(request).clone() for request in requests]
+
+
+def read_results__last_one_missing(answer, requests, columns):
+    return read_results(answer, requests, columns)[:-1]
+
+
+def read_results__right_a_row_per_request(answer, requests, columns):
+    rows = torch.empty(len(requests), columns).pin_memory()
+    for row, request in zip(rows, requests, strict=True):
+        row.copy_(answer(request), non_blocking=True)
+    torch.cuda.synchronize()
+    return list(rows)
+
+
+def read_results__right_read_later_on_the_gpu(answer, requests, columns):
+    kept = [answer(request).clone() for request in requests]
+    return list(torch.stack(kept).cpu())
+
+
+def choose_server__buckets_for_a_busy_gpu(host_us, step_us, may_compile, lengths, plans):
+    return choose_server(step_us, step_us, may_compile, lengths, plans)
+
+
+def choose_server__compiles_always(host_us, step_us, may_compile, lengths, plans):
+    return choose_server(host_us, step_us, True, lengths, plans)
+
+
+def choose_server__nothing_in_between(host_us, step_us, may_compile, lengths, plans):
+    rounded = step_us if host_us > 0.5 * step_us else 0
+    return choose_server(rounded, step_us, may_compile, lengths, plans)
+
+
+def choose_server__finest_sizes(host_us, step_us, may_compile, lengths, plans):
+    kind, name = choose_server(host_us, step_us, may_compile, lengths, plans)
+    return kind, name and list(plans)[-1]
+
+
+def choose_server__one_bucket(host_us, step_us, may_compile, lengths, plans):
+    kind, name = choose_server(host_us, step_us, may_compile, lengths, plans)
+    return kind, name and "1 bucket"
+
+
+def choose_server__share_of_the_real_rows(host_us, step_us, may_compile, lengths, plans):
+    kind, name = choose_server(host_us, step_us, may_compile, lengths, plans)
+    for candidate, sizes in plans.items():
+        padded_rows = sum(sizes[bisect_left(sizes, length)] for length in lengths)
+        if name and padded_rows / sum(lengths) - 1 <= 0.3:
+            return kind, candidate
+    return kind, name

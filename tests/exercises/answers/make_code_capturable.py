@@ -1,0 +1,359 @@
+"""Answers to the exercises of *Make code capturable*: wrong ones, and other right ones (`__right_`)."""
+
+
+def entropy__as_given(p):
+    positive = p[p > 0]
+    return -(positive * positive.log()).sum()
+
+
+def entropy__value_read(p):
+    return torch.tensor(-(p * torch.where(p > 0, p, 1).log()).sum().item(), device="cuda")
+
+
+def entropy__unsafe_where(p):
+    return -torch.where(p > 0, p * p.log(), 0).sum()
+
+
+def entropy__nan_left_out(p):
+    return -(p * p.log()).nansum()
+
+
+def entropy__xlogy(p):
+    return -torch.xlogy(p, p).sum()
+
+
+def entropy__small_number_added(p):
+    return -(p * (p + 1e-6).log()).sum()
+
+
+def entropy__clamped(p):
+    return -(p * p.clamp(min=1e-6).log()).sum()
+
+
+def entropy__without_history(p):
+    return -(p * torch.where(p > 0, p, 1).detach().log()).sum()
+
+
+def entropy__sign_lost(p):
+    return (p * torch.where(p > 0, p, 1).log()).sum()
+
+
+def entropy__right_filled_mask(p):
+    return -(p * p.masked_fill(p <= 0, 1).log()).sum()
+
+
+def entropy__right_mask_added(p):
+    return -(p * (p + (p == 0)).log()).sum()
+
+
+def entropy__right_both_safe(p):
+    safe = torch.where(p > 0, p, 1)
+    return -torch.where(p > 0, safe * safe.log(), 0).sum()
+
+
+def ramp__as_given(steps):
+    done = 0
+
+    def scaled(x):
+        nonlocal done
+        done += 1
+        return x * min(1.0, done / steps)
+
+    return scaled
+
+
+def ramp__new_tensor(steps):
+    done = torch.zeros((), device="cuda")
+
+    def scaled(x):
+        return x * ((done + 1) / steps).clamp(max=1)
+
+    return scaled
+
+
+def ramp__moved_tensor(steps):
+    done = torch.zeros((), device="cuda")
+
+    def scaled(x):
+        nonlocal done
+        done = done + 1
+        return x * (done / steps).clamp(max=1)
+
+    return scaled
+
+
+def ramp__counted_on_the_cpu(steps):
+    done = torch.zeros(())
+
+    def scaled(x):
+        done.add_(1)
+        return x * (done / steps).clamp(max=1)
+
+    return scaled
+
+
+def ramp__without_end(steps):
+    done = torch.zeros((), device="cuda")
+
+    def scaled(x):
+        done.add_(1)
+        return x * (done / steps)
+
+    return scaled
+
+
+def ramp__one_call_late(steps):
+    done = torch.zeros((), device="cuda")
+
+    def scaled(x):
+        factor = (done / steps).clamp(max=1)
+        done.add_(1)
+        return x * factor
+
+    return scaled
+
+
+def ramp__value_read(steps):
+    done = torch.zeros((), device="cuda")
+
+    def scaled(x):
+        done.add_(1)
+        return x * min(1.0, done.item() / steps)
+
+    return scaled
+
+
+def ramp__right_factor_itself(steps):
+    factor = torch.zeros((), device="cuda")
+    return lambda x: x * factor.add_(1 / steps).clamp_(max=1)
+
+
+def ramp__right_augmented(steps):
+    done = torch.zeros((), device="cuda")
+
+    def scaled(x):
+        nonlocal done
+        done += 1  # in place for a tensor
+        return x * (done / steps).clamp(max=1)
+
+    return scaled
+
+
+def logger__as_given(log):
+    row = 0
+
+    def write(loss):
+        nonlocal row
+        log[row] = loss.item()
+        row = (row + 1) % len(log)
+        return log
+
+    return write
+
+
+def logger__row_in_python(log):
+    row = 0
+
+    def write(loss):
+        nonlocal row
+        log[row] = loss
+        row = (row + 1) % len(log)
+        return log
+
+    return write
+
+
+def logger__moved_row(log):
+    row = torch.zeros(1, dtype=torch.int64, device="cuda")
+
+    def write(loss):
+        nonlocal row
+        log[row] = loss
+        row = (row + 1) % len(log)
+        return log
+
+    return write
+
+
+def logger__row_stands_still(log):
+    row = torch.zeros(1, dtype=torch.int64, device="cuda")
+
+    def write(loss):
+        log[row] = loss
+        return log
+
+    return write
+
+
+def logger__first_row_skipped(log):
+    row = torch.zeros(1, dtype=torch.int64, device="cuda")
+
+    def write(loss):
+        row.add_(1).remainder_(len(log))
+        log[row] = loss
+        return log
+
+    return write
+
+
+def logger__right_index_copy(log):
+    row = torch.zeros(1, dtype=torch.int64, device="cuda")
+
+    def write(loss):
+        log.index_copy_(0, row, loss[None])
+        row.copy_((row + 1) % len(log))
+        return log
+
+    return write
+
+
+def logger__right_where(log):
+    rows = torch.arange(len(log), device="cuda")
+    row = torch.zeros((), dtype=torch.int64, device="cuda")
+
+    def write(loss):
+        log.copy_(torch.where(rows == row, loss, log))
+        row.add_(1).remainder_(len(log))
+        return log
+
+    return write
+
+
+def loss_of(weight, temperature, x):
+    return (x * weight / temperature - 1).square().mean()
+
+
+def descend(weight, loss):
+    """Take a step of gradient descent; returns the loss."""
+    weight.grad = None
+    loss.backward()
+    with torch.no_grad():
+        weight.sub_(0.1 * weight.grad)
+    return loss.detach()
+
+
+def losses_of_replays(step, batches, *trained):
+    """Capture the step without a trace of its warm-up, and replay it on each batch."""
+    with unchanged(*trained):
+        replay = capture_step(step, batches[0].cuda())
+    return [replay(batch).item() for batch in batches]
+
+
+def anneal_and_train__frozen_number(weight, batches):
+    temperature = 2.0
+
+    def step(x):
+        nonlocal temperature
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature = max(1.0, 0.9 * temperature)
+        return loss
+
+    return losses_of_replays(step, batches, weight)
+
+
+def anneal_and_train__moved_tensor(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        nonlocal temperature
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature = (0.9 * temperature).clamp(min=1.0)
+        return loss
+
+    return losses_of_replays(step, batches, weight, temperature)
+
+
+def anneal_and_train__cooled_before_backward(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        loss = loss_of(weight, temperature, x)
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return descend(weight, loss)
+
+    return losses_of_replays(step, batches, weight, temperature)
+
+
+def anneal_and_train__cooled_first(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return descend(weight, loss_of(weight, temperature, x))
+
+    return losses_of_replays(step, batches, weight, temperature)
+
+
+def anneal_and_train__warm_up_trains(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss
+
+    replay = capture_step(step, batches[0].cuda())
+    return [replay(batch).item() for batch in batches]
+
+
+def anneal_and_train__one_batch(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss
+
+    with unchanged(weight, temperature):
+        replay = capture_step(step, batches[0].cuda())
+    return [replay().item() for _ in batches]
+
+
+def anneal_and_train__read_in_the_graph(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss.item()
+
+    with unchanged(weight, temperature):
+        replay = capture_step(step, batches[0].cuda())
+    return [replay(batch) for batch in batches]
+
+
+def anneal_and_train__temperature_not_restored(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss
+
+    return losses_of_replays(step, batches, weight)
+
+
+def anneal_and_train__right_filled_between(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        return descend(weight, loss_of(weight, temperature, x))
+
+    with unchanged(weight, temperature):
+        replay = capture_step(step, batches[0].cuda())
+    losses = []
+    for number, batch in enumerate(batches):
+        temperature.fill_(max(1.0, 2 * 0.9**number))
+        losses.append(replay(batch).item())
+    return losses
+
+
+def anneal_and_train__right_read_after_each_replay(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss
+
+    return losses_of_replays(step, batches, weight, temperature)

@@ -1,0 +1,252 @@
+"""Answers to the exercises of *Profile eager training*: wrong ones, and other right ones (`__right_`)."""
+
+from helpers.profiling import record_trace
+
+
+# other right answers, which the lesson's check accepts
+def profile_steps__right_saved_after_the_block(step, path):
+    with profile(schedule=schedule(wait=0, warmup=2, active=5, repeat=1)) as profiler:
+        for _ in range(7):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(path)
+    return path
+
+
+def profile_steps__right_without_with(step, path):
+    profiler = profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        schedule=schedule(wait=1, warmup=2, active=5),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+    )
+    profiler.start()
+    for _ in range(8):
+        step()
+        profiler.step()
+    profiler.stop()
+    return path
+
+
+def profile_steps__right_by_the_helper(step, path):
+    return record_trace(step, path, steps=5, warmup=2)
+
+
+# typical wrong answers, which the lesson's check refuses
+def profile_steps__without_profiler_step(step, path):
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        schedule=schedule(wait=0, warmup=2, active=5, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+    ):
+        for _ in range(7):
+            step()
+    return path
+
+
+def profile_steps__profiler_step_first(step, path):
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        schedule=schedule(wait=0, warmup=2, active=5, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+    ) as profiler:
+        for _ in range(7):
+            profiler.step()
+            step()
+    return path
+
+
+def profile_steps__cpu_alone(step, path):
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=0, warmup=2, active=5, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+    ) as profiler:
+        for _ in range(7):
+            step()
+            profiler.step()
+    return path
+
+
+def profile_steps__with_stacks(step, path):
+    with profile(
+        schedule=schedule(wait=0, warmup=2, active=5, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+        with_stack=True,
+    ) as profiler:
+        for _ in range(7):
+            step()
+            profiler.step()
+    return path
+
+
+def profile_steps__without_a_schedule(step, path):
+    with profile() as profiler:
+        for _ in range(5):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(path)
+    return path
+
+
+def profile_steps__without_warm_up(step, path):
+    with profile(schedule=schedule(wait=0, warmup=0, active=5, repeat=1)) as profiler:
+        for _ in range(5):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(path)
+    return path
+
+
+def profile_steps__not_saved(step, path):
+    with profile(schedule=schedule(wait=0, warmup=2, active=5, repeat=1)) as profiler:
+        for _ in range(7):
+            step()
+            profiler.step()
+    return path
+
+
+def profile_steps__stopped_too_early(step, path):
+    with profile(schedule=schedule(wait=0, warmup=2, active=5, repeat=1)) as profiler:
+        for _ in range(5):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(path)
+    return path
+
+
+def profile_steps__repeated_and_saved_late(step, path):
+    with profile(schedule=schedule(wait=0, warmup=2, active=5)) as profiler:
+        for _ in range(7):
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(path)  # of the second round, which recorded nothing
+    return path
+
+
+# another right answer, which the lesson's check accepts
+def graph_can_help__right_by_steps(name, step_us):
+    summary = traces[name].summary()
+    if step_us - summary.gpu_busy_us < 0.2 * step_us:
+        return False
+    return not summary.loader_share > 0.5
+
+
+# typical wrong answers, which the lesson's check refuses
+def graph_can_help__whenever_it_idles(name, step_us):
+    return 1 - traces[name].summary().gpu_busy_us / step_us >= CPU_BOUND
+
+
+def graph_can_help__swapped(name, step_us):
+    summary = traces[name].summary()
+    return 1 - summary.gpu_busy_us / step_us < CPU_BOUND and summary.loader_share <= 0.5
+
+
+def graph_can_help__by_the_profiled_step(name, step_us):
+    summary = traces[name].summary()
+    return summary.idle_share >= CPU_BOUND and summary.loader_share <= 0.5
+
+
+def graph_can_help__by_a_tenth(name, step_us):
+    summary = traces[name].summary()
+    return summary.gpu_busy_us / step_us < 0.9 and summary.loader_share <= 0.5
+
+
+def graph_can_help__by_half(name, step_us):
+    summary = traces[name].summary()
+    return summary.gpu_busy_us / step_us < 0.5 and summary.loader_share <= 0.5
+
+
+def graph_can_help__not_divided(name, step_us):
+    summary = traces[name].summary()
+    return step_us - summary.gpu_busy_us >= CPU_BOUND and summary.loader_share <= 0.5
+
+
+# another right answer, which the lesson's check accepts
+def longest_gap__right_in_a_loop(name, step):
+    gpu = traces[name].gpu
+    rows = gpu[gpu.step == step].sort_values("start_us")
+    longest, end_us = 0, rows.end_us.iloc[0]
+    for row in rows.itertuples():
+        longest = max(longest, row.start_us - end_us)
+        end_us = max(end_us, row.end_us)
+    return longest
+
+
+# typical wrong answers, which the lesson's check refuses
+def longest_gap__of_kernels_alone(name, step):
+    gpu = traces[name].gpu
+    rows = gpu[(gpu.step == step) & (gpu.kind == "kernel")].sort_values("start_us")
+    return (rows.start_us - rows.end_us.shift()).max()
+
+
+def longest_gap__not_sorted(name, step):
+    gpu = traces[name].gpu
+    rows = gpu[gpu.step == step]
+    return (rows.start_us - rows.end_us.shift()).max()
+
+
+def longest_gap__of_all_steps(name, step):
+    rows = traces[name].gpu.sort_values("start_us")
+    return (rows.start_us - rows.end_us.shift()).max()
+
+
+def longest_gap__from_start_to_start(name, step):
+    gpu = traces[name].gpu
+    return gpu[gpu.step == step].sort_values("start_us").start_us.diff().max()
+
+
+def longest_gap__all_together(name, step):
+    gpu = traces[name].gpu
+    rows = gpu[gpu.step == step].sort_values("start_us")
+    return (rows.start_us - rows.end_us.shift()).clip(lower=0).sum()
+
+
+# other right answers, which the lesson's check accepts
+def train__right_read_one_by_one(step, batches):
+    losses = [step(inputs, targets).clone() for inputs, targets in batches]
+    return [loss.item() for loss in losses]
+
+
+def train__right_in_one_tensor(step, batches):
+    losses = torch.empty(len(batches), device="cuda")
+    for number, (inputs, targets) in enumerate(batches):
+        losses[number].copy_(step(inputs, targets))
+    return losses.tolist()
+
+
+# typical wrong answers, which the lesson's check refuses
+def train__not_cloned(step, batches):
+    losses = [step(inputs, targets) for inputs, targets in batches]
+    return torch.stack(losses).tolist()
+
+
+def train__detached_alone(step, batches):
+    losses = [step(inputs, targets).detach() for inputs, targets in batches]
+    return [loss.item() for loss in losses]
+
+
+def train__copied_to_the_cpu(step, batches):
+    losses = [step(inputs, targets).cpu() for inputs, targets in batches]
+    return torch.stack(losses).tolist()
+
+
+def train__as_floats(step, batches):
+    return [float(step(inputs, targets)) for inputs, targets in batches]
+
+
+def train__tensors(step, batches):
+    return [step(inputs, targets).clone() for inputs, targets in batches]
+
+
+def train__waits_for_each_step(step, batches):
+    losses = []
+    for inputs, targets in batches:
+        losses.append(step(inputs, targets).clone())
+        torch.cuda.synchronize()
+    return torch.stack(losses).tolist()
+
+
+def train__last_one_only(step, batches):
+    for inputs, targets in batches:
+        loss = step(inputs, targets)
+    return [loss.item()]

@@ -1,0 +1,398 @@
+"""Answers to the exercises of *Serve a language model*: wrong ones, and other right ones (`__right_`)."""
+
+from torch.nn.functional import pad
+
+
+def graph_attention__length_frozen(keys, values):
+    static_q = torch.zeros(keys.shape[1], device="cuda")
+    replay = capture_step(lambda q: (keys[:1] @ q).softmax(0) @ values[:1], static_q)
+    return lambda q, length: replay(q).clone()
+
+
+def graph_attention__longest_length(keys, values):
+    static_q = torch.zeros(keys.shape[1], device="cuda")
+    replay = capture_step(lambda q: (keys @ q).softmax(0) @ values, static_q)
+    return lambda q, length: replay(q).clone()
+
+
+def graph_attention__scores_masked_only(keys, values):
+    static_q = torch.zeros(keys.shape[1], device="cuda")
+    length = torch.ones((), dtype=torch.long, device="cuda")
+
+    def attend_step(q):
+        behind = torch.arange(len(keys), device="cuda") >= length
+        return (keys @ q).masked_fill(behind, -torch.inf).softmax(0) @ values
+
+    replay = capture_step(attend_step, static_q)
+
+    def attend(q, new_length):
+        length.fill_(new_length)
+        return replay(q).clone()
+
+    return attend
+
+
+def masked_attention(keys, values, copy_query=True, keep=torch.clone):
+    static_q = torch.ones(keys.shape[1], device="cuda")
+    length = torch.ones((), dtype=torch.long, device="cuda")
+
+    def attend_step(q):
+        behind = torch.arange(len(keys), device="cuda") >= length
+        scores = (keys @ q).masked_fill(behind, -torch.inf)
+        return scores.softmax(0) @ values.masked_fill(behind[:, None], 0)
+
+    replay = capture_step(attend_step, static_q)
+
+    def attend(q, new_length):
+        length.fill_(new_length)
+        return keep(replay(q) if copy_query else replay())
+
+    return attend
+
+
+def graph_attention__not_cloned(keys, values):
+    return masked_attention(keys, values, keep=lambda result: result)
+
+
+def graph_attention__query_stays(keys, values):
+    return masked_attention(keys, values, copy_query=False)
+
+
+def graph_attention__captured_in_each_call(keys, values):
+    def attend(q, length):
+        return capture_step(lambda q: (keys[:length] @ q).softmax(0) @ values[:length], q.clone())()
+
+    return attend
+
+
+def graph_attention__eager(keys, values):
+    return lambda q, length: (keys[:length] @ q).softmax(0) @ values[:length]
+
+
+def graph_attention__right_by_where(keys, values):
+    static_q = torch.zeros(keys.shape[1], device="cuda")
+    length = torch.ones(1, dtype=torch.long, device="cuda")
+    rows = torch.arange(len(keys), device="cuda")
+
+    def attend_step(q, length):
+        used = rows < length
+        weights = torch.where(used, (keys @ q).exp(), 0)
+        return (weights / weights.sum()) @ torch.where(used[:, None], values, 0)
+
+    replay = capture_step(attend_step, static_q, length)
+    return lambda q, new_length: replay(q, torch.tensor([new_length], device="cuda")).clone()
+
+
+def in_pieces(step, x, again=torch.Tensor.copy_, copy_x=True, one_pool=True, keep=torch.clone):
+    """The solution, with one thing done differently."""
+    static_x = x.clone()
+    step(static_x, lambda function, *inputs: function(*inputs))
+    pool = torch.cuda.graph_pool_handle()
+    graphs, pieces = [], []
+
+    def begin():
+        graphs.append(torch.cuda.CUDAGraph())
+        graphs[-1].capture_begin(pool=pool if one_pool else torch.cuda.graph_pool_handle())
+        pieces.append(graphs[-1].replay)
+
+    def outside(function, *inputs):
+        graphs[-1].capture_end()
+        output = function(*inputs)
+        if again:
+            pieces.append(lambda: again(output, function(*inputs)))
+        begin()
+        return output
+
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
+        begin()
+        result = step(static_x, outside)
+        graphs[-1].capture_end()
+    torch.cuda.current_stream().wait_stream(side_stream)
+
+    def replay(new_x):
+        if copy_x:
+            static_x.copy_(new_x)
+        for piece in pieces:
+            piece()
+        return keep(result)
+
+    return replay
+
+
+def capture_in_pieces__called_in_the_capture_only(step, x):
+    return in_pieces(step, x, again=None)
+
+
+def capture_in_pieces__output_not_copied(step, x):
+    return in_pieces(step, x, again=lambda output, new: new)
+
+
+def capture_in_pieces__x_stays(step, x):
+    return in_pieces(step, x, copy_x=False)
+
+
+def capture_in_pieces__a_pool_each(step, x):
+    return in_pieces(step, x, one_pool=False)
+
+
+def capture_in_pieces__not_cloned(step, x):
+    return in_pieces(step, x, keep=lambda result: result)
+
+
+def capture_in_pieces__one_graph(step, x):
+    return capture_step(lambda x: step(x, lambda function, *inputs: function(*inputs)), x.clone())
+
+
+def capture_in_pieces__eager(step, x):
+    return lambda x: step(x, lambda function, *inputs: function(*inputs))
+
+
+def capture_in_pieces__captured_in_each_call(step, x):
+    return lambda x: in_pieces(step, x)(x)
+
+
+def capture_in_pieces__eager_step_in_each_call(step, x):
+    replay = in_pieces(step, x)
+
+    def call(new_x):
+        step(new_x, lambda function, *inputs: function(*inputs))
+        return replay(new_x)
+
+    return call
+
+
+def capture_in_pieces__right_by_context(step, x):
+    static_x = x.clone()
+    step(static_x, lambda function, *inputs: function(*inputs))
+    pool, pieces = torch.cuda.graph_pool_handle(), []
+
+    def enter():
+        graph = torch.cuda.CUDAGraph()
+        context = torch.cuda.graph(graph, pool=pool)
+        context.__enter__()
+        pieces.append((graph.replay, context))
+
+    def outside(function, *inputs):
+        pieces[-1][1].__exit__(None, None, None)
+        output = function(*inputs).clone()
+        pieces.append((lambda: output.copy_(function(*inputs)), None))
+        enter()
+        return output
+
+    enter()
+    result = step(static_x, outside)
+    pieces[-1][1].__exit__(None, None, None)
+
+    def replay(new_x):
+        static_x.copy_(new_x)
+        for call, _ in pieces:
+            call()
+        return result.clone()
+
+    return replay
+
+
+def all_sizes(sizes, size):
+    return size
+
+
+def requests_served(
+    step,
+    sizes,
+    slots,
+    longest_of=all_sizes,
+    copy_tokens=True,
+    clear=True,
+    copy_starts=True,
+    largest=False,
+    clone=True,
+    one_pool=True,
+):
+    """The solution, with one thing done in another way."""
+    static_x = torch.zeros(sizes[-1], 4, device="cuda")
+    starts = torch.zeros(slots + 1, dtype=torch.long, device="cuda")
+    pool = torch.cuda.graph_pool_handle() if one_pool else None
+    replays = {}
+    for size in reversed(sizes):
+        step_of_size = partial(step, starts=starts, longest=longest_of(sizes, size))
+        replays[size] = capture_step(step_of_size, static_x[:size], pool=pool)
+
+    def run(x, lengths):
+        if copy_tokens:
+            static_x[: len(x)] = x
+        if clear:
+            starts[1:] = len(x)
+        if copy_starts:
+            starts[1 : len(lengths) + 1] = torch.tensor(lengths, device="cuda").cumsum(0)
+        size = sizes[-1] if largest else sizes[bisect_left(sizes, len(x))]
+        result = replays[size]()[: len(x)]
+        return result.clone() if clone else result
+
+    return run
+
+
+def serve_requests__longest_of_decoding(step, sizes, slots):
+    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: 1)
+
+
+def serve_requests__tokens_shared_evenly(step, sizes, slots):
+    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: -(-size // slots))
+
+
+def serve_requests__one_token_too_few(step, sizes, slots):
+    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: size - 1)
+
+
+def serve_requests__smallest_size_for_all(step, sizes, slots):
+    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: sizes[0])
+
+
+def serve_requests__free_slots_keep_rows(step, sizes, slots):
+    return requests_served(step, sizes, slots, clear=False)
+
+
+def serve_requests__x_stays(step, sizes, slots):
+    return requests_served(step, sizes, slots, copy_tokens=False, copy_starts=False)
+
+
+def serve_requests__starts_stay(step, sizes, slots):
+    return requests_served(step, sizes, slots, copy_starts=False)
+
+
+def serve_requests__not_cloned(step, sizes, slots):
+    return requests_served(step, sizes, slots, clone=False)
+
+
+def serve_requests__a_pool_each(step, sizes, slots):
+    return requests_served(step, sizes, slots, one_pool=False)
+
+
+def serve_requests__always_the_largest(step, sizes, slots):
+    return requests_served(step, sizes, slots, largest=True)
+
+
+def serve_requests__eager(step, sizes, slots):
+    def run(x, lengths):
+        starts = torch.tensor([0, *lengths], device="cuda").cumsum(0)
+        return step(x, starts, max(lengths))
+
+    return run
+
+
+def serve_requests__captured_in_each_call(step, sizes, slots):
+    def run(x, lengths):
+        starts = torch.tensor([0, *lengths], device="cuda").cumsum(0)
+        return capture_step(partial(step, starts=starts, longest=max(lengths)), x.clone())()
+
+    return run
+
+
+def serve_requests__right_largest_maximum(step, sizes, slots):
+    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: sizes[-1])
+
+
+def served(step, sizes, spare, warm=None, fill=True, parts=3, keep=torch.clone, **how):
+    """The solution, with one thing done in another way."""
+    tokens, positions = torch.zeros(2, sizes[-1], 1, dtype=torch.long, device="cuda")
+    rows = torch.full((sizes[-1],), spare if warm is None else warm, device="cuda")
+    pool, replays = None if "own_pools" in how else torch.cuda.graph_pool_handle(), {}
+    for size in how.get("order", reversed)(sizes):
+        replays[size] = capture_step(step, tokens[:size], positions[:size], rows[:size], pool=pool)
+
+    def decode(new_tokens, new_positions, new_rows):
+        if fill:
+            rows.fill_(how.get("padding", spare))
+        copies = [(tokens, new_tokens), (rows, new_rows), (positions, new_positions)]
+        for static, new in copies[:parts]:
+            static[: len(new)] = new
+        at = how.get("choose", bisect_left)(sizes, len(new_rows))
+        return keep(replays[sizes[at]]()[: len(new_rows)])
+
+    return decode
+
+
+def last(sizes, count):
+    return len(sizes) - 1
+
+
+def one_below(sizes, count):
+    return max(0, bisect_left(sizes, count) - 1)
+
+
+def serve_in_buckets__not_cloned(step, sizes, spare):
+    return served(step, sizes, spare, keep=lambda logits: logits)
+
+
+def serve_in_buckets__smallest_first(step, sizes, spare):
+    return served(step, sizes, spare, order=list)
+
+
+def serve_in_buckets__a_pool_each(step, sizes, spare):
+    return served(step, sizes, spare, own_pools=True)
+
+
+def serve_in_buckets__padding_in_row_0(step, sizes, spare):
+    return served(step, sizes, spare, padding=0)
+
+
+def serve_in_buckets__rows_left_behind(step, sizes, spare):
+    return served(step, sizes, spare, fill=False)
+
+
+def serve_in_buckets__warmed_up_in_row_0(step, sizes, spare):
+    return served(step, sizes, spare, warm=0)
+
+
+def serve_in_buckets__always_the_largest(step, sizes, spare):
+    return served(step, sizes, spare, choose=last)
+
+
+def serve_in_buckets__bucket_too_small(step, sizes, spare):
+    return served(step, sizes, spare, choose=one_below)
+
+
+def serve_in_buckets__positions_stay(step, sizes, spare):
+    return served(step, sizes, spare, parts=2)
+
+
+def serve_in_buckets__captured_on_demand(step, sizes, spare):
+    return lambda *batch: capture_step(step, *(one.clone() for one in batch), warmup=0)().clone()
+
+
+def serve_in_buckets__eager(step, sizes, spare):
+    return step
+
+
+def serve_in_buckets__padding_repeats_the_last_request(step, sizes, spare):
+    static = {}
+    pool = torch.cuda.graph_pool_handle()
+    for size in reversed(sizes):
+        blank = torch.zeros(size, 1, dtype=torch.long, device="cuda")
+        rows = torch.full((size,), spare, device="cuda")
+        static[size] = capture_step(step, blank, blank.clone(), rows, pool=pool)
+
+    def decode(tokens, positions, rows):
+        size = sizes[bisect_left(sizes, len(rows))]
+        repeated = torch.arange(size, device="cuda").clamp(max=len(rows) - 1)
+        batch = [one[repeated] for one in (tokens, positions, rows)]
+        return static[size](*batch)[: len(rows)].clone()
+
+    return decode
+
+
+def serve_in_buckets__right_padded(step, sizes, spare):
+    pool, replays = torch.cuda.graph_pool_handle(), []
+    for size in sizes[::-1]:
+        blank = torch.zeros(size, 1, dtype=torch.long, device="cuda")
+        rows = torch.full((size,), spare, device="cuda")
+        replays.insert(0, capture_step(step, blank, blank.clone(), rows, pool=pool))
+
+    def decode(tokens, positions, rows):
+        number = bisect_left(sizes, len(rows))
+        missing = sizes[number] - len(rows)
+        padded = [pad(one, (0, 0, 0, missing)) for one in (tokens, positions)]
+        return replays[number](*padded, pad(rows, (0, missing), value=spare))[: len(rows)].clone()
+
+    return decode

@@ -1,0 +1,368 @@
+"""Answers to the exercises of *Share memory pools*: wrong ones, and other right ones (`__right_`)."""
+
+
+def scored_decoder__right_scores_cloned_first(encode, decode, score, sample):
+    static_input = sample.clone()
+    replay_encoder = capture_step(encode, static_input)
+    encoded = replay_encoder()  # alive while the scorer is captured
+    pool = replay_encoder.graph.pool()
+    replay_decoder = capture_step(decode, encoded, pool=pool)
+    replay_scorer = capture_step(score, static_input, pool=pool)
+
+    def predict(request):
+        replay_encoder(request)
+        scores = replay_scorer().clone()
+        return scores, replay_decoder().clone()
+
+    return predict
+
+
+def scored_decoder__right_input_of_its_own(encode, decode, score, sample):
+    static_input = sample.clone()
+    with torch.inference_mode():
+        replay_encoder = capture_step(encode, static_input)
+        static_encoded = replay_encoder().clone()
+        pool = replay_encoder.graph.pool()
+        replay_decoder = capture_step(decode, static_encoded, pool=pool)
+        replay_scorer = capture_step(score, static_input, pool=pool)
+
+    @torch.inference_mode()
+    def predict(request):
+        static_encoded.copy_(replay_encoder(request))
+        scores = replay_scorer().clone()
+        return scores, replay_decoder().clone()
+
+    return predict
+
+
+# typical wrong answers, which the lesson's check refuses
+def scored_decoder__encoded_kept_scores_cloned_last(encode, decode, score, sample):
+    static_input = sample.clone()
+    replay_encoder = capture_step(encode, static_input)
+    pool = replay_encoder.graph.pool()
+    replay_decoder = capture_step(decode, replay_encoder(), pool=pool)
+    replay_scorer = capture_step(score, static_input, pool=pool)
+
+    def predict(request):
+        replay_encoder(request)
+        scores = replay_scorer()
+        decoded = replay_decoder()
+        return scores.clone(), decoded.clone()
+
+    return predict
+
+
+def scored_decoder__freed_again(encode, decode, score, sample):
+    static_input = sample.clone()
+    replay_encoder = capture_step(encode, static_input)
+    pool = replay_encoder.graph.pool()
+    encoder = replay_encoder.graph
+    x = replay_encoder()
+    del replay_encoder
+    decoder = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(decoder, pool=pool):
+        x = decode(x)
+    replay_scorer = capture_step(score, static_input, warmup=0, pool=pool)
+
+    def predict(request):
+        static_input.copy_(request)
+        encoder.replay()
+        scores = replay_scorer().clone()
+        decoder.replay()
+        return scores, x.clone()
+
+    return predict
+
+
+def scored_decoder__private_pools(encode, decode, score, sample):
+    static_input = sample.clone()
+    replay_encoder = capture_step(encode, static_input)
+    replay_decoder = capture_step(decode, replay_encoder())
+    replay_scorer = capture_step(score, static_input)
+
+    def predict(request):
+        replay_encoder(request)
+        scores = replay_scorer().clone()
+        return scores, replay_decoder().clone()
+
+    return predict
+
+
+def scored_decoder__one_graph(encode, decode, score, sample):
+    replay = capture_step(lambda x: (score(x), decode(encode(x))), sample.clone())
+
+    def predict(request):
+        scores, decoded = replay(request)
+        return scores.clone(), decoded.clone()
+
+    return predict
+
+
+def scored_decoder__scored_last(encode, decode, score, sample):
+    static_input = sample.clone()
+    replay_encoder = capture_step(encode, static_input)
+    pool = replay_encoder.graph.pool()
+    replay_decoder = capture_step(decode, replay_encoder(), pool=pool)
+    replay_scorer = capture_step(score, static_input, pool=pool)
+
+    def predict(request):
+        replay_encoder(request)
+        decoded = replay_decoder().clone()
+        return replay_scorer().clone(), decoded
+
+    return predict
+
+
+def scored_decoder__not_cloned(encode, decode, score, sample):
+    static_input = sample.clone()
+    replay_encoder = capture_step(encode, static_input)
+    pool = replay_encoder.graph.pool()
+    replay_scorer = capture_step(score, static_input, pool=pool)
+    replay_decoder = capture_step(decode, replay_encoder(), pool=pool)
+
+    def predict(request):
+        replay_encoder(request)
+        return replay_scorer(), replay_decoder()
+
+    return predict
+
+
+def scored_decoder__eager(encode, decode, score, sample):
+    return lambda request: (score(request), decode(encode(request)))
+
+
+def two_models__right_own_streams(first, second, sample):
+    static_input = sample.clone()
+    graphs, outputs, streams = [], [], []
+    for model in (first, second):
+        model(static_input)
+        graphs.append(torch.cuda.CUDAGraph())
+        streams.append(torch.cuda.Stream())
+        with torch.cuda.graph(graphs[-1], stream=streams[-1]):
+            outputs.append(model(static_input))
+
+    def predict(inputs):
+        static_input.copy_(inputs)
+        for graph, stream in zip(graphs, streams, strict=True):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                graph.replay()
+        for stream in streams:
+            torch.cuda.current_stream().wait_stream(stream)
+        return [output.clone() for output in outputs]
+
+    return predict
+
+
+# typical wrong answers, which the lesson's check refuses
+def two_models__pool_of_the_first(first, second, sample):
+    static_input = sample.clone()
+    replay_first = capture_step(partial(first, static_input))
+    pool = replay_first.graph.pool()
+    replay_second = capture_step(partial(second, static_input), pool=pool)
+    side_stream = torch.cuda.Stream()
+
+    def predict(inputs):
+        static_input.copy_(inputs)
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            first_output = replay_first()
+        second_output = replay_second()
+        torch.cuda.current_stream().wait_stream(side_stream)
+        return first_output.clone(), second_output.clone()
+
+    return predict
+
+
+def two_models__one_after_the_other(first, second, sample):
+    static_input = sample.clone()
+    pool = torch.cuda.graph_pool_handle()
+    replay_first = capture_step(partial(first, static_input), pool=pool)
+    replay_second = capture_step(partial(second, static_input), pool=pool)
+
+    def predict(inputs):
+        static_input.copy_(inputs)
+        return replay_first().clone(), replay_second().clone()
+
+    return predict
+
+
+def two_models__one_stream(first, second, sample):
+    replay_first = capture_step(first, sample.clone())
+    replay_second = capture_step(second, sample.clone())
+    return lambda inputs: (replay_first(inputs).clone(), replay_second(inputs).clone())
+
+
+def two_models__nobody_waits_for_the_end(first, second, sample):
+    static_input = sample.clone()
+    replay_first = capture_step(partial(first, static_input))
+    replay_second = capture_step(partial(second, static_input))
+    side_stream = torch.cuda.Stream()
+
+    def predict(inputs):
+        static_input.copy_(inputs)
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            first_output = replay_first()
+        second_output = replay_second()
+        return first_output.clone(), second_output.clone()
+
+    return predict
+
+
+def two_models__not_cloned(first, second, sample):
+    static_input = sample.clone()
+    replay_first = capture_step(partial(first, static_input))
+    replay_second = capture_step(partial(second, static_input))
+    side_stream = torch.cuda.Stream()
+
+    def predict(inputs):
+        static_input.copy_(inputs)
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            first_output = replay_first()
+        second_output = replay_second()
+        torch.cuda.current_stream().wait_stream(side_stream)
+        return first_output, second_output
+
+    return predict
+
+
+def two_models__eager(first, second, sample):
+    return lambda inputs: (first(inputs), second(inputs))
+
+
+# typical wrong answers, which the lesson's check refuses
+def still_right__earlier_replays(overwrites, order):
+    return [not any(overwrites.loc[r, n] for r in order[:i]) for i, n in enumerate(order)]
+
+
+def still_right__next_replay_only(overwrites, order):
+    pairs = zip(order, order[1:], strict=False)
+    return [not overwrites.loc[later, rows] for rows, later in pairs] + [True]
+
+
+def still_right__other_way_round(overwrites, order):
+    return [not any(overwrites.loc[n, r] for r in order[i + 1 :]) for i, n in enumerate(order)]
+
+
+def still_right__itself_too(overwrites, order):
+    return [not any(overwrites.loc[r, n] for r in order[i:]) for i, n in enumerate(order)]
+
+
+def still_right__overwritten(overwrites, order):
+    return [any(overwrites.loc[r, n] for r in order[i + 1 :]) for i, n in enumerate(order)]
+
+
+def graphs_in_one_pool__right_pool_of_the_first(net, samples):
+    order = sorted(range(len(samples)), key=lambda number: -len(samples[number]))
+    replays = [None] * len(samples)
+    pool = None
+    for number in order:
+        replays[number] = capture_step(net, samples[number], pool=pool)
+        pool = replays[number].graph.pool()
+    return [lambda inputs, replay=replay: replay(inputs).clone() for replay in replays]
+
+
+def graphs_in_one_pool__right_mempool(net, samples):
+    mempool = torch.cuda.MemPool()
+    replays = {}
+    for sample in sorted(samples, key=len, reverse=True):
+        replays[len(sample)] = capture_step(net, sample.clone(), pool=mempool.id)
+    return [lambda x: replays[len(x)](x).clone()] * len(samples)
+
+
+@torch.inference_mode()
+def graphs_in_one_pool__right_copied_out(net, samples):
+    largest = max(samples, key=len)
+    static_input = torch.zeros_like(largest)
+    net(static_input)
+    pool = torch.cuda.graph_pool_handle()
+    graphs = {}
+    static_output = torch.empty_like(net(largest))
+    for rows in sorted(map(len, samples), reverse=True):
+        graphs[rows] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[rows], pool=pool):
+            static_output[:rows].copy_(net(static_input[:rows]))
+
+    @torch.inference_mode()
+    def predict(inputs):
+        static_input[: len(inputs)].copy_(inputs)
+        graphs[len(inputs)].replay()
+        return static_output[: len(inputs)].clone()
+
+    return [predict for _ in samples]
+
+
+# typical wrong answers, which the lesson's check refuses
+def graphs_in_one_pool__as_they_come(net, samples):
+    pool = torch.cuda.graph_pool_handle()
+
+    def graphed(sample):
+        replay = capture_step(net, sample.clone(), pool=pool)
+        return lambda inputs: replay(inputs).clone()
+
+    return [graphed(sample) for sample in samples]
+
+
+def graphs_in_one_pool__smallest_first(net, samples):
+    pool = torch.cuda.graph_pool_handle()
+    replays = {}
+    for sample in sorted(samples, key=len):
+        replays[len(sample)] = capture_step(net, sample.clone(), pool=pool)
+    return [lambda x: replays[len(x)](x).clone()] * len(samples)
+
+
+def graphs_in_one_pool__in_sorted_order(net, samples):
+    pool = torch.cuda.graph_pool_handle()
+
+    def graphed(sample):
+        replay = capture_step(net, sample.clone(), pool=pool)
+        return lambda inputs: replay(inputs).clone()
+
+    return [graphed(sample) for sample in sorted(samples, key=len, reverse=True)]
+
+
+def graphs_in_one_pool__late_binding(net, samples):
+    pool = torch.cuda.graph_pool_handle()
+    functions, latest = {}, {}
+    for number in sorted(range(len(samples)), key=lambda i: -len(samples[i])):
+        latest["replay"] = capture_step(net, samples[number].clone(), pool=pool)
+        functions[number] = lambda inputs: latest["replay"](inputs).clone()
+    return [functions[number] for number in range(len(samples))]
+
+
+def graphs_in_one_pool__a_pool_each(net, samples):
+    replays = {}
+    for sample in sorted(samples, key=len, reverse=True):
+        replays[len(sample)] = capture_step(net, sample.clone())
+    return [lambda x: replays[len(x)](x).clone()] * len(samples)
+
+
+def graphs_in_one_pool__not_cloned(net, samples):
+    pool = torch.cuda.graph_pool_handle()
+    replays = {}
+    for sample in sorted(samples, key=len, reverse=True):
+        replays[len(sample)] = capture_step(net, sample.clone(), pool=pool)
+    return [replays[len(sample)] for sample in samples]
+
+
+def graphs_in_one_pool__only_the_largest(net, samples):
+    largest = max(samples, key=len)
+    replay = capture_step(net, largest.clone())
+
+    def predict(inputs):
+        padded = torch.zeros_like(largest)
+        padded[: len(inputs)] = inputs
+        return replay(padded)[: len(inputs)].clone()
+
+    return [predict] * len(samples)
+
+
+def graphs_in_one_pool__eager(net, samples):
+    return [net] * len(samples)
+
+
+def graphs_in_one_pool__one_function(net, samples):
+    replay = capture_step(net, samples[0].clone())
+    return lambda inputs: replay(inputs).clone()

@@ -1,0 +1,282 @@
+"""Answers to the exercises of *Speculate tokens*: wrong ones, and other right ones (`__right_`)."""
+
+
+def verify_once(model, text, input_pos, kv_cache, drafts, prefix=True, own=1, writes_drafts=False):
+    positions = input_pos + torch.arange(drafts.shape[1] + 1, device="cuda")
+    tokens = torch.cat((text.gather(1, input_pos), drafts), dim=1)
+    choices = all_logits(model, tokens, positions, kv_cache).argmax(dim=-1)
+    if writes_drafts:
+        text.scatter_(1, positions[:, 1:], drafts)
+    else:
+        text.scatter_(1, positions + 1, choices)
+    agreements = choices[:, :-1] == drafts
+    if prefix:
+        agreements = agreements.cumprod(dim=1)
+    accepted = agreements.sum(dim=1, keepdim=True)
+    input_pos.add_(accepted + own)
+    return accepted
+
+
+def captured_verify(model, text, input_pos, kv_cache, k, **changes):
+    static_drafts = torch.zeros(len(text), k, dtype=torch.long, device="cuda")
+
+    def step(drafts):
+        return verify_once(model, text, input_pos, kv_cache, drafts, **changes)
+
+    with unchanged(text, input_pos):
+        return capture_step(step, static_drafts)
+
+
+def graph_verify__all_agreements(model, text, input_pos, kv_cache, k):
+    replay = captured_verify(model, text, input_pos, kv_cache, k, prefix=False)
+    return lambda drafts: replay(drafts).clone()
+
+
+def graph_verify__own_token_lost(model, text, input_pos, kv_cache, k):
+    replay = captured_verify(model, text, input_pos, kv_cache, k, own=0)
+    return lambda drafts: replay(drafts).clone()
+
+
+def graph_verify__drafts_written(model, text, input_pos, kv_cache, k):
+    replay = captured_verify(model, text, input_pos, kv_cache, k, writes_drafts=True)
+    return lambda drafts: replay(drafts).clone()
+
+
+def graph_verify__not_cloned(model, text, input_pos, kv_cache, k):
+    return captured_verify(model, text, input_pos, kv_cache, k)
+
+
+def graph_verify__eager(model, text, input_pos, kv_cache, k):
+    return lambda drafts: verify_once(model, text, input_pos, kv_cache, drafts)
+
+
+def graph_verify__warm_up_kept(model, text, input_pos, kv_cache, k):
+    static_drafts = torch.zeros(len(text), k, dtype=torch.long, device="cuda")
+
+    def step(drafts):
+        return verify_once(model, text, input_pos, kv_cache, drafts)
+
+    replay = capture_step(step, static_drafts)
+    return lambda drafts: replay(drafts).clone()
+
+
+def graph_verify__moved_outside(model, text, input_pos, kv_cache, k):
+    static_drafts = torch.zeros(len(text), k, dtype=torch.long, device="cuda")
+
+    def step(drafts):
+        own = input_pos.clone()
+        return verify_once(model, text, own, kv_cache, drafts)
+
+    replay = capture_step(step, static_drafts)
+
+    def verify(drafts):
+        accepted = replay(drafts).clone()
+        input_pos.add_(accepted.tolist()[0][0] + 1)
+        return accepted
+
+    return verify
+
+
+def graph_verify__drafts_not_copied(model, text, input_pos, kv_cache, k):
+    kept = []
+
+    def verify(drafts):
+        if not kept:
+
+            def step():
+                return verify_once(model, text, input_pos, kv_cache, drafts)
+
+            with unchanged(text, input_pos):
+                kept.append(capture_step(step))
+        return kept[0]().clone()
+
+    return verify
+
+
+def graph_verify__right_by_hand(model, text, input_pos, kv_cache, k):
+    static_drafts = torch.zeros(len(text), k, dtype=torch.long, device="cuda")
+    with unchanged(text, input_pos):
+        verify_once(model, text, input_pos, kv_cache, static_drafts)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        accepted = verify_once(model, text, input_pos, kv_cache, static_drafts)
+
+    def verify(drafts):
+        static_drafts.copy_(drafts)
+        graph.replay()
+        return accepted.clone()
+
+    return verify
+
+
+def speculate_once(
+    model, drafter, text, input_pos, kv_cache, draft_cache, k, prefix=True, more=True
+):
+    positions = input_pos + torch.arange(k + 1, device="cuda")
+    read = [text.gather(1, input_pos)]
+    for i in range(k + more):
+        logits = drafter(read[-1], positions[:, i : i + 1], draft_cache)
+        read.append(logits.argmax(dim=-1, keepdim=True))
+    read = torch.cat(read[: k + 1], dim=1)
+    choices = all_logits(model, read, positions, kv_cache).argmax(dim=-1)
+    text.scatter_(1, positions + 1, choices)
+    agreements = choices[:, :-1] == read[:, 1:]
+    if prefix:
+        agreements = agreements.cumprod(dim=1)
+    input_pos.add_(agreements.sum(dim=1, keepdim=True) + 1)
+
+
+def captured_speculate(*state, clean=True, **changes):
+    with unchanged(*state[2:4] if clean else ()):
+        return capture_step(lambda: speculate_once(*state, **changes))
+
+
+def graph_speculate__as_it_was(model, drafter, text, input_pos, kv_cache, draft_cache, k):
+    state = model, drafter, text, input_pos, kv_cache, draft_cache, k
+    return captured_speculate(*state, prefix=False, more=False)
+
+
+def graph_speculate__last_draft_unread(model, drafter, text, input_pos, kv_cache, draft_cache, k):
+    return captured_speculate(model, drafter, text, input_pos, kv_cache, draft_cache, k, more=False)
+
+
+def graph_speculate__all_agreements(model, drafter, text, input_pos, kv_cache, draft_cache, k):
+    return captured_speculate(
+        model, drafter, text, input_pos, kv_cache, draft_cache, k, prefix=False
+    )
+
+
+def graph_speculate__warm_up_kept(model, drafter, text, input_pos, kv_cache, draft_cache, k):
+    return captured_speculate(
+        model, drafter, text, input_pos, kv_cache, draft_cache, k, clean=False
+    )
+
+
+def graph_speculate__eager(model, drafter, text, input_pos, kv_cache, draft_cache, k):
+    state = model, drafter, text, input_pos, kv_cache, draft_cache, k
+    return lambda: speculate_once(*state)
+
+
+def graph_speculate__one_token_a_step(model, drafter, text, input_pos, kv_cache, draft_cache, k):
+    def step():
+        logits = all_logits(model, text.gather(1, input_pos), input_pos, kv_cache)
+        text.scatter_(1, input_pos + 1, logits.argmax(dim=-1))
+        input_pos.add_(1)
+
+    with unchanged(text, input_pos):
+        return capture_step(step)
+
+
+def graph_speculate__right_one_more(model, drafter, text, input_pos, kv_cache, draft_cache, k):
+    return captured_speculate(model, drafter, text, input_pos, kv_cache, draft_cache, k)
+
+
+def graph_steps__clamped_at_the_end(step, text, input_pos, limit, every):
+    def steps():
+        for _ in range(every):
+            step()
+        input_pos.clamp_(max=limit)
+
+    with unchanged(text, input_pos):
+        return capture_step(steps, warmup=1)
+
+
+def graph_steps__no_limit(step, text, input_pos, limit, every):
+    def steps():
+        for _ in range(every):
+            step()
+
+    with unchanged(text, input_pos):
+        return capture_step(steps, warmup=1)
+
+
+def graph_steps__one_step_a_graph(step, text, input_pos, limit, every):
+    def limited():
+        step()
+        input_pos.clamp_(max=limit)
+
+    with unchanged(text, input_pos):
+        replay = capture_step(limited, warmup=1)
+    return lambda: [replay() for _ in range(every)]
+
+
+def graph_steps__warm_up_kept(step, text, input_pos, limit, every):
+    def steps():
+        for _ in range(every):
+            step()
+            input_pos.clamp_(max=limit)
+
+    return capture_step(steps, warmup=1)
+
+
+def graph_steps__eager(step, text, input_pos, limit, every):
+    def steps():
+        for _ in range(every):
+            step()
+            input_pos.clamp_(max=limit)
+
+    return steps
+
+
+def graph_steps__clamped_copy(step, text, input_pos, limit, every):
+    def steps():
+        nonlocal input_pos
+        for _ in range(every):
+            step()
+            input_pos = input_pos.clamp(max=limit)
+
+    with unchanged(text, input_pos):
+        return capture_step(steps, warmup=1)
+
+
+def graph_steps__right_minimum(step, text, input_pos, limit, every):
+    bound = torch.full_like(input_pos, limit)
+
+    def steps():
+        for _ in range(every):
+            step()
+            torch.minimum(input_pos, bound, out=input_pos)
+
+    with unchanged(text, input_pos):
+        return capture_step(steps, warmup=1)
+
+
+def best_k__own_token_left_out(draft_us, width_us, rates):
+    gains = {k: k * p * width_us[1] / (k * draft_us + width_us[k + 1]) for k, p in rates.items()}
+    return max(((k, gain) for k, gain in gains.items() if gain > 1), default=(0, 1.0))
+
+
+def best_k__one_token_too_narrow(draft_us, width_us, rates):
+    best = 0, 1.0
+    for k in (k for k in rates if k in width_us):
+        gain = (1 + k * rates[k]) * width_us[1] / (k * draft_us + width_us[k])
+        best = max(best, (k, gain), key=lambda pair: pair[1])
+    return best
+
+
+def best_k__most_tokens_a_step(draft_us, width_us, rates):
+    k = max(rates, key=lambda k: k * rates[k])
+    return k, (1 + k * rates[k]) * width_us[1] / (k * draft_us + width_us[k + 1])
+
+
+def best_k__drafter_for_nothing(draft_us, width_us, rates):
+    gains = {k: (1 + k * rate) * width_us[1] / width_us[k + 1] for k, rate in rates.items()}
+    k = max(gains, key=gains.get)
+    return (k, gains[k]) if gains[k] > 1 else (0, 1.0)
+
+
+def best_k__always_speculates(draft_us, width_us, rates):
+    gains = {
+        k: (1 + k * rate) * width_us[1] / (k * draft_us + width_us[k + 1])
+        for k, rate in rates.items()
+    }
+    k = max(gains, key=gains.get)
+    return k, gains[k]
+
+
+def best_k__right_per_token(draft_us, width_us, rates):
+    per_token = {0: width_us[1]}
+    for k, rate in rates.items():
+        per_token[k] = (k * draft_us + width_us[k + 1]) / (1 + k * rate)
+    k = min(per_token, key=per_token.get)
+    return k, width_us[1] / per_token[k]

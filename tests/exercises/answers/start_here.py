@@ -1,0 +1,169 @@
+"""Answers to the exercises of *Start here*: wrong ones, and other right ones (`__right_`)."""
+
+
+# typical wrong answers, which the lesson's check refuses
+def most_speed_up__upside_down(busy_us, step_us):
+    return busy_us / step_us
+
+
+def most_speed_up__over_the_idle_time(busy_us, step_us):
+    return step_us / (step_us - busy_us)
+
+
+def most_speed_up__what_is_saved(busy_us, step_us):
+    return step_us / busy_us - 1
+
+
+# typical wrong answers, which the lesson's check refuses
+def steps_until_paid__rounded(capture_us, eager_us, graph_us):
+    return round(capture_us / (eager_us - graph_us))
+
+
+def steps_until_paid__rounded_down(capture_us, eager_us, graph_us):
+    return capture_us // (eager_us - graph_us)
+
+
+def steps_until_paid__always_one_more(capture_us, eager_us, graph_us):
+    return int(capture_us / (eager_us - graph_us)) + 1
+
+
+def steps_until_paid__not_whole(capture_us, eager_us, graph_us):
+    return capture_us / (eager_us - graph_us)
+
+
+def steps_until_paid__nothing_saved(capture_us, eager_us, graph_us):
+    return math.ceil(capture_us / eager_us)
+
+
+# typical wrong answers, which the lesson's check refuses
+def make_replay__copy_alone(function, x):
+    static_x = x.clone()
+    function(static_x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(static_x)
+
+    def replay(new_x):
+        static_x.copy_(new_x)
+        graph.replay()
+        return static_result
+
+    return replay
+
+
+def make_replay__clone_alone(function, x):
+    static_x = x.clone()
+    function(static_x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(static_x)
+
+    def replay(new_x):
+        new_x.copy_(static_x)
+        graph.replay()
+        return static_result.clone()
+
+    return replay
+
+
+def make_replay__without_the_graph(function, x):
+    def replay(new_x):
+        return function(new_x).clone()
+
+    return replay
+
+
+def make_replay__right_written_by_index(function, x):
+    static_x = x.clone()
+    function(static_x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(static_x)
+
+    def replay(new_x):
+        static_x[:] = new_x
+        graph.replay()
+        return static_result.clone()
+
+    return replay
+
+
+# typical wrong answers, which the lesson's check refuses
+def graphed__not_cloned(function, x):
+    static_x = x.clone()
+    function(static_x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(static_x)
+
+    def replay(x):
+        static_x.copy_(x)
+        graph.replay()
+        return static_result
+
+    return replay
+
+
+def graphed__no_copy(function, x):
+    static_x = x.clone()
+    function(static_x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(static_x)
+
+    def replay(x):
+        graph.replay()
+        return static_result.clone()
+
+    return replay
+
+
+def graphed__no_warm_up(function, x):
+    static_x = x.clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(static_x)
+
+    def replay(x):
+        static_x.copy_(x)
+        graph.replay()
+        return static_result.clone()
+
+    return replay
+
+
+def graphed__on_the_callers_x(function, x):
+    function(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(x)
+
+    def replay(new_x):
+        x.copy_(new_x)
+        graph.replay()
+        return static_result.clone()
+
+    return replay
+
+
+def graphed__eager(function, x):
+    return function
+
+
+def graphed__right_with_a_side_stream(function, x):
+    static_x = x.clone()
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
+        function(static_x)
+    torch.cuda.current_stream().wait_stream(side_stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static_result = function(static_x)
+
+    def replay(x):
+        static_x.copy_(x)
+        graph.replay()
+        return static_result.clone()
+
+    return replay

@@ -1,0 +1,204 @@
+"""Every exercise in captures: its solution, its wrong
+answers and its other right ones; no lesson is played.
+"""
+
+import re
+import sys
+import time
+
+import pytest
+import torch
+
+from course.lesson import Lesson
+from course.paths import NOTEBOOKS, lesson_name
+from course.recordings.cells import checked
+from cpu_graph.device import Device
+from cpu_graph.graphs import CUDAGraph
+from exercises import scenarios
+from exercises.answers import graph_use, runs, solutions
+from exercises.checks import check_capture
+from tests.support.answers import RIGHT, answers
+from tests.support.notebooks import code
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+def found():
+    """(lesson's path, exercise) for every check of a capture, in reading order."""
+    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
+        for source in code(path):
+            yield from ((path, name) for kind, name in checked(source) if kind == "check_capture")
+
+
+SEEDS = runs.SEEDS
+EXERCISES = list(found())
+PREDICTOR = next(one for one in EXERCISES if one[1] == "make_predictor")
+each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, name in EXERCISES])
+
+
+def verdict(monkeypatch, path, name, answer, gpu=False):
+    lesson = Lesson(lesson_name(path), live=False)
+    monkeypatch.setattr(solutions, "current", lambda: lesson)
+    namespace = {"check_capture": check_capture, name: answer, "gpu": gpu}
+    outcome = eval(f"check_capture({name}, gpu=gpu)", namespace)
+    assert "\n" not in repr(outcome), "one sentence, no traceback"
+    return outcome
+
+
+def held(monkeypatch, path, name, gpu, seeds=SEEDS):
+    """seeds: those that right answers are tried with; wrong ones may need any."""
+    said, asked = {}, answers(path, name, {})
+    for kind, answer in asked.items():
+        right = kind == name or RIGHT in kind
+        monkeypatch.setattr(runs, "SEEDS", seeds if right else SEEDS)
+        outcome = verdict(monkeypatch, path, name, answer, gpu)
+        assert bool(outcome) == right, f"{kind}: {outcome}"
+        assert right or repr(outcome).startswith("✗"), outcome
+        if not right:
+            said[kind] = repr(outcome)
+    assert sum(RIGHT in kind for kind in asked) >= 1, "a second right answer"
+    assert len(set(said.values())) >= 3, f"three messages: {said}"
+    return said
+
+
+@each
+def test_it_tells_right_from_wrong(monkeypatch, path, name):
+    node, launched = Device.node, []
+    monkeypatch.setattr(
+        Device, "node", lambda *given, **options: launched.append(1) or node(*given, **options)
+    )
+    started = time.process_time()
+    said = held(monkeypatch, path, name, gpu=False, seeds=SEEDS[:1])
+    for kind, message in said.items():
+        print(f"{kind}: {message}")
+    print(f"{time.process_time() - started:.2f} s, {len(launched)} operators")
+    assert len(launched) < 4000 * (len(said) + 2), "no reader waits for seconds"
+
+
+@pytest.mark.weekly
+@each
+def test_right_answers_are_right_with_every_seed(monkeypatch, path, name):
+    for kind, answer in answers(path, name, {}).items():
+        if kind == name or RIGHT in kind:
+            assert verdict(monkeypatch, path, name, answer, gpu=False), kind
+
+
+@needs_gpu
+@each
+def test_it_says_the_same_where_there_is_a_gpu(monkeypatch, path, name):
+    """Where answers are tried on both: what waits for what,
+    and what a stale row holds, the GPU alone may not show.
+    """
+    held(monkeypatch, path, name, gpu=None)
+
+
+@each
+def test_its_stub_is_still_to_do(monkeypatch, path, name):
+    stub = next(
+        source for source in code(path) if re.search(rf"^def {name}\(", source, re.MULTILINE)
+    )
+    namespace = {"torch": torch}
+    exec(stub, namespace)
+    outcome = repr(verdict(monkeypatch, path, name, namespace[name]))
+    assert outcome.startswith("○" if solutions.empty(namespace[name]) else "✗"), outcome
+
+
+def quits():
+    sys.exit("bye")
+
+
+def not_written():
+    raise NotImplementedError
+
+
+def asks_for_memory():
+    torch.cuda.memory_allocated()
+
+
+def fails():
+    raise ValueError("first\nsecond")
+
+
+@pytest.mark.parametrize(
+    ("raises", "said"),
+    [
+        (quits, "it raised SystemExit: bye"),
+        (not_written, "not implemented yet: yours to write."),
+        (
+            asks_for_memory,
+            "the stand-in cannot judge this. torch.cuda.memory_allocated is not modelled.",
+        ),
+        (fails, "it raised ValueError: first"),
+    ],
+)
+def test_whatever_it_raises_is_a_sentence(monkeypatch, raises, said):
+    def make_predictor(net, sample):
+        return lambda inputs: raises()
+
+    before = torch.get_rng_state()
+    outcome = verdict(monkeypatch, *PREDICTOR, make_predictor)
+    assert repr(outcome).startswith(f"✗ make_predictor: {said}")
+    assert torch.equal(torch.get_rng_state(), before), "the notebook's random state stays"
+    assert CUDAGraph.stand_in is None, "the stand-in is gone"
+
+
+def test_the_reader_can_interrupt(monkeypatch):
+    def make_predictor(net, sample):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verdict(monkeypatch, *PREDICTOR, make_predictor)
+    assert CUDAGraph.stand_in is None
+
+
+def test_an_empty_graph_is_told(monkeypatch):
+    def make_predictor(net, sample):
+        graph, result = torch.cuda.CUDAGraph(), net(sample)
+        with torch.cuda.graph(graph):
+            pass
+
+        def predict(inputs):
+            graph.replay()
+            return result.clone()
+
+        return predict
+
+    said = repr(verdict(monkeypatch, *PREDICTOR, make_predictor))
+    assert said.endswith("A graph is empty: its work is not inside of the capture.")
+
+
+def test_the_readers_own_line_is_told(monkeypatch):
+    def make_predictor(net, sample):
+        return net.not_there
+
+    said = repr(verdict(monkeypatch, *PREDICTOR, make_predictor))
+    assert said.endswith(": return net.not_there)")
+
+
+def test_what_is_no_function_is_told(monkeypatch):
+    assert repr(verdict(monkeypatch, *PREDICTOR, ...)).startswith("○ make_predictor is empty yet")
+    assert "is no function" in repr(verdict(monkeypatch, *PREDICTOR, 3))
+
+
+def test_a_scenario_of_ones_own(monkeypatch):
+    def scenario(answer):
+        raise graph_use.Wrong("Of no use.")
+
+    monkeypatch.setattr(scenarios, "scenario", lambda lesson, exercise: scenario)
+    assert (
+        repr(verdict(monkeypatch, *PREDICTOR, lambda net, sample: net))
+        == "✗ make_predictor: Of no use."
+    )
+
+
+def test_every_lesson_from_the_first_capture_asks_for_one():
+    order = [lesson_name(path) for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
+    without = {*order[order.index("capture_and_replay") :]} - {
+        lesson_name(path) for path, _ in EXERCISES
+    }
+    assert without <= {"repair_ten_scripts", "failure_gallery"}
+    assert len(EXERCISES) >= 15
+
+
+def test_every_scenario_belongs_to_an_exercise():
+    assert all(scenarios.scenario(lesson_name(path), name) for path, name in EXERCISES)

@@ -1,0 +1,419 @@
+import sys
+import threading
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from course.lesson import Lesson
+from exercises import check, compare_guess, guessed
+from exercises.answers import solutions
+from exercises.answers.comparison import differences
+from exercises.answers.outcome import Outcome
+
+SOLUTIONS = {
+    "double": "def double(x):\n    return 2 * x",
+    "table": "def table():\n    return pd.DataFrame({'us': [1.0, 2.0]}, index=['a', 'b'])",
+    "total": "def total(numbers):\n    return sum(numbers)",
+    "nothing": "def nothing():\n    pass",
+    "lost": "def lost():\n    return not_there",
+}
+
+
+@pytest.fixture(autouse=True)
+def lesson(monkeypatch):
+    monkeypatch.setattr(solutions, "solutions", lambda: SOLUTIONS)
+    monkeypatch.setattr(solutions, "current", lambda: Lesson("tables", live=False))
+
+
+def test_a_right_answer():
+    def double(x):
+        return x + x
+
+    outcome = check(double, 1, 2.5)
+    assert outcome and repr(outcome) == "✓ double is right (2 cases)."
+
+
+def test_a_wrong_answer_shows_yours_and_expected():
+    def double(x):
+        return x**2
+
+    outcome = check(double, 2, 3)
+    assert not outcome and repr(outcome) == "✗ double(3): yours 9, expected 6"
+
+
+def test_an_answer_not_written_yet():
+    def double(x):
+        """Twice x."""
+
+    assert repr(check(double, 1)) == "○ double gives nothing yet: yours to write."
+    double = lambda x: ...  # noqa: E731
+    assert repr(check(double, 1)) == "○ double gives nothing yet: yours to write."
+    double = ...
+    assert repr(check(double, 1)) == "○ double is empty yet: yours to write."
+
+    def double(x):
+        raise NotImplementedError
+
+    assert repr(check(double, 1)) == "○ double is not implemented yet: yours to write."
+
+
+def test_a_missing_return_is_asked_for():
+    def double(x):
+        x = 2 * x
+
+    assert repr(check(double, 1)) == "✗ double(1) gives None: is a `return` missing?"
+
+
+def test_nothing_is_right_where_nothing_is_expected():
+    def nothing():
+        str(1)
+
+    assert check(nothing)
+
+
+def test_an_answer_that_raises_is_told_with_the_learners_own_line():
+    def half(x):
+        return np.linalg.inv(x)
+
+    def double(x):
+        return 4 * half(x)
+
+    said = repr(check(double, 1))
+    assert said.startswith("✗ double(1) raised LinAlgError: 0-dimensional array given")
+    assert said.endswith(": return np.linalg.inv(x))") and "\n" not in said
+
+
+def test_the_solution_that_does_not_run_is_no_fault_of_the_answer():
+    def lost():
+        return 1
+
+    assert repr(check(lost)).startswith(
+        "○ The solution does not run here (NameError: name 'not_there' is not defined)"
+    )
+
+
+def test_a_lesson_without_that_solution_is_an_error():
+    def triple(x):
+        return 3 * x
+
+    with pytest.raises(LookupError, match="tables has no solution of triple"):
+        check(triple, 1)
+
+
+def test_each_side_has_its_own_arguments():
+    def total(numbers):
+        numbers.clear()
+        return 0
+
+    numbers = [1, 2]
+    assert "yours 0, expected 3" in repr(check(total, numbers)) and numbers == [1, 2]
+
+    def total(numbers):
+        numbers["us"] *= 0
+        return numbers.us.tolist()
+
+    assert not check(total, pd.DataFrame({"us": [1.0]}))
+
+
+def test_what_cannot_be_copied_is_cloned_or_shared():
+    lock, loss = threading.Lock(), torch.ones(2, requires_grad=True) * 2
+    first, second, shared = solutions.copies((loss, loss, lock))
+    assert first is second is not loss and torch.equal(first, loss) and shared is lock
+    model = torch.nn.Linear(1, 1)
+    model, _, optimizer = solutions.copies((model, lock, torch.optim.SGD(model.parameters())))
+    assert optimizer.param_groups[0]["params"][0] is model.weight
+
+
+class Odd:
+    def __init__(self, **methods):
+        self.methods = methods
+
+    def __repr__(self):
+        return self.methods["repr"]()
+
+    def __eq__(self, other):
+        return self.methods["eq"]()
+
+    def __iter__(self):
+        raise OSError("no")
+
+
+def endless():
+    while True:
+        yield 1
+
+
+def fails():
+    yield 1
+    raise ValueError("late")
+
+
+DEEP = []
+DEEP.append(DEEP)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda x: sys.exit("bye"),
+        lambda x: 1 / 0,
+        lambda x: fails(),
+        lambda x: endless(),
+        lambda x: Odd(repr=lambda: 1 / 0, eq=lambda: True),
+        lambda x: SimpleNamespace(x=Odd(repr=sys.exit)),
+        lambda x: np.array([1, 2, 3]),
+        lambda x: np.array(["a"], dtype=object),
+        lambda x: pd.Series([1, 2]),
+        lambda x: pd.DataFrame({"x": [pd.NA]}),
+        lambda x: pd.DataFrame([[1, 2]], columns=["a", "a"]),
+        lambda x: torch.ones(2, 2),
+        lambda x: torch.ones(2, device="meta"),
+        lambda x: DEEP,
+        lambda x: lambda: 2 * x,
+        lambda x: float("nan"),
+        lambda x: 10**400,
+        lambda x: 1j,
+        lambda x: "2",
+        lambda x: b"2",
+        lambda x: {2},
+        lambda x: {"two": 2},
+        lambda x: [2],
+        lambda x: print,
+        lambda x: int,
+        lambda x: torch.nn.Linear(1, 1),
+        lambda x: pd.NaT,
+        lambda x: Ellipsis,
+        lambda: 2,
+        lambda x, y: 2,
+        lambda x: check(double, x),  # noqa: F821
+        lambda x: (_ for _ in ()).throw(GeneratorExit),
+        3,
+        "double",
+        None,
+        [1],
+        np.ones(2),
+        Odd(repr=lambda: 1 / 0, eq=lambda: 1 / 0),
+        Odd,
+        print,
+        torch,
+        partial(divmod, 1),
+    ],
+)
+def test_no_wrong_answer_gets_a_traceback(answer):
+    double = answer
+    outcome = check(double, 1)
+    assert not outcome and outcome.message[0] in "✗○" and "Traceback" not in repr(outcome)
+    assert outcome._repr_html_()
+
+
+def test_an_answer_without_a_name_is_told():
+    assert "Give your function the name" in repr(check(lambda x: 2 * x, 1))
+
+
+def test_the_learner_can_interrupt_an_answer():
+    def double(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check(double, 1)
+
+
+class Doubles:
+    def __call__(self, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda x: x * 2,
+        partial(lambda by, x: by * x, 2),
+        Doubles(),
+        Doubles().__call__,
+        lambda x: np.float32(2 * x),
+        lambda x: np.array(2 * x),
+        lambda x: torch.tensor(2 * x),
+        lambda x: Fraction(2 * x),
+        lambda x: Decimal(2 * x),
+    ],
+)
+def test_a_right_answer_of_any_kind(answer):
+    double = answer
+    assert check(double, 1, 2.5)
+
+
+@pytest.mark.parametrize(
+    "yours, expected, same",
+    [
+        (0.3334, 1 / 3, True),
+        (0.34, 1 / 3, False),
+        (0, 1e-17, True),
+        (1e-17, 0.0, True),
+        (1e-3, 0.0, False),
+        (6.0, 6, True),
+        (6.001, 6, False),
+        (float("nan"), float("nan"), True),
+        (float("inf"), float("inf"), True),
+        (1e30, float("inf"), False),
+        ("x", 1.0, False),
+        (1.0, "x", False),
+        (None, 2, False),
+        (True, "True", False),
+        (np.True_, True, True),
+        ([1], [1, 2], False),
+        ((1, 2), [1, 2], True),
+        (np.array([1, 2]), [1, 2], True),
+        (torch.tensor([1.0, 2.0], dtype=torch.bfloat16), [1.0, 2.0], True),
+        (pd.Series([1, 2], index=["a", "b"]), [1, 2], True),
+        (pd.Index(["a", "b"]), ["a", "b"], True),
+        (range(2), [0, 1], True),
+        (iter("ab"), ["a", "b"], True),
+        ({"b", "a"}, ["a", "b"], True),
+        ({"b", "a"}, ["b", "a"], False),
+        (["b", "a"], {"a", "b"}, True),
+        (["b", "a", "a"], {"a", "b"}, False),
+        ("ab", {"a", "b"}, False),
+        ({"a": 1}, {"b": 1}, False),
+        (Counter("aab"), {"b": np.int64(1), "a": 2}, True),
+        ([[1, 2]], np.array([[1, 2]]), True),
+        ([[1, 2]], np.array([[1, 3]]), False),
+        (pd.Series({"a": 1.0}), {"a": 1.0}, True),
+        ({"a": 1.0}, pd.Series({"a": 1.0}), True),
+        ({"b": 1.0}, pd.Series({"a": 1.0}), False),
+        ([1.0], pd.Series({"a": 1.0}), True),
+        (pd.Series([1.0], index=[7]), pd.Series([1.0]), True),
+        (pd.Series([1, 2], index=[0, 0]), pd.Series([1, 3], index=[0, 0]), False),
+        ({"us": [1, 2]}, pd.DataFrame({"us": [1, 2]}), True),
+        ([[1, "a"]], pd.DataFrame({"x": [1], "y": ["a"]}), True),
+        (pd.DataFrame({"x": [1]}), pd.DataFrame({"y": [1]}), False),
+    ],
+)
+def test_differences(yours, expected, same):
+    assert (differences(yours, expected) == "") is same
+
+
+def test_tables_say_where_they_part():
+    def table():
+        return pd.DataFrame({"us": [1.0, 3.0]}, index=["a", "b"])
+
+    assert "at 'us', at 'b', yours 3, expected 2" in repr(check(table, ()))
+
+
+@pytest.mark.parametrize(
+    "yours, expected, question",
+    [
+        (75.0, 0.75, "a percent for a share?"),
+        (0.75, 75.0, "a share for a percent?"),
+        (3.2e5, 320.0, "us for ms"),
+        (0.32, 320.0, "ms for us"),
+        (-5.0, 5.0, "is the sign right?"),
+        (0.25, 4.0, "upside down?"),
+        (0.3, 0.7, "the other part"),
+        (3, 3.4, "did you round it?"),
+        (0.67, 0.6736, "did you round it?"),
+        (3, 4, "off by one?"),
+        (3.9, 4, "a whole number is asked"),
+        (True, 0, ""),
+        ("4", 4, "not its text"),
+        ("gpu-bound", "GPU-bound", "spelt"),
+        ([4.0], 4.0, "take the one entry out"),
+        ([4.0], [4.0, 1.0], "length 1, not 2"),
+        (len, 4.0, "brackets"),
+        (7.3, 4.0, ""),
+    ],
+)
+def test_a_usual_slip_is_asked_for(yours, expected, question):
+    said = differences(yours, expected)
+    assert question in said and ("(" in said) == bool(question)
+
+
+def test_long_texts_are_cut_and_alike_numbers_are_not():
+    assert len(differences("a" * 1000, "b" * 1000)) < 150
+    assert (
+        differences(100000.4, 100000) == "yours 100000.4, expected 100000 (a whole number is asked)"
+    )
+    assert differences(1.00001, 1) == "yours 1.00001, expected 1 (a whole number is asked)"
+
+
+@pytest.mark.parametrize(
+    "guess, right, word",
+    [(34, True, "✓"), (34, True, "spot on"), (40, True, "~"), (12, False, "factor of 2.8")],
+)
+def test_a_guess_is_told_how_far_off_it_is(guess, right, word):
+    outcome = compare_guess(guess, 34, " kernels")
+    assert bool(outcome) is right and word in repr(outcome)
+
+
+def test_a_large_measurement_keeps_its_digits():
+    assert "measured 1,903 µs: spot on" in repr(compare_guess(1900, 1903.4, " µs"))
+    assert "measured 999 µs" in repr(compare_guess(1000, 999.4, " µs"))
+
+
+def test_a_guess_of_nothing_is_far_off_unless_nothing_it_is():
+    assert repr(compare_guess(0, 34)) == "✗ your guess 0, measured 34: far off"
+    assert compare_guess(0, 0) and not compare_guess(-3, 3) and compare_guess(-3, -3)
+
+
+@pytest.mark.parametrize(
+    "guess",
+    [
+        ...,
+        None,
+        "34",
+        "",
+        True,
+        float("nan"),
+        float("inf"),
+        10**400,
+        [34],
+        {},
+        1j,
+        print,
+        Odd(repr=str),
+    ],
+)
+def test_what_is_no_guess_gets_a_sentence(guess):
+    outcome = compare_guess(guess, 34, " kernels")
+    assert (
+        not outcome
+        and repr(outcome).startswith("○")
+        and repr(outcome).endswith("measured 34 kernels")
+    )
+    assert guessed(guess) is guessed(guess, lambda number: 1) is None
+
+
+def test_a_guess_in_percent_is_asked_for():
+    assert "a percent for a share?" in repr(compare_guess(80, 0.805))
+    assert "a share for a percent?" in repr(compare_guess(0.2, 22, " %"))
+    assert "?" not in repr(compare_guess(80, 8)) + repr(compare_guess(100, 1e-9))
+
+
+def test_a_guess_may_be_a_word_or_a_truth_value():
+    assert compare_guess(True, np.True_) and not compare_guess(False, True)
+    assert compare_guess("eager", "eager") and repr(compare_guess(..., "eager")).startswith("○")
+
+
+def test_a_guess_for_a_chart_that_is_no_number_gets_a_word(capsys):
+    assert guessed(...) is None and guessed(None) is None and capsys.readouterr().out == ""
+    assert guessed("four") is None
+    assert capsys.readouterr().out.startswith("Your guess 'four' is no number")
+
+
+def test_a_guess_for_a_chart_is_a_number_or_none():
+    assert guessed(2) == 2 and guessed(np.int64(2), lambda times: 100 / times) == 50
+    assert guessed(0, lambda times: 100 / times) is None
+    assert guessed(1, lambda times: float("inf")) is None
+    assert guessed(3, lambda us: ("eager", "host time", us)) == ("eager", "host time", 3)
+
+
+def test_the_mark_is_coloured_and_the_text_is_safe():
+    shown = Outcome(False, "<b> & so on")._repr_html_()
+    assert "✗</b> &lt;b&gt; &amp; so on" in shown and "color: #" in shown
+    assert repr(Outcome(True, "the same bits")) == "✓ the same bits"
