@@ -39,7 +39,6 @@ endif
 
 .PHONY: lab progress test quick notebooks lint hooks record bench site pdf read readme new-lesson links renumber rename-lesson works-on pins doctor clean
 
-lab: OPTIONS = -- $(ARGS)
 lab: $(VENV)/ready
 	@$(RUN) course.commands.lab $(ARGS)
 
@@ -114,7 +113,7 @@ $(STAMPS): $(VENV)/%: pyproject.toml constraints.txt
 	@command -v $(PYTHON) > /dev/null || (echo "There is no $(PYTHON): install Python 3.11" \
 	    "or newer, or name it: make PYTHON=..." && false)
 	@$(PYTHON) -m course.set_up $(filter-out ready,$*) $(if $(filter 1,$(CPU)),--cpu) \
-	    $(TORCH:%=--torch=%) $(OPTIONS)
+	    $(TORCH:%=--torch=%)
 
 clean:
 	rm -rf .venv .venv-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

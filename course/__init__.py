@@ -7,8 +7,7 @@ In notebooks   lesson: %%gpu cells; progress: what is solved; player: a lesson r
                memory: given back; perfetto: traces; distributed: several ranks; show_source: a part
                of a file; touch: pictures that one can touch
 Rooms          recordings: what ran, and whether it is still true; commands: what the Makefile calls
-The start      set_up: the packages; lab_options: what keeps JupyterLab from starting; lab_address:
-               its last line
+The start      set_up: the packages; lab_address: the last line of JupyterLab's start
 For all        paths: where files are; lessons: their numbers; files: whole or not at all; machine:
                what it has
 """

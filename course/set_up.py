@@ -1,10 +1,9 @@
 """Set the course up, once; the Makefile calls it:
 
-    python -m course.set_up [EXTRA] [--cpu] [--torch VERSION] [-- OPTIONS]
+    python -m course.set_up [EXTRA] [--cpu] [--torch VERSION]
 
-It needs the standard library alone: pip puts uv into the environment, and uv does the rest. OPTIONS
-are JupyterLab's: what would keep it from starting with them is said before anything is installed.
-One set-up runs at a time in a folder. The lock is on pyproject.toml and ends with its process, so
+It needs the standard library alone: pip puts uv into the environment, and uv does the rest. One
+set-up runs at a time in a folder. The lock is on pyproject.toml and ends with its process, so
 that none is ever left over.
 """
 
@@ -15,7 +14,6 @@ import fcntl
 import importlib.util
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -24,15 +22,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from course.lab_options import notice, obstacle
-
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "constraints.txt")
 DRIVER = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")  # not under Windows
 
 # downloads as measured with torch 2.15.0 (CUDA) and 2.13.0 (CPU)
 CPU, CUDA = "torch for the CPU, about 0.4 GB in all", "torch for CUDA, about 3.2 GB in all"
-LARGE = 50  # MiB: larger packages are named as they arrive
 
 
 class Failed(Exception):
@@ -126,38 +121,24 @@ def install(venv: Path, extra: str) -> None:
     backend = (venv / "torch-backend").read_text()
     build = f": {CPU if backend == 'cpu' else CUDA}" if backend else ""
     print(f"uv downloads what is not in its cache yet{build}.", flush=True)
-    reason = uv([*command, f"--torch-backend={backend}"] if backend else command)
-    if reason and backend and not (venv / "ready").exists():
+    done = uv([*command, f"--torch-backend={backend}"] if backend else command)
+    if not done and backend and not (venv / "ready").exists():
         (venv / "torch-backend").write_text("")
-        print(f"PyTorch's own index did not help ({reason}): taking {CUDA}", end="")
-        print(", from the default index.", flush=True)
-        reason = uv(command)
-    if reason:
-        advice = "a proxy goes into HTTPS_PROXY, an index of your own into UV_DEFAULT_INDEX"
-        if "certificate" in reason:
-            advice = "UV_SYSTEM_CERTS=1 lets uv trust the certificates that your system trusts"
-        raise Failed(f"uv could not install the packages ({reason}); {advice}")
+        print(
+            f"PyTorch's own index did not help: taking {CUDA}, from the default index.", flush=True
+        )
+        done = uv(command)
+    if not done:
+        raise Failed(
+            "uv could not install the packages and has said why; a proxy goes into HTTPS_PROXY, an "
+            "index of your own into UV_DEFAULT_INDEX, and UV_SYSTEM_CERTS=1 lets uv trust the "
+            "certificates that your system trusts"
+        )
 
 
-def uv(command: list[str]) -> str:
-    """Run uv and show in a few lines how far it is; return why it failed, or ""."""
-    sizes, said = {}, []
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        for line in process.stderr or ():
-            word, _, rest = line.strip().partition(" ")
-            if started := re.fullmatch(r"Downloading (\S+) \(([\d.]+)([MG])iB\)", line.strip()):
-                sizes[started[1]] = float(started[2]) * {"G": 1024, "M": 1}[started[3]]
-            elif word == "Downloaded" and sizes.get(rest, 0) >= LARGE:
-                print(f"  {rest}, {sizes[rest]:.0f} MiB", flush=True)
-            elif word in ("Resolved", "Installed"):
-                print(f"  {line.strip()}", flush=True)
-            elif word == "Prepared":
-                print(f"  {line.strip()}; writing them into the environment", flush=True)
-            elif word in ("error:", "cause:"):
-                said.append(rest)
-    if process.returncode == 0:
-        return ""
-    return said[-1].rstrip(".") if said else f"it ended with status {process.returncode}"
+def uv(command: list[str]) -> bool:
+    """Run uv, which says itself how far it is; returns whether it succeeded."""
+    return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def run(what: str, *command: str) -> None:
@@ -178,18 +159,11 @@ def main(arguments: list[str]) -> None:
     if importlib.util.find_spec("ensurepip") is None:
         install_it = "install it (on Debian and Ubuntu, apt install python3-venv)"
         sys.exit(f"This Python has no ensurepip: {install_it}.")
-    for_lab = "--" in arguments
-    own = arguments[: arguments.index("--")] if for_lab else arguments
-    options = arguments[len(own) + 1 :]
-    if for_lab and (found := obstacle(options)):
-        sys.exit(found)
-    if for_lab and (found := notice(options)):
-        print(found, flush=True)
     parser = argparse.ArgumentParser(prog="python -m course.set_up")
     parser.add_argument("extra", nargs="?", default="")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--torch", metavar="VERSION", default="")
-    asked = parser.parse_args(own)
+    asked = parser.parse_args(arguments)
     try:
         set_up(asked.extra, asked.torch, asked.cpu)
     except KeyboardInterrupt:

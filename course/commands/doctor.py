@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import torch
 
 from course.files import printed
-from course.lab_options import obstacle
 from course.machine import extras, machine
 from course.paths import CONFORMANCE, REFERENCE_GPU, TRACES
 
@@ -38,8 +37,6 @@ def report() -> Iterator[tuple[str, str]]:
     fine = version >= MINIMUM_TORCH
     yield mark(fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version")
     yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
-    hindrance = obstacle([])
-    yield ("[--]", hindrance) if hindrance else ("[OK]", "JupyterLab can start")
     lessons = len(set((TRACES / REFERENCE_GPU).glob("*.json")) - {CONFORMANCE})
     restore = "restore traces/ with git"
     yield mark(lessons > 0, f"{lessons} recorded lessons in traces/{REFERENCE_GPU}", restore)

@@ -9,15 +9,19 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 from course.files import SavingError, replacing
-from course.lab_options import notice, obstacle
 from course.lessons import former_names, unnumbered
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 
+AS_ROOT = (
+    "JupyterLab does not start as root unless it is told to. On a machine that only you use: "
+    'make lab ARGS="{}"'
+)
 # metadata that JupyterLab writes unasked
 JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}
 
@@ -139,8 +143,8 @@ def _read(origins: Path) -> dict[str, str]:
 
 def main(options: list[str]) -> None:
     """Update the copy and become JupyterLab; exits with a sentence where one of them cannot be."""
-    if found := obstacle(options):
-        sys.exit(found)
+    if os.geteuid() == 0 and not any("allow" in option and "root" in option for option in options):
+        sys.exit(AS_ROOT.format(shlex.join(["--allow-root", *options])))
     try:
         for sentence in update():
             print(sentence, flush=True)
@@ -148,8 +152,6 @@ def main(options: list[str]) -> None:
         sys.exit(str(error))
     except OSError as error:
         sys.exit(f"{error.filename} could not be read: {error.strerror}.")
-    if found := notice(options):
-        print(found, flush=True)
     print("Starting JupyterLab; Ctrl-C here ends it.", flush=True)
     ours = {"JUPYTER_CONFIG_PATH": ROOT / "jupyter", "JUPYTER_PATH": ROOT / "jupyter/data"}
     first = {}  # our settings and our kernel come before others

@@ -126,10 +126,7 @@ def test_without_pytorchs_own_index_the_default_one_serves_and_is_remembered(che
     status, calls = make("lab")
     assert status == 0 and steps(calls) == ["venv", "pip", "uv", "uv", "course.commands.lab"]
     assert "--torch-backend" in calls[2] and "--torch-backend" not in calls[3]
-    said = (
-        "PyTorch's own index did not help (no such host): taking torch for CUDA, about 3.2 GB in "
-        "all"
-    )
+    said = "PyTorch's own index did not help: taking torch for CUDA, about 3.2 GB in all"
     assert said in make.said
     (folder / "no_torch_index").unlink()
     assert "--torch-backend" not in make("test")[1][0], (
@@ -142,7 +139,7 @@ def test_an_extra_is_not_taken_from_elsewhere_than_torch(checkout):
     make("lab")
     (folder / "no_torch_index").touch()
     status, calls = make("test")
-    assert status != 0 and steps(calls) == ["uv"] and "(no such host)" in make.said
+    assert status != 0 and steps(calls) == ["uv"] and "no such host" in make.said
     (folder / "no_torch_index").unlink()
     assert steps(make("test")[1]) == ["uv", "pytest"]
 
@@ -182,8 +179,8 @@ def test_a_failed_set_up_heals_on_the_next_call(checkout):
     (folder / "offline").touch()
     assert make("lab")[0] != 0
     assert re.search(
-        r"The set-up did not finish: uv could not install the packages \(no such host\); "
-        r".*HTTPS_PROXY.*\. "
+        r"no such host\nThe set-up did not finish: uv could not install the packages "
+        r"and has said why; .*HTTPS_PROXY.*\. "
         r"The same command starts it again\.\n",
         make.said,
     )
@@ -251,14 +248,6 @@ def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
     assert [process.returncode for process in both] == [0, 0] and said.count(
         "Setting up the course"
     ) == 1
-
-
-def test_what_would_stop_jupyterlab_is_found_before_the_set_up(checkout):
-    _, make = checkout
-    status, calls = make("lab", options="--allow-root --port 99999", CPU=1)
-    assert status != 0 and calls == []
-    assert "JupyterLab's --port must be a number from 0 to 65535, not 99999." in make.said
-    assert make("test", options="--port 99999")[0] == 0, "which is no concern of the tests"
 
 
 def test_without_a_python_make_says_so(checkout):
@@ -366,19 +355,12 @@ def test_without_a_gpu_doctor_says_what_one_would_bring(
 ):
     monkeypatch.setattr(machine, "driver_version", lambda: driver)
     monkeypatch.setattr(doctor.torch.version, "cuda", cuda)
-    monkeypatch.setattr(doctor, "obstacle", lambda options: "")
     assert doctor.main() == 0
     (gain,) = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("[OK]")]
     assert (
         gain.startswith("[--]   no GPU: lessons play recordings; with one they run live.")
         and missing in gain
     )
-
-
-def test_doctor_says_what_keeps_jupyterlab_from_starting(no_gpu, monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "obstacle", lambda options: "JupyterLab does not start.")
-    assert doctor.main() == 0, "lessons can still be run"
-    assert "[--]   JupyterLab does not start.\n" in capsys.readouterr().out
 
 
 def test_doctor_names_the_fix_and_fails_if_lessons_cannot_run(

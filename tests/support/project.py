@@ -14,7 +14,7 @@ PINS = dict(
     for line in (ROOT / "constraints.txt").read_text().splitlines()
     if line and not line.startswith("#")
 )
-SET_UP = ("course/__init__.py", "course/set_up.py", "course/lab_options.py")
+SET_UP = ("course/__init__.py", "course/set_up.py")
 
 
 def clean_environment():

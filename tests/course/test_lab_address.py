@@ -1,0 +1,30 @@
+"""The last lines of JupyterLab's start: the address, and the way to it for readers by ssh."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from course import lab_address
+
+
+def test_readers_who_came_by_ssh_are_told_the_way_to_the_port(monkeypatch):
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.2 50000 192.0.2.1 22")
+    assert (
+        lab_address.said(SERVER)[:-1] == lab_address.tunnel(9999)
+        and len(lab_address.tunnel(9999)) == 3
+    )
+    assert "ssh -L 9999:localhost:9999" in lab_address.tunnel(9999)[1]
+
+
+SERVER = SimpleNamespace(
+    ip="localhost", port=9999, public_url="http://localhost:9999/", local_url="http://127.0.0.1/"
+)
+
+
+@pytest.mark.parametrize(
+    ("ip", "address"), [("localhost", SERVER.public_url), ("0.0.0.0", SERVER.local_url)]
+)
+def test_the_last_line_is_the_address_that_a_browser_here_can_open(ip, address):
+    assert lab_address.said(SimpleNamespace(**{**vars(SERVER), "ip": ip})) == [
+        f"Ready: open {address}"
+    ]
