@@ -65,12 +65,23 @@ def lesson(
     load_ipython_extension(shell)
     shell.set_custom_exc((KeyboardInterrupt,), interrupted)
     describe_charts(shell)
+    _quiet()
     _open = opened if opened.live else None
     if opened.live:
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
     opened.recording.check_code()
     _open = opened
     return Markdown(played(opened.recording.about, gpus, lacking) + note(name))
+
+
+def _quiet() -> None:
+    """Keep back the warning of graphs whose backward pass has a stream of its own, as it must.
+
+    It is shown in the gallery, where it matters.
+    """
+    import torch  # not before a lesson is opened: a kernel starts sooner
+
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
 
 
 def load_ipython_extension(shell: Any) -> None:

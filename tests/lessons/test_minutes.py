@@ -11,9 +11,9 @@ FIRST = """# A title
 | you need | takes | runs |
 |---|---|---|
 | x | 7 minutes + 5 minutes of exercises | y |"""
-TEN_LINES = "\n".join(f"x{number} = {number}" for number in range(10))
+SIX_LINES = "\n".join(f"x{number} = {number}" for number in range(6))
 PNG, TABLE = {"image/png": "x"}, {"text/html": "<table><tr><td>1</td></tr></table>"}
-LISTING = {"text/html": '<div class="highlight">...</div>', "text/plain": TEN_LINES}
+LISTING = {"text/html": '<div class="highlight">...</div>', "text/plain": SIX_LINES}
 
 
 def counted(*cells):
@@ -23,15 +23,15 @@ def counted(*cells):
 @pytest.mark.parametrize(
     ("cell", "outputs", "takes"),
     [
-        (new_markdown_cell("word " * 200), [], 1),
-        (new_markdown_cell("| - | word |\n" * 100), [], 0.5),
-        (new_code_cell(TEN_LINES), [], 1),
-        (new_code_cell(f"{TEN_LINES}\n\n\n"), [], 1),
-        (new_code_cell("draw(x)"), [PNG], 0.6),
-        (new_code_cell("draw(x)"), [PNG, TABLE], 1.1),
-        (new_code_cell("getsource(x)"), [LISTING], 1.1),
-        (new_code_cell("print(1)"), [{"text/plain": "1"}], 0.1),
-        (new_code_cell("guess_a = ...\nguess_b = ..."), [], 2.2),
+        (new_markdown_cell("word " * 150), [], 1),
+        (new_markdown_cell("| - | word |\n" * 75), [], 0.5),
+        (new_code_cell(SIX_LINES), [], 1),
+        (new_code_cell(f"{SIX_LINES}\n\n\n"), [], 1),
+        (new_code_cell("draw(x)"), [PNG], 1 / 6 + 0.5),
+        (new_code_cell("draw(x)"), [PNG, TABLE], 1 / 6 + 1),
+        (new_code_cell("getsource(x)"), [LISTING], 1 / 6 + 1),
+        (new_code_cell("print(1)"), [{"text/plain": "1"}], 1 / 6),
+        (new_code_cell("guess_a = ...\nguess_b = ..."), [], 2 + 2 / 6),
     ],
 )
 def test_what_is_counted(cell, outputs, takes):
@@ -41,10 +41,10 @@ def test_what_is_counted(cell, outputs, takes):
 
 
 def test_exercises_are_apart_and_what_follows_them_is_not():
-    words = "word " * 199
-    exercises = [new_markdown_cell(f"## Exercises\n\n{words}"), new_code_cell(TEN_LINES)]
+    words = "word " * 149
+    exercises = [new_markdown_cell(f"## Exercises\n\n{words}"), new_code_cell(SIX_LINES)]
     assert counted(*exercises) == 0
-    assert counted(*exercises, new_markdown_cell(f"{words}\n\n## Recap")) == pytest.approx(1 / 200)
+    assert counted(*exercises, new_markdown_cell(f"{words}\n\n## Recap")) == pytest.approx(1 / 150)
     assert counted(*exercises, new_markdown_cell(f"## Recap\n\n{words}")) == pytest.approx(1)
 
 
