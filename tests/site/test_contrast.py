@@ -10,9 +10,10 @@ from PIL import Image
 
 from course.lessons import lesson_file
 from course.paths import ROOT
-from docs import contrast, readme
+from docs import readme
 from docs.played import played
 from helpers.charts import COLOURS
+from tests.support import contrast
 from tests.support.lab_page import expect
 from tests.support.notebooks import LESSONS
 
