@@ -23,8 +23,8 @@ EVERY_TIME_THE_FIRST = (
 )
 FREED = (
     "The graph reads memory whose tensor is gone.",
-    "Keep its static inputs as long as the graph, and write new values into them with copy_: "
-    "`static = x` only gives the name to another tensor.",
+    "Keep every tensor that a graph reads as long as the graph, and write new values into it with "
+    "copy_: `x = new` only gives the name to another tensor.",
 )
 SAME_MEMORY = (
     "Two of your results are the same memory.",
