@@ -3,6 +3,7 @@ if there is one, and in words what is wrong with them.
 """
 
 import gc
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -103,8 +104,15 @@ def _told(raised: BaseException, notebook: Any, warned: list) -> Problem:
         return Problem(f"the stand-in cannot judge this. {error}{line}")
     if isinstance(error, NotImplementedError) and not error.args:
         return Problem("not implemented yet: yours to write.")
-    cause = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
+    causes = (entry.cause for entry in explain(str(error)) if entry.cause)
+    cause = next((one for one in causes if "copied into" not in one or _copies(error)), "")
     first = cause.partition(". ")[0].rstrip(".")
     if not cause:
         return Problem(f"it raised {words(error)}{line}")
     return Problem(f"it raised {words(error)}{line}.", f"{first}.")
+
+
+def _copies(error: BaseException) -> bool:
+    """Whether the line that raised the error copies into a tensor."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return "copy_" in (frame.line or "")

@@ -228,6 +228,15 @@ def graph_steps(answer: Callable) -> None:
         raise Wrong(BEYOND)
     if warmed:
         raise Wrong(WARMED)
+    _at_the_positions(positions, expected, limit)
+    columns = torch.arange(text.shape[1], device="cuda")
+    inside = (columns > start) & (columns <= limit)
+    if not torch.equal(text[inside], (5 * columns).expand_as(text)[inside]):
+        raise Wrong("The text up to the limit is not what the steps write.")
+
+
+def _at_the_positions(positions: list[Tensor], expected: list[Tensor], limit: int) -> None:
+    """Raises Wrong unless the rows are where they should be after each replay."""
     for number, (yours, right) in enumerate(zip(positions, expected, strict=True), 1):
         if yours.max() > limit:
             raise Wrong(TOO_FAR.format(number, yours.max().item(), limit))
@@ -236,7 +245,3 @@ def graph_steps(answer: Callable) -> None:
                 f"After replay {number} the rows are at {yours[:, 0].tolist()}, where "
                 f"{right[:, 0].tolist()} is right."
             )
-    columns = torch.arange(text.shape[1], device="cuda")
-    inside = (columns > start) & (columns <= limit)
-    if not torch.equal(text[inside], (5 * columns).expand_as(text)[inside]):
-        raise Wrong("The text up to the limit is not what the steps write.")

@@ -324,16 +324,6 @@ def generate__D5_ten_warm_ups(model, tokens, input_pos, kv_cache, end, every, li
     return with_warmup(model, tokens, input_pos, kv_cache, end, every, limit, 10)
 
 
-def generate__right_warmed_up_by_a_token(model, tokens, input_pos, kv_cache, end, every, limit):
-    with unchanged(tokens, input_pos):
-        tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
-        input_pos.add_(1)
-    with unchanged(tokens, input_pos):
-        torch.cuda.synchronize()
-        replay = tokens_graph(model, tokens, input_pos, kv_cache, every)
-    return until(replay, end, limit)
-
-
 def generate__read_inside(model, tokens, input_pos, kv_cache, end, every, limit):
     def steps():
         made = []
