@@ -10,6 +10,7 @@ from exercises import scenarios
 from exercises.answers import runs
 from exercises.answers.comparison import brief, differences, plain
 from exercises.answers.errors import place, words
+from exercises.answers.leftovers import undone
 from exercises.answers.limits import Stopped, limited
 from exercises.answers.outcome import Outcome
 from exercises.answers.solutions import asked, copies, solution
@@ -48,17 +49,20 @@ def check_capture(
 
     scenario(answer) raises exercises.answers.graph_use.Wrong; by default it is the function of the
     exercise's name in exercises.scenarios.<lesson>. It runs on the stand-in and then, if there is
-    one, on the GPU; gpu chooses one of the two. Whatever the answer does, it raises nothing but
-    KeyboardInterrupt. Raises LookupError if the open lesson has no solution of that name.
+    one, on the GPU; gpu chooses one of the two. Where a broken function is to be repaired, the
+    first two wrong runs say what is seen, and only the third what to do. Whatever the answer does,
+    it raises nothing but KeyboardInterrupt. Raises LookupError if the open lesson has no solution
+    of that name.
     """
     exercise = asked(answer, sys._getframe(1))
     name = exercise.name
     if exercise.problem:
         return Outcome(False, exercise.problem)
     scenario = scenario or scenarios.scenario(exercise.lesson, name)
-    on_gpu, problem = runs.first_problem(answer, scenario, gpu)
+    problem = runs.first_problem(answer, scenario, gpu)
     if problem:
-        return Outcome(False, f"✗ {name}{' on the GPU' if on_gpu else ''}: {problem}")
+        where = " on the GPU" if problem.on_gpu else ""
+        return Outcome(False, f"✗ {name}{where}: {exercise.said(problem)}")
     where = "on the stand-in and on the GPU" if torch.cuda.is_available() else "on the stand-in"
     return Outcome(True, f"✓ {name} is right ({len(runs.SEEDS)} runs {where}).{exercise.solved()}")
 
@@ -70,7 +74,7 @@ def _problem(answer, expected_of, arguments, name, notebook):
     except Exception as error:
         return _lost(error)
     try:
-        with limited():
+        with undone(), limited():
             yours = plain(answer(*copies(arguments)))
         if yours is ...:
             return f"○ {name} gives nothing yet: yours to write."

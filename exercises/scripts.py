@@ -20,21 +20,25 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
 
     A long run and a short one, with several seeds, on the stand-in and on a GPU if there is one.
     Results, weights, gradients and random numbers must be eager's; each further step must replay a
-    graph, capture none, and launch and read little beside it. Says what is wrong by its symptom;
-    when nothing is, which lesson teaches the fault. gpu says where alone. Raises nothing but
+    graph, capture none, and launch and read little beside it. Says what is wrong by its symptom,
+    from the third wrong run on also the cause; when nothing is, which lesson teaches the fault.
+    gpu says where alone. Raises nothing but
     KeyboardInterrupt, and LookupError if there is no such script.
     """
     exercise = asked(
-        script, sys._getframe(1), if_empty="is empty: fetch the script from the lesson again"
+        script,
+        sys._getframe(1),
+        if_empty="is empty: fetch the script from the lesson again",
+        as_given=True,
     )
     name = exercise.name
     if exercise.problem:
         return Outcome(False, exercise.problem)
     known = SCRIPTS[name]
-    on_gpu, problem = first_problem(script, partial(judge, known), gpu)
+    problem = first_problem(script, partial(judge, known), gpu)
     if problem:
-        where = "the GPU" if on_gpu else "the stand-in"
-        return Outcome(False, f"✗ {name} on {where}: {_without_cause(problem)}")
+        where = "the GPU" if problem.on_gpu else "the stand-in"
+        return Outcome(False, f"✗ {name} on {where}: {exercise.said(problem)}")
     lesson = known.lesson.replace("_", " ")
     said = f"✓ {name} is repaired. The fault: {known.fault}. It is taught in: {lesson}."
     return Outcome(True, said + exercise.solved())
@@ -47,7 +51,7 @@ def symptoms(gpu: bool) -> dict[str, str]:
     left out are the line of the script and how many results there are, which may vary by chance.
     """
     return {
-        name: _brief(first_problem(script, partial(judge, SCRIPTS[name]), gpu)[1])
+        name: _brief(first_problem(script, partial(judge, SCRIPTS[name]), gpu).symptom)
         for name, script in published().items()
     }
 
@@ -60,11 +64,6 @@ def published() -> dict[str, Callable]:
         if cell.cell_type == "code" and re.search(r"^def \w+\(", cell.source, re.MULTILINE):
             exec(cell.source, namespace)
     return {name: namespace[name] for name in SCRIPTS}
-
-
-def _without_cause(problem: str) -> str:
-    """A problem without the sentence behind the place of an error: the cause is for the reader."""
-    return re.sub(r"(  \(at line \d+.*\))\. .*", r"\1", problem, flags=re.DOTALL)
 
 
 def _brief(problem: str) -> str:

@@ -12,17 +12,47 @@ from unittest.mock import patch
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
 from exercises.answers.launches import launches
 
 EAGER = "Nothing was replayed: this runs eagerly."
 EVERY_TIME_THE_FIRST = (
-    "Every result is that of the first input: copy the new input into the static input."
+    "Every result is that of the first input.",
+    "Copy the new input into the static input.",
 )
+FREED = (
+    "The graph reads memory whose tensor is gone.",
+    "Keep every tensor that a graph reads as long as the graph, and write new values into it with "
+    "copy_: `x = new` only gives the name to another tensor.",
+)
+SAME_MEMORY = (
+    "Two of your results are the same memory.",
+    "Clone each result after the replay; a clone inside of the capture is memory of the graph.",
+)
+WRITTEN_OVER = (
+    "A result was right when it was returned, and a later replay wrote over it.",
+    "Clone it after the replay; a clone inside of the capture is memory of the graph.",
+)
+# How far an answer may lie from eager, as a share of the largest number of the tensor. The stand-in
+# runs the same CPU kernels for both, so only another order of sums is left. On a GPU, cuBLAS may
+# take another algorithm in a capture, TF32 keeps 10 bits of an input, and atomic additions change
+# their order; there an answer has passed the stand-in before.
+ON_THE_STAND_IN = 1e-5
+ON_A_GPU = 1e-2
+SMALLEST = 1e-2  # of a scale: where a sum cancels, only rounding errors are left
 
 
 class Wrong(Exception):
-    """What is wrong with an answer, in the reader's terms."""
+    """What is wrong with an answer, in the reader's terms: what is seen, and the repair.
+
+    said: both in one text, or a pair of the two. Whoever repairs a broken capture reads the second
+    only after some runs.
+    """
+
+    def __init__(self, said: str | tuple[str, str], repair: str = ""):
+        self.symptom, self.repair = said if isinstance(said, tuple) else (said, repair)
+        super().__init__(f"{self.symptom} {self.repair}".rstrip())
 
 
 @dataclass
@@ -40,7 +70,7 @@ class Watched:
     def captures_at_most_one(self) -> None:
         """Raises Wrong if more than one graph was captured."""
         if len(self.captured) > 1:
-            raise Wrong(f"It captures {len(self.captured)} graphs: one is enough.")
+            raise Wrong(f"It captures {len(self.captured)} graphs.", "One is enough.")
 
 
 @contextmanager
@@ -66,13 +96,46 @@ def copied(value: Any) -> Any:
     return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
 
 
-def close(these: Any, those: Any) -> bool:
-    """Whether two results, or lists of results, hold the same tensors, but for rounding."""
-    these, those = (list(filter(torch.is_tensor, tree_leaves(side))) for side in (these, those))
+def same(these: Any, those: Any) -> bool:
+    """Whether two results, or lists of results, hold the same tensors, bit for bit."""
+    these, those = _tensors(these), _tensors(those)
+    return len(these) == len(those) and all(map(_equal, these, those))
+
+
+def close(these: Any, those: Any, margin: float = ON_THE_STAND_IN) -> bool:
+    """Whether two results, or lists of results, hold the same tensors, but for rounding.
+
+    margin: on the stand-in, as a share of the largest number of a tensor.
+    """
+    these, those = _tensors(these), _tensors(those)
     return len(these) == len(those) and all(
-        a.shape == b.shape and torch.allclose(a.detach(), b.detach().to(a), rtol=1e-2, atol=1e-3)
+        a.shape == b.shape and not bool(_apart(a, b, margin).any())
         for a, b in zip(these, those, strict=True)
     )
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf.detach() for leaf in tree_leaves(value) if torch.is_tensor(leaf)]
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Also where both hold NaN."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    one, other = one.cpu(), other.cpu()
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def _apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Tensor:
+    """Where two tensors of one shape differ by more than rounding; NaN differs from everything."""
+    yours, right = yours.cpu(), right.cpu()
+    if not right.is_floating_point():
+        return yours != right
+    yours, right = yours.double(), right.double()
+    finite = right[right.isfinite()]
+    scale = max(SMALLEST, finite.abs().max().item()) if finite.numel() else SMALLEST
+    margin = margin if CUDAGraph.stand_in else max(margin, ON_A_GPU)
+    return ~((yours == right) | ((yours - right).abs() <= margin * scale))
 
 
 @dataclass
@@ -87,66 +150,90 @@ class Used:
     seen: Watched
 
     def replays(self, graphs: int, operators: int) -> None:
-        """Raises Wrong unless so many graphs were launched,
-        and beside them at most so many operators.
+        """Raises Wrong unless so many graphs were launched in all calls together, and beside them
+        at most so many operators.
         """
         found, outside = self.counts["graphs"], self.counts["operators"]
         if self.seen.captured:
-            raise Wrong("It captures while it is used: capture once, before the first call.")
+            raise Wrong("It captures while it is used.", "Capture once, before the first call.")
         if not found:
             raise Wrong(EAGER)
         if found != graphs:
+            found, graphs, where = self._per_call(found, graphs)
             raise Wrong(
-                f"{found} graph launches where {graphs} are asked: one graph for all the work of a "
-                "call."
+                f"{found} graph launches {where}, where {graphs} would do.",
+                "One graph holds all the work of a call." if graphs == 1 else "",
             )
         if outside > operators:
+            outside, operators, where = self._per_call(outside, operators)
             raise Wrong(
-                f"{outside} operators ran outside of the graph, where {operators} would do: "
-                "capture them too."
+                f"{outside} operators ran outside of the graph {where}, where {operators} would "
+                "do.",
+                "Capture them too.",
             )
 
-    def gives(self, expected: list, symptoms: Mapping[str, list | Callable[[], list]]) -> None:
+    def _per_call(self, found: int, asked: int) -> tuple[int, int, str]:
+        """Two counts over all calls, for each call if both divide; and what they are counts of."""
+        calls = max(1, len(self.given))
+        if found % calls or asked % calls:
+            return found, asked, f"in {calls} calls"
+        return found // calls, asked // calls, "in a call"
+
+    def gives(
+        self,
+        expected: list,
+        symptoms: Mapping[Any, list | Callable[[], list]],
+        margin: float = ON_THE_STAND_IN,
+    ) -> None:
         """Raises Wrong unless the results are the expected ones.
 
-        symptoms: what is wrong -> the results that it leads to, or a function that computes them.
+        symptoms: what is wrong, as Wrong takes it -> the results that it leads to, or a function
+        that computes them. margin: see close.
         """
-        if close(self.kept, expected):
+        nothing_freed()
+        if close(self.kept, expected, margin):
             return
-        if close(self.given, expected):
-            addresses = [
-                leaf.untyped_storage().data_ptr()
-                for leaf in tree_leaves(self.kept)
-                if torch.is_tensor(leaf)
-            ]
-            if len(set(addresses)) < len(addresses):
-                raise Wrong("Your second result is the first one's memory: clone it.")
-            raise Wrong(
-                "A result was right when it was returned, and a later replay wrote over it: clone "
-                "it."
-            )
+        if close(self.given, expected, margin):
+            addresses = [tensor.untyped_storage().data_ptr() for tensor in _tensors(self.kept)]
+            raise Wrong(SAME_MEMORY if len(set(addresses)) < len(addresses) else WRITTEN_OVER)
         for message, results in symptoms.items():
-            if close(self.given, results() if callable(results) else results):
+            if close(self.given, results() if callable(results) else results, margin):
                 raise Wrong(message)
-        raise Wrong(parting(self.given, expected))
+        raise Wrong(parting(self.given, expected, margin))
 
 
-def parting(given: list, expected: list) -> str:
-    """Where two lists of results part, in words."""
+def nothing_freed() -> None:
+    """Raises Wrong if a replay has read memory of a tensor that is gone; the stand-in knows it."""
+    device = CUDAGraph.stand_in
+    if device and any("memory whose tensor is gone" in hint for hint in device.hints):
+        raise Wrong(FREED)
+
+
+def parting(given: list, expected: list, margin: float = ON_THE_STAND_IN) -> str:
+    """Where two lists of results part, in words: the tensor, its first number that differs, and
+    both numbers.
+    """
     for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
-        if not close(yours, right):
-            return f"Result {number} is not eager's: yours {shown(yours)}, expected {shown(right)}."
+        if not close(yours, right, margin):
+            part = _part(_tensors(yours), _tensors(right), margin)
+            return f"Result {number} is not eager's: {part}."
     return "The results differ from eager's."
 
 
-def shown(value: Any) -> str:
-    """The first numbers of a result, or its shape where it is no small one."""
-    tensors = [leaf for leaf in tree_leaves(value) if torch.is_tensor(leaf)]
-    if len(tensors) != 1:
-        return f"{len(tensors)} tensors"
-    values = [round(number, 3) for number in tensors[0].detach().flatten()[:3].tolist()]
-    rest = ", ..." if tensors[0].numel() > 3 else ""
-    return f"{tuple(tensors[0].shape)} {', '.join(map(str, values))}{rest}"
+def _part(yours: list[torch.Tensor], right: list[torch.Tensor], margin: float) -> str:
+    if len(yours) != len(right):
+        return f"it holds {len(yours)} tensors, and eager's {len(right)}"
+    number = [close(*pair, margin) for pair in zip(yours, right, strict=True)].index(False)
+    which = f"its tensor {number + 1} of {len(right)}" if len(right) > 1 else "it"
+    one, other = yours[number], right[number]
+    if one.shape != other.shape:
+        return f"{which} has the shape {tuple(one.shape)}, and eager's {tuple(other.shape)}"
+    at = _apart(one, other, margin).nonzero()[0].tolist()
+    values = one[tuple(at)].item(), other[tuple(at)].item()
+    texts = [f"{value:.4g}" for value in values]
+    if texts[0] == texts[1]:
+        texts = [f"{value:.9g}" for value in values]
+    return f"{which} holds {texts[0]}{f' at {at}' if at else ''}, and eager's {texts[1]}"
 
 
 def returned(answer: Any) -> Callable:

@@ -26,11 +26,20 @@ def limited(seconds: float = SECONDS, mib: int = MIB) -> Iterator[None]:
     try:
         with _memory(mib), _time(seconds):
             yield
-    except MemoryError:
-        raise Stopped(
-            f"it was stopped: it took more than {mib / 1024:g} GiB of memory. Does something grow "
-            "without an end?"
-        ) from None
+    except (MemoryError, RuntimeError) as error:
+        if said := too_much_memory(error, mib):
+            raise Stopped(said) from None
+        raise
+
+
+def too_much_memory(error: BaseException, mib: int = MIB) -> str:
+    """A sentence if the error says that memory ran out, as Python or as torch says it; else ""."""
+    if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+        return ""
+    return (
+        f"it was stopped: it took more than {mib / 1024:g} GiB of memory. Does something grow "
+        "without an end?"
+    )
 
 
 @contextmanager

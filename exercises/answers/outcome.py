@@ -1,9 +1,25 @@
 """What a check says of an answer."""
 
 import html
+from dataclasses import dataclass
 
 # of the mark, on a light and on a dark page: right, close, wrong, still to do
 COLOURS = {"✓": "#1a8f4c", "~": "#b0700a", "✗": "#dc4040", "○": "#7c7c7c"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with an answer: what is seen, and the repair; false if nothing is wrong."""
+
+    symptom: str = ""
+    repair: str = ""
+    on_gpu: bool = False
+
+    def __bool__(self):
+        return bool(self.symptom)
+
+    def __str__(self):
+        return f"{self.symptom} {self.repair}".rstrip()
 
 
 class Outcome:

@@ -3,9 +3,11 @@ if there is one, and in words what is wrong with them.
 """
 
 import gc
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,16 +17,15 @@ from cpu_graph import NotModelled
 from exercises.answers.errors import place, words
 from exercises.answers.graph_use import Wrong
 from exercises.answers.launches import trials
-from exercises.answers.limits import Stopped, limited
+from exercises.answers.leftovers import undone
+from exercises.answers.limits import Stopped, limited, too_much_memory
+from exercises.answers.outcome import Problem
 
 SEEDS = (0, 1, 2)
 
 
-def first_problem(
-    answer: Callable, scenario: Callable, gpu: bool | None = None
-) -> tuple[bool, str]:
-    """What is wrong with the answer, and whether it went
-    wrong on the GPU; the text is "" if nothing is wrong.
+def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None) -> Problem:
+    """What is wrong with the answer; the problem is false if nothing is.
 
     It is tried on the stand-in, then on a GPU if there is one. gpu says where alone.
     """
@@ -36,12 +37,12 @@ def first_problem(
         places = [False]
     for on_gpu in places:
         if problem := _problem(answer, scenario, on_gpu):
-            return on_gpu, problem
-    return False, ""
+            return replace(problem, on_gpu=on_gpu)
+    return Problem()
 
 
 def _problem(answer, scenario, gpu):
-    """What is wrong with the answer, in the first run that shows it, or ""."""
+    """What is wrong with the answer, in the first run that shows it."""
 
     def returned(*arguments, **options):
         given = answer(*arguments, **options)
@@ -50,19 +51,19 @@ def _problem(answer, scenario, gpu):
         return given
 
     notebook = getattr(answer, "__globals__", {})
-    with _undisturbed(gpu) as warned:
+    with undone(), _undisturbed(gpu) as warned:
         try:
             with limited():
                 for trial in trials(lambda: scenario(returned), SEEDS, gpu):
                     if trial.error is not None:
-                        return _sentence(trial.error, notebook, warned)
+                        return _told(trial.error, notebook, warned)
         except KeyboardInterrupt:
             raise
         except Stopped as stopped:
-            return str(stopped)
+            return Problem(str(stopped))
         except BaseException as error:  # SystemExit too
-            return f"it raised {words(error)}{place(error, notebook)}"
-    return ""
+            return Problem(f"it raised {words(error)}{place(error, notebook)}")
+    return Problem()
 
 
 @contextmanager
@@ -87,25 +88,31 @@ def _undisturbed(gpu: bool) -> Iterator[list]:
         gc.unfreeze()
 
 
-def _sentence(raised: BaseException, notebook: Any, warned: list) -> str:
+def _told(raised: BaseException, notebook: Any, warned: list) -> Problem:
     """What a trial raised, in words: the one that came first, for a lost capture raises others."""
     error = raised
     while error.__context__ is not None and not isinstance(error, Wrong):
         error = error.__context__
     if isinstance(error, Wrong):
         is_empty = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
-        return (
-            f"{error} A graph is empty: its work is not inside of the capture."
-            if is_empty
-            else str(error)
-        )
+        empty = " A graph is empty: its work is not inside of the capture." if is_empty else ""
+        return Problem(error.symptom, error.repair + empty)
+    if said := too_much_memory(error):
+        return Problem(said)
     line = place(error, notebook) or place(raised, notebook)
     if isinstance(error, NotModelled):
-        return f"the stand-in cannot judge this. {error}{line}"
+        return Problem(f"the stand-in cannot judge this. {error}{line}")
     if isinstance(error, NotImplementedError) and not error.args:
-        return "not implemented yet: yours to write."
-    cause = next((entry.cause for entry in explain(str(error)) if entry.cause), "")
+        return Problem("not implemented yet: yours to write.")
+    causes = (entry.cause for entry in explain(str(error)) if entry.cause)
+    cause = next((one for one in causes if "copied into" not in one or _copies(error)), "")
     first = cause.partition(". ")[0].rstrip(".")
-    return (
-        f"it raised {words(error)}{line}. {first}." if cause else f"it raised {words(error)}{line}"
-    )
+    if not cause:
+        return Problem(f"it raised {words(error)}{line}")
+    return Problem(f"it raised {words(error)}{line}.", f"{first}.")
+
+
+def _copies(error: BaseException) -> bool:
+    """Whether the line that raised the error copies into a tensor."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return "copy_" in (frame.line or "")

@@ -1,20 +1,25 @@
 """An answer and its exercise: its name and solution, and what may be said before it runs."""
 
+import ast
 import copy
 import dis
 import re
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from types import FrameType, FunctionType
+from dataclasses import dataclass, field
+from functools import cache
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import nbformat
+from IPython import get_ipython
 
 from course.lesson import current
 from course.paths import NOTEBOOKS
 from course.progress import mark
+from course.recordings.cells import python
+from exercises.answers.outcome import Problem
 
 IDLE = {
     "RESUME",
@@ -25,12 +30,17 @@ IDLE = {
 }  # all that an empty function does
 
 
+SYMPTOM_ALONE = 2  # wrong runs of a repair that show no cause
+wrong_runs: Counter = Counter()  # of each (lesson, exercise) since it was last right
+
+
 @dataclass
 class Asked:
     """An exercise as a cell checks it: its name and its
     lesson's, the cell's variables and the notebook's own dict.
 
-    problem: why the answer need not be run, in a sentence, else "".
+    problem: why the answer need not be run, in a sentence, else "". is_repair: whether the lesson
+    gives a function that runs, and is broken.
     """
 
     name: str
@@ -38,23 +48,93 @@ class Asked:
     variables: Mapping[str, Any]
     notebook: dict[str, Any]
     problem: str
+    is_repair: bool = False
 
     def solved(self) -> str:
         """Mark the exercise as solved; returns "", or a sentence if the disk refuses the mark."""
+        wrong_runs.pop((self.lesson, self.name), None)
         return mark(self.lesson, self.name)
+
+    def said(self, problem: Problem) -> str:
+        """A problem in words. Of a repair, the first wrong runs show the symptom alone."""
+        wrong_runs[self.lesson, self.name] += 1
+        if self.is_repair and wrong_runs[self.lesson, self.name] <= SYMPTOM_ALONE:
+            return problem.symptom
+        return str(problem)
 
 
 def asked(
-    answer: Any, caller: FrameType, if_empty: str = "gives nothing yet: yours to write"
+    answer: Any,
+    caller: FrameType,
+    if_empty: str = "gives nothing yet: yours to write",
+    as_given: bool = False,
 ) -> Asked:
     """The exercise that an answer is for, by the frame of the cell that checks it.
 
-    Raises LookupError if the open lesson has no solution of that name.
+    as_given: whether the function as the lesson gives it is run, too. Raises LookupError if the
+    open lesson has no solution of that name.
     """
     variables = ChainMap(caller.f_locals, caller.f_globals)
     name = name_of(answer, variables)
-    problem = unfit(name, answer) or (f"○ {name} {if_empty}." if empty(answer) else "")
-    return Asked(name, current().name, variables, caller.f_globals, problem)
+    stub = stub_of(current().name, name)
+    problem = unfit(name, answer) or not_python(name)
+    if not problem and empty(answer):
+        problem = f"○ {name} {if_empty}."
+    if not problem and not as_given and stub and stub == meaning(answer):
+        problem = f"○ {name} is as the lesson gives it: yours to change."
+    is_repair = stub is not None and not does_nothing(stub.code)
+    return Asked(name, current().name, variables, caller.f_globals, problem, is_repair)
+
+
+def not_python(name: str) -> str:
+    """A sentence if the cell that should define the function last did not compile; else "".
+
+    Such a cell runs nothing, so the function is still the one before it.
+    """
+    shell = get_ipython()
+    cells = shell.history_manager.input_hist_raw if shell else []
+    cell = next((one for one in reversed(cells) if re.search(rf"^def {name}\(", one, re.M)), "")
+    try:
+        ast.parse(shell.transform_cell(cell) if cell else "")
+    except SyntaxError as error:
+        return (
+            f"✗ The cell that defines {name} is not valid Python (line {error.lineno}: "
+            f"{error.msg}), so it was not run: correct it first."
+        )
+    return ""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A function's code, and what tells it from another: no names of files, lines or comments."""
+
+    code: CodeType = field(compare=False)
+    text: tuple
+
+
+def meaning(answer: Any) -> Meaning | None:
+    """What an answer does; None if it is no function."""
+    if not isinstance(answer, FunctionType):
+        return None
+    return Meaning(answer.__code__, _text(answer.__code__))
+
+
+def _text(code: CodeType) -> tuple:
+    constants = [_text(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, tuple(constants)
+
+
+@cache
+def stub_of(lesson: str, name: str) -> Meaning | None:
+    """What the lesson gives of an exercise; None if it gives no function."""
+    for path in NOTEBOOKS.glob(f"[0-9]*_{lesson}.ipynb"):
+        for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
+            if cell.cell_type == "code" and re.search(rf"^def {name}\(", cell.source, re.M):
+                codes = compile(python(cell.source), str(path), "exec").co_consts
+                for code in codes:
+                    if isinstance(code, CodeType) and code.co_name == name:
+                        return Meaning(code, _text(code))
+    return None
 
 
 def solutions() -> dict[str, str]:
@@ -136,9 +216,12 @@ def _copied(value, memo):
 
 def empty(answer: Any) -> bool:
     """Whether a function's body does nothing: a docstring, pass, ... or a bare return."""
-    if not isinstance(answer, FunctionType):
-        return False
-    instructions = list(dis.get_instructions(answer.__code__))
+    return isinstance(answer, FunctionType) and does_nothing(answer.__code__)
+
+
+def does_nothing(code: CodeType) -> bool:
+    """Whether the code of a function has no statement that does something."""
+    instructions = list(dis.get_instructions(code))
     loaded = [one.argval for one in instructions if one.opname in ("LOAD_CONST", "RETURN_CONST")]
     return {one.opname for one in instructions} <= IDLE and all(
         value in (None, ...) for value in loaded

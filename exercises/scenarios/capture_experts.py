@@ -9,6 +9,7 @@ from torch import Tensor
 
 from exercises.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, returned, use
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import callers_own
 
 WARM_UP_COUNTED = (
     "total is {found} before the first replay, and was {start}: the warm-up counts too. Undo it."
@@ -18,14 +19,23 @@ NOT_COUNTED = "total is what it was: a replay must write into it, so the step ad
 KEPT_COUNT = "total counts the tokens that are kept, not those that are dropped."
 FROZEN_COUNT = "Each replay adds the drops of the sample: count inside of the captured step."
 LAST_COUNT = "total holds the drops of the last replay alone: add them to what it holds."
+COUNTED_OUTSIDE = (
+    "total is right, but a replay alone adds nothing to it: the captured step adds the drops to "
+    "total, in place."
+)
 OTHER_COUNT = "total is {found} after all replays, where {right} is right."
 FROZEN_GROUPS = (
     "The groups have the sizes that they had at the capture: tokens of other routings meet the "
-    "wrong expert. The sizes must stay on the GPU, or be read anew for each call."
+    "wrong expert.",
+    "The sizes must stay on the GPU, or be read anew for each call.",
 )
-FROZEN_ORDER = "Each token goes to the expert that the sample's token chose: route in each call."
+FROZEN_ORDER = (
+    "Each token goes to the expert that the sample's token chose.",
+    "Route in each call.",
+)
 FROZEN_CAPACITY = (
-    "Tokens are dropped: the capacity is the sample's largest group, and later groups are larger."
+    "Tokens are dropped.",
+    "The capacity is the sample's largest group, and later groups are larger.",
 )
 WHILE_USED = "It captures while it is used: capture once, before the first call."
 OTHER_CAPACITIES = (
@@ -40,18 +50,26 @@ TOO_FEW = (
 )
 BESIDE = "{found} operators ran outside of the graphs, where {right} would do."
 BY_RANK = (
-    "Rows meet the wrong expert: exchange returns them by rank, and the product needs them by "
-    "expert. Transpose, do not only reshape."
+    "Rows meet the wrong expert.",
+    "exchange returns them by rank, and the product needs them by expert: transpose, do not only "
+    "reshape.",
 )
-BACK = "Results come back at the wrong rows: before the second exchange they must be by rank again."
+BACK = (
+    "Results come back at the wrong rows.",
+    "Before the second exchange they must be by rank again.",
+)
 FROZEN_ROWS = (
-    "Rows that the sample left empty are never sent: the graph sends as many rows as at its "
-    "capture, and later buffers fill more."
+    "Rows that the sample left empty are zero in every result.",
+    "The graph sends as many rows as at its capture, and later buffers fill more: send them all.",
 )
-NOT_BACK = "The results stay on the rank of their expert: a second exchange returns them."
+NOT_BACK = (
+    "The results stay on the rank of their expert.",
+    "A second exchange returns them.",
+)
 OTHER_PARTS = "exchange got {found} parts, not one for each of the {right} ranks."
 NOT_CONTIGUOUS = (
-    "exchange got a tensor that is not contiguous: NCCL sends memory as it is. Call .contiguous()."
+    "exchange got a tensor that is not contiguous.",
+    "NCCL sends memory as it is: call .contiguous().",
 )
 
 
@@ -107,7 +125,15 @@ def graph_counted(answer: Callable) -> None:
     layer = layers(up, route)
     total = torch.full((), start, device="cuda")
 
-    function = answer(lambda x: layer(x, capacity), total, xs[0].clone())
+    sample = xs[0].clone()
+    with callers_own("sample or x", sample, xs):
+        function = answer(lambda x: layer(x, capacity), total, sample)
+        _counts(function, (total, start), xs, layer, capacity)
+
+
+def _counts(function, counter, xs, layer, capacity):
+    """Raises Wrong unless replays alone count the drops, from the start."""
+    (total, start), n_expert, tokens = counter, 4, len(xs[0])
     before = total.item()
     if callable(function) and before > start:
         raise Wrong(WARM_UP_COUNTED.format(found=before, start=start))
@@ -125,6 +151,10 @@ def graph_counted(answer: Callable) -> None:
         FROZEN_COUNT: start + 5 * drops[0],
         LAST_COUNT: drops[-1],
     }
+    if found == right and used.seen.replayed:
+        used.seen.replayed[-1].replay()
+        if total.item() != right + drops[-1]:
+            raise Wrong(COUNTED_OUTSIDE)
     used.replays(graphs=5, operators=10)
     if found != right:
         for message, wrong in faults.items():
@@ -146,8 +176,14 @@ def graph_groups(answer: Callable) -> None:
     routings = [torch.arange(tokens) // 2, torch.tensor([0, 1, 1, 1, 2, 3, 3, 3])]
     routings += [torch.tensor([3, 1, 3, 0, 3, 2, 0, 3]), torch.full((tokens,), 2)]
     xs = [routed(routing, n_embd) for routing in routings]
-    function = answer(route, up, xs[0].clone())
-    used = use(function, list(xs))
+    sample = xs[0].clone()
+    with callers_own("sample or x", sample, xs):
+        _in_their_groups(use(answer(route, up, sample), list(xs)), up, xs, routings)
+
+
+def _in_their_groups(used, up, xs, routings):
+    """Raises Wrong unless each token is multiplied by its expert's matrix."""
+    n_expert = len(up)
     expected = [results(up, x, route(x)) for x in xs]
     if used.seen.captured:
         raise Wrong(WHILE_USED)
@@ -186,7 +222,8 @@ def graph_two_capacities(answer: Callable) -> None:
     routings = [fits, overflows, fits.flip(0), torch.full((tokens,), 2), fits]
     xs = [routed(routing, n_embd) for routing in routings]
     for sample in (routed(fits, n_embd), routed(overflows, n_embd)):
-        _two_capacities(answer, up, sample, xs)
+        with callers_own("sample or x", sample, xs):
+            _two_capacities(answer, up, sample, xs)
 
 
 def _two_capacities(answer, up, sample, xs):
@@ -240,9 +277,12 @@ def graph_my_experts(answer: Callable) -> None:
         parts_of_up = up.view(world_size, n_mine, n_embd, n_hidden)
         buffers = torch.randn(4, world_size, n_expert, capacity, n_embd, device="cuda")
         buffers[0, :, :, 1:] = 0
+        sample = buffers[0, rank].clone()
         other = Other(rank, parts_of_up, torch.zeros_like(buffers[0, 0]))
         own_up = parts_of_up[rank].clone()
-        function = returned(answer(own_up, other.exchange, world_size, buffers[0, rank]))
+        with callers_own("sample", sample):
+            function = returned(answer(own_up, other.exchange, world_size, sample))
+            function(buffers[3, rank])
         if other.calls != {True, False}:
             raise Wrong(NOT_BACK)
 
@@ -252,20 +292,26 @@ def graph_my_experts(answer: Callable) -> None:
 
         used = use(call, [(number,) for number in range(4)])
         expected = [both[rank] @ up for both in buffers]
-        own = slice(rank * n_mine, (rank + 1) * n_mine)
-        sent = [torch.cat([right[:, :1], 0 * right[:, 1:]], 1) for right in expected]
-        symptoms: dict[str, list] = {FROZEN_ROWS: sent, BY_RANK: [], BACK: []}
-        symptoms[EVERY_TIME_THE_FIRST] = expected[:1] * 4
-        for both, right in zip(buffers, expected, strict=True):
-            received = both[:, own]  # (world_size, n_mine, capacity, n_embd)
-            by_rank = received.reshape(n_mine, -1, n_embd) @ up[own]
-            by_expert = received.transpose(0, 1).flatten(1, 2) @ up[own]
-            for message, y in ((BY_RANK, by_rank), (BACK, by_expert)):
-                wrong = right.clone()
-                wrong[own] = y.reshape(world_size, n_mine, capacity, n_hidden)[rank]
-                symptoms[message].append(wrong)
-        used.gives(expected, symptoms)
+        used.gives(expected, _exchanged_wrongly(buffers, expected, parts_of_up, rank))
         used.replays(graphs=4, operators=12)
+
+
+def _exchanged_wrongly(buffers, expected, up, rank):
+    """What is wrong with the exchanges of a rank -> the results that it leads to."""
+    world_size, n_mine, n_embd, n_hidden = up.shape
+    own = slice(rank * n_mine, (rank + 1) * n_mine)
+    sent = [torch.cat([right[:, :1], 0 * right[:, 1:]], 1) for right in expected]
+    symptoms = {FROZEN_ROWS: sent, BY_RANK: [], BACK: []}
+    symptoms[EVERY_TIME_THE_FIRST] = expected[:1] * len(expected)
+    for both, right in zip(buffers, expected, strict=True):
+        received = both[:, own]  # (world_size, n_mine, capacity, n_embd)
+        by_rank = received.reshape(n_mine, -1, n_embd) @ up[rank]
+        by_expert = received.transpose(0, 1).flatten(1, 2) @ up[rank]
+        for message, y in ((BY_RANK, by_rank), (BACK, by_expert)):
+            wrong = right.clone()
+            wrong[own] = y.reshape(world_size, n_mine, -1, n_hidden)[rank]
+            symptoms[message].append(wrong)
+    return symptoms
 
 
 class Other:

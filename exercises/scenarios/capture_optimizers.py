@@ -7,8 +7,10 @@ import copy
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -19,7 +21,17 @@ from torch.optim import lr_scheduler
 from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import EAGER, Used, Watched, Wrong, close, copied, use, watch
+from exercises.answers.graph_use import (
+    EAGER,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    same,
+    use,
+    watch,
+)
 from exercises.scenarios.common import (
     ANEW,
     TRAINED,
@@ -32,39 +44,66 @@ from exercises.scenarios.common import (
     sgd_step,
 )
 from exercises.scenarios.repair_ten_scripts import counted
+from exercises.scenarios.rules import one_graph
 
 RATE_STAYS = (
-    "The learning rate stays that of the capture: keep it in a tensor, and write the new rate into "
-    "this tensor."
+    "The learning rate stays that of the capture.",
+    "Keep it in a tensor, and write the new rate into this tensor.",
 )
 AVERAGES_LEFT = (
-    "The warm-up left its averages in the optimizer: put Adam's state back to zero too, in place."
+    "The warm-up left its averages in the optimizer.",
+    "Put Adam's state back to zero too, in place.",
 )
+LAST_LOSS = ("Every loss is the last one.", "The next replay overwrites it, so clone it.")
 READS_MUCH = (
-    "The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} steps: "
-    "give the scheduler one mean per epoch, computed on the GPU."
+    "The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} steps.",
+    "Give the scheduler one mean per epoch, computed on the GPU.",
 )
 EVERY_STEP = (
-    "The scheduler reads the loss of every step, and decides from it: call it once per epoch, with "
-    "the mean loss."
+    "The scheduler reads the loss of every step, and decides from it.",
+    "Call it once per epoch, with the mean loss.",
 )
-NO_SCHEDULE = "The learning rate never falls in the replays: keep it in a tensor from the start."
+NOT_THE_MEAN = (
+    "After epoch {epoch} the scheduler gets {given:.4g}, and the epoch's mean loss is {mean:.4g}.",
+    "Give it the mean over the steps of the epoch.",
+)
+NO_SCHEDULE = (
+    "The learning rate never falls in the replays.",
+    "Keep it in a tensor from the start.",
+)
 COUNTED_WARM_UP = (
-    "The scale grows too early: the scaler counted the good steps of the warm-up. Restore it too."
+    "The scale grows too early.",
+    "The scaler counted the good steps of the warm-up: restore it too.",
 )
-NO_SCALER = "The scale never changes: scaler.update() belongs into the step."
-NOT_SKIPPED = "A gradient overflowed, and the weights changed: let the scaler take the step."
-SCALED = "The gradients are clipped while they are scaled: call scaler.unscale_ before."
+NO_SCALER = ("The scale never changes.", "scaler.update() belongs into the step.")
+NOT_SKIPPED = ("A gradient overflowed, and the weights changed.", "Let the scaler take the step.")
+SCALED = (
+    "The losses are those of gradients that are clipped while they are scaled.",
+    "Call scaler.unscale_ before.",
+)
 NOT_CLIPPED = "The gradients are not clipped as in the given step."
-FLOAT32 = "The products run in float32: keep the forward pass under autocast."
-TOO_EARLY = "The static batch is filled before the next batch has arrived: wait for the copy first."
-OVERWRITTEN = "A copy may overwrite the next batch before it has been read."
+FLOAT32 = ("The products run in float32.", "Keep the forward pass under autocast.")
+ADAM = 1e-4  # capturable and fused Adam round otherwise than Adam with numbers of the CPU
+TOO_EARLY = (
+    "The static batch is filled before the next batch has arrived.",
+    "Wait for the copy first.",
+)
+OVERWRITTEN = (
+    "A copy may overwrite the next batch before it has been read.",
+    "The copy has to wait for the copy into the static batch.",
+)
+FIRST_COPY = (
+    "The copy of the first batch is not ordered after what the main stream did before the loop, in "
+    "memory that the copy writes to.",
+    "Let copy_stream wait for the main stream once, before the loop.",
+)
 TOO_SOON = (
-    "The next batch is asked for before the replay is issued: leave the copy after the replay."
+    "The next batch is asked for before the replay is issued.",
+    "Leave the copy after the replay.",
 )
 NOT_BESIDE = (
-    "The losses are right, but {beside} of {steps} copies run during a replay: the others wait for "
-    "it, or it for them."
+    "The losses are right, but {beside} of {steps} copies run during a replay.",
+    "The others wait for it, or it for them.",
 )
 
 
@@ -84,13 +123,13 @@ def train_with_schedule(answer: Callable) -> None:
     if close(found, found[-1:] * count):
         raise Wrong("Your first loss is the last one's memory: clone it.")
     if not close(found[0], expected[0]):
-        raise Wrong("The first loss is not eager's. " + TRAINED)
+        raise Wrong(f"The first loss is not eager's. {TRAINED[0]}", TRAINED[1])
     symptoms = {RATE_STAYS: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
-    if not close(found, expected):
+    if not close(found, expected, ADAM):
         for warm_up in range(1, 12):
-            if close(found, _with_old_averages(net, batch, rates, warm_up)):
+            if close(found, _with_old_averages(net, batch, rates, warm_up), ADAM):
                 raise Wrong(AVERAGES_LEFT)
-    Used(found, found, used.counts, used.seen).gives(expected, symptoms)
+    Used(found, found, used.counts, used.seen).gives(expected, symptoms, ADAM)
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)
 
@@ -131,7 +170,7 @@ def train_on_plateau(answer: Callable) -> None:
     epochs, steps = 5, few(4, 7)
     twin = copy.deepcopy(net)
     expected = _plateau(net, batch, epochs, steps, "epoch")
-    with counted() as counts, watch() as seen:
+    with _metrics() as metrics, counted() as counts, watch() as seen:
         losses = answer(twin, *batch, epochs, steps)
     if not torch.is_tensor(losses) or losses.numel() != epochs * steps:
         raise Wrong(f"A tensor of {epochs * steps} losses is asked, not {brief(losses)}.")
@@ -143,17 +182,43 @@ def train_on_plateau(answer: Callable) -> None:
         raise Wrong(f"{len(seen.replayed)} replays where {epochs * steps} are asked.")
     losses = list(losses.flatten())
     if close(losses, losses[-1:] * len(losses)):
-        raise Wrong("Every loss is the last one: the next replay overwrites it, so clone it.")
+        raise Wrong(LAST_LOSS)
     if not close(losses[0], expected[0]):
-        raise Wrong("The first loss is not eager's. " + TRAINED)
+        raise Wrong(f"The first loss is not eager's. {TRAINED[0]}", TRAINED[1])
     reads = counts["reads"]
+    _decided_by_means(metrics, losses, steps)
     if not close(losses, expected):
         for message, when in ((EVERY_STEP, "step"), (NO_SCHEDULE, "never")):
             if close(losses, _plateau(net, batch, epochs, steps, when)):
                 raise Wrong(message)
         raise Wrong("The losses are not those of a rate that is decided by each epoch's mean loss.")
     if reads > 2 * epochs:
-        raise Wrong(READS_MUCH.format(reads=reads, epochs=epochs, steps=steps))
+        told = READS_MUCH[0].format(reads=reads, epochs=epochs, steps=steps)
+        raise Wrong(told, READS_MUCH[1])
+
+
+@contextmanager
+def _metrics() -> Iterator[list]:
+    """What the schedulers of the block are given, one after the other."""
+    metrics, step = [], lr_scheduler.ReduceLROnPlateau.step
+
+    def noted(scheduler, given, *arguments):
+        metrics.append(copied(torch.as_tensor(given)))
+        return step(scheduler, given, *arguments)
+
+    with patch.object(lr_scheduler.ReduceLROnPlateau, "step", noted):
+        yield metrics
+
+
+def _decided_by_means(metrics, losses, steps):
+    """Raises Wrong if a scheduler was given something else than the mean loss of each epoch."""
+    if len(metrics) == len(losses):
+        raise Wrong(EVERY_STEP)
+    for epoch, given in enumerate(metrics, 1):
+        mean = torch.stack(losses[(epoch - 1) * steps : epoch * steps]).mean()
+        if not close(given.float(), mean):
+            told = NOT_THE_MEAN[0].format(epoch=epoch, given=given.item(), mean=mean.item())
+            raise Wrong(told, NOT_THE_MEAN[1])
 
 
 def _plateau(net, batch, epochs, steps, when):
@@ -197,7 +262,7 @@ def train_in_half(answer: Callable) -> None:
 
     used = use(step, batches)
     in_float32, _, _ = _fp16_rows(net, batches[:6], 0, enabled=False, state=before)
-    if _distance(used.given[:6], in_float32) < _distance(used.given[:6], expected[:6]):
+    if close(used.given[:6], in_float32):
         raise Wrong(FLOAT32)
     _scaled_as_eager(found_scales, scales, early, found_moved[6] and not moved[6])
     symptoms = {
@@ -256,10 +321,6 @@ def _fp16_rows(net, batches, warm_up, enabled=True, state=None, unscaled=True, l
     return losses, scales, moved
 
 
-def _distance(these, those):
-    return sum((a - b).abs().item() for a, b in zip(these, those, strict=True))
-
-
 class Loader(list):
     """Batches of which each is ready when a replay has been issued for the one before."""
 
@@ -290,20 +351,21 @@ def train_prefetched(answer: Callable) -> None:
         beside, late = _copies_beside_replays(), next(_races(), None)
         if not seen.replayed:
             raise Wrong(EAGER)
-        seen.captures_at_most_one()
+        one_graph(seen)
         if late:
             raise Wrong(late)
         if not torch.is_tensor(losses) or losses.numel() != steps:
             raise Wrong(f"A tensor of {steps} losses is asked, not {brief(losses)}.")
-        if not close(pinned, before):
+        if not same(pinned, before):
             raise Wrong("The caller's batches have changed.")
         losses = list(losses.flatten())
         if close(losses, losses[-1:] * steps):
-            raise Wrong("Every loss is the last one: the next replay overwrites it, so clone it.")
+            raise Wrong(LAST_LOSS)
         if not close(losses, expected):
             Used(losses, losses, Counter(), seen).gives(expected, {})
         if CUDAGraph.stand_in and beside < steps - 1:
-            raise Wrong(NOT_BESIDE.format(beside=beside, steps=steps - 1))
+            told = NOT_BESIDE[0].format(beside=beside, steps=steps - 1)
+            raise Wrong(told, NOT_BESIDE[1])
 
 
 def _replayed(node: Node) -> bool:
@@ -326,9 +388,15 @@ def _copies_beside_replays() -> int:
     return len(copies) // 2  # inputs and targets
 
 
-def _races() -> Iterator[str]:
+def _issued(node: Node) -> int:
+    """When a launch was issued, as a number that grows."""
+    return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
+
+
+def _races() -> Iterator[tuple[str, str]]:
     """What is wrong with two launches outside of the graph that touch the same bytes unordered."""
     launched = [node for node in launch_log() if not _replayed(node)]
+    first_replay = min(map(_issued, filter(_replayed, launch_log())), default=0)
     for one, other in itertools.combinations(launched, 2):
         if one.stream == other.stream or _ordered(one, other):
             continue
@@ -338,7 +406,7 @@ def _races() -> Iterator[str]:
             yield TOO_EARLY
         written = [span for span, writes in second.spans.items() if writes]
         if any(_overlap(mine, theirs) for mine in written for theirs in first.spans):
-            yield OVERWRITTEN
+            yield FIRST_COPY if _issued(second) < first_replay else OVERWRITTEN
 
 
 def _overlap(these, those):

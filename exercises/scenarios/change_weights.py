@@ -18,18 +18,16 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    nothing_freed,
     use,
     watch,
 )
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import callers_own, freed_right_after, reads
 
 OLD_WEIGHTS = (
     "After an update the graph still computes with the old weights: it reads the tensors that it "
     "captured. Copy the new values into these."
-)
-FREED = (
-    "The graph reads a tensor that was replaced and is gone, so it computes with whatever is "
-    "stored there now: copy new values into the tensors that were captured."
 )
 OLD_HEAD = (
     "After an update the body is new and the int8 head is still made of the old weight: quantise "
@@ -42,26 +40,37 @@ HALF_QUANTISED = (
 OLD_BODY = "After an update the head is new and the body old: copy all weights."
 OVERWRITTEN = "A later replay wrote over a result: clone it."
 HALF_WRITTEN = (
-    "A replay computed with a part of the new weights: the current stream has to wait until all "
-    "are written."
+    "A replay computed with a part of the new weights.",
+    "The current stream has to wait until all are written.",
 )
 NOT_QUANTISED = "The head is not in int8: its outputs are those of the weight itself."
 READS_THE_WEIGHT = (
     "The graph reads the weight of the head: make the int8 values outside of it, so that a replay "
     "reads them alone."
 )
-CAPTURES_ANEW = "It captures again: the graph that is there can read new values at its addresses."
-NEVER_MERGED = (
-    "merge has no effect on the graph: it reads the weight that was captured. Copy the merged "
-    "weight into it."
+READS_FLOATS = (
+    "The graph reads no int8 tensor: multiply the int8 values by their scale inside of it, because "
+    "a product that is kept outside takes four times their memory."
 )
-STILL_MERGED = "After unmerge the adapter is still in the weight that the graph reads."
+CAPTURES_ANEW = (
+    "It captures again.",
+    "The graph that is there can read new values at its addresses.",
+)
+NEVER_MERGED = (
+    "merge has no effect on the graph.",
+    "It reads the weight that was captured: copy the merged weight into it.",
+)
+STILL_MERGED = (
+    "After unmerge the adapter is still in the weight that the graph reads.",
+    "Copy the weight that was never merged into it.",
+)
 ROUNDED = (
-    "After unmerge {} of {} outputs are not bitwise those before the merge: (w + d) - d rounds. "
-    "Keep a copy of the weight that is never merged."
+    "After unmerge {} of {} outputs are not bitwise those before the merge.",
+    "(w + d) - d rounds: keep a copy of the weight that is never merged.",
 )
 ADDED = (
-    "A second merge adds its adapter to the first one: merge into the weight that was never merged."
+    "A second merge adds its adapter to the first one.",
+    "Merge into the weight that was never merged.",
 )
 FIRST_SLOTS = (
     "Every call uses the slots of the first one, or of the capture: the slots are an input, which "
@@ -73,19 +82,25 @@ NOT_LOADED = (
 SAME_FOR_ALL = "All rows use the same adapter: each row has a slot of its own."
 NOT_EMPTY = "A slot that was never loaded adds something: start with zeros."
 TOO_EARLY = (
-    "A replay ran before the new weights were written: the current stream has to wait for the "
-    "stream of the copies."
+    "A replay ran before the new weights were written.",
+    "The current stream has to wait for the stream of the copies.",
 )
 TOO_LATE = (
-    "A replay that was issued before publish computed with the new weights: before it copies, the "
-    "stream has to wait for the current one."
+    "A replay that was issued before publish computed with the new weights.",
+    "Before it copies, the stream has to wait for the current one.",
 )
 TOO_SOON = (
+    "A replay computed with something that the caller has not yet written.",
     "The copies do not wait for the new weights, which the caller computes on the current stream "
-    "just before publish: stream has to wait there for the current stream."
+    "just before publish: stream has to wait there for the current stream.",
 )
-NOT_ON_STREAM = "The copies do not run on stream: keep them there."
-CPU_WAITS = "The CPU waits in publish: let the streams wait for each other on the GPU."
+FREED_EARLY = (
+    "A replay computed with what the caller stored later, in the memory of the new weights.",
+    "The caller frees them after publish: let the current stream wait for the copies there, or "
+    "call record_stream on each of them.",
+)
+NOT_ON_STREAM = ("The copies do not run on stream.", "Keep them there.")
+CPU_WAITS = ("The CPU waits in publish.", "Let the streams wait for each other on the GPU.")
 FUNCTIONS = "Return {} functions: {}."
 
 
@@ -110,13 +125,6 @@ def told(given: list, symptoms: Iterable[tuple[str, list]]) -> None:
     for message, results in symptoms:
         if close(given, results):
             raise Wrong(message)
-
-
-def nothing_freed() -> None:
-    """Raises Wrong if a graph has read memory of a tensor that is gone. Only the stand-in knows."""
-    device = CUDAGraph.stand_in
-    if device and any("memory whose tensor is gone" in hint for hint in device.hints):
-        raise Wrong(FREED)
 
 
 def as_eager(used: Used, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
@@ -170,8 +178,15 @@ def int8_predictor(answer: Callable) -> None:
     net = Net()
     states = [copied(net.state_dict()), net.drawn(), net.drawn()]
     batches = torch.randn(3, 2, few(), 4, device="cuda")
-    returned = answer(net, batches[0, 0].clone())
-    predict, update = functions(returned, "predict", "update")
+    sample = batches[0, 0].clone()
+    with callers_own("sample", sample), watch() as built:
+        predict, update = functions(answer(net, sample), "predict", "update")
+        _int8(net, predict, update, states, batches)
+    reads(built, torch.int8, READS_FLOATS)
+
+
+def _int8(net, predict, update, states, batches):
+    """Raises Wrong unless predict computes with the body and the int8 head of the last update."""
 
     def outputs(body, head, rows):
         hidden = [torch.tanh(row @ body["body.0.weight"].T + body["body.0.bias"]) for row in rows]
@@ -214,8 +229,15 @@ def adapter_server(answer: Callable) -> None:
     for _ in range(3):
         A = torch.randn(2, n_in, device="cuda")
         adapters.append((A, 10 * torch.randn(n_out, 2, device="cuda")))
-    returned = answer(layer, batches[0].clone())
-    predict, merge, unmerge = functions(returned, "predict", "merge", "unmerge")
+    sample = batches[0].clone()
+    with callers_own("sample", sample):
+        returned = answer(layer, sample)
+        _merges(functions(returned, "predict", "merge", "unmerge"), base, batches, adapters)
+
+
+def _merges(returned, base, batches, adapters):
+    """Raises Wrong unless predict computes with the adapter that is merged, if any."""
+    predict, merge, unmerge = returned
 
     def outputs(*merged):
         weight = base + sum(B @ A for A, B in merged)
@@ -236,7 +258,8 @@ def adapter_server(answer: Callable) -> None:
         after = check(outputs(), (STILL_MERGED, outputs(merged[-1])), (ADDED, outputs(merged[0])))
         differing = sum(int((a != b).sum()) for a, b in zip(after, before, strict=True))
         if differing:
-            raise Wrong(ROUNDED.format(differing, sum(one.numel() for one in before)))
+            told = ROUNDED[0].format(differing, sum(one.numel() for one in before))
+            raise Wrong(told, ROUNDED[1])
     still(before, outputs())
 
 
@@ -248,8 +271,17 @@ def adapter_rows(answer: Callable) -> None:
     weight = torch.randn(n_out, n_in, device="cuda")
     batches = list(torch.randn(6, rows, n_in, device="cuda"))
     slots = [torch.arange(rows, device="cuda").roll(number) % n_slots for number in range(6)]
-    returned = answer(weight, n_slots, rank, batches[0].clone())
-    predict, load = functions(returned, "predict", "load")
+    sample = batches[0].clone()
+    with callers_own("sample, inputs or slots", sample, batches, slots):
+        returned = answer(weight, n_slots, rank, sample)
+        _rows(functions(returned, "predict", "load"), weight, batches, slots, rank)
+
+
+def _rows(returned, weight, batches, slots, rank):
+    """Raises Wrong unless each row is computed with the adapter of its slot."""
+    predict, load = returned
+    n_out, n_in = weight.shape
+    n_slots = 3
 
     def outputs(deltas, some, of_rows):
         return [
@@ -318,9 +350,12 @@ def in_turns(
                 without_capture(publish, weights)
                 if before is not None and launches(stream) == before:
                     raise Wrong(NOT_ON_STREAM)
+                shapes = [weight.shape for weight in weights]
                 del weights
+                kept = freed_right_after(shapes)
             results.append(predict(batch))
     torch.cuda.synchronize()
+    del kept
     if not seen.replayed:
         raise Wrong(EAGER)
     return results
@@ -335,19 +370,30 @@ def published(answer: Callable) -> None:
         versions.append([torch.randn_like(weight) for weight in versions[0]])
     batches = list(torch.randn(3, few(), 4, device="cuda"))
 
+    versions.append([torch.full_like(weight, 7.0) for weight in versions[0]])  # of freed memory
+
     def output(version, batch):
         w1, b1, w2, b2 = versions[version]
         return torch.tanh(batch @ w1.T + b1) @ w2.T + b2
 
     stream = torch.cuda.Stream()
-    predict, publish = functions(answer(net, batches[0].clone(), stream), "predict", "publish")
-    torch.cuda.synchronize()
-    results = in_turns(predict, publish, versions, batches, stream)
+    sample = batches[0].clone()
+    with callers_own("sample", sample):
+        predict, publish = functions(answer(net, sample, stream), "predict", "publish")
+        torch.cuda.synchronize()
+        results = in_turns(predict, publish, versions, batches, stream)
+        _of_their_versions(results, batches, output)
+
+
+def _of_their_versions(results, batches, output):
+    """Raises Wrong unless each result was computed with the weights published before it."""
     for number, (result, batch) in enumerate(zip(results, batches, strict=True)):
         fitting = [version for version in range(3) if close([result], [output(version, batch)])]
         if number in fitting:
             continue
         nothing_freed()
+        if close([result], [output(3, batch)]):
+            raise Wrong(FREED_EARLY)
         if number == 0:  # no publish came before it
             raise Wrong(TOO_LATE)
         if not fitting:

@@ -15,6 +15,7 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    same,
     use,
     watch,
 )
@@ -28,12 +29,14 @@ from exercises.scenarios.common import (
     momentum,
     perceptron,
 )
+from exercises.scenarios.rules import callers_own, detached
 
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
 ANEW = "It captures while it is used: capture once, before the first call."
 ADDED = (
     "The first loss is right, its gradients are not: each replay adds to what .grad held at the "
-    "capture. Zero the gradients inside the graph."
+    "capture.",
+    "Zero the gradients inside the graph.",
 )
 ONE_ROW = (
     "A batch of one row came back with more rows: copy_ repeated it in the static input, without "
@@ -65,8 +68,15 @@ def graph_around_read(answer: Callable) -> None:
 
     sample = drawn[1].clone()
     expected = outputs()
-    predict = answer(first, left, right, sample)
-    used = use(predict, copied(inputs))
+    with callers_own("inputs", sample, inputs):
+        predict = answer(first, left, right, sample)
+        used = use(predict, inputs)
+        _read_between(used, expected, outputs, drawn[1])
+
+
+def _read_between(used, expected, outputs, sample):
+    """Raises Wrong unless each call replayed the first graph and one of the other two."""
+    calls = len(expected)
     frozen = (
         "Every output comes from the branch of the sample: the `if` ran once, before or during "
         "the capture. It belongs into predict."
@@ -78,27 +88,25 @@ def graph_around_read(answer: Callable) -> None:
     used.gives(
         expected,
         {
-            EVERY_TIME_THE_FIRST: partial(
-                outputs, lambda _: drawn[1], branch_of=lambda _: drawn[1]
-            ),
-            frozen: partial(outputs, branch_of=lambda _: drawn[1]),
+            EVERY_TIME_THE_FIRST: partial(outputs, lambda _: sample, branch_of=lambda _: sample),
+            frozen: partial(outputs, branch_of=lambda _: sample),
             "The other branch ran: left is for a positive mean.": partial(
                 outputs, branch_of=lambda one: -one
             ),
-            stale: partial(outputs, lambda _: drawn[1]),
+            stale: partial(outputs, lambda _: sample),
         },
     )
     if used.seen.captured:
         raise Wrong(ANEW)
     graphs = used.counts["graphs"]
-    if graphs == 3 * len(inputs):
+    if graphs == 3 * calls:
         raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
-    if graphs == len(inputs):
+    if graphs == calls:
         raise Wrong(
             "One graph is launched per call, so the rest runs eagerly, or both branches run: the "
             "CPU is to choose between two graphs."
         )
-    used.replays(graphs=2 * len(inputs), operators=8 * len(inputs))
+    used.replays(graphs=2 * calls, operators=8 * calls)
 
 
 def replay_or_eager(answer: Callable) -> None:
@@ -113,8 +121,13 @@ def replay_or_eager(answer: Callable) -> None:
         torch.randn(rows, 4, device="cuda", dtype=torch.float64),
     ]
     expected = [_pick(one) for one in inputs]
-    call = answer(_pick, sample.clone())
-    used = use(call, copied(inputs))
+    own = sample.clone()
+    with callers_own("inputs", own, inputs):
+        _replays_or_not(use(answer(_pick, own), inputs), sample, expected)
+
+
+def _replays_or_not(used, sample, expected):
+    """Raises Wrong unless the calls that fit the capture were replays, and the others were not."""
     for given, right in zip(used.given, expected, strict=True):
         if not torch.is_tensor(given):
             raise Wrong("A tensor is to be returned, as function does.")
@@ -149,7 +162,15 @@ def graph_without_optimizer(answer: Callable) -> None:
     torch.cuda.set_rng_state(random)
     optimizer, stepped = momentum(net.parameters()), []
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
-    train = answer(net, optimizer, *copied(batches[0]))
+    given = copied(batches[0])
+    with callers_own("inputs or targets", given, batches):
+        train = answer(net, optimizer, *given)
+        _trains(train, net, optimizer, batches, (before, random, stepped, expected, symptoms))
+
+
+def _trains(train, net, optimizer, batches, facts):
+    """Raises Wrong unless train runs a graph and then the optimizer, and gives eager's losses."""
+    before, random, stepped, expected, symptoms = facts
     _untouched(net, before, random)
     gradients = []  # after the first step
     replayed = []  # how many graphs, before each step of the optimizer
@@ -169,17 +190,18 @@ def graph_without_optimizer(answer: Callable) -> None:
     if not stepped:
         raise Wrong("Nothing calls optimizer.step().")
     if seen.replayed and replayed and not replayed[0]:
-        raise Wrong("optimizer.step() runs before the replay that writes its gradients.")
+        raise Wrong("The optimizer steps with the gradients of the step before.", "Replay first.")
     there = all(gradient is not None for gradient in gradients)
     if there and close(used.given[0], expected[0]) and not close(gradients, right):
         raise Wrong(ADDED)
     used.gives(expected, symptoms)
+    detached(used)
     used.replays(graphs=5, operators=5 * 25)
 
 
 def _untouched(net, before, random):
     """Raises Wrong if the answer has changed the weights or the random state."""
-    if not close(net.state_dict(), before):
+    if not same(net.state_dict(), before):
         raise Wrong(TRAINED)
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
@@ -199,12 +221,16 @@ def _trained(net, batches, random):
         return losses_of(net, momentum, batches, rates)
 
     return losses(RATES), {
-        "The rate stays that of the capture: leave optimizer.step() outside of the graph.": partial(
-            losses, RATES[:1] * 5
-        ),
-        "The weights never move: after the replay .grad must be there for "
-        "optimizer.step().": partial(losses, [0.0] * 5),
-        "Every step trains on the first batch: copy the new one into the static inputs.": partial(
-            losses, RATES, batches[:1] * 5
-        ),
+        (
+            "The rate stays that of the capture.",
+            "Leave optimizer.step() outside of the graph.",
+        ): partial(losses, RATES[:1] * 5),
+        (
+            "The weights never move.",
+            "After the replay .grad must be there for optimizer.step().",
+        ): partial(losses, [0.0] * 5),
+        (
+            "Every step trains on the first batch.",
+            "Copy the new one into the static inputs.",
+        ): partial(losses, RATES, batches[:1] * 5),
     }

@@ -12,12 +12,21 @@ from torch.nn.functional import mse_loss
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import copied
 
-TRAINED = "The warm-up trained the model: put its weights back in place, before the first replay."
-DREW = "The warm-up drew random numbers: put the random state back, before the first replay."
-FILLED = "The warm-up filled the optimizer's momentum: put it back to zero in place."
+TRAINED = (
+    "The warm-up trained the model.",
+    "Put its weights back in place, before the first replay.",
+)
+DREW = (
+    "The warm-up drew random numbers.",
+    "Put the random state back, before the first replay.",
+)
+FILLED = (
+    "The warm-up filled the optimizer's momentum.",
+    "Put it back to zero in place.",
+)
 ANEW = (
-    "Each replay makes the optimizer's state anew: a step of warm-up must make it before the "
-    "capture."
+    "Each replay makes the optimizer's state anew.",
+    "A step of warm-up must make it before the capture.",
 )
 
 

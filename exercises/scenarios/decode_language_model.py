@@ -11,8 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.graphs import CUDAGraph
 from examples.decoder import Config, Decoder, new_kv_cache, sample
-from exercises.answers.graph_use import EAGER, Wrong, close, copied, use, watch
+from exercises.answers.graph_use import EAGER, Wrong, close, copied, nothing_freed, use, watch
 from exercises.scenarios.common import few, launch_log
+from exercises.scenarios.rules import one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40
@@ -43,17 +44,23 @@ WAITS = (
     "Each call waits for the GPU: leave the tokens there, and let the caller decide when to read "
     "them."
 )
+NO_ROOM = (
+    "The warm-up decodes beyond the end of the cache, which has room for one warm-up: capture with "
+    "warmup=1."
+)
 ONE_STAGE = "A reduction still runs over all {} logits of a row: reduce within the pieces first."
 State = tuple[Tensor, Tensor, Tensor]
 
 
-def prompted(rows: int) -> tuple[Decoder, State]:
-    """A tiny decoder, and its state after a prompt:
-    tokens and positions (rows, 1), and the cache.
+def prompted(rows: int, room: int = 0) -> tuple[Decoder, State]:
+    """A tiny decoder, and its state after a prompt: tokens and positions (rows, 1), and the cache.
+
+    room: how many more tokens fit into the cache; by default the prompt is short.
     """
+    length = SIZES.max_seq_len - room if room else few(4, 8)
     model = Decoder(SIZES, "cuda").requires_grad_(False)
     cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
-    prompt = torch.randint(SIZES.vocab_size, (rows, few(4, 8)), device="cuda")
+    prompt = torch.randint(SIZES.vocab_size, (rows, length), device="cuda")
     tokens = sample(
         model(prompt, torch.arange(prompt.shape[1], device="cuda").expand_as(prompt), cache)
     )
@@ -85,10 +92,11 @@ def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator
     yield NOT_FED, decoded(model, state, count, draw(), feeds=False)
     yield REBOUND, decoded(model, state, count, draw(), feeds=False, moves=False)
     yield FORGETS, decoded(model, state, count, draw(), keeps=False)
-    later = decoded(model, state, count + len(LATE), draw())
     tokens, positions, cache = copied(state)
+    late_by = range(1, min(len(LATE), cache.shape[-2] - int(positions.max()) - count) + 1)
+    later = decoded(model, state, count + len(late_by), draw())
     yield FROZEN, decoded(model, state, count, draw(), moves=False)
-    for late, token in zip(LATE, later, strict=False):
+    for late, token in zip(late_by, later, strict=False):
         model(tokens, positions, cache)
         tokens, positions = token, positions + 1
         for first in (state[0], tokens):
@@ -136,14 +144,22 @@ def _without_wait(following: Any) -> Any:
 
 def generate(answer: Callable) -> None:
     """One row that comes to its end within a replay, not before the limit, or just behind it."""
-    model, state = prompted(1)
-    tokens = [one.item() for one in decoded(model, state, 14)]
-    for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5), (None, 3, 4)):
+    for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5), (None, 5, 3)):
+        room = limit + every - 1 + every  # beyond the limit, and for one warm-up
+        model, state = prompted(1, room)
+        tokens = [one.item() for one in decoded(model, state, room)]
         end = SIZES.vocab_size if at is None else tokens[at]
         count = tokens.index(end) + 1 if end in tokens[:limit] else limit
         own = copied(state)
         with watch() as seen:
-            given = answer(model, *own, end, every, limit)
+            try:
+                given = answer(model, *own, end, every, limit)
+            except RuntimeError as error:
+                if "device-side assert" not in str(error):
+                    raise
+                raise Wrong(NO_ROOM) from None
+        nothing_freed()
+        one_graph(seen)
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
         if not seen.replayed:

@@ -18,11 +18,12 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import Wrong, close, copied, use
+from exercises.answers.graph_use import Wrong, close, copied, same, use
 from exercises.scenarios.common import TRAINED, draw_batches, few, losses_of, perceptron
+from exercises.scenarios.rules import callers_own, detached
 
 OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
-MODE = 'Keep mode="reduce-overhead": without it there is no graph.'
+MODE = ("No call gets a graph.", 'Keep mode="reduce-overhead".')
 
 
 @dataclass
@@ -185,11 +186,14 @@ def make_scaled(answer: Callable) -> None:
     scale = torch.rand(size) + 0.5
     on_gpu = scale.to("cuda")
     calls = torch.zeros((), device="cuda")
+    copies = 0
     with compiling() as notes:
         scaled = answer(scale, calls)
         for number in range(1, 5):
             x = torch.randn(size, size, device="cuda")
-            result = scaled(x)
+            with Inspect() as inspect:
+                result = scaled(x)
+            copies += inspect.from_cpu
             if not isinstance(result, torch.Tensor):
                 raise Wrong(f"scaled(x) gives {brief(result)}: a tensor is asked.")
             expected = (x @ x).relu() * on_gpu
@@ -202,19 +206,28 @@ def make_scaled(answer: Callable) -> None:
                     f"The tensor calls holds {calls.item():g} after call {number}: it has to count "
                     "the calls, in place."
                 )
+    _gets_a_graph(notes)
+    if copies > 1:
+        raise Wrong("Each call copies scale from the CPU again.", "Copy it once.")
+
+
+def _gets_a_graph(notes: Compilation) -> None:
+    """Raises Wrong if something keeps compiled code from getting a graph of its own."""
     if not notes.own:
         raise Wrong(MODE)
     if notes.made > 2:
-        raise Wrong("It compiles in each call: call torch.compile once.")
+        raise Wrong("It compiles in each call.", "Call torch.compile once.")
     if notes.from_cpu:
         raise Wrong(
             "The compiled function still reads a tensor on the CPU (cpu device), so without "
-            "partitioning it gets no graph: copy it to the GPU before the first call."
+            "partitioning it gets no graph.",
+            "Copy it to the GPU before the first call.",
         )
     if notes.modified:
         raise Wrong(
             "The compiled function still modifies an argument (mutated inputs), so it gets no "
-            "graph: add 1 outside of it, or mark the argument as static."
+            "graph.",
+            "Add 1 outside of it, or mark the argument as static.",
         )
 
 
@@ -232,21 +245,22 @@ def predict(answer: Callable) -> None:
         raise Wrong(MODE)
     if notes.with_grad:
         raise Wrong(
-            "Gradients are on, so each output waits for a backward pass that never comes: keep "
-            "torch.no_grad()."
+            "Gradients are on, so each output waits for a backward pass that never comes.",
+            "Keep torch.no_grad().",
         )
     if close(outputs, expected):
         in_graphs = {tensor.data_ptr() for tensor in notes.outputs.values()}
         if notes.calls_in_step and any(output.data_ptr() in in_graphs for output in outputs):
             raise Wrong(
-                f"The outputs are right, but {notes.calls_in_step + 1} calls belong to one step "
-                "that keeps them all, so each call needs a graph and memory of its own."
+                f"The outputs are right, but {notes.calls_in_step + 1} calls belong to one step, "
+                "and each call gets a graph and memory of its own.",
+                "A step that keeps its outputs grows with the batches: clone each output.",
             )
         return
     if close(outputs, expected[-1:] * len(batches)):
-        raise Wrong("Every output is that of the last batch, for all of them are the same memory.")
+        raise Wrong("Every output is that of the last batch.", "All of them are the same memory.")
     if close(outputs[:1], expected[:1]):
-        raise Wrong("The first output is right, a later one is overwritten: keep each in a clone.")
+        raise Wrong("The first output is right, a later one is overwritten.", "Clone each output.")
     raise Wrong("The outputs are not the model's.")
 
 
@@ -255,12 +269,19 @@ def graph_compiled(answer: Callable) -> None:
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     before, expected = copied(net.state_dict()), losses_of(net, sgd, batches)
     first_again = losses_of(net, sgd, batches[:1] * 5)
-    with compiling() as notes:
-        given = copied(batches[0])
-        train = answer(net, sgd(net.parameters()), *given)
-        if not close(net.state_dict(), before):
-            raise Wrong(TRAINED)
-        used = use(train, batches)
+    given = copied(batches[0])
+    with callers_own("inputs or targets", given, batches):
+        with compiling() as notes:
+            train = answer(net, sgd(net.parameters()), *given)
+            if not same(net.state_dict(), before):
+                raise Wrong(TRAINED)
+            used = use(train, batches)
+        _trained(used, notes, expected, first_again)
+        detached(used)
+
+
+def _trained(used, notes, expected, first_again):
+    """Raises Wrong unless each call trained by one replay of compiled kernels."""
     used.replays(graphs=5, operators=15)
     if not notes.captured:
         raise Wrong(
@@ -270,9 +291,8 @@ def graph_compiled(answer: Callable) -> None:
     used.gives(
         expected,
         {
-            "Every step trains on the first batch: copy the new one into the static "
-            "input.": first_again
+            "Every step trains on the first batch: copy the new one into the static input.": (
+                first_again
+            )
         },
     )
-    if not close(given, batches[0]):
-        raise Wrong("Replays overwrite the inputs and targets that the caller gave.")

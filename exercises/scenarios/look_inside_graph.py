@@ -9,9 +9,22 @@ import torch
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import at_the_same_time, callers_own, one_graph
 
 PRODUCTS = ("aten::mm", "aten::addmm")
 LANES = "One lane waits for the other: fork both first, and join after the last work."
+IN_TURN = (
+    "One branch waits for the other.",
+    "Fork before both, and join after both.",
+)
+NOT_JOINED = (
+    "The sum does not wait for the side stream.",
+    "Join before you add.",
+)
+NOT_SUMMED = (
+    "The sum is not in the graph.",
+    "Add the two results inside of the capture.",
+)
 COSTS = (
     [2.0, 3.0, 7.0, 1.0, 5.0, 6.0],
     [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
@@ -37,9 +50,11 @@ def capture_in_lanes(answer: Callable) -> None:
 
     works = [lambda x, number=number: work(x, number) for number in range(len(costs))]
     expected = [[(x @ weight).sin() for weight in weights] for x in inputs]
-    with watch() as built:
-        function = answer(works, costs, inputs[0].clone())
-    used = use(function, inputs)
+    sample = inputs[0].clone()
+    with callers_own("sample or x", sample, inputs):
+        with watch() as built:
+            function = answer(works, costs, sample)
+        used = use(function, inputs)
     if any(not isinstance(given, list | tuple) or len(given) != len(works) for given in used.given):
         raise Wrong("A list of results is asked, one for each work.")
     used.replays(graphs=5, operators=5 + 5 * len(works))
@@ -50,13 +65,12 @@ def capture_in_lanes(answer: Callable) -> None:
         )
     }
     used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5} | mixed)
-    if len(built.captured) > 1:
-        raise Wrong("One graph is asked, with all works in it.")
+    one_graph(built)
     _short(streams, costs)
     if (
         CUDAGraph.stand_in is not None
     ):  # on a GPU only a graph that was kept tells what waits for what
-        _apart(built.captured[0].capture.nodes)
+        at_the_same_time(_products(built.captured[0].capture.nodes), LANES)
 
 
 def sum_of_branches(answer: Callable) -> None:
@@ -72,27 +86,34 @@ def sum_of_branches(answer: Callable) -> None:
 
     left, right = partial(branch, number=0), partial(branch, number=1)
     expected = [left(x) + right(x) for x in inputs]
-    with watch() as built:
-        function = answer(left, right, inputs[0].clone())
-    used = use(function, inputs)
+    sample = inputs[0].clone()
+    with callers_own("sample or x", sample, inputs):
+        with watch() as built:
+            function = answer(left, right, sample)
+        used = use(function, inputs)
     used.replays(graphs=5, operators=15)
-    if len(built.captured) > 1:
-        raise Wrong("One graph is asked, with both branches in it.")
+    one_graph(built)
     if len(set(streams.values())) < 2:
-        raise Wrong("Both functions are captured on one stream: that is a chain, not two branches.")
+        raise Wrong("Both functions are captured on one stream.", "That is a chain, not branches.")
     if CUDAGraph.stand_in is not None:
         nodes = built.captured[0].capture.nodes
         _joined(nodes)
-        _apart(nodes, "One branch waits for the other: fork before both, and join after both.")
+        at_the_same_time(_products(nodes), IN_TURN)
     used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5})
 
 
 def _joined(nodes):
-    """Raises Wrong where a launch after the products does not wait for all of them."""
-    products = [node for node in nodes if node.operator.name() in PRODUCTS]
-    sums = [node for node in nodes if node.operator.name().startswith("aten::add.")]
-    if any(not product.before(last.clock) for last in sums[-1:] for product in products):
-        raise Wrong("The sum does not wait for the side stream: join before you add.")
+    """Raises Wrong unless the last launch adds, and waits for both products."""
+    last = nodes[-1]
+    if last.operator.name().startswith("aten::sin"):  # with which each branch ends
+        raise Wrong(NOT_SUMMED)
+    if any(not product.before(last.clock) for product in _products(nodes)):
+        raise Wrong(NOT_JOINED)
+
+
+def _products(nodes):
+    """The matrix products, one in each branch."""
+    return [node for node in nodes if node.operator.name() in PRODUCTS]
 
 
 def _sorted(results, order):
@@ -121,11 +142,3 @@ def _short(streams, costs):
             f"The lanes take {parts}, where {best:g} for the longer one would do: the longest "
             "works first."
         )
-
-
-def _apart(nodes, message=LANES):
-    """Raises Wrong where the first product of a lane waits for a product of the other one."""
-    products = [node for node in nodes if node.operator.name() in PRODUCTS]
-    for one, other in combinations(products, 2):
-        if one.stream != other.stream and (one.before(other.clock) or other.before(one.clock)):
-            raise Wrong(message)

@@ -9,7 +9,39 @@ import torch
 from exercises.answers.graph_use import Wrong, close, copied, use
 from exercises.scenarios.common import few
 
-MOVED = "The warm-up has moved {}: put back what it changed, before the first replay."
+MOVED = (
+    "The warm-up has moved {}.",
+    "Put back what it changed, before the first replay.",
+)
+NOT_EMPTY = "answers holds {} before the first replay: it begins with -1 everywhere."
+OUT_OF_BOUNDS = (
+    "A replay after the limit indexes a column that answers does not have: select the column with "
+    "torch.where, which finds none then."
+)
+NEW_MEMORY = (
+    "The parameters have new memory, and the graph writes to the old one.",
+    "Copy the saved values back into the parameters, in place.",
+)
+NEVER_MOVES = (
+    "The weights never move.",
+    "The step has to write into the parameters, in place, where all gradients are finite.",
+)
+ONE_IS_ENOUGH = (
+    "A gradient that is not finite reaches the weights.",
+    "The step is taken if any number is finite: all of them must be.",
+)
+SPOILED = (
+    "A gradient that is not finite spoils the weights.",
+    "Zero times infinity is not a number: torch.where selects without multiplying.",
+)
+INFINITE = (
+    "An infinite gradient reaches the weights.",
+    "isfinite tells it, isnan does not.",
+)
+EACH_ALONE = (
+    "Each {} is judged alone.",
+    "What is not finite stops the step for all.",
+)
 GOES_ON = "A row goes on after its end token: choose with torch.where what it keeps."
 BEYOND = "A replay after the limit still changes something: count the iterations, in a tensor."
 
@@ -39,11 +71,18 @@ def capture_turn(answer: Callable) -> None:
         raise Wrong(f"The answers have the shape {tuple(answers.shape)}, not (rows, limit).")
     if going.numel() != 1 or going.dtype != torch.bool:
         raise Wrong(f"going is to be one bool, not {tuple(going.shape)} of {going.dtype}.")
-    if tokens.tolist() != start or answers.max().item() != -1 or not going.item():
-        raise Wrong(MOVED.format("the tokens, the answers or going"))
+    if tokens.tolist() == start and going.item() and (answers != -1).all():
+        raise Wrong(NOT_EMPTY.format(sorted({*answers.flatten().tolist()})[:2]))
+    if tokens.tolist() != start or (answers != -1).any() or not going.item():
+        raise Wrong(MOVED[0].format("the tokens, the answers or going"), MOVED[1])
 
     def after_replay():
-        replay()
+        try:
+            replay()
+        except RuntimeError as error:
+            if "device-side assert" in str(error):
+                raise Wrong(OUT_OF_BOUNDS) from None
+            raise
         return copied((tokens, answers, going.view(())))
 
     states = use(after_replay, [()] * (limit + 3))
@@ -105,9 +144,12 @@ def guarded_step(answer: Callable) -> None:
     requests = [tuple(torch.randn_like(one) for one in before) for _ in spoils]
     for pair, spoil in zip(requests, spoils, strict=True):
         pair[few(0, 2)][0, 0] += spoil
+    addresses = [one.data_ptr() for one in parameters]
     replay = answer(parameters, 0.5)
+    if [one.data_ptr() for one in parameters] != addresses:
+        raise Wrong(NEW_MEMORY)
     if not close(parameters, before):
-        raise Wrong(MOVED.format("the weights"))
+        raise Wrong(MOVED[0].format("the weights"), MOVED[1])
 
     def train(*pair):
         for one, gradient in zip(parameters, pair, strict=True):
@@ -125,22 +167,25 @@ def _judge(used, weights, requests):
     are the expected ones; the second has an infinity.
     """
     second = torch.cat([one.flatten() for one in used.given[1]])
+    if close(used.given[:2], _descent(weights, requests[:2], _any_is_finite)):
+        raise Wrong(ONE_IS_ENOUGH)
     if second.isnan().any():
-        raise Wrong(
-            "A gradient that is not finite spoils the weights: zero times infinity is not a number."
-        )
+        raise Wrong(SPOILED)
     if second.isinf().any():
-        raise Wrong("An infinite gradient reaches the weights: ask for isfinite.")
-    judged = "Each {} is judged alone: what is not finite stops the step for all."
+        raise Wrong(INFINITE)
     rules = {
-        "The weights never move: is the condition ever true?": lambda *_: False,
-        judged.format("parameter"): lambda _, one: one.isfinite().all(),
-        judged.format("element"): lambda _, one: one.isfinite(),
+        NEVER_MOVES: lambda *_: False,
+        (EACH_ALONE[0].format("parameter"), EACH_ALONE[1]): lambda _, one: one.isfinite().all(),
+        (EACH_ALONE[0].format("element"), EACH_ALONE[1]): lambda _, one: one.isfinite(),
     }
     expected = _descent(
         weights, requests, lambda pair, _: all(one.isfinite().all() for one in pair)
     )
     used.gives(expected, {what: _descent(weights, requests, rule) for what, rule in rules.items()})
+
+
+def _any_is_finite(pair, _):
+    return any(one.isfinite().any() for one in pair)
 
 
 def _descent(weights, requests, allowed):

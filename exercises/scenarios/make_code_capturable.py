@@ -1,33 +1,45 @@
 """Scenarios: choices, counters and logs on the GPU. Each raises Wrong with its symptom."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import EAGER, Wrong, close, copied, use, watch
-from exercises.scenarios.common import few
+from exercises.answers.graph_use import EAGER, Wrong, close, copied, nothing_freed, same, use, watch
+from exercises.scenarios.common import TRAINED, few
+from exercises.scenarios.rules import one_graph
 
 FROZEN = (
-    "Every replay divides by the same temperature: keep it in one tensor on the GPU, and write "
-    "into it in place."
+    "Every replay divides by the same temperature.",
+    "Keep it in one tensor on the GPU, and write into it in place.",
 )
 COOLED = (
-    "The temperature is ahead of the script's: it falls after it is used, and what the warm-up "
-    "changed has to be undone."
+    "The temperature is ahead of the script's.",
+    "It falls after it is used, and what the warm-up changed has to be undone.",
 )
-NOT_THE_SCRIPTS = (
-    "The losses or the weight are not the script's. Has the warm-up trained the weight? Undo it, "
-    "with unchanged."
+SUMMED = (
+    "Each step descends along the gradients of all earlier steps too.",
+    "Set .grad to None or to zero inside of the captured step.",
 )
-NO_GRADIENT = "The result has no gradient: compute it from p with tensors alone."
+LAST_LOSS = (
+    "Every loss is the last one.",
+    "The next replay writes over it: clone it, or read it, after each replay.",
+)
+ONE_BATCH = (
+    "Every replay trains on the same batch.",
+    "Copy the new one into the static input.",
+)
+NOT_THE_SCRIPTS = "The losses or the weight are not the script's."
+NO_GRADIENT = ("The result has no gradient.", "Compute it from p with tensors alone.")
 NOT_FINITE = (
-    "The gradient is not finite where p is 0: the derivative of log is infinite there. Choose the "
-    "input of log, so that it is never 0."
+    "The gradient is not finite where p is 0.",
+    "The derivative of log is infinite there: choose the input of log, so that it is never 0.",
 )
-NOT_ZERO = "Where p is 0, the gradient should be 0: nothing of such an element is in the sum."
+NOT_ZERO = (
+    "Where p is 0, the gradient is not 0.",
+    "Such an element adds nothing to the sum, whatever p is near 0.",
+)
 
 
 def entropy(answer: Callable) -> None:
@@ -90,9 +102,11 @@ def ramp(answer: Callable) -> None:
         return [vector * factor for vector, factor in zip(vectors, factors, strict=True)]
 
     symptoms = {
-        "Every replay repeats the first call: it does not count.": scaled([1 / steps] * len(calls)),
-        "It goes on beyond 1: clamp the factor.": scaled(call / steps for call in calls),
-        "It lags by one call: count first, then compute the factor.": scaled(
+        ("Every replay repeats the first call.", "Count in a tensor, in place."): scaled(
+            [1 / steps] * len(calls)
+        ),
+        ("The factor rises beyond 1.", "Clamp it."): scaled(call / steps for call in calls),
+        ("It lags by one call.", "Count first, then compute the factor."): scaled(
             min(1, (c - 1) / steps) for c in calls
         ),
     }
@@ -130,9 +144,11 @@ def logger(answer: Callable) -> None:
     used = use(replay, list(losses), what="It")
     used.kept = used.given  # all results are the log itself
     symptoms = {
-        "Every replay writes the same row: the row number must be a tensor on the GPU, and be "
-        "advanced in place.": logged(0, 0),
-        "It starts at the second row: write first, then advance the row.": logged(1, 1),
+        (
+            "Every replay writes the same row.",
+            "The row number must be a tensor on the GPU, and be advanced in place.",
+        ): logged(0, 0),
+        ("It starts at the second row.", "Write first, then advance the row."): logged(1, 1),
     }
     used.gives(logged(0, 1), symptoms)
 
@@ -148,12 +164,15 @@ def anneal_and_train(answer: Callable) -> None:
         losses = answer(weight, batches)
     if not seen.replayed:
         raise Wrong(EAGER)
-    seen.captures_at_most_one()
+    nothing_freed()
+    one_graph(seen)
     if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count
         raise Wrong(f"{len(seen.replayed)} replays for {count} batches: one for each is asked.")
     if not isinstance(losses, list) or len(losses) != count:
         raise Wrong(f"A list of {count} numbers is asked, not {brief(losses)}.")
-    losses = [float(loss) for loss in losses]
+    losses = torch.tensor([float(loss) for loss in losses])
+    if same(losses, losses[-1].expand(count)):
+        raise Wrong(LAST_LOSS)
     falling = [max(1.0, 2 * 0.9**number) for number in range(count + 4)]
     _is_trained(losses, copied(weight), initial, given, falling)
 
@@ -162,51 +181,60 @@ def _is_trained(losses, weight, initial, batches, falling):
     """Raises Wrong unless losses and weight are those of the script, run eagerly."""
     count = len(batches)
 
-    def same(trained_on, temperatures):
+    def trained_like(trained_on, temperatures):
         expected, trained = _annealed(initial, trained_on, temperatures)
-        return close([torch.tensor(losses), weight], [torch.tensor(expected), trained])
+        return close([losses, weight], [expected, trained])
 
-    if same(batches, falling):
+    if trained_like(batches, falling):
         return
-    if any(same(batches, [temperature] * count) for temperature in falling):
+    if any(trained_like(batches, [temperature] * count) for temperature in falling):
         raise Wrong(FROZEN)
-    if any(same(batches, falling[start:]) for start in range(1, 5)):
+    if any(trained_like(batches, falling[start:]) for start in range(1, 5)):
         raise Wrong(COOLED)
-    if any(same([batch] * count, falling) for batch in batches):
-        raise Wrong(
-            "Every replay trains on the same batch: copy the new one into the static input."
-        )
+    if any(trained_like([batch] * count, falling) for batch in batches):
+        raise Wrong(ONE_BATCH)
+    for steps in range(1, 4):
+        _, warm = _annealed(initial, batches[:1] * steps, falling)
+        for start in (0, steps):
+            if close(losses, _annealed(warm, batches, falling[start:])[0]):
+                raise Wrong(TRAINED)
+    if close(losses, _annealed(initial, batches, falling, summed=True)[0]):
+        raise Wrong(SUMMED)
     raise Wrong(NOT_THE_SCRIPTS)
 
 
-def _annealed(weight, batches, temperatures):
-    """The losses and the weight of the script."""
-    weight, losses = weight.clone().requires_grad_(), []
+def _annealed(weight, batches, temperatures, summed=False):
+    """The losses and the weight of the script; summed: with the gradients of earlier steps."""
+    weight, losses, total = weight.clone().requires_grad_(), [], 0
     for batch, temperature in zip(batches, temperatures, strict=False):
         loss = (batch.to(weight.device) * weight / temperature - 1).square().mean()
         (gradient,) = torch.autograd.grad(loss, weight)
-        weight = (weight - 0.1 * gradient).detach().requires_grad_()
+        total = gradient + (total if summed else 0)
+        weight = (weight - 0.1 * total).detach().requires_grad_()
         losses.append(loss.item())
-    return losses, weight.detach()
+    return torch.tensor(losses), weight.detach()
 
 
-def _kept(function: Callable) -> dict[str, list[Any]]:
-    """The tensors that a function keeps between its calls, by the names that it calls them."""
+def _kept(function: Callable) -> dict[str, int]:
+    """The addresses of tensors that a function keeps between its calls, by what it calls them."""
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
     names = code.co_freevars if code else ()
-    return {
-        name: [leaf for leaf in tree_leaves(cell.cell_contents) if torch.is_tensor(leaf)]
-        for name, cell in zip(names, cells, strict=True)
-    }
+    kept = {}
+    for name, cell in zip(names, cells, strict=True):
+        for path, leaf in tree_flatten_with_path(cell.cell_contents)[0]:
+            if torch.is_tensor(leaf):
+                kept[name + keystr(path)] = leaf.data_ptr()
+    return kept
 
 
-def _moved_nothing(function: Callable, before: dict[str, list[Any]]) -> None:
+def _moved_nothing(function: Callable, before: dict[str, int]) -> None:
     """Raises Wrong if a tensor that the function keeps is at a different address than before."""
-    for name, tensors in _kept(function).items():
-        old = [tensor.data_ptr() for tensor in before[name]]
-        if old and [tensor.data_ptr() for tensor in tensors] != old:
+    now = _kept(function)
+    for name, address in before.items():
+        if now.get(name, address) != address:
             raise Wrong(
-                f"`{name}` is a new tensor after each call, but the graph reads the address of "
-                f"the old one: write into it in place, as in {name}.add_(1)."
+                f"`{name}` is a new tensor after each call, but the graph reads the address of the "
+                "old one.",
+                f"Write into it in place, as in `{name}.add_(1)`.",
             )

@@ -23,16 +23,25 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import callers_own, one_graph
 
 FROZEN = (
-    "Every replay attends to as many rows as the capture did: a length that is a Python number is "
-    "frozen."
+    "Every replay attends to as many rows as the capture did.",
+    "A length that is a Python number is frozen: keep it in a tensor, and write into that.",
 )
 STALE = (
-    "Values beyond the length reach the result: a weight of 0 times NaN is NaN. Replace the values "
-    "beyond the length as well as the scores."
+    "NaN beyond the length reaches the result.",
+    "Arithmetic with a mask keeps it: 0 times NaN and NaN minus infinity are NaN. Select, in the "
+    "scores and in the values.",
 )
-ONE_QUERY = "Every replay computes with the same query: copy the new one into a static input."
+ROW_TOO_MANY = (
+    "The row at position `length` counts too.",
+    "The first length rows are those below it: compare with <.",
+)
+ONE_QUERY = (
+    "Every replay computes with the same query.",
+    "Copy the new one into a static input.",
+)
 ONLY_CAPTURED = (
     "The outside functions ran during the capture only, so each replay repeats their numbers: call "
     "them anew in every replay."
@@ -48,17 +57,21 @@ PIECES = (
 OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
 IN_ONE_POOL = "Each graph has a pool of its own: hand all of them the same one."
 TOO_SHORT = (
-    "The graph of {size} tokens keeps longest={longest} of its capture. One request may bring all "
-    "{size}: capture the worst case of each bucket."
+    "The graph of {size} tokens keeps longest={longest} of its capture.",
+    "One request may bring all of them: capture the worst case of each bucket.",
 )
 OWNS_MORE = (
-    "A slot that is free in this batch still owns rows of an earlier one: let every free slot "
-    "begin and end after the last token."
+    "A slot that is free in this batch still owns rows of an earlier one.",
+    "Let every free slot begin and end after the last token.",
 )
 ONE_X = (
-    "Every replay computes with the tokens of the capture: copy the new ones into a static input."
+    "Every replay computes with the tokens of the capture.",
+    "Copy the new ones into a static input.",
 )
-ONE_START = "Every replay has the starts of the capture: write the new ones into the static tensor."
+ONE_START = (
+    "Every replay has the starts of the capture.",
+    "Write the new ones into the static tensor.",
+)
 TOKEN_SIZES = [2, 4, 8]
 SLOTS = 4
 LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
@@ -111,22 +124,31 @@ def graph_attention(answer: Callable) -> None:
         for query, length in zip(queries, lengths, strict=True)
     ]
     fill(1)
-    attend = answer(keys, values)
+    with watch() as built:
+        attend = answer(keys, values)
     used = use(attend, calls())
     if used.counts["graphs"] and not used.seen.captured:
         fill(max_len)
-        one, other, shorter = (
-            copied(attend(query, length))
-            for query, length in ((queries[0], 7), (queries[1], 7), (queries[0], 2))
-        )
-        if close(one, shorter):
-            raise Wrong(FROZEN)
-        if close(one, other):
-            raise Wrong(ONE_QUERY)
+        _attends_to_the_length(attend, queries, rows)
         if any(result.isnan().any() for result in used.given):
             raise Wrong(STALE)
     used.gives(expected, {})
     used.replays(graphs=len(lengths), operators=6 * len(lengths))
+    one_graph(built)
+
+
+def _attends_to_the_length(attend, queries, rows):
+    """Raises Wrong if the rows that count are not the first ones; no row holds NaN here."""
+    one, other, shorter = (
+        copied(attend(query, length))
+        for query, length in ((queries[0], 7), (queries[1], 7), (queries[0], 2))
+    )
+    if close(one, shorter):
+        raise Wrong(FROZEN)
+    if close(one, other):
+        raise Wrong(ONE_QUERY)
+    if close(shorter, (rows[0, :3] @ queries[0]).softmax(0) @ rows[1, :3]):
+        raise Wrong(ROW_TOO_MANY)
 
 
 def capture_in_pieces(answer: Callable) -> None:
@@ -143,9 +165,17 @@ def capture_in_pieces(answer: Callable) -> None:
     expected = [eagerly(*request) for request in requests]
     first = [eagerly(samples[0], factor) for _, factor in requests]
     frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
-    with watch() as built:
-        replay = answer(step, samples[0].clone())
-    ran.clear()
+    sample = samples[0].clone()
+    with callers_own("x", sample, samples):
+        with watch() as built:
+            replay = answer(step, sample)
+        ran.clear()
+        _replays_pieces(replay, built, plan, ran, requests, (expected, first, frozen))
+
+
+def _replays_pieces(replay, built, plan, ran, requests, results):
+    """Raises Wrong unless a call replays the pieces with its own x and the plan's own number."""
+    expected, first, frozen = results
 
     def calls():
         for x, factor in requests:
@@ -210,7 +240,7 @@ def serve_requests(answer: Callable) -> None:
     if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:
-                raise Wrong(TOO_SHORT.format(size=size, longest=longest))
+                raise Wrong(TOO_SHORT[0].format(size=size, longest=longest), TOO_SHORT[1])
     used.gives(expected, symptoms)
     used.replays(graphs=len(batches), operators=10 * len(batches))
     _smallest_graphs(used, TOKEN_SIZES, [len(x) for x, _ in batches])

@@ -18,6 +18,10 @@ from exercises.scenarios.common import few
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=32, max_seq_len=48
 )
+NOT_GREEDY = (
+    "The text of row {} is not greedy decoding's, with a drafter that is not always right.",
+    "Count the agreements up to the first disagreement.",
+)
 AFTER_A_REJECTED_ONE = (
     "A draft counts although one before it was rejected: count the agreements up to the first "
     "disagreement."
@@ -27,13 +31,17 @@ DRAFTS_WRITTEN = "A rejected draft stays in text: write the model's choices, not
 NOT_THE_MODELS = (
     "input_pos moves by the accepted drafts alone: the model's own token after them counts too."
 )
-WARMED = "The warm-up has written tokens: put text and input_pos back, in place."
-NOT_MOVED = "input_pos does not move: advance it in place, inside of the capture."
+WARMED = ("The warm-up has written tokens.", "Put text and input_pos back, in place.")
+NOT_MOVED = ("input_pos does not move.", "Advance it in place, inside of the capture.")
 NOT_READ = (
-    "With a drafter that is the model, {} of {} drafts are accepted: the drafter has not read all "
-    "tokens that were accepted."
+    "With a drafter that is the model, {} of {} drafts are accepted.",
+    "The drafter has not read all tokens that were accepted.",
 )
 BEYOND = "A step started beyond the limit: hold input_pos back after every step, in the graph."
+TOO_FAR = (
+    "After replay {} a row is at {}, beyond the limit of {}: hold input_pos back after every step, "
+    "in the graph."
+)
 State = tuple[Tensor, Tensor, Tensor]
 
 
@@ -186,12 +194,10 @@ def graph_speculate(answer: Callable) -> None:
             if last > length + calls * (k + 1):
                 raise Wrong(WARMED)
             if not is_greedy(model, own[0][row, : last + 1], length):
-                raise Wrong(
-                    f"The text of row {row} is not greedy decoding's, with a drafter that is not "
-                    "always right."
-                )
+                raise Wrong(NOT_GREEDY[0].format(row), NOT_GREEDY[1])
             if drafter is model and last < length + calls * (k + 1):
-                raise Wrong(NOT_READ.format(last - length - calls, calls * k))
+                told = NOT_READ[0].format(last - length - calls, calls * k)
+                raise Wrong(told, NOT_READ[1])
 
 
 def graph_steps(answer: Callable) -> None:
@@ -222,13 +228,20 @@ def graph_steps(answer: Callable) -> None:
         raise Wrong(BEYOND)
     if warmed:
         raise Wrong(WARMED)
+    _at_the_positions(positions, expected, limit)
+    columns = torch.arange(text.shape[1], device="cuda")
+    inside = (columns > start) & (columns <= limit)
+    if not torch.equal(text[inside], (5 * columns).expand_as(text)[inside]):
+        raise Wrong("The text up to the limit is not what the steps write.")
+
+
+def _at_the_positions(positions: list[Tensor], expected: list[Tensor], limit: int) -> None:
+    """Raises Wrong unless the rows are where they should be after each replay."""
     for number, (yours, right) in enumerate(zip(positions, expected, strict=True), 1):
+        if yours.max() > limit:
+            raise Wrong(TOO_FAR.format(number, yours.max().item(), limit))
         if not torch.equal(yours, right):
             raise Wrong(
                 f"After replay {number} the rows are at {yours[:, 0].tolist()}, where "
                 f"{right[:, 0].tolist()} is right."
             )
-    columns = torch.arange(text.shape[1], device="cuda")
-    inside = (columns > start) & (columns <= limit)
-    if not torch.equal(text[inside], (5 * columns).expand_as(text)[inside]):
-        raise Wrong("The text up to the limit is not what the steps write.")

@@ -20,10 +20,12 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    same,
     use,
     watch,
 )
 from exercises.scenarios.common import DREW, FILLED, TRAINED, draw_batches, few, perceptron
+from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import capture_step, unchanged
 
 BOUND = 1.0  # the norm that the exercise clips to
@@ -39,30 +41,37 @@ DIVIDED_LATE = (
     "Divide the loss before backward(), not only in the sum: the gradients are too large."
 )
 FROZEN = "Every step uses the first rate: write the new one into the tensor that the graph reads."
+RATE_BEFORE = "Each step uses the rate of the step before: write the new one before the replay."
+AT_ONCE = (
+    "The network gets {} rows at once, and a micro-batch has {}: together they would not fit, so "
+    "pass one micro-batch at a time."
+)
 STAYS = (
-    "Every step uses the first learning rate: call scheduler.step() after each replay, outside of "
-    "the graph."
+    "Every step uses the first learning rate.",
+    "Call scheduler.step() after each replay, outside of the graph.",
 )
 RECAPTURED = (
-    "It captures {} graphs for {} steps: one is enough. The scheduler writes each learning rate "
-    "into the tensor that the graph reads."
+    "It captures {} graphs for {} steps.",
+    "One is enough: the scheduler writes each learning rate into the tensor that the graph reads.",
 )
+ADAM = 1e-4  # its averages of tiny gradients round otherwise in another order of sums
 PARTS = ("model", "optimizer", "scheduler")  # of a checkpoint
 LOADED_LATE = (
-    "The optimizer's state is loaded after the capture: load_state_dict makes new tensors, and the "
-    "graph goes on with the old ones. Load first."
+    "The graph goes on with an optimizer's state that is not the checkpoint's.",
+    "load_state_dict makes new tensors, and the graph keeps the old ones: load before the capture.",
 )
 WARM_AVERAGES = (
-    "The first loss is right, the later ones are not: the warm-up changed the optimizer's averages "
-    "that were loaded. Let unchanged restore the optimizer too."
+    "The first loss is right, the later ones are not.",
+    "The warm-up changed the optimizer's averages that were loaded: let unchanged restore the "
+    "optimizer too.",
 )
-NEW_SCHEDULE = "The learning rates are those of a new schedule: load the scheduler too."
-NEW_AVERAGES = "The optimizer begins with empty averages: load its state too."
+NEW_SCHEDULE = ("The learning rates are those of a new schedule.", "Load the scheduler too.")
+NEW_AVERAGES = ("The optimizer begins with empty averages.", "Load its state too.")
 NEW_DRAWS = (
-    "Dropout draws other numbers than the training that never stopped: set the random state of the "
-    "checkpoint."
+    "Dropout draws other numbers than the uninterrupted training.",
+    "Set the random state of the checkpoint.",
 )
-NEW_WEIGHTS = "The weights are those of the new process: load the model too."
+NEW_WEIGHTS = ("The weights are those of the new process.", "Load the model too.")
 TWO_POOLS = "The two graphs have two pools: give the second capture the pool of the first."
 NO_DROPOUT = "Training has no dropout: call net.train() in the step that is captured."
 DROPOUT_IN_EVALUATION = (
@@ -139,7 +148,7 @@ def accumulating_step(answer: Callable) -> None:
     net = perceptron(nn.Tanh())
     parts = few(2, 5)
     rows = few()
-    rates = [0.4, 0.1, 0.02, 0.2, 0.04]
+    rates = [0.4, 0.1, 0.3, 0.6, 0.2]
     batches = []
     for error in (0.2, 0.2, 3.0, 3.0, 3.0):
         inputs = 3 * torch.randn(parts, rows, 4, device="cuda")
@@ -148,15 +157,21 @@ def accumulating_step(answer: Callable) -> None:
     start = copy.deepcopy(net)
     expected, before = train(net, batches, rates), copied(net.state_dict())
     optimizer, rate = momentum(net, rates[0])
-    step = answer(net, optimizer, rate, *copied(batches[0]))
-    if not close(net.state_dict(), before):
-        raise Wrong(TRAINED)
-    if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
-        raise Wrong(FILLED)
-    requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
-    used = use(step, requests)
-    used.gives(expected, mistakes(start, batches, rates))
-    used.replays(graphs=5, operators=30)
+    given, seen = copied(batches[0]), []
+    net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
+    with callers_own("inputs or targets", given, batches):
+        step = answer(net, optimizer, rate, *given)
+        if not same(net.state_dict(), before):
+            raise Wrong(TRAINED)
+        if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
+            raise Wrong(FILLED)
+        requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
+        used = use(step, requests)
+        used.gives(expected, mistakes(start, batches, rates))
+        detached(used)
+        used.replays(graphs=5, operators=30)
+        if max(seen) > rows:
+            raise Wrong(AT_ONCE.format(max(seen), rows))
 
 
 def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[], list]]:
@@ -165,6 +180,7 @@ def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[
     return {
         EVERY_TIME_THE_FIRST: lambda: train(net, batches[:1] * 5, rates),
         FROZEN: lambda: run(rates[:1] * 5),
+        RATE_BEFORE: lambda: run(rates[:1] + rates[:-1]),
         LAST: lambda: run(rates, zero="part"),
         UNCLIPPED: lambda: run(rates, clip="never"),
         ONCE: lambda: run(rates, clip="part"),
@@ -251,14 +267,14 @@ def resumed_losses(answer: Callable) -> None:
     if len(found) != count:
         raise Wrong(f"It gives {len(found)} losses, but {count} batches follow the checkpoint.")
     if close(found, found[-1:] * count):
-        raise Wrong("Your first loss is the last one's memory: clone it.")
-    if not close(found, expected):
+        raise Wrong("Your first loss is the last one's memory.", "Clone each loss.")
+    if not close(found, expected, ADAM):
         if any(loaded_after):
             raise Wrong(LOADED_LATE)
         not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
-    Used(found, found, used.counts, used.seen).gives(expected, {})
+    Used(found, found, used.counts, used.seen).gives(expected, {}, ADAM)
     if len(used.seen.captured) > 1:
-        raise Wrong(RECAPTURED.format(len(used.seen.captured), count))
+        raise Wrong(RECAPTURED[0].format(len(used.seen.captured), count), RECAPTURED[1])
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)
 
@@ -268,7 +284,7 @@ def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched
     random: the state in which the new process called the answer.
     """
     checkpoint, batches = again.args[1:]
-    wrong_losses: list[tuple[str, Callable[[], list]]] = [
+    wrong_losses: list[tuple[tuple[str, str], Callable[[], list]]] = [
         (NEW_DRAWS, partial(again, random=random)),
         (STAYS, partial(again, schedule=False)),
         (NEW_SCHEDULE, partial(again, PARTS[:2])),
@@ -278,7 +294,7 @@ def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched
         (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
     ]
     for message, losses in wrong_losses:
-        if close(found, losses()):
+        if close(found, losses(), ADAM):
             raise Wrong(message)
     if seen.captured and not close(found[0], again()[0]):
         raise Wrong(TRAINED)
@@ -332,10 +348,18 @@ def train_and_evaluate(answer: Callable) -> None:
     expected, start = losses(), copy.deepcopy(net)
     torch.cuda.set_rng_state(random)
     optimizer, _ = momentum(net, 0.1)
-    with watch() as seen:
-        functions = answer(net, optimizer, *copied(batches[0]))
+    given = copied(batches[0])
+    with callers_own("inputs or targets", given, batches):
+        with watch() as seen:
+            functions = answer(net, optimizer, *given)
+        _two_graphs(functions, seen, optimizer, batches, (net, start, before, random, expected))
+
+
+def _two_graphs(functions, seen, optimizer, batches, facts):
+    """Raises Wrong unless the two functions train and evaluate by graphs, as eager does."""
+    net, start, before, random, expected = facts
     functions = two_functions(functions, "train, evaluate")
-    if not close(net.state_dict(), before):
+    if not same(net.state_dict(), before):
         raise Wrong(TRAINED)
     if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
         raise Wrong(FILLED)
@@ -360,6 +384,7 @@ def train_and_evaluate(answer: Callable) -> None:
     )
     if any(loss.requires_grad for loss in used.kept[1::2]):
         raise Wrong("The evaluation records what a backward pass needs: use torch.no_grad().")
+    detached(used)
     used.replays(graphs=6, operators=6 * 3)
 
 

@@ -126,6 +126,21 @@ def in_groups(x, order, counts, up):
     return torch.empty_like(y).index_copy_(0, order, y)
 
 
+def graph_counted__D16_added_outside(layer, total, sample):
+    def step(x):
+        y, kept = layer(x)
+        return y, (~kept).sum()
+
+    replay = capture_step(step, sample.clone())
+
+    def call(x):
+        y, drops = replay(x)
+        total.add_(drops)
+        return y.clone()
+
+    return call
+
+
 def graph_groups__frozen_counts(route, up, sample):
     counts = torch.bincount(route(sample), minlength=len(up)).tolist()
 

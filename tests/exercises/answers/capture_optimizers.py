@@ -132,6 +132,30 @@ def train_with_schedule__right_a_graph_for_each_rate(net, inputs, targets, rates
     return [replay().clone() for replay in replays]
 
 
+def train_with_schedule__D2_adamw(net, inputs, targets, rates):
+    lr = torch.tensor(rates[0], device="cuda")
+    optimizer = torch.optim.AdamW(net.parameters(), lr=lr, capturable=True)
+    with unchanged(net, optimizer):
+        replay = capture_step(make_step(net, optimizer, inputs, targets))
+    losses = []
+    for rate in rates:
+        lr.fill_(rate)
+        losses.append(replay().clone())
+    return losses
+
+
+def train_with_schedule__right_fused(net, inputs, targets, rates):
+    lr = torch.tensor(rates[0], device="cuda")
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr, fused=True, capturable=True)
+    with unchanged(net, optimizer):
+        replay = capture_step(make_step(net, optimizer, inputs, targets))
+    losses = []
+    for rate in rates:
+        lr.fill_(rate)
+        losses.append(replay().clone())
+    return losses
+
+
 def on_plateau(net, inputs, targets, lr, fused=True):
     """The replay of a step of SGD, and its scheduler."""
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, fused=fused)
@@ -223,6 +247,32 @@ def train_on_plateau__right_sum_on_the_gpu(net, inputs, targets, epochs, steps):
             total += losses[-1]
         scheduler.step(total / steps)
     return torch.stack(losses)
+
+
+def by_metric(net, inputs, targets, epochs, steps, metric):
+    """train_on_plateau, whose scheduler gets metric(the losses of the epoch)."""
+    replay, scheduler = on_plateau(net, inputs, targets, torch.tensor(0.1, device="cuda"))
+    losses = []
+    for _ in range(epochs):
+        of_epoch = [replay().clone() for _ in range(steps)]
+        scheduler.step(metric(of_epoch))
+        losses += of_epoch
+    return torch.stack(losses)
+
+
+def train_on_plateau__D3_last_loss_of_the_epoch(net, inputs, targets, epochs, steps):
+    return by_metric(net, inputs, targets, epochs, steps, lambda losses: losses[-1])
+
+
+def train_on_plateau__D3_first_loss_of_the_epoch(net, inputs, targets, epochs, steps):
+    return by_metric(net, inputs, targets, epochs, steps, lambda losses: losses[0])
+
+
+def train_on_plateau__right_mean_of_a_cat(net, inputs, targets, epochs, steps):
+    def mean(losses):
+        return torch.cat([loss[None] for loss in losses]).mean()
+
+    return by_metric(net, inputs, targets, epochs, steps, mean)
 
 
 def half(
@@ -371,6 +421,26 @@ def train_prefetched__no_wait_for_arrival(step, net, batches):
 
 def train_prefetched__batch_asked_for_before_the_replay(step, net, batches):
     return prefetcher(step, net, batches, early=True)
+
+
+def train_prefetched__A11_first_copy_does_not_wait(step, net, batches):
+    static_batch = [tensor.cuda() for tensor in batches[0]]
+    with unchanged(net):
+        replay = capture_step(step, *static_batch)
+    next_batch = [torch.empty_like(tensor) for tensor in static_batch]
+    copy_stream = torch.cuda.Stream()
+    has_been_read = torch.cuda.Event()
+    losses = []
+    for number in range(len(batches)):
+        if number:
+            copy_stream.wait_event(has_been_read)
+        with torch.cuda.stream(copy_stream):
+            copy_batch(next_batch, batches[number])
+        torch.cuda.current_stream().wait_stream(copy_stream)
+        copy_batch(static_batch, next_batch)
+        has_been_read.record()
+        losses.append(replay().clone())
+    return torch.stack(losses)
 
 
 def train_prefetched__no_prefetch(step, net, batches):

@@ -117,6 +117,21 @@ def captured_layer(layer, sample):
     return lambda inputs: replay(inputs).clone()
 
 
+def int8_predictor__D3_floats_kept(net, sample):
+    def product():
+        scale = net.head.weight.abs().amax(dim=1, keepdim=True) / 127
+        return (net.head.weight / scale).round().to(torch.int8) * scale
+
+    weight = product()
+    replay = capture_step(lambda inputs: net.body(inputs) @ weight.T, sample.clone())
+
+    def update(state_dict):
+        net.load_state_dict(state_dict)
+        weight.copy_(product())
+
+    return lambda inputs: replay(inputs).clone(), update
+
+
 def adapter_server__as_given(layer, sample):
     deltas = []
 
@@ -186,6 +201,24 @@ def adapter_server__unmerge_replaces(layer, sample):
         layer.weight = torch.nn.Parameter(base.clone())
 
     return captured_layer(layer, sample), merge, unmerge
+
+
+def adapter_server__R4_captured_again_in_merge(layer, sample):
+    base = layer.weight.clone()
+    replay = capture_step(layer, sample.clone())
+
+    def predict(inputs):
+        return replay(inputs).clone()
+
+    def merge(A, B):
+        nonlocal replay
+        layer.weight.copy_(base + B @ A)
+        replay = capture_step(layer, sample.clone())
+
+    def unmerge():
+        layer.weight.copy_(base)
+
+    return predict, merge, unmerge
 
 
 def adapter_server__right_delta_in_the_graph(layer, sample):
@@ -443,6 +476,38 @@ def published__waits_for_the_replays_alone(net, sample, stream):
         with torch.cuda.stream(stream):
             copy_all(net, weights)
         torch.cuda.current_stream().wait_stream(stream)
+
+    return predict, publish
+
+
+def published__D2_waits_in_predict_only(net, sample, stream):
+    replay = capture_step(net, sample.clone())
+
+    def predict(inputs):
+        torch.cuda.current_stream().wait_stream(stream)
+        return replay(inputs).clone()
+
+    def publish(weights):
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            copy_all(net, weights)
+
+    return predict, publish
+
+
+def published__right_recorded_and_waits_in_predict(net, sample, stream):
+    replay = capture_step(net, sample.clone())
+
+    def predict(inputs):
+        torch.cuda.current_stream().wait_stream(stream)
+        return replay(inputs).clone()
+
+    def publish(weights):
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            copy_all(net, weights)
+            for value in weights:
+                value.record_stream(stream)
 
     return predict, publish
 

@@ -95,6 +95,18 @@ def graph_decode__name_rebound(model, tokens, input_pos, kv_cache, temperature, 
     return lambda: replay().clone()
 
 
+def graph_decode__D14_tokens_rebound(model, tokens, input_pos, kv_cache, temperature, generator):
+    def step():
+        nonlocal tokens
+        tokens = sample(model(tokens, input_pos, kv_cache), temperature, generator)
+        input_pos.add_(1)
+        return tokens
+
+    with unchanged(input_pos, generators=[generator]):
+        replay = capture_step(step, generators=[generator])
+    return lambda: replay().clone()
+
+
 def graph_decode__warmup_decoded(model, tokens, input_pos, kv_cache, temperature, generator):
     def step():
         tokens.copy_(sample(model(tokens, input_pos, kv_cache), temperature, generator))
@@ -286,6 +298,30 @@ def generate__to_the_limit(model, tokens, input_pos, kv_cache, end, every, limit
 
 def generate__warmup_decoded(model, tokens, input_pos, kv_cache, end, every, limit):
     return until(tokens_graph(model, tokens, input_pos, kv_cache, every, clean=False), end, limit)
+
+
+def with_warmup(model, tokens, input_pos, kv_cache, end, every, limit, warmup):
+    """generate, captured after so many warm-up runs."""
+
+    def steps():
+        made = []
+        for _ in range(every):
+            tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
+            input_pos.add_(1)
+            made.append(tokens.clone())
+        return torch.cat(made, dim=1)
+
+    with unchanged(tokens, input_pos):
+        replay = capture_step(steps, warmup=warmup)
+    return until(replay, end, limit)
+
+
+def generate__D5_three_warm_ups(model, tokens, input_pos, kv_cache, end, every, limit):
+    return with_warmup(model, tokens, input_pos, kv_cache, end, every, limit, 3)
+
+
+def generate__D5_ten_warm_ups(model, tokens, input_pos, kv_cache, end, every, limit):
+    return with_warmup(model, tokens, input_pos, kv_cache, end, every, limit, 10)
 
 
 def generate__read_inside(model, tokens, input_pos, kv_cache, end, every, limit):

@@ -99,6 +99,18 @@ def make_scaled__still_copies(scale, calls):
     return scaled
 
 
+def make_scaled__D8_copied_in_each_call(scale, calls):
+    @torch.compile(mode="reduce-overhead")
+    def compiled(x, scale, calls):
+        return (x @ x).relu() * scale * calls
+
+    def scaled(x):
+        calls.add_(1)
+        return compiled(x, scale.to("cuda"), calls)
+
+    return scaled
+
+
 def make_scaled__another_counter(scale, calls):
     scale = scale.to("cuda")
 

@@ -43,6 +43,15 @@ def least_us__most_nodes(us, edges):
 
 
 # typical wrong answers, which the lesson's check refuses
+
+
+def least_us__D4_one_pass_over_sorted_edges(us, edges):
+    done = list(us)
+    for source, target in sorted(map(list, edges)):
+        done[target] = max(done[target], done[source] + us[target])
+    return max(done)
+
+
 def every_pair(parameters, number, step=4, kind="f"):
     """All (parameter, offset) of a number, at multiples of step."""
     wanted = struct.pack(kind, number)
@@ -87,6 +96,16 @@ def find_number__parameters_counted(parameters, number):
 def find_number__offset_in_floats(parameters, number):
     found = every_pair(parameters, number)
     return (found[0][0], found[0][1] // 4) if len(found) == 1 else ()
+
+
+def find_number__D5_nearly_equal(parameters, number):
+    found = [
+        (place, offset)
+        for place, value in enumerate(parameters)
+        for offset in range(0, len(value) - 3, 4)
+        if abs(struct.unpack("f", value[offset : offset + 4])[0] - number) < 1e-6
+    ]
+    return found[0] if len(found) == 1 else ()
 
 
 def find_number__right_by_counting(parameters, number):
@@ -160,6 +179,71 @@ def sum_of_branches__not_copied(left, right, sample):
 
 def sum_of_branches__eager(left, right, sample):
     return lambda x: left(x) + right(x)
+
+
+def branches(left, right, sample, combine, joined=True):
+    """Both branches, and what combine makes of their results before or after the join."""
+    static_x = sample.clone()
+    left(static_x)
+    right(static_x)
+    side = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        main = torch.cuda.current_stream()
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            left_result = left(static_x)
+        right_result = right(static_x)
+        if joined:
+            main.wait_stream(side)
+        total = combine(left_result, right_result)
+        if not joined:
+            main.wait_stream(side)
+
+    def replay(x):
+        static_x.copy_(x)
+        graph.replay()
+        return total.clone()
+
+    return replay
+
+
+def sum_of_branches__R4_summed_after_the_replay(left, right, sample):
+    static_x = sample.clone()
+    left(static_x)
+    right(static_x)
+    side = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        main = torch.cuda.current_stream()
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            left_result = left(static_x)
+        right_result = right(static_x)
+        main.wait_stream(side)
+
+    def replay(x):
+        static_x.copy_(x)
+        graph.replay()
+        return left_result + right_result
+
+    return replay
+
+
+def sum_of_branches__D15_added_in_place_before_the_join(left, right, sample):
+    return branches(left, right, sample, lambda a, b: b.add_(a), joined=False)
+
+
+def sum_of_branches__D15_stacked_before_the_join(left, right, sample):
+    return branches(left, right, sample, lambda a, b: torch.stack([a, b]).sum(0), joined=False)
+
+
+def sum_of_branches__right_stacked(left, right, sample):
+    return branches(left, right, sample, lambda a, b: torch.stack([a, b]).sum(0))
+
+
+def sum_of_branches__right_in_place(left, right, sample):
+    return branches(left, right, sample, lambda a, b: a.add_(b))
 
 
 def sum_of_branches__right_with_right_on_the_side(left, right, sample):

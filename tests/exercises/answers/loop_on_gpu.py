@@ -203,3 +203,73 @@ def guarded_step__right_by_masking(parameters, rate):
         return (rate * mine).masked_fill(~all_finite(every), 0)
 
     return captured_step(parameters, update)
+
+
+def guarded_step__D11_any_for_all(parameters, rate):
+    @torch.no_grad()
+    def step():
+        finite = torch.stack([p.grad.isfinite().any() for p in parameters]).any()
+        for p in parameters:
+            p -= torch.where(finite, rate * p.grad, 0)
+
+    with unchanged(*parameters):
+        return capture_step(step)
+
+
+def guarded_step__D10_data_replaced(parameters, rate):
+    @torch.no_grad()
+    def step():
+        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
+        for p in parameters:
+            p -= torch.where(finite, rate * p.grad, 0)
+
+    saved = [p.detach().clone() for p in parameters]
+    replay = capture_step(step)
+    for p, value in zip(parameters, saved):
+        p.data = value
+    return replay
+
+
+def guarded_step__R5_name_rebound(parameters, rate):
+    @torch.no_grad()
+    def step():
+        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
+        for p in parameters:
+            p = torch.where(finite, p - rate * p.grad, p)
+
+    with unchanged(*parameters):
+        return capture_step(step)
+
+
+def turn_of(step, tokens, end, limit, fill=-1, index=False):
+    """capture_turn with one thing changed."""
+    answers = torch.full((len(tokens), limit), fill, device="cuda")
+    places = torch.arange(limit, device="cuda")
+    count = torch.zeros((), dtype=torch.long, device="cuda")
+    alive = torch.ones_like(tokens, dtype=torch.bool)
+    going = alive.any()
+
+    def turn():
+        tokens.copy_(torch.where(alive, step(tokens), tokens))
+        if index:
+            answers.index_copy_(
+                1, count[None], torch.where(alive, tokens, -1)[:, None]
+            )
+        else:
+            here = alive[:, None] & (places == count)
+            answers.copy_(torch.where(here, tokens[:, None], answers))
+        count.add_(1)
+        alive.logical_and_(tokens != end).logical_and_(count < limit)
+        going.copy_(alive.any())
+
+    with unchanged(tokens, answers, count, alive, going):
+        replay = capture_step(turn)
+    return replay, answers, going
+
+
+def capture_turn__D12_index_past_the_limit(step, tokens, end, limit):
+    return turn_of(step, tokens, end, limit, index=True)
+
+
+def capture_turn__R5_answers_of_zeros(step, tokens, end, limit):
+    return turn_of(step, tokens, end, limit, fill=0)

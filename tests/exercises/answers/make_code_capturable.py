@@ -51,6 +51,10 @@ def entropy__right_both_safe(p):
     return -torch.where(p > 0, safe * safe.log(), 0).sum()
 
 
+def entropy__D12_clamped_to_a_thousandth(p):
+    return -(p * p.clamp(min=1e-3).log()).sum()
+
+
 def ramp__as_given(steps):
     done = 0
 
@@ -135,6 +139,16 @@ def ramp__right_augmented(steps):
         nonlocal done
         done += 1  # in place for a tensor
         return x * (done / steps).clamp(max=1)
+
+    return scaled
+
+
+def ramp__D13_moved_in_a_dict(steps):
+    state = {"done": torch.zeros((), device="cuda")}
+
+    def scaled(x):
+        state["done"] = state["done"] + 1
+        return x * (state["done"] / steps).clamp(max=1)
 
     return scaled
 
@@ -331,6 +345,60 @@ def anneal_and_train__temperature_not_restored(weight, batches):
         return loss
 
     return losses_of_replays(step, batches, weight)
+
+
+def anneal_and_train__D10_static_input_rebound(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+    x = batches[0].cuda()
+
+    def step():
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss
+
+    with unchanged(weight, temperature):
+        replay = capture_step(step)
+    losses = []
+    for batch in batches:
+        x = batch.cuda()
+        losses.append(replay().item())
+    return losses
+
+
+def anneal_and_train__D10_zeroed_outside(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+    weight.grad = torch.zeros_like(weight)
+
+    def step(x):
+        loss = loss_of(weight, temperature, x)
+        loss.backward()
+        with torch.no_grad():
+            weight.sub_(0.1 * weight.grad)
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss.detach()
+
+    with unchanged(weight, temperature):
+        replay = capture_step(step, batches[0].cuda())
+    weight.grad = torch.zeros_like(weight)
+    losses = []
+    for batch in batches:
+        weight.grad = None
+        losses.append(replay(batch).item())
+    return losses
+
+
+def anneal_and_train__D10_losses_not_cloned(weight, batches):
+    temperature = torch.tensor(2.0, device="cuda")
+
+    def step(x):
+        loss = descend(weight, loss_of(weight, temperature, x))
+        temperature.mul_(0.9).clamp_(min=1.0)
+        return loss
+
+    with unchanged(weight, temperature):
+        replay = capture_step(step, batches[0].cuda())
+    losses = [replay(batch) for batch in batches]
+    return [loss.item() for loss in losses]
 
 
 def anneal_and_train__right_filled_between(weight, batches):

@@ -69,6 +69,52 @@ def graph_attention__eager(keys, values):
     return lambda q, length: (keys[:length] @ q).softmax(0) @ values[:length]
 
 
+def graph_attention__D4_a_graph_for_each_length(keys, values):
+    static_q = torch.zeros(keys.shape[1], device="cuda")
+    replays = {}
+    for n in range(1, len(keys) + 1):
+        replays[n] = capture_step(
+            lambda q, n=n: (keys[:n] @ q).softmax(0) @ values[:n], static_q
+        )
+    return lambda q, length: replays[length](q).clone()
+
+
+def graph_attention__R5_a_row_too_many(keys, values):
+    static_q = torch.zeros(keys.shape[1], device="cuda")
+    length = torch.ones((), dtype=torch.long, device="cuda")
+
+    def attend_step(q):
+        behind = torch.arange(len(keys), device="cuda") > length
+        scores = (keys @ q).masked_fill(behind, -torch.inf)
+        return scores.softmax(0) @ values.masked_fill(behind[:, None], 0)
+
+    replay = capture_step(attend_step, static_q)
+
+    def attend(q, new_length):
+        length.fill_(new_length)
+        return replay(q).clone()
+
+    return attend
+
+
+def graph_attention__R5_mask_added(keys, values):
+    static_q = torch.zeros(keys.shape[1], device="cuda")
+    length = torch.ones((), dtype=torch.long, device="cuda")
+
+    def attend_step(q):
+        behind = torch.arange(len(keys), device="cuda") >= length
+        scores = keys @ q + torch.where(behind, -torch.inf, 0.0)
+        return scores.softmax(0) @ values.masked_fill(behind[:, None], 0)
+
+    replay = capture_step(attend_step, static_q)
+
+    def attend(q, new_length):
+        length.fill_(new_length)
+        return replay(q).clone()
+
+    return attend
+
+
 def graph_attention__right_by_where(keys, values):
     static_q = torch.zeros(keys.shape[1], device="cuda")
     length = torch.ones(1, dtype=torch.long, device="cuda")
@@ -159,6 +205,40 @@ def capture_in_pieces__eager_step_in_each_call(step, x):
     def call(new_x):
         step(new_x, lambda function, *inputs: function(*inputs))
         return replay(new_x)
+
+    return call
+
+
+def capture_in_pieces__D7_captured_on_the_callers_x(step, x):
+    step(x.clone(), lambda function, *inputs: function(*inputs))
+    pool = torch.cuda.graph_pool_handle()
+    graphs, pieces = [], []
+
+    def begin():
+        graphs.append(torch.cuda.CUDAGraph())
+        graphs[-1].capture_begin(pool=pool)
+        pieces.append(graphs[-1].replay)
+
+    def outside(function, *inputs):
+        graphs[-1].capture_end()
+        output = function(*inputs)
+        pieces.append(lambda: output.copy_(function(*inputs)))
+        begin()
+        return output
+
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
+        begin()
+        result = step(x, outside)
+        graphs[-1].capture_end()
+    torch.cuda.current_stream().wait_stream(side_stream)
+
+    def call(new_x):
+        x.copy_(new_x)
+        for piece in pieces:
+            piece()
+        return result.clone()
 
     return call
 

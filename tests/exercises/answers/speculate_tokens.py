@@ -181,6 +181,16 @@ def graph_steps__clamped_at_the_end(step, text, input_pos, limit, every):
         return capture_step(steps, warmup=1)
 
 
+def graph_steps__D15_clamped_before_each_step(step, text, input_pos, limit, every):
+    def steps():
+        for _ in range(every):
+            input_pos.clamp_(max=limit)
+            step()
+
+    with unchanged(text, input_pos):
+        return capture_step(steps, warmup=1)
+
+
 def graph_steps__no_limit(step, text, input_pos, limit, every):
     def steps():
         for _ in range(every):

@@ -24,7 +24,7 @@ def graphed(net, optimizer, inputs, targets, zero="step", clip="step", divide=Tr
         return torch.stack(losses).sum().detach()
 
     with unchanged(*([net, optimizer] if restore else [])):
-        return capture_step(step, inputs, targets)
+        return capture_step(step, inputs.clone(), targets.clone())
 
 
 def with_lr(replay, lr):
@@ -107,6 +107,106 @@ def accumulating_step__eager(net, optimizer, lr, inputs, targets):
         clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
         return torch.stack(losses).sum().detach()
+
+    return train
+
+
+def clipping_to(net, optimizer, lr, inputs, targets, norm):
+    """accumulating_step with another norm."""
+
+    def step(inputs, targets):
+        optimizer.zero_grad()
+        losses = []
+        for micro_inputs, micro_targets in zip(inputs, targets, strict=True):
+            loss = mse_loss(net(micro_inputs), micro_targets) / len(inputs)
+            loss.backward()
+            losses.append(loss.detach())
+        clip_grad_norm_(net.parameters(), norm)
+        optimizer.step()
+        return torch.stack(losses).sum()
+
+    with unchanged(net, optimizer):
+        return with_lr(capture_step(step, inputs.clone(), targets.clone()), lr)
+
+
+def accumulating_step__D1_clipped_to_a_tenth_more(net, optimizer, lr, inputs, targets):
+    return clipping_to(net, optimizer, lr, inputs, targets, 1.1)
+
+
+def accumulating_step__D1_clipped_to_a_fiftieth_more(net, optimizer, lr, inputs, targets):
+    return clipping_to(net, optimizer, lr, inputs, targets, 1.02)
+
+
+def accumulating_step__D1_clipped_to_a_tenth_less(net, optimizer, lr, inputs, targets):
+    return clipping_to(net, optimizer, lr, inputs, targets, 0.9)
+
+
+def accumulating_step__D6_all_micro_batches_at_once(net, optimizer, lr, inputs, targets):
+    def step(inputs, targets):
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs.flatten(0, 1)), targets.flatten(0, 1))
+        loss.backward()
+        clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    with unchanged(net, optimizer):
+        return with_lr(capture_step(step, inputs.clone(), targets.clone()), lr)
+
+
+def accumulating_step__D7_captured_on_the_callers_tensors(net, optimizer, lr, inputs, targets):
+    def step():
+        optimizer.zero_grad()
+        losses = []
+        for micro_inputs, micro_targets in zip(inputs, targets, strict=True):
+            loss = mse_loss(net(micro_inputs), micro_targets) / len(inputs)
+            loss.backward()
+            losses.append(loss.detach())
+        clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return torch.stack(losses).sum()
+
+    with unchanged(net, optimizer):
+        replay = capture_step(step)
+
+    def train(new_inputs, new_targets, new_lr):
+        inputs.copy_(new_inputs)
+        targets.copy_(new_targets)
+        lr.fill_(new_lr)
+        return replay().clone()
+
+    return train
+
+
+def accumulating_step__D9_rate_written_after_the_replay(net, optimizer, lr, inputs, targets):
+    replay = graphed(net, optimizer, inputs, targets)
+
+    def train(inputs, targets, new_lr):
+        loss = replay(inputs, targets).clone()
+        lr.fill_(new_lr)
+        return loss
+
+    return train
+
+
+def accumulating_step__right_mean_of_the_losses(net, optimizer, lr, inputs, targets):
+    def step(inputs, targets):
+        optimizer.zero_grad(set_to_none=False)
+        losses = []
+        for number in range(len(inputs)):
+            loss = mse_loss(net(inputs[number]), targets[number])
+            (loss / len(inputs)).backward()
+            losses.append(loss.detach())
+        clip_grad_norm_(list(net.parameters()), max_norm=1)
+        optimizer.step()
+        return torch.stack(losses).mean()
+
+    with unchanged(net, optimizer):
+        replay = capture_step(step, inputs.clone(), targets.clone())
+
+    def train(inputs, targets, new_lr):
+        lr.copy_(torch.tensor(new_lr, device="cuda"))
+        return replay(inputs, targets).clone()
 
     return train
 
@@ -463,6 +563,33 @@ def train_and_evaluate__evaluation_trains(net, optimizer, *batch):
     return cloning(two_graphs(net, optimizer, batch, trains=True))
 
 
+def train_and_evaluate__D7_captured_on_the_callers_tensors(net, optimizer, inputs, targets):
+    def step():
+        net.train()
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    @torch.no_grad()
+    def loss_of():
+        net.eval()
+        return mse_loss(net(inputs), targets)
+
+    pool = torch.cuda.graph_pool_handle()
+    with unchanged(net, optimizer):
+        replay_step = capture_step(step, pool=pool)
+        replay_loss = capture_step(loss_of, pool=pool)
+
+    def call(replay, new_inputs, new_targets):
+        inputs.copy_(new_inputs)
+        targets.copy_(new_targets)
+        return replay().clone()
+
+    return partial(call, replay_step), partial(call, replay_loss)
+
+
 def train_and_evaluate__old_inputs(net, optimizer, *batch):
     replay_step, replay_loss = two_graphs(net, optimizer, batch)
 
@@ -487,6 +614,8 @@ def train_and_evaluate__eager_evaluation(net, optimizer, *batch):
 
 
 def train_and_evaluate__right_pool_of_the_first(net, optimizer, inputs, targets):
+    inputs, targets = inputs.clone(), targets.clone()
+
     def step():
         net.train()
         optimizer.zero_grad()

@@ -1,0 +1,101 @@
+"""The rules that the texts of exercises state, each as a function.
+
+A scenario whose text has the sentence of a rule calls it: tests/exercises/test_rules.py compares
+the two.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from cpu_graph.graphs import CUDAGraph
+from cpu_graph.nodes import Node
+from exercises.answers.graph_use import Used, Watched, Wrong, copied, same
+from exercises.scenarios.common import launch_log
+
+OVERWRITES = (
+    "It changes a tensor of the caller: {}.",
+    "Every replay writes new values into its static inputs, so capture on clones.",
+)
+HISTORY = (
+    "A result requires a gradient, so it keeps the autograd graph of its step alive.",
+    "Return it detached.",
+)
+IN_TURN = (
+    "The two replays cannot run at the same time: one waits for the other.",
+    "Leave out the wait between them.",
+)
+
+
+def one_graph(seen: Watched) -> None:
+    """One graph: raises Wrong if more than one was captured."""
+    seen.captures_at_most_one()
+
+
+@contextmanager
+def callers_own(what: str, *values: Any) -> Iterator[None]:
+    """The caller's tensors do not change: raises Wrong if one of values has after the block.
+
+    what: their names in the exercise.
+    """
+    before = copied(values)
+    yield
+    if not same(values, before):
+        raise Wrong(OVERWRITES[0].format(what), OVERWRITES[1])
+
+
+def detached(used: Used) -> None:
+    """A loss is returned without its autograd graph: raises Wrong if a result requires a
+    gradient.
+    """
+    if any(torch.is_tensor(leaf) and leaf.requires_grad for leaf in tree_leaves(used.kept)):
+        raise Wrong(HISTORY)
+
+
+def at_the_same_time(nodes: Iterable[Node], said: str | tuple[str, str]) -> None:
+    """Branches may run at the same time: raises Wrong(said) if something orders two of the nodes
+    that are on different streams.
+    """
+    for one, other in combinations(nodes, 2):
+        if one.stream != other.stream and (one.before(other.clock) or other.before(one.clock)):
+            raise Wrong(said)
+
+
+def replays_at_the_same_time(said: str | tuple[str, str] = IN_TURN) -> None:
+    """Graphs may run at the same time: raises Wrong(said) if no two replays since the CPU last
+    waited for the GPU are unordered. Only the stand-in knows.
+    """
+    replayed = [node for node in launch_log() if isinstance(node.stream, tuple)]
+    if CUDAGraph.stand_in and not any(
+        one.stream[0] != other.stream[0]
+        and not (one.before(other.clock) or other.before(one.clock))
+        for one, other in combinations(replayed, 2)
+    ):
+        raise Wrong(said)
+
+
+def freed_right_after(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
+    """The caller may free its tensors right after: takes the memory that these shapes had, as the
+    caller's next tensors would. Keep what it returns.
+    """
+    return [torch.full(shape, 7.0, device="cuda") for shape in shapes]
+
+
+def reads(seen: Watched, dtype: torch.dtype, said: str | tuple[str, str]) -> None:
+    """A graph reads values of this dtype: raises Wrong(said) if no node of the captured graphs
+    does. Only the stand-in knows.
+    """
+    if CUDAGraph.stand_in is None:
+        return
+    arguments = [
+        leaf
+        for graph in seen.captured
+        for node in graph.capture.nodes
+        for leaf in tree_leaves((node.args, node.kwargs))
+    ]
+    if not any(getattr(leaf, "dtype", None) == dtype for leaf in arguments):
+        raise Wrong(said)

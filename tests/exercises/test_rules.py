@@ -1,0 +1,96 @@
+"""What the text of an exercise asks, its scenario checks: sentences compared with calls."""
+
+import re
+from types import CodeType, FunctionType
+
+import nbformat
+import pytest
+
+from course.lessons import lesson_file
+from course.paths import lesson_name
+from exercises import scenarios
+from exercises.scenarios import rules
+from tests.exercises.test_capture_exercises import EXERCISES
+
+SENTENCES = {  # of an exercise's text or stub -> the rules of which its scenario calls one
+    r"\bone graph\b(?! of your own)": (rules.one_graph, "replays"),
+    r"caller's .{0,40}(not|never) change|as it is\b|keeps? (its|their) values": (
+        rules.callers_own,
+    ),
+    r"\bdetached\b|without (its|an|their) autograd graph": (rules.detached,),
+    r"branches that may run at the same time": (rules.at_the_same_time,),
+    r"graphs can (still )?run at the same time": (rules.replays_at_the_same_time,),
+    r"may free .{0,20}right after": (rules.freed_right_after,),
+    r"must read the int8 values": (rules.reads,),
+}
+BEFORE = "make_code_capturable"  # the lessons before it are being written anew
+ORDER = list(dict.fromkeys(lesson_name(path) for path, _ in EXERCISES))
+CASES = [pair for pair in EXERCISES if ORDER.index(lesson_name(pair[0])) >= ORDER.index(BEFORE)]
+
+
+def text(path, name):
+    """The text of an exercise: its heading's section up to its check, stub included."""
+    cells = nbformat.read(path, as_version=4).cells
+    stub = next(
+        n for n, cell in enumerate(cells) if re.search(rf"^def {name}\(", cell.source, re.M)
+    )
+    said = cells[stub].source
+    for cell in reversed(cells[:stub]):
+        if cell.cell_type == "markdown":
+            head, _, section = cell.source.rpartition("\n### ")
+            said = (section if head else cell.source) + said
+            if "### " in cell.source:
+                break
+    return re.sub(r"\s+", " ", said)
+
+
+def names_of(code):
+    """The names that a function's code uses, and those of the functions inside of it."""
+    inside = [names_of(one) for one in code.co_consts if isinstance(one, CodeType)]
+    return {*code.co_names}.union(*inside)
+
+
+def called(function):
+    """The functions and the names of attributes that a scenario reaches in its module."""
+    reached, waiting = set(), [function]
+    while waiting:
+        one = waiting.pop()
+        for name in names_of(one.__code__) - reached:
+            reached.add(name)
+            other = one.__globals__.get(name)
+            other = getattr(other, "__wrapped__", other)
+            if isinstance(other, FunctionType) and other.__module__.startswith(
+                "exercises.scenarios"
+            ):
+                waiting.append(other)
+    return reached
+
+
+def asked(path, name):
+    """The rules that an exercise's text states: tuples of which one is to be called."""
+    said = text(path, name)
+    return [wanted for sentence, wanted in SENTENCES.items() if re.search(sentence, said)]
+
+
+@pytest.mark.parametrize(("path", "name"), CASES, ids=[name for _, name in CASES])
+def test_what_the_text_asks_is_checked(path, name):
+    found = called(scenarios.scenario(lesson_name(path), name))
+    for wanted in asked(path, name):
+        names = {getattr(rule, "__name__", rule) for rule in wanted}
+        assert names & found, f"{name}: its text has the sentence of {names}"
+
+
+def test_each_rule_is_used():
+    used = set().union(*(called(scenarios.scenario(lesson_name(p), name)) for p, name in EXERCISES))
+    public = {
+        name
+        for name, rule in vars(rules).items()
+        if getattr(rule, "__module__", "") == rules.__name__
+    }
+    assert public - used == {"replays_at_the_same_time"}  # of a lesson that is being written anew
+
+
+def test_a_text_that_asks_more_than_its_scenario_is_found():
+    path = lesson_file("change_weights")
+    assert (rules.freed_right_after,) in asked(path, "published")
+    assert "no_such_rule" not in called(scenarios.scenario("change_weights", "published"))
