@@ -46,6 +46,7 @@ def microseconds(work: Callable[[], object]) -> float:
 
 
 def run(step: Callable[[], object], times: int) -> None:
+    """Run a step several times."""
     for _ in range(times):
         step()
 
@@ -90,6 +91,7 @@ def report(step_us: float, busy: float, capture_us: float) -> str:
 
 
 def main() -> None:
+    """Measure the three numbers and print the decision."""
     step = build_step()
     run(step, times=STEPS)  # the first steps are slower
     step_us = microseconds(lambda: run(step, STEPS)) / STEPS
