@@ -77,8 +77,7 @@ def main() -> None:
             groups = [train(*group) for group in zip(inputs, targets, strict=True)]
         else:
             groups = [
-                train_group(model, optimizer, *group)
-                for group in zip(inputs, targets, strict=True)
+                train_group(model, optimizer, *group) for group in zip(inputs, targets, strict=True)
             ]
         losses[name] = torch.cat(groups)
     print("last loss:", losses["graph"][-1].item())
