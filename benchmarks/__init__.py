@@ -1,7 +1,7 @@
 """What the course's graphs bring and what the course costs its user:  make bench
 
-Variants   ladder: the rungs of "Reach the floor"; originals: the loops of the examples the course
-           grew from
+Variants   ladder: those of "Shorten a step to its kernel time"; originals: the loops of the
+           examples the course grew from
 Measured   steps: all of them
 Written    report
 """

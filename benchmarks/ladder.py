@@ -1,4 +1,4 @@
-"""The ladder of "Reach the floor": the same training, from eager down to the kernels' own time.
+"""The ladder of "Shorten a step to its kernel time": the same training, from eager down to the kernels' own time.
 
 RUNGS: name -> build(batches), which gives a step: a function without arguments that trains on the next batch, or on
 the next STEPS_PER_CALL, and returns the last loss, a 0-d CUDA tensor that the next call may overwrite. step.model is

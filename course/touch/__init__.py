@@ -1,8 +1,7 @@
 """Pictures that one can touch: this is their frame, svg.py has their shapes, and each has a module
 and a script.
 
-timeline: a step, hovered over and zoomed into; capture: eager, capture and replay as time passes;
-    pays: sliders.
+timeline: a step, hovered over and zoomed into; capture: eager, capture and replay as time passes.
 
 A saved notebook holds what stands still, the data and some kB of style and script, and asks no
 other machine for anything. Where scripts do not run, as on GitHub or in a notebook that is not

@@ -2,7 +2,6 @@
 text without styles of its own: it may lie in any page.
 """
 
-from collections.abc import Iterable
 from html import escape
 from itertools import pairwise
 from urllib.parse import quote
@@ -33,21 +32,6 @@ def area(points: list[tuple[float, float]], bottom: float, colour: str) -> str:
     path = f"M{points[0][0]:.1f} {bottom:.1f}"
     path += "".join(f"V{y:.1f}H{x:.1f}" for (_, y), (x, _) in pairwise(points))
     return f'<path d="{path}V{bottom:.1f}Z" fill="{colour}"/>'
-
-
-def line(points: Iterable[tuple[float, float]], colour: str, name: str, more: str = "") -> str:
-    """A line from point to point, of the class name."""
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return (
-        f'<polyline class="{name}" points="{path}" fill="none" stroke="{colour}" '
-        f'stroke-width="1.6" {more}/>'
-    )
-
-
-def ring(x: float, y: float, colour: str, words: str) -> str:
-    """A point with words that show where one stays on it."""
-    circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}" stroke="#FFFFFF">'
-    return f"{circle}<title>{escape(words)}</title></circle>"
 
 
 def drawing(width: int, height: int, title: str, *parts: str) -> str:

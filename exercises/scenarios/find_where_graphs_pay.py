@@ -1,4 +1,4 @@
-"""Scenarios: a stopwatch for a capture, a warm-up that counts, a graph only where it pays.
+"""Scenarios: a stopwatch for a capture, a warm-up that counts, a graph only where it is worth it.
 
 Each raises Wrong with the symptom it finds.
 """
@@ -182,32 +182,41 @@ def _losses(net, batches):
 
 
 def graph_if_it_pays(answer: Callable) -> None:
-    """A network, with numbers of calls and sizes for which
-    a graph pays and others for which it does not.
+    """A network, with numbers of calls and times for which
+    a graph is worth its capture and others for which it is not.
     """
-    net = nn.Linear(4, 3).cuda().requires_grad_(False)
+    net = nn.Linear(4, 3).cuda()
     batches = list(torch.randn(4, few(), 4, device="cuda"))
-    expected = list(map(net, batches))
-    launches = 20
-    launch_us, stretch = 10.0, 1.5
-    cases = [(100, 40.0, 3000.0), (20, 40.0, 3000.0), (10**6, 150.0, 1.0), (25, 40.0, 3000.0)]
-    for calls, ideal_us, price_us in cases:
-        idle_us = launch_us * launches - stretch * ideal_us
-        pays = price_us <= calls * idle_us
-        sample = copied(batches[0])
+    with torch.no_grad():
+        expected = list(map(net, batches))
+    with_gradients = []
+
+    def noted(_, inputs, output):
+        if torch.cuda.is_current_stream_capturing():
+            with_gradients.append(output.requires_grad)
+
+    net.register_forward_hook(noted)
+    step_us = 200.0
+    for calls, busy_us, capture_us in [(100, 60.0, 3e3), (20, 60.0, 3e3), (10**6, 225.0, 1.0)]:
+        pays = capture_us <= calls * (step_us - busy_us)
+        sample, given = copied(batches[0]), copied(batches[0])
         with watch() as built:
-            function = answer(net, sample, calls, launches, ideal_us, launch_us, stretch, price_us)
+            function = answer(net, sample, calls, step_us, busy_us, capture_us)
         case = (
-            f"{calls} calls; each takes the host {launch_us * launches:g} µs and the kernels "
-            f"{stretch * ideal_us:g} µs; a price of {price_us:g} µs"
+            f"{calls} calls of {step_us:g} µs, in which the GPU works for {busy_us:g} µs; "
+            f"a capture takes {capture_us:g} µs"
         )
         if built.captured and not pays:
             raise Wrong(f"A capture costs more here than its replays can save ({case}).")
         used = use(function, batches)
         if pays and not built.captured and not used.seen.captured:
-            raise Wrong(f"A graph pays here, and it stays eager ({case}).")
+            raise Wrong(f"A graph is worth its capture here, and it stays eager ({case}).")
+        if not close(sample, given):
+            raise Wrong("Its calls overwrite the inputs that it was given: capture a clone.")
         used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 4})
         if pays:
             used.replays(graphs=4, operators=8)
         elif used.counts["graphs"] or used.seen.captured:
-            raise Wrong(f"It captures in the first call, where a graph does not pay ({case}).")
+            raise Wrong(f"It captures in the first call, where a graph costs more ({case}).")
+        if any(with_gradients):
+            raise Wrong("Autograd records the captured pass, and the calls need no gradients.")

@@ -1,4 +1,5 @@
-"""Scenarios: rungs of the ladder, to write or to repair.
+"""Scenarios: variants of a training step, to write or to repair.
+
 Each raises Wrong with the symptom that it finds.
 """
 
@@ -121,14 +122,23 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
         _stacks(_autocast_losses(net, batches, steps, where), steps)
         for where in ("each step", "all steps", "nothing")
     )
-    optimizer = _fast(net)
+    optimizer, dropped = _fast(net), []
+    zero_grad = optimizer.zero_grad
+
+    def noted(*args, **options):
+        dropped.append(torch.cuda.is_current_stream_capturing())
+        return zero_grad(*args, **options)
+
+    optimizer.zero_grad = noted
     train = answer(net, optimizer, *copied(stacks[0]))
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
+    if not any(dropped) and not close(used.given, each):
+        raise Wrong("The graph never drops a gradient, so each step adds its own to the last one.")
     old = "Later steps train with the bfloat16 weights of the first: leave autocast in each step."
     if close(used.given, around) and not close(around, each):
         raise Wrong(old)
-    if _distance(used.given, without) < _distance(used.given, each):
+    if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong("The products run in float32: keep the forward pass under autocast.")
     used.gives(each, {})
     used.replays(graphs=3, operators=18)

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
+from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import (
     EAGER,
     EVERY_TIME_THE_FIRST,
@@ -20,7 +21,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.common import few, launch_log, perceptron
 
 OVERWRITTEN = (
     "The decoder reads what the scorer has written: the scorer was captured after the encoder's "
@@ -45,6 +46,10 @@ STILL_ONE_POOL = (
     "The graphs share a pool, so they must never run at the same time: give each a private pool."
 )
 ONE_STREAM = "Both graphs are replayed on the same stream: they cannot run at the same time."
+IN_TURN = (
+    "The results are right, but the second replay cannot begin before the first one has ended: the "
+    "graphs never run at the same time."
+)
 LIST = "Return a list with one function for each sample."
 LATE = (
     "All functions replay the graph of the same sample. A lambda or function that is defined in a "
@@ -124,11 +129,13 @@ def two_models(answer: Callable) -> None:
     rows = few()
     batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     streams: list[torch.cuda.Stream] = []
+    beside: list[bool] = []
     replay = torch.cuda.CUDAGraph.replay
 
     def noted(graph):
         streams.append(torch.cuda.current_stream())
-        return replay(graph)
+        replay(graph)
+        beside.append(_last_two_unordered())
 
     with torch.no_grad():
         expected = [(first(batch), second(batch)) for batch in batches]
@@ -144,10 +151,29 @@ def two_models(answer: Callable) -> None:
         raise Wrong(MEET if len(built.pools) < 2 else WAITS)
     used.gives(expected, {})
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
+    _at_once(built, streams, beside)
+
+
+def _at_once(built: Watched, streams: list, beside: list[bool]) -> None:
+    """Raises Wrong unless the two replays of each call may run at the same time."""
     if len(built.pools) < 2:
         raise Wrong(STILL_ONE_POOL)
     if any(one == other for one, other in zip(streams[::2], streams[1::2], strict=True)):
         raise Wrong(ONE_STREAM)
+    if CUDAGraph.stand_in and not all(beside[1::2]):
+        raise Wrong(IN_TURN)
+
+
+def _last_two_unordered() -> bool:
+    """Whether the last two replays may run at the same time. Only the stand-in knows."""
+    launches: dict[int, list] = {}
+    for node in launch_log():
+        if isinstance(node.stream, tuple):
+            launches.setdefault(node.stream[0], []).append(node)
+    if len(launches) < 2:  # the CPU has waited between them
+        return False
+    earlier, later = (launches[number] for number in sorted(launches)[-2:])
+    return any(not one.before(other.clock) for one in earlier for other in later)
 
 
 def graphs_in_one_pool(answer: Callable) -> None:

@@ -6,13 +6,11 @@ import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 
 from course.recordings.recording import recorded_lesson
 from course.touch import touchable
 from course.touch.capture import Phase, animate_capture, phase, sentence
-from course.touch.pays import across, sliders, up
 from course.touch.svg import image
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
@@ -23,19 +21,6 @@ from tests.support.traces import event, kernel, launch, step
 def recorded_traces():
     recording = recorded_lesson("capture_training_step")
     return {name: read_trace(recording.trace(name)) for name in ("eager", "whole_step")}
-
-
-@pytest.fixture
-def points():
-    sizes = {
-        "depth": [4, 4, 6],
-        "width": [512, 1024, 512],
-        "batch": 256,
-        "launches": [37.0, 37.0, 55.0],
-    }
-    return pd.DataFrame(
-        sizes | {"eager": [900.0, 800.0, 1000.0], "graph": [90.0, 400.0, 1000.0], "ideal_us": 100.0}
-    )
 
 
 def test_what_is_launched_and_not_begun_waits(write_trace):
@@ -83,29 +68,17 @@ def test_eager_capture_and_replay_come_from_the_traces(recorded_traces):
         animate_capture(recorded_traces, step=7)
 
 
-def test_sliders_know_the_measured_models(points):
-    known = data_of(sliders(points, 36.0, 1.5).data)
-    assert (
-        known["launches"] == [9, 1]
-        and known["points"][0]["gain"] == 10
-        and len(known["points"]) == 3
-    )
-    assert across(known["x"][0]) == known["box"][0] and up(known["y"][1]) == pytest.approx(
-        known["box"][2]
-    )
-
-
-def test_a_picture_is_small_and_asks_nobody_for_anything(recorded_traces, points):
-    for html in (animate_capture(recorded_traces).data, sliders(points, 36.0, 1.5).data):
-        assert len(html) < 100_000
-        assert set(re.findall(r"https?://[\w./]+", html)) <= {"http://www.w3.org/2000/svg"}
-        assert not re.search(r"fetch\(|XMLHttpRequest|import\(|@import|url\((?!#)", html)
-        assert re.search(r'<img alt="[^"]{100,}', html)
+def test_a_picture_is_small_and_asks_nobody_for_anything(recorded_traces):
+    html = animate_capture(recorded_traces).data
+    assert len(html) < 100_000
+    assert set(re.findall(r"https?://[\w./]+", html)) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"fetch\(|XMLHttpRequest|import\(|@import|url\((?!#)", html)
+    assert re.search(r'<img alt="[^"]{100,}', html)
 
 
 def test_words_of_a_trace_cannot_become_code():
     strange = """'"></figure><script>alert(1)</script>&amp;"""
-    html = touchable("pays", image("<svg/>", strange), strange).data
+    html = touchable("capture", image("<svg/>", strange), strange).data
     assert html.count("<script>") == html.count("</figure>") == 1 and data_of(html) == strange
 
 

@@ -19,7 +19,6 @@ LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 SEED = 20261124
 TIME = re.compile(r"(^|_|\b)(us|µs|ms|seconds|tokens a second|bandwidth|idle)(_|\b|$)")
 OTHER_TIMES = {  # times whose names do not say so, by lesson
-    "find_where_graphs_pay": {"costs", "eager", "graph"},
     "look_inside_graph": {"costs"},
     "split_decoder": {"products", "all_reduces"},
     "train_on_several_gpus": {"all_reduces"},

@@ -69,7 +69,7 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
             assert all(recording.about[word] in text for word in ("gpu", "driver", "torch", "date"))
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
         charts = sum("image/png" in output.get("data", {}) for output in outputs)
-        drawings = len(re.findall(r"!\[|from course.touch.(?:capture|pays)", path.read_text()))
+        drawings = len(re.findall(r"!\[|from course.touch.capture", path.read_text()))
         assert text.count("<img alt=") == charts + drawings
 
 

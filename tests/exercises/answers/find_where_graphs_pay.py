@@ -167,88 +167,79 @@ def train_from_warm_up__right_by_hand(step, batches):
 
 
 def in_graph(net, inputs):
+    with torch.no_grad():
+        replay = capture_step(net, inputs.clone())
+    return lambda inputs: replay(inputs).clone()
+
+
+def graph_if_it_pays__always(net, inputs, calls, step_us, busy_us, capture_us):
+    return in_graph(net, inputs)
+
+
+def graph_if_it_pays__never(net, inputs, calls, step_us, busy_us, capture_us):
+    return net
+
+
+def graph_if_it_pays__saves_the_whole_call(net, inputs, calls, step_us, busy_us, capture_us):
+    return net if calls * step_us < capture_us else in_graph(net, inputs)
+
+
+def graph_if_it_pays__one_call(net, inputs, calls, step_us, busy_us, capture_us):
+    return net if step_us - busy_us < capture_us else in_graph(net, inputs)
+
+
+def graph_if_it_pays__busy_time(net, inputs, calls, step_us, busy_us, capture_us):
+    return net if calls * busy_us < capture_us else in_graph(net, inputs)
+
+
+def graph_if_it_pays__only_the_limit(net, inputs, calls, step_us, busy_us, capture_us):
+    return net if step_us <= busy_us else in_graph(net, inputs)
+
+
+def graph_if_it_pays__captured_each_time(net, inputs, calls, step_us, busy_us, capture_us):
+    if calls * (step_us - busy_us) < capture_us:
+        return net
+    return lambda inputs: in_graph(net, inputs)(inputs)
+
+
+def graph_if_it_pays__with_gradients(net, inputs, calls, step_us, busy_us, capture_us):
+    if calls * (step_us - busy_us) < capture_us:
+        return net
     replay = capture_step(net, inputs.clone())
     return lambda inputs: replay(inputs).clone()
 
 
-def graph_if_it_pays__always(net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us):
-    return in_graph(net, inputs)
-
-
-def graph_if_it_pays__never(net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us):
-    return net
-
-
-def graph_if_it_pays__saves_the_whole_call(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    if calls * launch_us * launches < price_us:
+def graph_if_it_pays__not_cloned(net, inputs, calls, step_us, busy_us, capture_us):
+    if calls * (step_us - busy_us) < capture_us:
         return net
-    return in_graph(net, inputs)
+    with torch.no_grad():
+        return capture_step(net, inputs.clone())
 
 
-def graph_if_it_pays__without_the_stretch(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    if calls * (launch_us * launches - ideal_us) < price_us:
+def graph_if_it_pays__overwrites_the_inputs(net, inputs, calls, step_us, busy_us, capture_us):
+    if calls * (step_us - busy_us) < capture_us:
         return net
-    return in_graph(net, inputs)
+    with torch.no_grad():
+        replay = capture_step(net, inputs)
+    return lambda inputs: replay(inputs).clone()
 
 
-def graph_if_it_pays__busy_time(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    if calls * stretch * ideal_us < price_us:
+def graph_if_it_pays__first_inputs(net, inputs, calls, step_us, busy_us, capture_us):
+    if calls * (step_us - busy_us) < capture_us:
         return net
-    return in_graph(net, inputs)
-
-
-def graph_if_it_pays__only_the_crossover(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    if launch_us * launches <= stretch * ideal_us:
-        return net
-    return in_graph(net, inputs)
-
-
-def graph_if_it_pays__captured_each_time(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    idle_us = launch_us * launches - stretch * ideal_us
-    if calls * idle_us < price_us:
-        return net
-    return lambda inputs: capture_step(net, inputs.clone())().clone()
-
-
-def graph_if_it_pays__not_cloned(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    idle_us = launch_us * launches - stretch * ideal_us
-    if calls * idle_us < price_us:
-        return net
-    return capture_step(net, inputs)
-
-
-def graph_if_it_pays__first_inputs(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    idle_us = launch_us * launches - stretch * ideal_us
-    if calls * idle_us < price_us:
-        return net
-    replay = capture_step(net, inputs)
+    with torch.no_grad():
+        replay = capture_step(net, inputs)
     return lambda inputs: replay().clone()
 
 
-def graph_if_it_pays__right_break_even(
-    net, inputs, calls, launches, ideal_us, launch_us, stretch, price_us
-):
-    host_us, kernels_us = launch_us * launches, stretch * ideal_us
-    if kernels_us >= host_us or calls < price_us / (host_us - kernels_us):
+def graph_if_it_pays__right_break_even(net, inputs, calls, step_us, busy_us, capture_us):
+    if busy_us >= step_us or calls < capture_us / (step_us - busy_us):
         return net
     graph, static_inputs = torch.cuda.CUDAGraph(), inputs.clone()
-    net(static_inputs)
-    with torch.inference_mode(), torch.cuda.graph(graph):
-        output = net(static_inputs)
+    with torch.inference_mode():
+        net(static_inputs)
+        with torch.cuda.graph(graph):
+            output = net(static_inputs)
 
     def predict(inputs):
         static_inputs.copy_(inputs)

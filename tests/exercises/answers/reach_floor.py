@@ -1,4 +1,4 @@
-"""Answers to the exercises of *Reach the floor*: wrong ones, and other right ones (`__right_`)."""
+"""Answers to the exercises of *Shorten a step to its kernel time*: wrong ones, and other right ones (`__right_`)."""
 
 
 def graph_per_buffer__reads_clones(step, net, buffers):
@@ -414,6 +414,22 @@ def bf16_steps_in_one_graph__autocast_around_the_capture(net, optimizer, inputs,
         return torch.stack(losses)
 
     with unchanged(net, optimizer), torch.autocast("cuda", dtype=torch.bfloat16):
+        replay = capture_step(steps, inputs, targets)
+    return lambda *stacks: replay(*stacks).clone()
+
+
+def bf16_steps_in_one_graph__no_zero_grad(net, optimizer, inputs, targets):
+    def steps(inputs, targets):
+        losses = []
+        for batch in zip(inputs, targets, strict=True):
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = mse_loss(net(batch[0]), batch[1])
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return torch.stack(losses)
+
+    with unchanged(net, optimizer):
         replay = capture_step(steps, inputs, targets)
     return lambda *stacks: replay(*stacks).clone()
 
