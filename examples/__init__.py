@@ -1,6 +1,7 @@
 """Code to copy, which needs torch alone (and the Triton and cuda.bindings that come with it).
 
 train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
+graph_blocks: train with two blocks of a model in graphs
 decoder: a language model with a static key-value cache, ready for a graph
 serving: requests in slots, and a step of mixed lengths
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
