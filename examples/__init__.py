@@ -2,6 +2,7 @@
 
 train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
 graph_blocks: train with two blocks of a model in graphs
+augment_in_graph: train with augmentation inside the graph
 decoder: a language model with a static key-value cache, ready for a graph
 serving: requests in slots, and a step of mixed lengths
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
