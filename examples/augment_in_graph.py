@@ -1,17 +1,19 @@
 """Train with augmentation inside a CUDA graph:  python examples/augment_in_graph.py
 
-Needs torch, NumPy and a CUDA GPU. Crops and mirror images are drawn on the GPU, in each replay
-anew; the share of mixup comes from NumPy. The numbered lines are what random numbers need.
+Needs torch and a CUDA GPU. Crops and mirror images are drawn on the GPU, in each replay
+anew; the share of mixup is drawn by Python. The numbered lines are what random numbers need.
 """
 
+import random
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-BATCH_SIZE, SIZE, CROP, CLASSES = 128, 32, 28, 10
+BATCH_SIZE = 128
+SIZE, CROP = 32, 28  # pixels
+CLASSES = 10
 
 
 def augment(images: Tensor) -> Tensor:
@@ -52,7 +54,7 @@ def capture(step: Callable[[], Tensor], model: nn.Module) -> tuple[torch.cuda.CU
 def train(graphed: bool, steps: int = 20) -> list[float]:
     """Train a new linear classifier on random images and return its losses."""
     torch.manual_seed(0)
-    np.random.seed(0)
+    random.seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * CROP * CROP, CLASSES)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     images = torch.rand(BATCH_SIZE, 3, SIZE, SIZE, device="cuda")
@@ -74,7 +76,7 @@ def train(graphed: bool, steps: int = 20) -> list[float]:
     losses = []
     for _ in range(steps):
         images.uniform_()  # a data loader would copy its next images here, and their labels
-        lam.fill_(np.random.beta(1.0, 1.0))  # 5. before each replay
+        lam.fill_(random.betavariate(1.0, 1.0))  # 5. before each replay
         if graphed:
             graph.replay()
             losses.append(static_loss.item())
