@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from exercises.answers.graph_use import (
     EAGER,
@@ -14,19 +15,22 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    returned,
     use,
     watch,
 )
 from exercises.scenarios.common import accumulated_gradients, draw_batches, few
 
 NO_GRADIENT = (
-    "The part before the graph gets no gradient and does not train: its sample must require one."
+    "The part before the graph gets no gradient and does not train. What does the graph return for "
+    "its input?"
 )
 NO_BACKWARD = (
     "The graphed part gets no gradient: captured by hand, its forward pass has no backward."
 )
 OTHER_SHAPE = (
-    "The gradients are not eager's: does the sample have the shape of what the part before returns?"
+    "The gradients are not the eager ones: does the sample have the shape of what the part before "
+    "returns?"
 )
 NO_WARM_UP = (
     "It captures without a warm-up: leave num_warmup_iters as it is, because a first call may set "
@@ -64,7 +68,7 @@ def graph_middle(answer: Callable) -> None:
     middle = Part(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
     net = nn.Sequential(Decides(), middle, nn.Linear(8, 2)).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(4)
-    net, _ = _graphed(answer, net, batches)
+    net, _, sample = _graphed(answer, net, batches)
     warmed_up = middle.warm_ups > 0
     for batch in batches:
         found, expected, replayed = _one_pass(net, twin, batch)
@@ -82,6 +86,7 @@ def graph_middle(answer: Callable) -> None:
             raise Wrong(NO_WARM_UP)
         if not close(found, expected):
             raise Wrong(OTHER_SHAPE)
+    _untouched(sample, batches)
 
 
 def graph_second(answer: Callable) -> None:
@@ -89,26 +94,24 @@ def graph_second(answer: Callable) -> None:
     second = Part(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
     net = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)), second).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(4)
-    net, _ = _graphed(answer, net, batches)
+    net, _, sample = _graphed(answer, net, batches)
     warmed_up = second.warm_ups > 0
     if not all(module.training for module in net.modules()):
         raise Wrong("The model that you return is in eval() mode, so it trains without dropout.")
     for batch in batches:
         found, expected, replayed = _one_pass(net, twin, batch)
         if not replayed:
-            raise Wrong(
-                f"{EAGER} A graphed part replays only in the mode, train() or eval(), in which it "
-                "was graphed."
-            )
+            raise Wrong(f"{EAGER} The part was graphed: what has changed since then?")
         if found[0] is None:
             raise Wrong(NO_GRADIENT)
         if not warmed_up:
             raise Wrong(NO_WARM_UP)
         if not close(found, expected):
             raise Wrong(
-                "The gradients are not eager's: is the dropout of the graphed part in train() mode "
-                "while it is graphed?"
+                "The gradients are not the eager ones: is the dropout of the graphed part in "
+                "train() mode while it is graphed?"
             )
+    _untouched(sample, batches)
 
 
 def graph_around(answer: Callable) -> None:
@@ -119,7 +122,7 @@ def graph_around(answer: Callable) -> None:
     last = Part(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
     net = nn.Sequential(first, Decides(8), last).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(4)
-    net, captured = _graphed(answer, net, batches)
+    net, captured, sample = _graphed(answer, net, batches)
     warmed_up = last.warm_ups > 0
     for batch in batches:
         found, expected, replayed = _one_pass(net, twin, batch)
@@ -127,8 +130,8 @@ def graph_around(answer: Callable) -> None:
             raise Wrong(EAGER)
         if any(gradient is None for gradient in found):
             raise Wrong(
-                "What is before the last part gets no gradient and does not train: the sample of "
-                "the last part must require one."
+                "What is before the last part gets no gradient and does not train. What does its "
+                "graph return for its input?"
             )
         if len(replayed) != 4:
             raise Wrong(
@@ -147,6 +150,7 @@ def graph_around(answer: Callable) -> None:
             raise Wrong(NO_WARM_UP)
         if not close(found, expected):
             raise Wrong(OTHER_SHAPE)
+    _untouched(sample, batches)
 
 
 class Round:
@@ -181,14 +185,14 @@ def make_solver(answer: Callable) -> None:
     one_round, rows = Round(), few()
     inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]
     expected = [torch.zeros_like(x) for x in inputs]
-    rounds = sum(one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True))
+    rounds = [one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True)]
     one_round.warm_ups = 0
     sample = inputs[0].clone()
     with watch() as seen:
         solver = answer(one_round, sample)
     warmed_up = one_round.warm_ups > 0
-    with _no_endless_loop():
-        used = use(solver, inputs)
+    with _counted(solver) as (counted, replayed_in):
+        used = use(counted, inputs)
     if not close(sample, inputs[0]):
         raise Wrong("It overwrites the x that it was given: capture a clone of x.")
     replayed = used.counts["graphs"]
@@ -200,33 +204,39 @@ def make_solver(answer: Callable) -> None:
     if replayed and not used.seen.captured:
         if not warmed_up:
             raise Wrong("It captures without a warm-up: call one_round once before the capture.")
-        if replayed != rounds:
-            raise Wrong(_of_rounds(used, inputs, expected, rounds, one_round))
-    used.replays(graphs=rounds, operators=8 * len(inputs) + 4 * rounds)
+        if replayed_in != rounds:
+            raise Wrong(_of_rounds(used, inputs, expected, rounds, replayed_in, one_round))
+    used.replays(graphs=sum(rounds), operators=8 * len(inputs) + 4 * sum(rounds))
     used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * len(inputs)})
 
 
 @contextmanager
-def _no_endless_loop() -> Iterator[None]:
-    """Raises Wrong at a replay that no solver can need."""
-    replay, rounds = torch.cuda.CUDAGraph.replay, 0
+def _counted(solver: Callable) -> Iterator[tuple]:
+    """The solver, and a list that gets the number of replays of each call.
 
-    def counted(graph):
-        nonlocal rounds
-        rounds += 1
-        if rounds > MOST_ROUNDS:
+    Raises Wrong at a replay that no call can need.
+    """
+    replay, counts = torch.cuda.CUDAGraph.replay, []
+
+    def call(x):
+        counts.append(0)
+        return returned(solver)(x)
+
+    def counting(graph):
+        counts[-1] += 1
+        if counts[-1] > MOST_ROUNDS:
             raise Wrong(
-                f"After {MOST_ROUNDS} rounds z still moves: each round must go on from the z of "
-                "the one before, so set z to zero outside of the graph."
+                f"Call {len(counts)} replays more than {MOST_ROUNDS} rounds: does each round go on "
+                "from the z of the one before?"
             )
         return replay(graph)
 
-    with patch.object(torch.cuda.CUDAGraph, "replay", counted):
-        yield
+    with patch.object(torch.cuda.CUDAGraph, "replay", counting):
+        yield call, counts
 
 
-def _of_rounds(used, inputs, expected, rounds, one_round):
-    """Why it replays more or fewer rounds than eager takes."""
+def _of_rounds(used, inputs, expected, rounds, replayed_in, one_round):
+    """Why a call replays more or fewer rounds than eager takes."""
     z, going_on = torch.zeros_like(inputs[0]), []
     for x in inputs:
         one_round.solve(z, x)
@@ -235,21 +245,58 @@ def _of_rounds(used, inputs, expected, rounds, one_round):
         return "Each answer starts from the one before: set z to zero before the first round."
     if close(used.given, [expected[0]] * len(inputs)):
         return EVERY_TIME_THE_FIRST
+    if not any(result.any() for result in used.given):
+        return (
+            "Every result is zeros: you return another tensor than the one that the graph changes."
+        )
+    number = [a == b for a, b in zip(replayed_in, rounds, strict=True)].index(False)
     return (
-        f"{used.counts['graphs']} rounds were replayed where eager takes {rounds}: replay one "
-        "round, read how far z has moved, and decide."
+        f"Call {number + 1} replays {replayed_in[number]} rounds where eager takes "
+        f"{rounds[number]}. Does each call begin with zeros in the graph's z, and does it decide "
+        "after every round?"
     )
 
 
 def _graphed(answer, net, batches):
-    """The net with its graphs, and the graphs in the order of their captures."""
-    before = copied(net.state_dict())
-    with watch() as seen:
-        answered = answer(net, batches[0][0].clone())
+    """The net with its graphs, these in the order of their captures, and the batch it was given.
+
+    Raises Wrong if a sample has a history.
+    """
+    before, sample = copied(net.state_dict()), batches[0][0].clone()
+    with watch() as seen, _samples() as samples:
+        answered = answer(net, sample)
+    if any(one.grad_fn is not None for one in samples):
+        raise Wrong(
+            "A sample has a history. It keeps the autograd graph of the part before it alive, and "
+            "a later capture of that part would fail."
+        )
     net = answered if isinstance(answered, nn.Module) else net
     if not close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
         raise Wrong("It changes weights.")
-    return net, seen.captured
+    return net, seen.captured, sample
+
+
+def _untouched(sample, batches):
+    """Raises Wrong if the batch that the answer was given holds other values after the passes."""
+    if not torch.equal(sample, batches[0][0]):
+        raise Wrong(
+            "A later call overwrote the batch that your function was given: it is the static input "
+            "of a graph."
+        )
+
+
+@contextmanager
+def _samples() -> Iterator[list]:
+    """The tensors that the block passes to make_graphed_callables as samples."""
+    samples: list = []
+    make = torch.cuda.make_graphed_callables
+
+    def made(callables, sample_args, *args, **options):
+        samples.extend(leaf for leaf in tree_leaves(sample_args) if torch.is_tensor(leaf))
+        return make(callables, sample_args, *args, **options)
+
+    with patch.object(torch.cuda, "make_graphed_callables", made):
+        yield samples
 
 
 def _one_pass(net, twin, batch):

@@ -8,7 +8,16 @@ import torch
 from torch import nn
 
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import EAGER, Watched, Wrong, close, copied, use, watch
+from exercises.answers.graph_use import (
+    EAGER,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    shown,
+    use,
+    watch,
+)
 from exercises.scenarios.common import accumulated_gradients, draw_batches, losses_of, momentum
 
 COLD = (
@@ -37,7 +46,8 @@ def graph_without_one_dropout(answer: Callable) -> None:
     frozen[0].eval()
     without.eval()
     batches = draw_batches(3)
-    graphed = _module(_answer(answer, net, batches[0][0].clone()))
+    sample = batches[0][0].clone()
+    graphed = _module(_answer(answer, net, sample))
     for batch in batches:
         found, seen = _trained(graphed, batch)
         if not seen.replayed:
@@ -45,19 +55,18 @@ def graph_without_one_dropout(answer: Callable) -> None:
         if close(found, _trained(frozen, batch)[0]):
             continue
         if close(found, _trained(unfrozen, batch)[0]):
-            raise Wrong(
-                "The first block still drops: a graph keeps the mode of each block. Set the mode "
-                "before you graph."
-            )
+            raise Wrong("The first block still drops. When does a graph learn the mode of a block?")
         if close(found, _trained(without, batch)[0]):
             raise Wrong("All dropout is off: only that of the first block should be.")
         raise Wrong("Output and gradients are not those of eager with the first block in eval().")
+    _untouched([sample], [batches[0][0]])
 
 
 def train_in_place(answer: Callable) -> None:
     """Five batches, one for each step of plain SGD."""
     net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).cuda()
     batches = draw_batches(5)
+    inputs = copied([batch for batch, _ in batches])
     start = copy.deepcopy(net)
     expected = losses_of(start, _sgd, batches)
     doubled = losses_of(start, _sgd, batches, rates=[0.1] + 4 * [0.2])
@@ -80,12 +89,13 @@ def train_in_place(answer: Callable) -> None:
         raise Wrong(f"{len(seen.replayed)} graphs were replayed where 5 steps need 2 each.")
     if close(losses, doubled):
         raise Wrong(
-            "From the second step on each gradient counts twice: .grad was None in the first step, "
-            "became the graph's memory, and was then zeroed in place."
+            "The losses are those of a training in which, from the second step on, each gradient "
+            "counts twice. What does .grad hold just before autograd adds the new gradient to it?"
         )
     if not close(losses, expected):
         number = [close(*pair) for pair in zip(losses, expected, strict=False)].index(False) + 1
-        raise Wrong(f"Loss {number} is the first that is not eager's.")
+        raise Wrong(f"Loss {number} is the first that differs from eager.")
+    _untouched([batch for batch, _ in batches], inputs)
 
 
 def graph_siamese(answer: Callable) -> None:
@@ -93,7 +103,8 @@ def graph_siamese(answer: Callable) -> None:
     net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).cuda()
     twin = copy.deepcopy(net)
     inputs = [batch for batch, _ in draw_batches(8)]
-    loss_of = _answer(answer, net, inputs[0].clone(), inputs[1].clone())
+    samples = [batch.clone() for batch in inputs[:2]]
+    loss_of = _answer(answer, net, *samples)
     for pair in zip(inputs[2::2], inputs[3::2], strict=True):
         net.zero_grad(set_to_none=True)
         twin.zero_grad(set_to_none=True)
@@ -106,6 +117,7 @@ def graph_siamese(answer: Callable) -> None:
                 raise Wrong("backward() cannot run on what it returns: return the loss itself.")
             loss.backward()
         _siamese(loss, expected, net, twin, seen)
+    _untouched(samples, inputs[:2])
 
 
 def _siamese(
@@ -117,15 +129,15 @@ def _siamese(
     if not seen.replayed:
         raise Wrong(EAGER)
     if not loss.count_nonzero():
-        raise Wrong("The loss is 0: both outputs are the same memory.")
+        raise Wrong("The loss is 0, whatever the pair: where is the output of the first call?")
     if not close(loss, expected):
-        raise Wrong("The loss is not eager's.")
+        raise Wrong("The loss differs from eager.")
     gradients = [parameter.grad for parameter in net.parameters()]
     if any(gradient is None for gradient in gradients):
         raise Wrong("A parameter has no gradient.")
     if not close(gradients, [parameter.grad for parameter in twin.parameters()]):
         raise Wrong(
-            "The loss is right, but the gradients are not eager's: does the second forward pass "
+            "The loss is right, but the gradients differ from eager: does the second forward pass "
             "overwrite what the backward pass of the first one reads?"
         )
 
@@ -136,34 +148,63 @@ def graph_for_accumulation(answer: Callable) -> None:
     """
     net = Net(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(6)
-    before = copied(net.state_dict())
-    graphed = _module(_answer(answer, net, batches[0][0].clone()))
+    before, sample = copied(net.state_dict()), batches[0][0].clone()
+    buffers = {name: buffer.data_ptr() for name, buffer in net.named_buffers()}
+    graphed = _module(_answer(answer, net, sample))
     if not close(graphed.state_dict(), before):
         raise Wrong(
             "The warm-up moved the running statistics of batch normalization: put the buffers back "
             "in place."
         )
+    for name, buffer in graphed.named_buffers():
+        if buffer.data_ptr() != buffers[name]:
+            raise Wrong(
+                f"{name} is a new tensor, but the graph still updates the old one, whose memory "
+                "may be freed: copy the value back in place."
+            )
     for pair in (batches[:2], batches[2:4], batches[4:]):
         for module in (graphed, twin):
             module.zero_grad(set_to_none=False)
         expected = accumulated_gradients(twin, pair)
         with watch() as seen:
             found = accumulated_gradients(graphed, pair)
-        _added(found, expected, seen)
+        once = copy.deepcopy(twin)
+        once.zero_grad()
+        last = accumulated_gradients(once, pair[1:])
+        _added(found, expected, last, seen)
     if not close(graphed.state_dict(), twin.state_dict()):
-        raise Wrong("The running statistics are not eager's after the training.")
+        raise Wrong("The running statistics after the training are not those of eager.")
+    _untouched([sample], [batches[0][0]])
 
 
-def _added(found: list, expected: list, seen: Watched) -> None:
-    """Raises Wrong unless the gradients of two graphed passes are those of two eager ones."""
+def _added(found: list, expected: list, last: list, seen: Watched) -> None:
+    """Raises Wrong unless the gradients of two graphed passes are those of two eager ones.
+
+    last: those of the second pass.
+    """
     if not seen.replayed:
         raise Wrong(OTHER_MODE)
     if any(gradient is None for gradient in found):
         raise Wrong("A parameter has no gradient.")
-    if not close(found, expected):
+    if close(found, [2 * gradient for gradient in last]):
         raise Wrong(
-            "The second micro-batch overwrote the first one's gradient: .grad was None and became "
-            "the graph's own memory. Give every parameter a .grad of zeros beforehand."
+            "After two micro-batches .grad holds twice the gradient of the second one: it is the "
+            "graph's own memory, which the second replay overwrites."
+        )
+    for number, (gradient, right) in enumerate(zip(found, expected, strict=True), 1):
+        if not close(gradient, right):
+            raise Wrong(
+                f"After two micro-batches the gradient of parameter {number} is not the sum of "
+                f"both: it holds {shown(gradient)}, expected {shown(right)}."
+            )
+
+
+def _untouched(given: list, before: list) -> None:
+    """Raises Wrong if a batch that an answer was given holds other values now."""
+    if not all(map(torch.equal, given, before)):
+        raise Wrong(
+            "A later call overwrote a batch that your function was given: it is the static input "
+            "of the graph."
         )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import dropout
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cpu_graph.errors import NotModelled
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 from exercises.scenarios.common import few
 
@@ -38,6 +39,12 @@ class Operators(TorchDispatchMode):
     def refuse_cold(self) -> None:
         """Raises Wrong if nothing that was captured had run before."""
         if self.captured and not self.captured & self.before:
+            raise Wrong(NO_WARM_UP)
+
+    def refuse_undrawn(self) -> None:
+        """Raises Wrong if no operator had drawn a random number before the capture."""
+        drawing = torch.Tag.nondeterministic_seeded
+        if self.captured and not any(drawing in operator.tags for operator in self.before):
             raise Wrong(NO_WARM_UP)
 
 
@@ -208,7 +215,7 @@ def noise_graph(answer: Callable) -> None:
             "The generator that you were given has not advanced: the graph draws from a different "
             "one. Capture the draw with generator=generator."
         )
-    operators.refuse_cold()
+    operators.refuse_undrawn()
 
 
 def _announced(answer, generator, shape):
@@ -263,9 +270,17 @@ def paired(answer: Callable) -> None:
     start = torch.cuda.get_rng_state()
     masks = [dropout(torch.ones_like(static), 0.5) for _ in range(2 * pairs)]
     torch.cuda.set_rng_state(start)
-    used = use(
-        lambda *pair: _pair(answer(replay, *pair)), [tuple(pair) for pair in inputs], what="It"
-    )
+    try:
+        used = use(
+            lambda *pair: _pair(answer(replay, *pair)), [tuple(pair) for pair in inputs], what="It"
+        )
+    except NotModelled as error:
+        if "graphsafe" not in str(error):
+            raise
+        raise Wrong(
+            "The two masks would differ: graphsafe_get_state returns the state itself and not a "
+            "copy of it, and a replay advances that."
+        ) from None
     expected = [[mask * new for new in pair] for mask, pair in zip(masks, inputs, strict=False)]
     drawn = [(a != 0, b != 0) for a, b in used.given]
     if close(*zip(*used.given, strict=True)):
@@ -278,6 +293,12 @@ def paired(answer: Callable) -> None:
         raise Wrong(
             "Every call has the same mask: rewind to where this call began, and do not seed."
         )
+    for number, (mask, (first, _)) in enumerate(zip(masks, drawn, strict=False), 1):
+        if not torch.equal(first, mask != 0):
+            raise Wrong(
+                f"Call {number} has one mask for both, but not the one that the generator draws "
+                "next: does anything seed it or set it back?"
+            )
     used.gives(expected, {})
     used.replays(graphs=2 * pairs, operators=10 * pairs)
 

@@ -59,6 +59,11 @@ def graph_middle__sample_of_one_row(net, inputs):
     return net
 
 
+def graph_middle__sample_with_a_history(net, inputs):
+    net[1] = torch.cuda.make_graphed_callables(net[1], (net[0](inputs),))
+    return net
+
+
 def graph_middle__eager(net, inputs):
     return net
 
@@ -124,7 +129,7 @@ def graph_around__right_new_sequential(net, inputs):
 
 def graph_around__right_drawn_sample(net, inputs):
     hidden = torch.randn_like(net[1](net[0](inputs))).requires_grad_()
-    torch.cuda.make_graphed_callables((net[0], net[2]), ((inputs,), (hidden,)))
+    torch.cuda.make_graphed_callables((net[0], net[2]), ((inputs.clone(),), (hidden,)))
     return net
 
 
@@ -175,6 +180,12 @@ def graph_around__sample_of_one_row(net, inputs):
     hidden = net[0](inputs)[:1].detach().requires_grad_()
     samples = ((inputs,), (hidden,))
     net[0], net[2] = torch.cuda.make_graphed_callables((net[0], net[2]), samples)
+    return net
+
+
+def graph_around__the_callers_batch(net, inputs):
+    hidden = net[1](net[0](inputs)).detach().requires_grad_()
+    torch.cuda.make_graphed_callables((net[0], net[2]), ((inputs,), (hidden,)))
     return net
 
 
@@ -416,6 +427,41 @@ def make_solver__captures_in_each_call(one_round, x):
         while moved > 0.01:
             graph.replay()
         return static_z
+
+    return solve
+
+
+def make_solver__a_hundred_rounds(one_round, x):
+    static_x, static_z = x.clone(), torch.zeros_like(x)
+    one_round(static_z, static_x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        one_round(static_z, static_x)
+
+    def solve(x):
+        static_x.copy_(x)
+        static_z.zero_()
+        for _ in range(100):
+            graph.replay()
+        return static_z.clone()
+
+    return solve
+
+
+def make_solver__z_rebound(one_round, x):
+    static_x, z = x.clone(), torch.zeros_like(x)
+    one_round(z, static_x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        moved = one_round(z, static_x)
+
+    def solve(x):
+        static_x.copy_(x)
+        z = torch.zeros_like(x)
+        graph.replay()
+        while moved > 0.01:
+            graph.replay()
+        return z.clone()
 
     return solve
 

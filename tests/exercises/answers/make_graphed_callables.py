@@ -35,14 +35,42 @@ def graph_without_one_dropout__no_warmup(net, inputs):
 
 def graph_without_one_dropout__right_by_probability(net, inputs):
     net[0][1].p = 0.0
-    return torch.cuda.make_graphed_callables(net, (inputs,))
+    return torch.cuda.make_graphed_callables(net, (inputs.clone(),))
 
 
 def graph_without_one_dropout__right_mode_restored(net, inputs):
     net[0].eval()
-    graphed = torch.cuda.make_graphed_callables(net, (inputs,))
+    graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),))
     graphed[0].train()  # ignored, as eval() would be
     return graphed
+
+
+def graph_without_one_dropout__the_callers_batch(net, inputs):
+    net[0].eval()
+    return torch.cuda.make_graphed_callables(net, (inputs,))
+
+
+def train_in_place__never_zeroed(net, optimizer, batches):
+    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))
+    losses = []
+    for inputs, targets in batches:
+        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def train_in_place__the_callers_batch(net, optimizer, batches):
+    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0],))
+    losses = []
+    for inputs, targets in batches:
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
 
 
 def train_in_place__zeroed_after_the_step(net, optimizer, batches):
@@ -257,6 +285,23 @@ def graph_for_accumulation__graphed_in_eval(net, inputs):
     return graphed.train()
 
 
+def graph_for_accumulation__buffers_replaced(net, inputs):
+    before = {name: buffer.clone() for name, buffer in net[1].named_buffers()}
+    graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),))
+    for name, buffer in before.items():
+        setattr(graphed[1], name, buffer)
+    for parameter in graphed.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return graphed
+
+
+def graph_for_accumulation__the_callers_batch(net, inputs):
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    with unchanged(net):
+        return torch.cuda.make_graphed_callables(net, (inputs,))
+
+
 def graph_for_accumulation__eager(net, inputs):
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -274,12 +319,12 @@ def graph_for_accumulation__right_unchanged(net, inputs):
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
     with unchanged(net):
-        return torch.cuda.make_graphed_callables(net, (inputs,))
+        return torch.cuda.make_graphed_callables(net, (inputs.clone(),))
 
 
 def graph_for_accumulation__right_by_state_dict(net, inputs):
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    graphed = torch.cuda.make_graphed_callables(net, (inputs,), num_warmup_iters=5)
+    graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),), num_warmup_iters=5)
     graphed.load_state_dict(before)
     for parameter in graphed.parameters():
         parameter.grad = torch.zeros_like(parameter)

@@ -375,6 +375,23 @@ def noise_graph__eager(generator, shape):
     return lambda: torch.randn(shape, device="cuda", generator=generator)
 
 
+def noise_graph__right_warmed_up_by_another_operator(generator, shape):
+    state = generator.get_state()
+    torch.randn(shape, device="cuda", generator=generator)
+    generator.set_state(state)
+    graph = torch.cuda.CUDAGraph()
+    for own in registered(generator):
+        graph.register_generator_state(own)
+    with torch.cuda.graph(graph):
+        static_noise = torch.empty(shape, device="cuda").normal_(generator=generator)
+
+    def draw():
+        graph.replay()
+        return static_noise.clone()
+
+    return draw
+
+
 def noise_graph__right_in_place(generator, shape):
     noise, state = torch.empty(shape, device="cuda"), generator.get_state()
 
@@ -435,6 +452,22 @@ def paired__rewound_at_the_end(replay, first, second):
         results.append(replay(inputs).clone())
         torch.cuda.set_rng_state(state)
     return results
+
+
+def paired__a_new_seed_in_each_call(replay, first, second):
+    seed = random.randint(0, 2**31)
+    torch.cuda.manual_seed(seed)
+    first_result = replay(first).clone()
+    torch.cuda.manual_seed(seed)
+    return first_result, replay(second).clone()
+
+
+def paired__graphsafe(replay, first, second):
+    generator = torch.cuda.default_generators[0]
+    state = generator.graphsafe_get_state()
+    first_result = replay(first).clone()
+    generator.graphsafe_set_state(state)
+    return first_result, replay(second).clone()
 
 
 def paired__right_with_the_helper(replay, first, second):
