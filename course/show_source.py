@@ -1,6 +1,7 @@
 """Show a part of the project's code in a notebook, without importing its file."""
 
 import ast
+from difflib import unified_diff
 from textwrap import dedent
 
 from IPython.display import Code
@@ -21,3 +22,13 @@ def body_of(file: str, name: str) -> Code:
             lines = source.splitlines()[first.lineno - 1 : node.end_lineno]
             return Code(dedent("\n".join(lines)), language="python")
     raise LookupError(f"{file} has no function {name}.")
+
+
+def diff_of(before: str, after: str) -> Code:
+    """What changes from one file to another, with a line around each change; docstrings apart."""
+    texts = []
+    for file in (before, after):
+        source = (ROOT / file).read_text(encoding="utf-8")
+        texts.append(source.partition('\n"""\n\n')[2].splitlines())
+    lines = list(unified_diff(*texts, n=1, lineterm=""))[2:]  # the first two name the files
+    return Code("\n".join(lines), language="diff")
