@@ -19,10 +19,7 @@ WARMUP = 3  # steps
 
 
 class GraphedStep:
-    """Runs a training step eagerly at first, then captures it once and replays it.
-
-    All inputs must have the shapes of the first ones.
-    """
+    """Runs a training step eagerly three times, then captures it once and replays it."""
 
     def __init__(self, step: Callable) -> None:
         self.step = step

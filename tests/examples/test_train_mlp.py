@@ -99,7 +99,7 @@ def test_it_runs_by_itself(monkeypatch, capsys, tmp_path):
         runpy.run_path(str(FILE), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["step 50", "epoch 0", "step 100", "epoch 1"]
-    saved = torch.load(tmp_path / "train_mlp.pt", weights_only=True)
+    saved = torch.load(tmp_path / "train_mlp.pt", weights_only=True, map_location="cpu")
     assert saved.keys() == {"model", "optimizer"}
 
 
