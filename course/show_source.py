@@ -1,6 +1,7 @@
 """Show a part of the project's code in a notebook, without importing its file."""
 
 import ast
+from difflib import unified_diff
 from textwrap import dedent
 
 from IPython.display import Code
@@ -21,3 +22,16 @@ def body_of(file: str, name: str) -> Code:
             lines = source.splitlines()[first.lineno - 1 : node.end_lineno]
             return Code(dedent("\n".join(lines)), language="python")
     raise LookupError(f"{file} has no function {name}.")
+
+
+def diff_of(before: str, after: str) -> Code:
+    """What changes from one file to another, its docstring and imports apart."""
+    texts = []
+    for file in (before, after):
+        source = (ROOT / file).read_text(encoding="utf-8")
+        body = [node for node in ast.parse(source).body if not isinstance(node, ast.ImportFrom)]
+        begin = next(node.lineno for node in body if not isinstance(node, ast.Import | ast.Expr))
+        texts.append(source.splitlines()[begin - 1 :])
+    lines = list(unified_diff(*texts, n=0, lineterm=""))[2:]  # the first two name the files
+    shown = ["" if line.startswith("@@") or line == "+" else line for line in lines]
+    return Code("\n".join(shown), language="diff")
