@@ -37,15 +37,13 @@ def measure(
       step time: the whole visit, wait included, per step
       host time: until the first `burst` of these steps are issued, per step
 
-    By default a burst is as many steps as take 5 to 10 ms: long enough for a step of a few
-    microseconds, and too short to fill the launch queue (about 1,000 launches), which would make
-    the host wait. A visit is one burst, but at least 4 steps. So host time cannot exceed step time,
-    except for steps of more than 1.25 ms, whose first ones may be slower than the average.
-    Ranks that communicate pass `burst` or `steps`: by time, each would choose its own number.
+    By default a burst takes 5 to 10 ms, too short to fill the launch queue (about 1,000 launches),
+    which would make the host wait. A visit is one burst, but at least 4 steps: host time exceeds
+    step time only where the first of few long steps are slow. Ranks that communicate pass `burst`
+    or `steps`: by time, each would choose its own number.
 
-    Returns a row per round and variant: round, variant, host_us and step_us (µs per step). clock
-    (seconds) and wait can be replaced for tests. Raises ValueError without variants; what a step
-    raises comes through with its variant's name.
+    Returns a row per round and variant: round, variant, host_us and step_us (µs per step). Raises
+    ValueError without variants; what a step raises comes through with its variant's name.
     """
     if not variants:
         raise ValueError("measure needs at least one variant, such as {'eager': step}")

@@ -4,8 +4,14 @@ from collections.abc import Callable
 
 import torch
 
+from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 from exercises.scenarios.common import few
+
+FREED = (
+    "The graph reads memory that was freed: keep its static input as long as the graph, and write "
+    "to it with copy_. An assignment such as `static_x = new_x` only rebinds the name."
+)
 
 
 def make_replay(answer: Callable) -> None:
@@ -34,6 +40,9 @@ def graphed(answer: Callable) -> None:
     if not close(sample, given):
         raise Wrong("It overwrites the x that it was given: capture a clone of x.")
     used.replays(graphs=5, operators=10)
+    device = CUDAGraph.stand_in  # only the stand-in can tell
+    if device is not None and any("whose tensor is gone" in hint for hint in device.hints):
+        raise Wrong(FREED)
     if not warmed_up:
         raise Wrong(
             "It captures without a warm-up: call function(x) once before the capture, because a "

@@ -119,7 +119,7 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     }
     shown = start.page.locator(CHARTS)
     expect(shown).to_have_count(len(charts))
-    assert len(charts) == 2 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
+    assert len(charts) == 1 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400
     assert all("µs" in chart.get_attribute("alt") for chart in shown.all())  # its finding
 
     answer, check = start.cell("def most_speed_up("), start.cell("check(most_speed_up")

@@ -26,7 +26,7 @@ def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, th
     page.emulate_media(color_scheme=theme)
     for name, charts in (
         ("README", 1),
-        (lesson_page("start_here"), 2),
+        (lesson_page("start_here"), 1),
         (lesson_page("reach_floor"), 1),
     ):
         page.goto(f"{page.address}/{name}.html", wait_until="networkidle")

@@ -1,0 +1,46 @@
+"""The script that times and profiles a step, on the stand-in.
+
+The profiler's schedule runs as ever, but nothing is recorded: on a CPU it would fail to find CUDA
+for every operator. A recorded trace takes the place of the one that the script saves.
+"""
+
+import re
+import runpy
+import shutil
+
+import pytest
+import torch
+from torch.profiler import profile
+
+from course.paths import ROOT
+from course.recordings.recording import recorded_lesson
+from cpu_graph import cpu_graphs
+from helpers.trace import read_trace
+
+
+@pytest.mark.parametrize("name", ["eager", "whole_step_graph"])
+def test_it_profiles_seven_steps_and_reads_their_busy_time(name, tmp_path, monkeypatch, capsys):
+    recorded = recorded_lesson("start_here").trace(name)
+    steps, profiled = [], []
+    zero_grad = torch.optim.AdamW.zero_grad
+
+    def counted(optimizer, **options):
+        steps.append(1)
+        zero_grad(optimizer, **options)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.optim.AdamW, "zero_grad", counted)
+    monkeypatch.setattr(profile, "prepare_trace", lambda self: None)
+    monkeypatch.setattr(profile, "start_trace", lambda self: profiled.append(len(steps)))
+    monkeypatch.setattr(profile, "stop_trace", lambda self: profiled.append(len(steps)))
+    monkeypatch.setattr(
+        profile, "export_chrome_trace", lambda self, path: shutil.copy(recorded, path)
+    )
+    with cpu_graphs():
+        names = runpy.run_path(str(ROOT / "examples/profile_step.py"), run_name="__main__")
+
+    start, stop = profiled
+    assert start == len(steps) - names["STEPS"] and stop == len(steps)
+    expected = read_trace(recorded).summary().gpu_busy_us
+    assert names["busy_us"] == pytest.approx(expected, rel=1e-4)
+    assert re.match(rf"step \d+ µs, host \d+ µs, GPU busy {expected:.0f} µs", capsys.readouterr().out)
