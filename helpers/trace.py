@@ -119,8 +119,8 @@ class Trace:
         """When each step begins, and when it and its GPU work have ended: start_us, end_us.
 
         A step ends when the next one begins, at the latest. The last one is left out if it launches
-        nothing, or idles for more than twice as long as any other takes: the profiler was stopped
-        late.
+        nothing, or if the GPU idles in it for more than twice as long as any other step takes: the
+        profiler was stopped late.
         """
         steps = self.steps[["start_us", "end_us"]]
         done_us = self.gpu[self.gpu.step >= 0].groupby("step").end_us.max()
@@ -201,7 +201,7 @@ class Trace:
         if devices.nunique() > 1 and (devices < 0).any():
             return (
                 f"{(devices < 0).sum()} GPU activities do not say on which of "
-                f"{devices.nunique() - 1} GPUs they ran."
+                f"{devices[devices >= 0].nunique()} GPUs they ran."
             )
         return self._clock()
 
@@ -279,7 +279,7 @@ class Trace:
         """Why a sound trace does not say which of CPU and GPU is the limit; "" where it does."""
         anywhere, collective = s.any_busy_us / s.step_us, s.collective_us / s.step_us
         of = f"of a traced step of {s.step_us:.0f} µs"
-        if s.idle_share >= CPU_BOUND > 1 - anywhere:
+        if s.gpus > 1 and s.idle_share >= CPU_BOUND > 1 - anywhere:
             return (
                 f"{s.gpus:.0f} GPUs work in turns: the busiest one works for "
                 f"{1 - s.idle_share:.0%} {of}, but at least one of them for {anywhere:.0%}, so "
