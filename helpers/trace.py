@@ -127,7 +127,7 @@ class Trace:
         ends_us = np.fmax(steps.end_us, done_us.reindex(steps.index).cummax().ffill())
         next_us = steps.start_us.shift(-1, fill_value=np.inf)
         spans = steps.assign(end_us=np.minimum(ends_us, next_us))
-        if len(spans) > 1 and self._stopped_late(spans.iloc[-1]):
+        if len(spans) > 1 and len(self.launches) and self._stopped_late(spans.iloc[-1]):
             next_us.iloc[-2] = np.inf
             spans = steps.assign(end_us=np.minimum(ends_us, next_us)).iloc[:-1]
         return spans
