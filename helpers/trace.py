@@ -151,8 +151,10 @@ class Trace:
         spans = self.spans()
         steps, means = len(spans), self.per_step().loc[spans.index].mean()
         own = self.gpu[self.gpu.step.isin(spans.index)]
-        busy_us = {device: busy_time(rows) for device, rows in own.groupby("device")}
-        busiest = self.gpu[self.gpu.device == max(busy_us, key=busy_us.get, default=0)]
+        used = self.gpu[self.gpu.device.isin(own.device)]
+        gpus = [rows for _, rows in own.groupby("device")]
+        own = max(gpus, key=busy_time, default=own)  # of the busiest
+        busiest = self.gpu[self.gpu.device.isin(own.device)]
         edges = spans[["start_us", "end_us"]].to_numpy()
 
         def within(activities):
@@ -161,8 +163,8 @@ class Trace:
         step_us, work_us = np.diff(edges).sum() / steps, within(busiest)
         computes = busiest[~named(busiest, NCCL)]
         idle_us = max(0.0, step_us - work_us)
-        means["gpu_busy_us"] = max(busy_us.values(), default=0.0) / steps  # at once counts once
-        means["any_busy_us"] = within(self.gpu[self.gpu.device.isin(own.device)])
+        means["gpu_busy_us"] = busy_time(own) / steps  # work of two steps at once counts once
+        means["any_busy_us"] = within(used)
         means["collective_us"] = work_us - within(computes)
         means["earlier_us"] = max(0.0, work_us - means.gpu_busy_us)
         means["step_us"] = step_us
@@ -170,7 +172,7 @@ class Trace:
         means["idle_share"] = idle_us / step_us if step_us else 0.0
         means["loader_share"] = min(1.0, means.loader_us / idle_us) if idle_us else 0.0
         means["steps"] = steps
-        means["gpus"] = len(busy_us)
+        means["gpus"] = len(gpus)
         means["orphans"] = self.gpu.orphan.sum()
         return means
 

@@ -41,13 +41,13 @@ def read_named(files: list[str]) -> dict[str, Trace]:
     """Read traces: FILE, which is called like the file, or NAME=FILE. Raises TraceError."""
     named = []
     for file in files:
-        name, equals, path = file.partition("=")
+        name, equals, rest = file.partition("=")
         given = equals and not Path(file).exists()
-        named.append((name if given else stem(Path(file)), Path(path if given else file)))
+        named.append((name if given else stem(Path(file)), Path(rest if given else file)))
     counts = Counter(name for name, _ in named)
     traces: dict[str, Trace] = {}
-    for name, path in named:
-        name = f"{path.absolute().parent.name}/{name}" if counts[name] > 1 else name
+    for called, path in named:
+        name = f"{path.absolute().parent.name}/{called}" if counts[called] > 1 else called
         while name in traces:
             name += " again"
         traces[name] = read_trace(path, needs_gpu=False)

@@ -79,7 +79,8 @@ def run(rng, synchronous=None, gpus=1, collective=False):
     made = Run()
     synchronous = rng.random() < 0.5 if synchronous is None else synchronous
     host = free = rng.randrange(50)
-    count, kernels, number = rng.randint(2, 5), rng.randint(2, 8), 0
+    count, kernels = rng.randint(2, 5), rng.randint(2, 8)
+    number = 0
     gap, long = rng.choice([6, 15, 40]), rng.choice([5, 30, 120])
     lead = rng.choice([10, 10, 100])
     for index in range(count):
