@@ -11,7 +11,15 @@ from matplotlib.figure import Figure
 
 from helpers.charts import COLOURS, sheet, timelines
 from helpers.trace import Trace
-from trace_report.compare import BARS, digits, host_work, one_step, shown_step, summaries
+from trace_report.compare import (
+    BARS,
+    host_work,
+    in_words,
+    one_step,
+    percent,
+    shown_step,
+    summaries,
+)
 
 DPI = 160
 
@@ -35,50 +43,73 @@ def draw(traces: dict[str, Trace], path: Path | str, **metadata: str | None) -> 
 def time_bars(traces: dict[str, Trace]) -> Figure:
     """Bars of each trace's host time, GPU busy time and step time."""
     table = summaries(traces).T
+    short = _short_names(traces)
     said = [
-        f"{row.idle_share:.0%} of {digits(row.step_us)} µs ({row.Index})"
+        f"{percent(row.idle_share)} of {in_words(row.step_us)} ({short[row.Index]})"
         for row in table.itertuples()
     ]
-    table = table[list(BARS.values())].set_axis(list(BARS), axis=1)
+    table = table[list(BARS.values())].set_axis(list(BARS), axis=1).rename(short)
     axes = sheet(f"The GPU idles for {', '.join(said)}.", 1.5 + 0.28 * table.size)
     colours = [COLOURS[lane] for lane in table]
     table.plot.barh(width=0.8, ax=axes, legend=False, color=colours)
-    _label(axes, "average per step under the profiler, µs")
+    _label(axes, table.max(axis=None), "average per step under the profiler")
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes.figure
 
 
 def host_bars(name: str, trace: Trace) -> Figure:
     """Bars of the host's longest ranges and operators, of a trace without a GPU."""
-    work, step_us = host_work(trace), trace.summary().step_us
-    title = f"No GPU in this trace: a step takes the host {digits(step_us)} µs ({name})."
+    work, took = host_work(trace), in_words(trace.summary().step_us)
+    title = f"No GPU in this trace: a step takes the host {took} ({_shortened(name)})."
     axes = sheet(title, 1.2 + 0.28 * len(work))
-    names = [f"{one[:28]}…" if len(one) > 30 else one for one in work.index]
+    names = [_shortened(name) for name in work.index]
     pd.Series(work.to_numpy(), names).plot.barh(width=0.8, ax=axes, color=COLOURS["host time"])
-    _label(axes, "outermost operators, µs per step")
+    _label(axes, work.max(), "outermost operators, per step")
     return axes.figure
 
 
-def _label(axes, label):
+def _shortened(name):
+    """A name of at most 28 characters: its beginning and its end."""
+    return name if len(name) <= 28 else f"{name[:17]}…{name[-10:]}"
+
+
+def _short_names(names):
+    """Each name with a short one, as long as these differ."""
+    short = {name: _shortened(name) for name in names}
+    return short if len(set(short.values())) == len(short) else {name: name for name in names}
+
+
+def _label(axes, longest_us, label):
     for container in axes.containers:
-        axes.bar_label(container, fmt=digits, padding=4, fontsize=10)
+        axes.bar_label(container, fmt=in_words, padding=4, fontsize=10)
     axes.invert_yaxis()
-    axes.set(xlabel=label, ylabel="")
-    axes.margins(x=0.15)
+    axes.set(ylabel="")
+    axes.margins(x=0.25)
+    _in_unit(axes, longest_us, label)
+
+
+def _in_unit(axes, longest_us, label):
+    """Write the x axis in µs, or in ms if it is long."""
+    unit, size = ("ms", 1e3) if longest_us >= 1e4 else ("µs", 1)
+    axes.xaxis.set_major_formatter(lambda us, _: f"{us / size:g}")
+    axes.set_xlabel(f"{label}, {unit}")
     axes.locator_params("x", nbins=5)  # a long name leaves the numbers less width
 
 
 def steps(traces: dict[str, Trace]) -> Figure:
     """One step of each trace on one time axis; of a long one, its beginning."""
-    alone = {name: one_step(trace, shown_step(trace)) for name, trace in traces.items()}
-    cut = [name for name, (_, left_out) in alone.items() if left_out]
-    title = f"The beginning of a step ({', '.join(cut)})." if cut else None
-    if not title and any(trace.gpu.empty for trace in traces.values()):
-        title = "What the host does in one step."
-    shown = {name: trace for name, (trace, _) in alone.items()}
-    end_us = max(_end_us(trace) for trace in shown.values())
+    short, shown = _short_names(traces), {}
+    said = []
+    for name, trace in traces.items():
+        step = shown_step(trace)
+        shown[short[name]], left_out = one_step(trace, step)
+        what = "the beginning of " if left_out else ""
+        said.append(f"{what}{trace.steps.name[step]} ({short[name]})")
+    end_us = max(map(_end_us, shown.values()))
     shown = {name: _without_short_names(trace, end_us) for name, trace in shown.items()}
-    return timelines(shown, title=title)[0].figure
+    column = timelines(shown, title=f"On one time axis: {', '.join(said)}.")
+    _in_unit(column[-1], end_us, "time since the step began on the host")
+    return column[0].figure
 
 
 def _end_us(trace):

@@ -96,6 +96,14 @@ def digits(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
+def in_words(us: float) -> str:
+    """A time with its unit: 2113 µs, 615 ms, 43.4 s."""
+    for unit, size in {"s": 1e6, "ms": 1e3}.items():
+        if us >= 10 * size:
+            return f"{digits(us / size)} {unit}"
+    return f"{digits(us)} µs"
+
+
 def percent(share: float) -> str:
     """A share in percent; – for nan."""
     return "–" if np.isnan(share) else f"{share:.0%}"

@@ -11,7 +11,7 @@ import pandas as pd
 
 from helpers.charts import COLOURS
 from helpers.trace import Trace
-from trace_report.compare import BARS, digits, host_work, numbers, one_step, shown_step, summaries
+from trace_report.compare import BARS, host_work, in_words, numbers, one_step, shown_step, summaries
 from trace_report.timeline import timeline
 
 HERE = Path(__file__).parent
@@ -85,7 +85,7 @@ def _bar_table(traces, table):
             f'<tr><th scope="row">{escape(lane)}</th><td>'
             f'<span style="width:{65 * us / longest:.1f}%;'
             f'background:{COLOURS[lane if lane in BARS else "host time"]}"></span>'
-            f"{digits(us)} µs</td></tr>"
+            f"{in_words(us)}</td></tr>"
             for lane, us in group.items()
         )
         head = f'<tr><th colspan="2" scope="rowgroup">{escape(name)}</th></tr>'
