@@ -6,6 +6,8 @@ basic bundle 1.2, echarts 1.1, vis-timeline 0.5, vega 0.5, d3 0.3; uPlot has 0.0
 from here to there. In none of them do keys go from bar to bar.
 """
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -21,6 +23,7 @@ HOST = {
     "waits": "waiting",
 }  # a lane and its colour
 LONGEST = 120  # characters of a name
+NUMBER = re.compile(r"-?\d+")
 
 
 def timeline(traces: dict[str, Trace], step: int, still: str) -> str:
@@ -41,7 +44,7 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
     """
     rows = {name: _rows(trace, step) for name, trace in traces.items()}
     every = pd.concat(rows.values())
-    found = sorted(set(every.lane) - set(HOST))
+    found = sorted(set(every.lane) - set(HOST), key=lambda lane: [*map(int, NUMBER.findall(lane))])
     lanes = {lane: HOST[lane] for lane in HOST if lane in set(every.lane)} | dict.fromkeys(
         found, "GPU busy time"
     )

@@ -17,7 +17,10 @@ def opened(new_context, tmp_path):
     report's text, and what the page has asked for or complained about.
     """
     recording = recorded_lesson("start_here")
-    files = {"eager": "eager", "graph": "whole_step_graph"}
+    files = {
+        "eager": "eager",
+        "a_long_name_of_a_file_as_others_write_them_rank_0": "whole_step_graph",
+    }
     traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
     path = tmp_path / "report.html"
     path.write_text(report(traces), encoding="utf-8")

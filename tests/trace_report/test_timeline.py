@@ -65,10 +65,10 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
 
 def test_traces_share_the_lanes_and_the_scale(trace, write_trace):
     other = read_trace(
-        write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=9), name="other.json")
+        write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=19), name="other.json")
     )
     data = timeline_data({"a": trace, "b": other}, 0)
-    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 9"] and data[
+    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 19"] and data[
         "end"
     ] == 85
 
