@@ -12,8 +12,10 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from helpers.trace import Trace, TraceError
-from trace_report.compare import bound, read_named
+from trace_report.compare import bound, read_named, summaries
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -88,12 +90,15 @@ def _write(traces, options):
 
 
 def _as_json(traces: dict[str, Trace], verdicts: dict[str, str]) -> dict:
+    table = summaries(traces)
     return {
         name: {
             "file": str(trace.path),
             "bound": bound(verdicts[name]),
             "verdict": verdicts[name],
-            "summary": {key: float(value) for key, value in trace.summary().items()},
+            "summary": {
+                key: None if np.isnan(value) else value for key, value in table[name].items()
+            },
         }
         for name, trace in traces.items()
     }

@@ -26,9 +26,10 @@ DPI = 160
 
 def draw(traces: dict[str, Trace], path: Path | str, **metadata: str | None) -> None:
     """Draw the report of some traces, a dict of name -> Trace, into a PNG with this metadata."""
-    with_gpu = {name: trace for name, trace in traces.items() if not trace.gpu.empty}
-    figures = [time_bars(with_gpu)] if with_gpu else []
-    figures += [host_bars(name, trace) for name, trace in traces.items() if trace.gpu.empty]
+    sound = {name: trace for name, trace in traces.items() if not trace.fault()}
+    figures = [time_bars(sound)] if sound else []
+    on_the_host = {name: trace for name, trace in traces.items() if trace.gpu.empty}
+    figures += [host_bars(*one) for one in on_the_host.items() if len(host_work(one[1]))]
     figures.append(steps(traces))
     pictures = []
     for figure in figures:
@@ -41,15 +42,16 @@ def draw(traces: dict[str, Trace], path: Path | str, **metadata: str | None) -> 
 
 
 def time_bars(traces: dict[str, Trace]) -> Figure:
-    """Bars of each trace's host time, GPU busy time and step time."""
+    """Bars of the host time, GPU busy time and step time of traces that have no fault."""
     table = summaries(traces).T
     short = _short_names(traces)
     said = [
         f"{percent(row.idle_share)} of {in_words(row.step_us)} ({short[row.Index]})"
         for row in table.itertuples()
     ]
+    several = " busiest" if table.gpus.max() > 1 else ""
     table = table[list(BARS.values())].set_axis(list(BARS), axis=1).rename(short)
-    axes = sheet(f"The GPU idles for {', '.join(said)}.", 1.5 + 0.28 * table.size)
+    axes = sheet(f"The{several} GPU idles for {', '.join(said)}.", 1.5 + 0.28 * table.size)
     colours = [COLOURS[lane] for lane in table]
     table.plot.barh(width=0.8, ax=axes, legend=False, color=colours)
     _label(axes, table.max(axis=None), "average per step under the profiler")
@@ -107,15 +109,17 @@ def steps(traces: dict[str, Trace]) -> Figure:
         said.append(f"{what}{trace.steps.name[step]} ({short[name]})")
     end_us = max(map(_end_us, shown.values()))
     shown = {name: _without_short_names(trace, end_us) for name, trace in shown.items()}
-    column = timelines(shown, title=f"On one time axis: {', '.join(said)}.")
+    column = timelines(shown, end_us=end_us, title=f"On one time axis: {', '.join(said)}.")
     _in_unit(column[-1], end_us, "time since the step began on the host")
     return column[0].figure
 
 
 def _end_us(trace):
-    """When the last event of a trace of one step ends, from the step's start."""
-    ends = [rows.end_us.max() for rows in (trace.annotations, trace.launches, trace.gpu)]
-    return np.nanmax([*ends, trace.steps.start_us[0]]) - trace.steps.start_us[0]
+    """When the last event of a trace of one step ends, from the step's start; without any, when
+    the step ends.
+    """
+    events = pd.concat([trace.annotations, trace.launches, trace.waits, trace.gpu])
+    return (trace.steps if events.empty else events).end_us.max() - trace.steps.start_us[0]
 
 
 def _without_short_names(trace, end_us):

@@ -69,13 +69,17 @@ def bound(verdict: str) -> str | None:
 
 
 def summaries(traces: dict[str, Trace]) -> pd.DataFrame:
-    """The summary of each trace, a column for each, with nan for what a trace without a GPU does
-    not say.
+    """The summary of each trace, a column for each, with nan for what the trace does not say: one
+    without a GPU says nothing of it, one with a fault nothing at all.
     """
     columns = {}
     for name, trace in traces.items():
         summary = trace.summary()
-        columns[name] = summary.filter(ON_THE_HOST) if trace.gpu.empty else summary
+        if trace.gpu.empty:
+            summary = summary.where(summary.index.isin(ON_THE_HOST))
+        elif trace.fault():
+            summary = summary * np.nan
+        columns[name] = summary
     return pd.DataFrame(columns)
 
 
@@ -84,7 +88,7 @@ def numbers(table: pd.DataFrame) -> pd.DataFrame:
     written = {
         what: table.loc[column].map(percent if what == "GPU idle" else digits)
         for what, column in NUMBERS.items()
-        if column in table.index and table.loc[column].any()
+        if table.loc[column].any()
     }
     return pd.DataFrame(written).T
 
@@ -97,7 +101,9 @@ def digits(value: float) -> str:
 
 
 def in_words(us: float) -> str:
-    """A time with its unit: 2113 µs, 615 ms, 43.4 s."""
+    """A time with its unit: 2113 µs, 615 ms, 43.4 s; "" for nan."""
+    if np.isnan(us):
+        return ""
     for unit, size in {"s": 1e6, "ms": 1e3}.items():
         if us >= 10 * size:
             return f"{digits(us / size)} {unit}"

@@ -77,8 +77,8 @@ def _bar_table(traces, table):
         if trace.gpu.empty:
             groups[name] = {"step time": table[name].step_us, **host_work(trace)}
         else:
-            groups[name] = {lane: table[name][column] for lane, column in BARS.items()}
-    longest = max(max(group.values()) for group in groups.values()) or 1
+            groups[name] = table[name][list(BARS.values())].set_axis(list(BARS)).dropna().to_dict()
+    longest = max([1, *(us for group in groups.values() for us in group.values())])
     bodies = []
     for name, group in groups.items():
         rows = "".join(

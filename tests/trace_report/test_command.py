@@ -185,6 +185,23 @@ def test_a_trace_without_a_gpu_has_a_chart_of_the_host(no_gpu, tmp_path, capsys)
     assert "GPU busy" not in text.partition("</style>")[2] and ">AddmmBackward0</th>" in text
 
 
+def test_a_trace_of_marks_alone_has_a_report(write_trace, tmp_path):
+    picture, html = tmp_path / "marks.png", tmp_path / "marks.html"
+    path = write_trace(step(0, 0, 100))
+    assert main([str(path), "--chart", str(picture), "--html", str(html)]) == 0
+    assert picture.exists() and "100 µs</td>" in html.read_text()
+
+
+def test_without_a_sound_clock_no_time_is_shown(write_trace, capsys):
+    events = [step(0, 0, 100), launch(50, 1), kernel(20, 10, 1)]
+    path = write_trace(*events)
+    html = page(read_named([str(path)]))
+    assert "the GPU's clock is off" in unescape(html) and "µs</td>" not in html
+    assert main([str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["trace"]
+    assert said["bound"] is None and set(said["summary"].values()) == {None}
+
+
 def test_the_page_says_what_the_trace_says(files, tmp_path):
     path = tmp_path / "report.html"
     assert main([*files, "--html", str(path)]) == 0
