@@ -24,7 +24,9 @@ RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/result
 REFERENCES = sorted(
     path.relative_to(ROOT) for path in ROOT.glob("docs/*.md")
 )  # cheat sheet, found on the way, glossary, originals
-REFERENCES += [Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples")]
+REFERENCES += [
+    Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples", "trace_report")
+]
 REFERENCES += [Path("capturable/RULES.md"), Path("cpu_graph/OPERATORS.md")]
 TEXTS = [
     Path("CONTRIBUTING.md"),
@@ -37,6 +39,7 @@ ROOMS = {  # what has a reference
     "helpers": "what lessons teach with",
     "capturable": "preflight and explain, for your own code",
     "cpu_graph": "the stand-in for CUDA graphs on a CPU",
+    "trace_report": "a report on profiler traces",
 }
 BADGES = re.compile(r"<!-- badges.*?<!-- end of badges -->", re.DOTALL)  # pictures from elsewhere
 READ = re.compile(r"\]\(((?:\.\./)?)read/(\d+_\w+)\.md")  # a lesson's page on a hosting site

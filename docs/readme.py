@@ -27,6 +27,7 @@ from exercises import unfinished
 from helpers.charts import COLOURS, cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import read_trace
+from trace_report.chart import draw as draw_traces
 
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
@@ -36,6 +37,7 @@ COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 CODESPACES_BADGE = "https://github.com/codespaces/badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
 PICTURE = ROOT / "docs/static/cpu_gpu.png"
+REPORT = ROOT / "docs/static/trace_report.png"
 PREVIEW = ROOT / "docs/static/preview.png"  # shown where somebody posts a link to the site
 
 
@@ -233,6 +235,14 @@ def draw(path: Path = PICTURE) -> None:
         plt.close(figure)
 
 
+def draw_report(path: Path = REPORT) -> None:
+    """Draw the report on the first lesson's two traces into a PNG."""
+    recording = recorded_lesson("start_here")
+    files = {"eager": "eager", "graph": "whole_step_graph"}
+    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
+    draw_traces(traces, path, Description=shown(*first_chart()), Software=None)
+
+
 def draw_preview(path: Path = PREVIEW) -> None:
     """Draw the first lesson's step, eager and as one graph, on one time axis: 1200 by 630."""
     recording, chart = recorded_lesson("start_here"), first_chart()
@@ -326,6 +336,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     draw()
+    draw_report()
     draw_preview()
     return unfinished.main()
 

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from helpers.timing import quartiles
+from helpers.spread import quartiles
 from helpers.trace import Trace, busy_time
 from helpers.trace_file import outermost
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pandas as pd
 import torch
 
+from helpers.spread import quartiles
+
 BURST_US = 5000  # the least time of a burst; it is less than twice as long
 FEWEST_STEPS = 4
 OTHERWISE = "On this machine it is not so"  # begins the sentence on a claim that does not hold
@@ -89,12 +91,6 @@ def _counts(step, burst, steps, clock, wait):
             burst *= 2
     steps = steps or max(burst, FEWEST_STEPS)
     return min(burst or steps, steps), steps
-
-
-def quartiles(rounds: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Median and quartiles of a column of measure's rounds: q1, median, q3, a row per variant."""
-    table = rounds.groupby("variant", sort=False)[column].quantile([0.25, 0.5, 0.75]).unstack()
-    return table.set_axis(["q1", "median", "q3"], axis=1).rename_axis(index=None)
 
 
 def ratios(rounds: pd.DataFrame, column: str) -> pd.DataFrame:

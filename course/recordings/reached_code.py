@@ -14,7 +14,16 @@ from pathlib import Path
 from course.paths import ROOT
 from course.recordings.statements import bound, canonical, short_hash
 
-ROOMS = ("helpers", "course", "exercises", "capturable", "cpu_graph", "examples", "benchmarks")
+ROOMS = (
+    "helpers",
+    "course",
+    "exercises",
+    "capturable",
+    "cpu_graph",
+    "examples",
+    "benchmarks",
+    "trace_report",
+)
 LEFT_OUT = {"course.lesson", "helpers.charts"}
 
 Bindings = dict[str, list[ast.stmt]]

@@ -110,6 +110,13 @@ def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):
     )
 
 
+def test_the_picture_of_the_report_shows_the_recorded_traces(tmp_path):
+    readme.draw_report(tmp_path / "again.png")
+    again, committed = Image.open(tmp_path / "again.png"), Image.open(readme.REPORT)
+    assert again.text["Description"] == committed.text["Description"], "run `make readme`"
+    assert again.size == committed.size
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_an_images_text_says_what_it_shows(name):
     assert re.findall(r"!\[.{0,20}\]", (ROOT / name).read_text()) == []

@@ -23,6 +23,7 @@ MODULES = {
         "exercises",
         "helpers",
         "tests",
+        "trace_report",
     )
     for path in sorted((ROOT / room).rglob("*.py"))
     if "_build" not in path.parts and path.parent != ROOT / "tests/exercises/answers"
@@ -81,7 +82,16 @@ def test_helpers_are_few_and_small():
 
 @pytest.mark.parametrize(
     "room",
-    ["benchmarks", "capturable", "course", "cpu_graph", "examples", "exercises", "helpers"],
+    [
+        "benchmarks",
+        "capturable",
+        "course",
+        "cpu_graph",
+        "examples",
+        "exercises",
+        "helpers",
+        "trace_report",
+    ],
 )
 def test_a_room_says_what_is_in_it(room):
     names = {path.parts[1] for path in of(room) if path.name != "__init__" or len(path.parts) > 2}

@@ -38,7 +38,13 @@ def test_contrast_is_counted_as_wcag_counts_it():
 
 
 @pytest.mark.parametrize(
-    "path", ["docs/static/course.css", "course/touch/touch.css", "jupyter/custom/custom.css"]
+    "path",
+    [
+        "docs/static/course.css",
+        "trace_report/touch.css",
+        "trace_report/page.css",
+        "jupyter/custom/custom.css",
+    ],
 )
 def test_every_style_sheet_turns_charts_over_as_computed(path):
     text = (ROOT / path).read_text()

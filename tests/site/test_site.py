@@ -75,7 +75,7 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
 
 def test_the_reference_describes_every_module_of_the_rooms(site):
     text = (site / "api.html").read_text()
-    rooms = ("helpers", "capturable", "cpu_graph")
+    rooms = ("helpers", "capturable", "cpu_graph", "trace_report")
     assert {
         f"{room}.{path.stem}" for room in rooms for path in (ROOT / room).glob("[a-z]*.py")
     } <= set(pages.modules())

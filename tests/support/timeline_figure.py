@@ -6,10 +6,10 @@ import hashlib
 import re
 
 from course.recordings.recording import recorded_lesson
-from course.touch.timeline import timeline_data
 from helpers.charts import COLOURS
 from helpers.trace import read_trace
 from tests.support.lab_page import expect
+from trace_report.timeline import timeline_data
 
 LANE, START, LONG, NAME, SAID, PARTNERS = range(6)
 CUT = (
@@ -62,7 +62,7 @@ def hover(figure, lanes, bars):
     figure.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
     expect(said).to_contain_text(longest[NAME])
     assert re.search(
-        r"^[\d.]+ us on GPU stream \d+, .*; launched [\d.]+ us before, by cuda", longest[SAID]
+        r"^[\d.]+ µs on GPU stream \d+, .*; launched [\d.]+ µs before, by cuda", longest[SAID]
     )
     expect(said).to_contain_text(longest[SAID])
     expect(figure.locator("rect.partner")).to_have_count(1)
@@ -75,8 +75,8 @@ def switch(figure, bars, others, ticks):
     figure.page.keyboard.press("ArrowRight")
     expect(second).to_be_checked()
     expect(figure.locator("rect")).to_have_count(len(others))
-    assert [text for text in ticks_of(figure) if " us" in text] == [
-        text for text in ticks if " us" in text
+    assert [text for text in ticks_of(figure) if " µs" in text] == [
+        text for text in ticks if " µs" in text
     ]
     figure.page.keyboard.press("ArrowLeft")
     expect(figure.locator("rect")).to_have_count(len(bars))

@@ -13,12 +13,12 @@ function timeline({ lanes, end, variants }) {
   function draw() {
     const width = plot.clientWidth || 640, x = (time) => ((time - from) / span) * width, y = (lane) => lane * LANE + 18;
     const nodes = [], family = new Set(chosen ? [chosen, ...chosen.partners.map((one) => bars[one])] : []);
-    const every = [0.01, 0.1, 1, 10, 100, 1e3, 1e4, 1e5].flatMap((one) => [one, 2 * one, 5 * one]);
+    const every = [0.01, 0.1, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((one) => [one, 2 * one, 5 * one]);
     const step = every.find((one) => (one / span) * width > 75) ?? end;
     for (let tick = Math.ceil(from / step) * step; tick <= from + span; tick += step) {
       const anchor = x(tick) < 20 ? "start" : x(tick) > width - 30 ? "end" : "middle";
       nodes.push(make("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 0, y2: lanes.length * LANE }));
-      nodes.push(make("text", { x: x(tick), y: lanes.length * LANE + 18, "text-anchor": anchor }, `${+tick.toFixed(2)} us`));
+      nodes.push(make("text", { x: x(tick), y: lanes.length * LANE + 18, "text-anchor": anchor }, end < 1e4 ? `${+tick.toFixed(2)} µs` : `${+(tick / 1e3).toFixed(5)} ms`));
     }
     for (const bar of bars.filter((one) => lanes[one.lane][0] === "launches")) {
       for (const work of bar.partners.map((one) => bars[one])) {

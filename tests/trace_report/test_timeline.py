@@ -5,10 +5,10 @@ tests/support/timeline_figure.py tries it in browsers.
 import pytest
 
 from course.recordings.recording import recorded_lesson
-from course.touch.timeline import explore, timeline_data
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
+from trace_report.timeline import timeline, timeline_data
 
 
 @pytest.fixture
@@ -47,41 +47,41 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
         *"kkk",
     ]
     assert [bar[4] for bar in bars] == [
-        "20.0 us on the host, from 1.00 us to 21.0 us.",
-        "1.00 us on the host, from 5.00 us to 6.00 us; starts k (4.00 us), 5.00 us after it was "
+        "20.0 µs on the host, from 1.00 µs to 21.0 µs.",
+        "1.00 µs on the host, from 5.00 µs to 6.00 µs; starts k (4.00 µs), 5.00 µs after it was "
         "called.",
-        "1.00 us on the host, from 8.00 us to 9.00 us; "
-        "starts 2 kernels and copies, the first 7.00 us after it was called.",
-        "9.00 us on the host, from 30.0 us to 39.0 us.",
-        "4.00 us on GPU stream 7, from 10.0 us to 14.0 us; launched 5.00 us before, by "
+        "1.00 µs on the host, from 8.00 µs to 9.00 µs; "
+        "starts 2 kernels and copies, the first 7.00 µs after it was called.",
+        "9.00 µs on the host, from 30.0 µs to 39.0 µs.",
+        "4.00 µs on GPU stream 7, from 10.0 µs to 14.0 µs; launched 5.00 µs before, by "
         "cudaLaunchKernel.",
-        "3.00 us on GPU stream 7, from 15.0 us to 18.0 us; "
-        "launched 7.00 us before, by cudaGraphLaunch, which started 1 more.",
-        "1.50 us on GPU stream 7, from 19.0 us to 20.5 us; "
-        "launched 11.0 us before, by cudaGraphLaunch, which started 1 more.",
+        "3.00 µs on GPU stream 7, from 15.0 µs to 18.0 µs; "
+        "launched 7.00 µs before, by cudaGraphLaunch, which started 1 more.",
+        "1.50 µs on GPU stream 7, from 19.0 µs to 20.5 µs; "
+        "launched 11.0 µs before, by cudaGraphLaunch, which started 1 more.",
     ]
     assert [bar[5] for bar in bars] == [[], [4], [5, 6], [], [1], [2], [2]]
 
 
 def test_traces_share_the_lanes_and_the_scale(trace, write_trace):
     other = read_trace(
-        write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=9), name="other.json")
+        write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=19), name="other.json")
     )
     data = timeline_data({"a": trace, "b": other}, 0)
-    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 9"] and data[
+    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 19"] and data[
         "end"
     ] == 85
 
 
 def test_a_step_that_is_not_there_is_named(trace):
     with pytest.raises(IndexError, match="steps 0 to 1, not 2"):
-        explore({"a": trace}, 2)
+        timeline({"a": trace}, 2, "")
 
 
 def test_it_is_small_and_asks_nobody_for_anything():
     recording = recorded_lesson("start_here")
     files = {"eager": "eager", "graph": "whole_step_graph"}
     traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
-    html = explore(traces, 3).data
+    html = timeline(traces, 3, "Where scripts run")
     assert len(html) < 60_000 and "http" not in html.replace("http://www.w3.org/", "")
     assert data_of(html) == timeline_data(traces, 3) and "Where scripts run" in html

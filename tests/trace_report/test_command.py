@@ -1,0 +1,268 @@
+"""python -m trace_report: what it prints, writes and returns, and what it needs."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from html import unescape
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from course.paths import ROOT
+from course.recordings.recording import recorded_lesson
+from helpers.charts import COLOURS
+from helpers.trace import read_trace
+from tests.support.pictures import data_of
+from tests.support.traces import event, kernel, launch, step
+from trace_report.__main__ import main
+from trace_report.compare import MOST, bound, one_step, read_named, shown_step
+from trace_report.page import page
+
+
+@pytest.fixture(scope="module")
+def files():
+    recording = recorded_lesson("start_here")
+    return [f"eager={recording.trace('eager')}", f"graph={recording.trace('whole_step_graph')}"]
+
+
+@pytest.fixture
+def no_gpu(write_trace):
+    """Two steps of a host with a range and two operators, of which one lies in the range."""
+    forward = event("user_annotation", "## forward ##", 10, 40)
+    backward = event("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", 60, 30)
+    inside = event("cpu_op", "aten::mm", 20, 10)
+    steps = [step(0, 0, 100), step(1, 100, 100)]
+    return write_trace(*steps, forward, inside, backward, name="host.pt.trace.json")
+
+
+def test_the_verdicts_are_printed_by_name(files, capsys):
+    assert main(files) == 0
+    eager, graph = capsys.readouterr().out.splitlines()
+    assert eager.startswith("eager: CPU-bound: the GPU is idle for 8")
+    assert graph.startswith("graph: GPU-bound: the GPU is idle for 1")
+
+
+def test_json_is_the_summary_and_the_verdict(files, capsys):
+    assert main([*files, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    trace = read_trace(files[0].partition("=")[2])
+    assert list(said) == ["eager", "graph"] and said["eager"]["verdict"] == trace.verdict()
+    assert said["eager"]["summary"] == trace.summary().to_dict()
+    assert [one["bound"] for one in said.values()] == ["CPU-bound", "GPU-bound"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "words"),
+    [
+        ("90%", 0, ""),
+        ("0.5", 1, r"trace_report: eager: the GPU is idle for 8\d\.\d% of a step, more than 50%"),
+        ("5%", 1, r"(?s)eager: the GPU .*graph: the GPU is idle for 1\d"),
+    ],
+)
+def test_an_idle_gpu_fails_on_demand(files, limit, status, words, capsys):
+    assert main([*files, "--fail-if-idle", limit]) == status
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_without_a_verdict_nobody_can_say_that_the_gpu_is_busy(no_gpu, capsys):
+    assert main([str(no_gpu)]) == 0
+    assert main([str(no_gpu), "--fail-if-idle", "20%"]) == 2
+    assert capsys.readouterr().err == "trace_report: host gives no verdict.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--fail-if-idle", "120%"], "'120%' is no share such as 20% or 0.2"),
+        (["--fail-if-idle", "some"], "'some' is no share"),
+        (["--chart", "report.pdf"], "'report.pdf' does not end with .png"),
+    ],
+)
+def test_a_wrong_option_is_named(files, options, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([*files, *options])
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, b"no trace", b"\x1f\x8b", b'{"traceEvents": []}'])
+def test_what_is_no_trace_is_one_sentence(tmp_path, content, capsys):
+    path = tmp_path / "broken.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert main([str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and f"{path} cannot be read as a profiler" in err
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(files, tmp_path, capsys):
+    for option, name in (("--html", "missing/report.html"), ("--chart", "missing/report.png")):
+        assert main([*files, option, str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err == (
+            f"trace_report: {tmp_path / name}: No such file or directory.\n"
+        )
+
+
+def test_traces_are_called_like_their_files(write_trace, tmp_path):
+    events = [step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)]
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    paths = [
+        write_trace(*events, name=name)
+        for name in ("eager.pt.trace.json.gz", "a/one.json", "b/one.json", "x=y.json")
+    ]
+    named = read_named([*map(str, paths), f"mine={paths[0]}", str(paths[1])])
+    assert list(named) == ["eager", "a/one", "b/one", "x=y", "mine", "a/one again"]
+
+
+# The step that is shown
+
+
+def test_the_step_that_is_shown_begins_with_an_idle_gpu(files):
+    traces = read_named(files)
+    assert shown_step(traces["graph"]) == 0, "later replays wait for earlier ones"
+    trace = traces["eager"]
+    alone, left_out = one_step(trace, shown_step(trace))
+    assert left_out == 0 and len(alone.steps) == 1 and set(alone.gpu.step) == {0}
+    assert len(alone.launches) == trace.per_step().launches[shown_step(trace)]
+
+
+def test_of_a_long_step_the_beginning_is_shown(write_trace):
+    launches = [launch(3 * n, n) for n in range(MOST)]
+    work = [kernel(3 * n + 10, 2, n) for n in range(MOST)]
+    path = write_trace(step(0, 0, 3 * MOST), *launches, *work)
+    traces = read_named([str(path)])
+    alone, left_out = one_step(traces["trace"], 0)
+    assert left_out == MOST and len(alone.launches) + len(alone.gpu) == MOST
+    html = page(traces)
+    assert f"trace: ProfilerStep#0, without the last {MOST} of its events." in html
+    ((_, bars),) = data_of(html)["variants"]
+    assert len(bars) == MOST and len(html) < 1e6
+
+
+def test_operators_are_ranges_where_there_are_no_others(no_gpu):
+    trace = read_trace(no_gpu, needs_gpu=False)
+    alone, _ = one_step(trace, 0)
+    assert alone.annotations.name.str.strip("# ").to_list()[0] == "forward"
+    assert len(alone.annotations) == 2, "the product lies in the forward pass"
+
+
+# The picture and the page
+
+
+def colours_of(path):
+    pixels = np.asarray(Image.open(path).convert("RGB"))
+    return {tuple(colour) for colour in np.unique(pixels.reshape(-1, 3), axis=0)}
+
+
+def colour(lane):
+    return tuple(round(255 * part) for part in to_rgb(COLOURS[lane]))
+
+
+def test_the_chart_has_bars_and_steps(files, tmp_path):
+    path = tmp_path / "report.png"
+    assert main([*files, "--chart", str(path)]) == 0
+    assert Image.open(path).width == 1040
+    lanes = ("host time", "GPU busy time", "step time", "launch")
+    assert {colour(lane) for lane in lanes} <= colours_of(path)
+
+
+def test_a_trace_without_a_gpu_has_a_chart_of_the_host(no_gpu, tmp_path, capsys):
+    picture, html = tmp_path / "host.png", tmp_path / "host.html"
+    assert main([str(no_gpu), "--chart", str(picture), "--html", str(html)]) == 0
+    assert capsys.readouterr().out == (
+        "host: No verdict: it holds no GPU activity, so record ProfilerActivity.CUDA, on a machine "
+        "with a GPU.\n"
+    )
+    assert colour("host time") in colours_of(picture)
+    assert colour("GPU busy time") not in colours_of(picture)
+    text = html.read_text()
+    assert "GPU busy" not in text.partition("</style>")[2] and ">AddmmBackward0</th>" in text
+
+
+def test_a_trace_of_marks_alone_has_a_report(write_trace, tmp_path):
+    picture, html = tmp_path / "marks.png", tmp_path / "marks.html"
+    path = write_trace(step(0, 0, 100))
+    assert main([str(path), "--chart", str(picture), "--html", str(html)]) == 0
+    assert picture.exists() and "100 µs</td>" in html.read_text()
+
+
+def test_without_a_sound_clock_no_time_is_shown(write_trace, capsys):
+    events = [step(0, 0, 100), launch(50, 1), kernel(20, 10, 1)]
+    path = write_trace(*events)
+    html = page(read_named([str(path)]))
+    assert "the GPU's clock is off" in unescape(html) and "µs</td>" not in html
+    assert main([str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["trace"]
+    assert said["bound"] is None and set(said["summary"].values()) == {None}
+
+
+def test_the_page_says_what_the_trace_says(files, tmp_path):
+    path = tmp_path / "report.html"
+    assert main([*files, "--html", str(path)]) == 0
+    html, traces = path.read_text(), read_named(files)
+    for name, trace in traces.items():
+        assert f"<b>{name}</b>: {trace.verdict()}" in html
+        assert f"{trace.summary().step_us:.0f} µs</td>" in html
+    assert [name for name, _ in data_of(html)["variants"]] == ["eager", "graph"]
+    assert len(html) < 60_000
+    assert set(re.findall(r"https?://[\w./]+", html)) == {"http://www.w3.org/2000/svg"}
+    assert "default-src 'none'" in html
+
+
+def test_names_of_a_trace_cannot_become_code(write_trace):
+    strange = """'"></figure><script>alert(1)</script>&amp;{policy}"""
+    odd = event("user_annotation", strange, 1, 50)
+    trace = read_trace(write_trace(step(0, 0, 100), odd, launch(5, 1), kernel(9, 5, 1)))
+    html = page({strange: trace, "<b>": trace})
+    assert html.count("<script>") == 1 and strange in unescape(html)
+
+
+def test_bound_is_how_a_verdict_begins():
+    assert bound("CPU-bound: the GPU ...") == "CPU-bound" and bound("No verdict: because") is None
+
+
+# What it needs
+
+
+def run(code, *arguments, folder=ROOT):
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=folder
+    )
+
+
+def test_it_needs_no_torch(files, tmp_path):
+    code = "import sys; sys.modules['torch'] = None; from trace_report.__main__ import main; "
+    outputs = ["--chart", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
+    done = run(f"{code} sys.exit(main())", *files, *outputs)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def test_the_package_installs_by_itself(files, tmp_path):
+    """Its wheel is built in a copy, and runs from where it was unpacked."""
+    pytest.importorskip("setuptools", minversion="77")
+    built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    for room in ("trace_report", "helpers"):
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=built)
+    needs = tomllib.loads((ROOT / "trace_report/pyproject.toml").read_text())["project"]
+    assert {re.match(r"\w+", need)[0] for need in needs["dependencies"]} == {
+        "matplotlib",
+        "numpy",
+        "pandas",
+    }
+    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
+    done = run(build, folder=tmp_path / "trace_report")
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "trace_report" / done.stdout.split()[-1]) as wheel:
+        wheel.extractall(tmp_path / "there")
+    shutil.rmtree(tmp_path / "helpers")
+    code = "import sys, helpers; from trace_report.__main__ import main; print(helpers.__file__)"
+    html = tmp_path / "report.html"
+    done = run(f"{code}; main()", *files, "--html", str(html), folder=tmp_path / "there")
+    assert done.stdout.startswith(f"{tmp_path}/there/helpers/__init__.py\neager: "), done.stderr
+    assert "figure.timeline" in html.read_text()

@@ -1,0 +1,108 @@
+"""The report as one HTML file: verdicts, bars, a step to touch, and the numbers.
+
+It holds its styles and scripts, and its policy forbids the browser to load anything.
+"""
+
+import re
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+
+from helpers.charts import COLOURS
+from helpers.trace import Trace
+from trace_report.compare import BARS, host_work, in_words, numbers, one_step, shown_step, summaries
+from trace_report.timeline import timeline
+
+HERE = Path(__file__).parent
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<link rel="icon" href="data:,">
+<title>Trace report: {names}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>CPU and GPU time: {names}</h1>
+{verdicts}
+<h2>Time per step</h2>
+{bars}
+<p class="note">Averages under the profiler, which slows the host. Host time: the host works on the step and does not wait for the GPU.</p>
+<h2>One step</h2>
+{timeline}
+<p class="note">{shown}</p>
+<h2>Numbers</h2>
+<div class="scrolls" tabindex="0" role="region" aria-label="Numbers">
+{numbers}
+</div>
+</main>
+</body>
+</html>
+"""  # noqa: E501
+NO_SCRIPT = "Where scripts run, here is a timeline to hover over and to zoom into."
+
+
+def page(traces: dict[str, Trace]) -> str:
+    """The report of some traces, a dict of name -> Trace, as HTML."""
+    verdicts = [
+        f"<p><b>{escape(name)}</b>: {escape(trace.verdict())}</p>" for name, trace in traces.items()
+    ]
+    table = summaries(traces)
+    chosen = {name: shown_step(trace) for name, trace in traces.items()}
+    alone = {name: one_step(trace, chosen[name]) for name, trace in traces.items()}
+    return PAGE.format(
+        policy=POLICY,
+        names=escape(", ".join(traces)),
+        style=re.sub(r"\n\s*", "\n", (HERE / "page.css").read_text(encoding="utf-8")),
+        verdicts="\n".join(verdicts),
+        bars=_bar_table(traces, table),
+        timeline=timeline({name: trace for name, (trace, _) in alone.items()}, 0, NO_SCRIPT),
+        shown=" ".join(
+            escape(_shown(name, traces[name], chosen[name], left_out))
+            for name, (_, left_out) in alone.items()
+        ),
+        numbers=_number_table(numbers(table)),
+    )
+
+
+def _bar_table(traces, table):
+    """The bars of each trace, on one scale; of one without a GPU, what its host does."""
+    groups = {}
+    for name, trace in traces.items():
+        if trace.gpu.empty:
+            groups[name] = {"step time": table[name].step_us, **host_work(trace)}
+        else:
+            groups[name] = table[name][list(BARS.values())].set_axis(list(BARS)).dropna().to_dict()
+    longest = max([1, *(us for group in groups.values() for us in group.values())])
+    bodies = []
+    for name, group in groups.items():
+        rows = "".join(
+            f'<tr><th scope="row">{escape(lane)}</th><td>'
+            f'<span style="width:{65 * us / longest:.1f}%;'
+            f'background:{COLOURS[lane if lane in BARS else "host time"]}"></span>'
+            f"{in_words(us)}</td></tr>"
+            for lane, us in group.items()
+        )
+        head = f'<tr><th colspan="2" scope="rowgroup">{escape(name)}</th></tr>'
+        bodies.append(f"<tbody>{head}{rows}</tbody>")
+    return f'<table class="bars"><colgroup><col><col></colgroup>{"".join(bodies)}</table>'
+
+
+def _shown(name, trace, step, left_out):
+    """Which step of a trace the timeline shows."""
+    text = f"{name}: {trace.steps.name[step]}"
+    return f"{text}, without the last {left_out} of its events." if left_out else f"{text}."
+
+
+def _number_table(table: pd.DataFrame) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table)
+    rows = "".join(
+        f'<tr><th scope="row">{what}</th>{"".join(f"<td>{value}</td>" for value in row)}</tr>'
+        for what, row in zip(table.index, table.to_numpy(), strict=True)
+    )
+    return f"<table><thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>"

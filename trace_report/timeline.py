@@ -1,0 +1,123 @@
+"""One step of several traces on one time axis: hover over a bar, zoom in, switch; by mouse, finger
+or keys.
+
+A page grows by some 40 kB. Weighed first, by what each page would carry: bokeh 1.3 MB, plotly's
+basic bundle 1.2, echarts 1.1, vis-timeline 0.5, vega 0.5, d3 0.3; uPlot has 0.05 but draws no bars
+from here to there. In none of them do keys go from bar to bar.
+"""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from helpers.charts import COLOURS
+from helpers.trace import Trace
+from helpers.trace_file import outermost
+from trace_report.compare import short
+from trace_report.touch import touchable
+
+HOST = {
+    "host ranges": "host time",
+    "launches": "launch",
+    "waits": "waiting",
+}  # a lane and its colour
+LONGEST = 120  # characters of a name
+NUMBER = re.compile(r"-?\d+")
+
+
+def timeline(traces: dict[str, Trace], step: int, still: str) -> str:
+    """One step of several traces, a dict of name -> Trace, as HTML: a timeline to touch, and still
+    (HTML) where no script runs; see timeline_data for the lanes.
+
+    Time counts from the step's start on the host. Raises IndexError if a trace has no such step.
+    """
+    return touchable("timeline", still, timeline_data(traces, step))
+
+
+def timeline_data(traces: dict[str, Trace], step: int) -> dict:
+    """What the script draws: lanes (label, colour), end (µs), and the bars of each trace by its
+    name.
+
+    A bar is [lane, start_us, dur_us, name, what to say of it, the bars that it started or was
+    started by].
+    """
+    rows = {name: _rows(trace, step) for name, trace in traces.items()}
+    every = pd.concat(rows.values())
+    found = sorted(set(every.lane) - set(HOST), key=lambda lane: [*map(int, NUMBER.findall(lane))])
+    lanes = {lane: HOST[lane] for lane in HOST if lane in set(every.lane)} | dict.fromkeys(
+        found, "GPU busy time"
+    )
+    variants = [[name, _bars(own, list(lanes))] for name, own in rows.items()]
+    end = round(float((every.at_us + every.dur_us).max()), 3)
+    return {
+        "lanes": [[lane, COLOURS[lanes[lane]]] for lane in lanes],
+        "end": end,
+        "variants": variants,
+    }
+
+
+def _rows(trace, step):
+    """The step's outermost host ranges, launches, waits and GPU activities in one table, each with
+    its lane.
+    """
+    if step not in trace.steps.index:
+        raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
+    ranges = outermost(trace.annotations[trace.annotations.step == step]).assign(correlation=np.nan)
+    device = trace.gpu.device.map(
+        "GPU {:.0f}, ".format if trace.gpu.device.nunique() > 1 else "GPU ".format
+    )
+    gpu = trace.gpu.assign(lane=device + trace.gpu.stream.map("stream {:.0f}".format))
+    host = zip(HOST, (ranges, trace.launches, trace.waits.assign(correlation=np.nan)), strict=True)
+    every = pd.concat([*(rows.assign(lane=lane) for lane, rows in host), gpu])
+    own = every[every.step == step].sort_values("start_us")
+    name = own.name.map(short).str.slice(0, LONGEST)
+    return own.assign(at_us=own.start_us - trace.steps.start_us[step], name=name)
+
+
+def _bars(rows, lanes):
+    """The rows as the script's bars, by lane and time."""
+    rows = rows.sort_values(
+        "lane", key=lambda lane: lane.map(lanes.index), kind="stable", ignore_index=True
+    )
+    started = rows[~rows.lane.isin(HOST)].groupby("correlation").groups
+    launch = {one.correlation: one for one in rows[rows.lane == "launches"].itertuples()}
+    bars = []
+    for row in rows.itertuples():
+        work = rows.loc[started.get(row.correlation, [])]
+        by = launch.get(row.correlation)
+        if row.lane == "launches":
+            more, partners = _starts(row, work), list(work.index)
+        else:
+            more, partners = _started(row, by, len(work)) if by else "", [by.Index] if by else []
+        where = "on the host" if row.lane in HOST else f"on {row.lane}"
+        said = (
+            f"{us(row.dur_us)} {where}, from {us(row.at_us)} to {us(row.at_us + row.dur_us)}{more}."
+        )
+        times = round(float(row.at_us), 3), round(float(row.dur_us), 3)
+        bars.append([lanes.index(row.lane), *times, row.name, said, partners])
+    return bars
+
+
+def _starts(launch, work):
+    """What a launch has started, and when that began."""
+    if work.empty:
+        return ""
+    first = work.loc[work.at_us.idxmin()]
+    what = (
+        f"{len(work)} kernels and copies, the first"
+        if len(work) > 1
+        else f"{first['name']} ({us(first.dur_us)}),"
+    )
+    return f"; starts {what} {us(first.at_us - launch.at_us)} after it was called"
+
+
+def _started(row, launch, number):
+    """What has launched a GPU activity, and when."""
+    others = f", which started {number - 1} more" if number > 1 else ""
+    return f"; launched {us(row.at_us - launch.at_us)} before, by {launch.name}{others}"
+
+
+def us(time: float) -> str:
+    """Microseconds to three digits: 4.10 µs, 41.0 µs, 410 µs."""
+    return f"{time:.{2 if time < 9.995 else 1 if time < 99.95 else 0}f} µs"
