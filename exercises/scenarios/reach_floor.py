@@ -24,11 +24,8 @@ from exercises.scenarios.common import (
     sgd_step,
 )
 
-TOO_EARLY = "A replay reads its buffer before its batch has arrived: it must wait for the copy."
-OVERWRITTEN = (
-    "A copy overwrites a buffer that a step still reads: it must wait for the last replay of that "
-    "buffer."
-)
+TOO_EARLY = "A replay reads its buffer before its batch has arrived."
+OVERWRITTEN = "A copy overwrites a buffer that a step still reads."
 
 
 def graph_per_buffer(answer: Callable) -> None:
@@ -134,8 +131,8 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     if not any(dropped) and not close(used.given, each):
-        raise Wrong("The graph never drops a gradient, so each step adds its own to the last one.")
-    old = "Later steps train with the bfloat16 weights of the first: leave autocast in each step."
+        raise Wrong("No zero_grad is captured: it looks as if each step adds to the last gradient.")
+    old = "Later steps train with the bfloat16 weights of the first."
     if close(used.given, around) and not close(around, each):
         raise Wrong(old)
     if _distance(used.given, without) < 0.1 * _distance(each, without):

@@ -23,14 +23,11 @@ from exercises.answers.graph_use import (
 )
 from exercises.scenarios.common import few, launch_log, perceptron
 
-OVERWRITTEN = (
-    "The decoder reads what the scorer has written: the scorer was captured after the encoder's "
-    "output was freed."
-)
+OVERWRITTEN = "The decoder reads what the scorer has written."
 SCORES_LOST = (
     "The scores are those of no request. The scorer was captured after the decoder, so its output "
     "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
-    "it. Capture in the order of the replays."
+    "it."
 )
 ONE_POOL = "Each graph has a pool of its own: give the later ones the pool of the first."
 NOT_ORDERED = (
