@@ -10,28 +10,26 @@ from torch import nn
 
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, use, watch
 from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.rules import callers_own, one_graph
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
 NOT_TWICE = "The scores are the model's outputs: double them."
 OTHER_ROWS = (
-    "Result {number} has the shape {yours}, expected {right}: keep every row, and give those with "
-    "a negative sum a score of 0."
+    "Result {number} has the shape {yours}, expected {right}.",
+    "Keep every row, and give those with a negative sum a score of 0.",
 )
 STANDS_STILL = (
-    "The average stops moving: two calls with the same x and momentum return the same. Each replay "
-    "reads the old average and writes the new one elsewhere: write it in place."
+    "The average stops moving: two calls with the same x and momentum return the same.",
+    "Each replay reads the old average and writes the new one elsewhere: write it in place.",
 )
 FROZEN = (
-    "With a momentum of 0 the average moves: the graph holds the momentum of the capture. Put it "
-    "into a tensor on the GPU, and fill that before the replay."
+    "With a momentum of 0 the average moves.",
+    "The graph holds the momentum of the capture: put it into a tensor on the GPU, and fill that "
+    "before the replay.",
 )
 BEGINS_LATER = (
-    "The average does not begin at 0: the warm-up ran the step and moved it. Set it back after the "
-    "capture."
-)
-OVERWRITES_THE_SAMPLE = (
-    "The caller's sample has changed: every replay writes its x into the tensor that was captured. "
-    "Capture on a copy of the sample."
+    "The average does not begin at 0.",
+    "The warm-up ran the step and moved it: set it back after the capture.",
 )
 
 
@@ -45,15 +43,21 @@ def capture_scores(answer: Callable) -> None:
     counts = [(batch.sum(1, keepdim=True) >= 0) for batch in batches]
     expected = [torch.where(count, 2 * y, 0) for count, y in zip(counts, outputs, strict=True)]
     sample = batches[0].clone()
-    with watch() as built:
-        predict = answer(model, sample)
-    built.captures_at_most_one()
-    used = use(predict, batches)
+    with callers_own("sample or x", sample, batches):
+        with watch() as built:
+            predict = answer(model, sample)
+        one_graph(built)
+        _scores(use(predict, batches), batches, outputs, counts, expected)
+
+
+def _scores(used, batches, outputs, counts, expected):
+    """Raises Wrong unless each call was a replay that gave the expected scores."""
     for number, (yours, right) in enumerate(zip(used.given, expected, strict=True), 1):
         shape = getattr(yours, "shape", None)
         if shape != right.shape:
             said = tuple(shape) if shape is not None else type(yours).__name__
-            raise Wrong(OTHER_ROWS.format(number=number, yours=said, right=tuple(right.shape)))
+            told = OTHER_ROWS[0].format(number=number, yours=said, right=tuple(right.shape))
+            raise Wrong(told, OTHER_ROWS[1])
     symptoms = {
         ALL_ROWS: [2 * y for y in outputs],
         NOT_TWICE: [torch.where(count, y, 0) for count, y in zip(counts, outputs, strict=True)],
@@ -61,8 +65,6 @@ def capture_scores(answer: Callable) -> None:
     }
     used.gives(expected, symptoms)
     used.replays(graphs=len(batches), operators=4 * len(batches))
-    if not close(sample, batches[0]):
-        raise Wrong(OVERWRITES_THE_SAMPLE)
 
 
 def capture_average(answer: Callable) -> None:
@@ -76,11 +78,15 @@ def capture_average(answer: Callable) -> None:
         average = average + momentum * (value - average)
         expected.append(average)
     sample = torch.randn(length, device="cuda")
-    before = sample.clone()
-    with watch() as built:
-        update = answer(sample)
-    built.captures_at_most_one()
-    used = use(update, calls)
+    with callers_own("sample or x", sample, calls):
+        with watch() as built:
+            update = answer(sample)
+        one_graph(built)
+        _averages(use(update, calls), calls, expected)
+
+
+def _averages(used, calls, expected):
+    """Raises Wrong unless each call was a replay that moved the average as it should."""
     first, second, third = used.given[:3]
     if not close(used.given, expected):
         if close(first, second):
@@ -91,5 +97,3 @@ def capture_average(answer: Callable) -> None:
             raise Wrong(BEGINS_LATER)
     used.gives(expected, {})
     used.replays(graphs=len(calls), operators=4 * len(calls))
-    if not close(sample, before):
-        raise Wrong(OVERWRITES_THE_SAMPLE)

@@ -2,6 +2,7 @@
 microbatches, and its validation. Each raises Wrong with what it finds.
 """
 
+import copy
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -17,8 +18,10 @@ from exercises.answers.graph_use import (
     parting,
     same,
     use,
+    watch,
 )
 from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.rules import callers_own, detached
 
 DREW = "The warm-up drew from the generator: put its state back."
 EVAL = "Training has no dropout: capture it in training mode."
@@ -27,14 +30,25 @@ WITH_GRADIENTS = (
     "Validation is captured with gradients on, so its graph keeps what a backward pass would need: "
     "capture it under torch.no_grad()."
 )
-FIRST_MODEL = "The second model gets the first one's graph: each needs a graph of its own."
+STALE_WEIGHTS = (
+    "Validation computes with the weights of the capture: its graph has to read the tensors that "
+    "training updates, not copies of them."
+)
+FIRST_MODEL = (
+    "The second model gets the first one's graph.",
+    "Each needs a graph of its own.",
+)
 ROWS = (
-    "A batch with a different number of rows raises: {} Give each number of rows its own graph, "
-    "with its own static input."
+    "A batch with a different number of rows raises: {}",
+    "Give each number of rows its own graph, with its own static input.",
 )
 ANEW = (
-    "It starts again when a number of rows comes back: keep the graph of each number of rows, and "
-    "capture each once."
+    "It starts again when a number of rows comes back.",
+    "Keep the graph of each number of rows, and capture each once.",
+)
+TOO_OFTEN = (
+    "It captures {} graphs for two models with two numbers of rows each.",
+    "Capture each number of rows once for each model.",
 )
 ZEROED = (
     "The graph sets the gradients to zero: leave that to the caller, who may add up several "
@@ -131,7 +145,7 @@ def warmed_up(calls: Iterable[Callable], batches: list) -> None:
             try:
                 call(batch.clone())
             except RuntimeError as error:
-                raise Wrong(ROWS.format(str(error).splitlines()[0])) from error
+                raise Wrong(ROWS[0].format(str(error).splitlines()[0]), ROWS[1]) from error
 
 
 def in_graphs(answer: Callable) -> None:
@@ -150,6 +164,19 @@ def in_graphs(answer: Callable) -> None:
     sums = [copied(gradients(net)) for net in nets]
     first = [iterates[0](inputs).clone() for _, inputs in requests]
     frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
+    wrong = first, frozen
+    with watch() as built:
+        _in_turns_and_rows(
+            answer, nets, iterates, (batches, longer), (requests, expected, sums, wrong)
+        )
+    if len(built.captured) > 4:
+        raise Wrong(TOO_OFTEN[0].format(len(built.captured)), TOO_OFTEN[1])
+
+
+def _in_turns_and_rows(answer, nets, iterates, inputs, facts):
+    """Raises Wrong unless each model replays its own graph for each number of rows."""
+    batches, longer = inputs
+    requests, expected, sums, (first, frozen) = facts
     calls = answer(list(iterates))
     if not isinstance(calls, list | tuple) or len(calls) != len(nets):
         raise Wrong("Two functions are asked, in a list: one for each iteration.")
@@ -195,9 +222,18 @@ def capture_iteration(answer: Callable) -> None:
     used, sums = iterations(net, partial(iterate_eagerly, net), groups, own)
     expected = used.given
     generator.set_state(start)
-    iterate = answer(net, generator, list(copied(groups[0])))
-    if not torch.equal(generator.get_state(), start):
-        raise Wrong(DREW)
+    given = copied(list(groups[0]))
+    with callers_own("microbatches", given, groups):
+        iterate = answer(net, generator, list(given))
+        if not torch.equal(generator.get_state(), start):
+            raise Wrong(DREW)
+        _iterates(iterate, net, groups, (own, generator, start, expected, sums))
+
+
+def _iterates(iterate, net, groups, facts):
+    """Raises Wrong unless one replay runs all microbatches, and adds to the gradients."""
+    own, generator, start, expected, sums = facts
+    count = len(groups[0])
     used, found = iterations(net, iterate, groups, own)
     if used.given[0].numel() != count:
         raise Wrong(
@@ -217,6 +253,7 @@ def capture_iteration(answer: Callable) -> None:
             if close(found, lasts)
             else "The gradients are not eager's. " + parting(found, sums)
         )
+    detached(used)
     used.replays(graphs=5, operators=5 * (3 * count + 4))
     adds_up(iterate, groups, own, generator)
 
@@ -288,7 +325,22 @@ def train_and_validate(answer: Callable) -> None:
         generator.set_state(start)
         with torch.no_grad():
             torch._foreach_copy_(list(net.parameters()), weights)
-    pair, seen = forwards(net, lambda: answer(net, generator, inputs[0].clone()))
+    frozen = copy.deepcopy(net).eval()
+    stale = in_turns(
+        net, inputs, in_modes(net, True, False)[0], lambda batch: loss_of(frozen, batch).detach()
+    ).given
+    generator.set_state(start)
+    with torch.no_grad():
+        torch._foreach_copy_(list(net.parameters()), weights)
+    sample = inputs[0].clone()
+    with callers_own("inputs", sample, inputs):
+        pair, seen = forwards(net, lambda: answer(net, generator, sample))
+        _two_graphs(pair, seen, net, inputs, (generator, start, [*results, stale]))
+
+
+def _two_graphs(pair, seen, net, inputs, facts):
+    """Raises Wrong unless the two train and validate by graphs, as eager does."""
+    generator, start, results = facts
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise Wrong("Two functions are asked: return train, validate.")
     if not torch.equal(generator.get_state(), start):
@@ -298,7 +350,10 @@ def train_and_validate(answer: Callable) -> None:
             "The network stays in eval mode: call net.train() after the capture of the validation."
         )
     used = in_turns(net, inputs, *pair)
-    used.gives(results[0], {DROPOUT: results[1], EVAL: results[2]})
+    used.gives(results[0], {DROPOUT: results[1], EVAL: results[2], STALE_WEIGHTS: results[3]})
     if (False, True) in seen:
         raise Wrong(WITH_GRADIENTS)
+    detached(used)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
+    groups = [[one] for one in inputs]
+    adds_up(lambda group: pair[0](*group), groups, gradients(net), generator)

@@ -8,9 +8,21 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+from torch.utils._pytree import tree_leaves
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, returned, use
+from cpu_graph.graphs import CUDAGraph
+from cpu_graph.memory import Place
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Watched,
+    Wrong,
+    returned,
+    use,
+    watch,
+)
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import callers_own, one_graph
 
 TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
 LEFT_OUT = "The bias of down is left out: add it once."
@@ -18,11 +30,21 @@ OWN_SHARE = "The result is this rank's summand alone: capture the all-reduce too
 WHOLE = "Each rank computes the whole layer, so the sum is twice as large: keep a share."
 SAME_SHARE = "Both ranks compute the same share: chunk(world_size)[rank] is this rank's."
 NO_HIDDEN_BIAS = "The bias of up is left out: each rank adds the share of its hidden units."
+WHOLE_HIDDEN = (
+    "The graph computes with all {} hidden units: a rank keeps its share of them, so that each "
+    "matrix is read once by all ranks together."
+)
 FOREIGN = (
-    "exchange got a tensor that the other ranks cannot read: copy into buffer, and exchange that."
+    "exchange got a tensor that the other ranks cannot read.",
+    "Copy into buffer, and exchange that.",
 )
 OVERWRITTEN = (
-    "The first sum is gone when it is added: the second exchange wrote into the same buffer."
+    "The first sum is gone when it is added.",
+    "The second exchange wrote into the same buffer: clone the sum, inside of the capture.",
+)
+TIED = (
+    "Two logits tie, and rank 0 chooses token {}, rank 1 token {}: decide by what gather returned, "
+    "which is the same on every rank."
 )
 OWN_TOKENS = "The tokens count from this rank's first row: add rank * len(head)."
 OWN_BEST = "Each result is this rank's best token: compare with the other rank's."
@@ -41,8 +63,11 @@ def graph_feed_forward(answer: Callable) -> None:
         own, other = (shares_of(hidden, down, number) for number in (rank, 1 - rank))
         theirs = sent_by(answer, up, down, 1 - rank, xs)
         summand = torch.zeros_like(theirs[0])  # what the other rank sends
-        function = answer(up, down, lambda x, add=summand: x + add, rank, 2, xs[0].clone())
-        used = use(sending(returned(function), summand, theirs), list(xs))
+        sample = xs[0].clone()
+        with callers_own("sample or x", sample, xs):
+            with watch() as built:
+                function = answer(up, down, lambda x, add=summand: x + add, rank, 2, sample)
+            used = use(sending(returned(function), summand, theirs), list(xs))
         expected = [one + down.bias for one in whole]
         no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
         used.gives(
@@ -58,6 +83,18 @@ def graph_feed_forward(answer: Callable) -> None:
             },
         )
         used.replays(graphs=4, operators=12)
+        one_graph(built)
+        its_share(built, len(up.weight))
+
+
+def its_share(built: Watched, hidden: int) -> None:
+    """Raises Wrong if a captured node works on all hidden units. Only the stand-in knows."""
+    if CUDAGraph.stand_in is None:
+        return
+    for node in built.captured[0].capture.nodes:
+        for leaf in tree_leaves((node.args, node.kwargs, node.outputs)):
+            if isinstance(leaf, Place) and hidden in leaf.where[1]:
+                raise Wrong(WHOLE_HIDDEN.format(hidden))
 
 
 def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int) -> list[Tensor]:
@@ -111,12 +148,16 @@ def graph_two_layers(answer: Callable) -> None:
         calls.append(tensor.data_ptr())
         return tensor.add_(others[(len(calls) - 1) % 2])
 
-    function = answer(first, second, exchange, buffer, xs[0].clone())
+    sample = xs[0].clone()
+    with callers_own("sample or x", sample, xs):
+        function = returned(answer(first, second, exchange, buffer, sample))
+        used = use(function, list(xs))
     if any(address != buffer.data_ptr() for address in calls):
         raise Wrong(FOREIGN)
     if not calls or len(calls) % 2:
-        raise Wrong(f"exchange was called {len(calls)} times: each run of the step needs two.")
-    used = use(function, list(xs))
+        raise Wrong(
+            f"exchange was called {len(calls)} times.", "Each run of the step needs two calls."
+        )
     sums = [first(x) + others[0] for x in xs]
     seconds = [second(y) + others[1] for y in sums]
     used.gives(
@@ -129,55 +170,86 @@ def graph_two_layers(answer: Callable) -> None:
     used.replays(graphs=4, operators=8)
 
 
+TIED_TOKENS = (5, 16 + 3)  # of which each has the same row in the head
+
+
 def graph_best_token(answer: Callable) -> None:
-    """Each rank's half of a head; rows are won by both ranks."""
-    for rank in (0, 1):
-        heads = torch.randn(2, 16, 6, device="cuda")
-        xs = list(torch.randn(4, 8, 6, device="cuda"))
-        best = [[(x @ head.t()).max(dim=-1) for head in heads] for x in xs]
-        sent = torch.zeros(2, 8, device="cuda"), torch.zeros(2, 8, dtype=torch.long, device="cuda")
-        given = []
+    """Each rank's half of a head; rows are won by both ranks, and in some two tokens tie."""
+    heads = torch.randn(2, 16, 6, device="cuda")
+    xs = list(torch.randn(4, 8, 6, device="cuda"))
+    tied = torch.tensor([3.0, 1, -2, 2, 1, 3], device="cuda")  # whole, so that no sum rounds
+    heads[0, 5] = heads[1, 3] = tied
+    for x in xs:
+        x[0] = tied
+    by_rank = [_best_tokens(answer, heads, xs, rank) for rank in (0, 1)]
+    for one, other in zip(*by_rank, strict=True):
+        if one != other:
+            raise Wrong(TIED.format(one, other))
 
-        def gather(values, tokens, rank=rank, sent=sent, given=given):
-            given.append((tuple(values.shape), tuple(tokens.shape)))
-            if given[-1] != ((8,), (8,)):
-                return values.expand(2, *values.shape), tokens.expand(2, *tokens.shape)
-            both = [
-                torch.stack([own, theirs[1 - rank]])
-                for own, theirs in zip((values, tokens), sent, strict=True)
-            ]
-            return [pair.flip(0) if rank else pair for pair in both]
 
-        function = returned(answer(heads[rank].clone(), gather, rank, xs[0].clone()))
-        if any(shapes != ((8,), (8,)) for shapes in given):
-            raise Wrong(
-                f"gather got the shapes {given[0]}: only the best value and token of each row."
-            )
-        if not given:
+def _best_tokens(answer, heads, xs, rank):
+    """The tokens that a rank chooses where two tie. Raises Wrong if others are not the best."""
+    best = [[(x @ head.t()).max(dim=-1) for head in heads] for x in xs]
+    sent = torch.zeros(2, 8, device="cuda"), torch.zeros(2, 8, dtype=torch.long, device="cuda")
+    shapes = []
+
+    def gather(values, tokens):
+        shapes.append((tuple(values.shape), tuple(tokens.shape)))
+        if shapes[-1] != ((8,), (8,)):
+            return values.expand(2, *values.shape), tokens.expand(2, *tokens.shape)
+        both = [
+            torch.stack([own, theirs[1 - rank]])
+            for own, theirs in zip((values, tokens), sent, strict=True)
+        ]
+        return [pair.flip(0) if rank else pair for pair in both]
+
+    turns = iter(best)
+
+    def call(x, function):
+        for number, (values, tokens) in enumerate(next(turns)):
+            sent[0][number].copy_(values)
+            sent[1][number].copy_(tokens + 16 * number)
+        return function(x)
+
+    sample = xs[0].clone()
+    with callers_own("sample or x", sample, xs):
+        function = returned(answer(heads[rank].clone(), gather, rank, sample))
+        if not shapes:
             raise Wrong(OWN_BEST)
-        turns = iter(best)
+        if any(pair != ((8,), (8,)) for pair in shapes):
+            raise Wrong(
+                f"gather got the shapes {shapes[0]}: only the best value and token of each row."
+            )
+        used = use(lambda x: call(x, function), list(xs))
+    right = [torch.cat([x @ head.t() for head in heads], dim=-1).argmax(dim=-1) for x in xs]
+    tied = _tied(used, right)
+    mine = [pair[rank].indices for pair in best]
+    other = [pair[1 - rank].indices + 16 * (1 - rank) for pair in best]
+    wins = [pair[rank].values > pair[1 - rank].values for pair in best]
+    own = [one + 16 * rank for one in mine]
+    used.gives(
+        right,
+        {
+            OWN_TOKENS: chosen(wins, mine, other),
+            OWN_BEST: own,
+            OTHER_WAY: chosen(wins, other, own),
+        },
+    )
+    used.replays(graphs=4, operators=32)
+    return tied
 
-        def call(x, function=function, turns=turns, sent=sent):
-            for number, (values, tokens) in enumerate(next(turns)):
-                sent[0][number].copy_(values)
-                sent[1][number].copy_(tokens + 16 * number)
-            return function(x)
 
-        used = use(call, list(xs))
-        logits = [torch.cat([x @ head.t() for head in heads], dim=-1) for x in xs]
-        mine = [pair[rank].indices for pair in best]
-        other = [pair[1 - rank].indices + 16 * (1 - rank) for pair in best]
-        wins = [pair[rank].values > pair[1 - rank].values for pair in best]
-        shift = 16 * rank
-        used.gives(
-            [one.argmax(dim=-1) for one in logits],
-            {
-                OWN_TOKENS: chosen(wins, mine, other),
-                OWN_BEST: [one + shift for one in mine],
-                OTHER_WAY: chosen(wins, other, [one + shift for one in mine]),
-            },
-        )
-        used.replays(graphs=4, operators=32)
+def _tied(used: Used, right: list[Tensor]) -> list[int]:
+    """The tokens that were chosen where two tie; from then on they are the right ones."""
+    tokens = []
+    for given, one in zip(used.given, right, strict=True):
+        if given.shape != one.shape:
+            continue
+        for row in range(len(one)):
+            if int(one[row]) in TIED_TOKENS and int(given[row]) in TIED_TOKENS:
+                one[row] = given[row]
+                tokens.append(int(given[row]))
+    return tokens
 
 
 def chosen(wins: list[Tensor], these: list[Tensor], those: list[Tensor]) -> list[Tensor]:

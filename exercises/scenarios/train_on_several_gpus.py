@@ -14,12 +14,13 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, same, use
 from exercises.scenarios.common import TRAINED, draw_batches, perceptron
+from exercises.scenarios.rules import callers_own, detached
 
 ALONE = (
-    "Each rank trains alone: no gradient of the other rank arrived, so the step is to call DDP, "
-    "not the network."
+    "Each rank trains alone: no gradient of the other rank arrived.",
+    "The step is to call DDP, not the network.",
 )
 NO_SYNC = "Each rank trains alone: DDP ran in no_sync, which leaves the all-reduce out."
 UNMOVED = "The weights do not move: the optimizer's step belongs in the graph."
@@ -30,32 +31,52 @@ TIMED = (
     "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
 )
 GRAPHED_DDP = (
-    "Each rank trains alone: DDP prepares the all-reduce in its forward, and the graphs replace "
-    "this forward. Let DDP wrap the graphs."
+    "Each rank trains alone: no gradient of the other rank arrived.",
+    "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP wrap "
+    "the graphs.",
+)
+STEP_1_ALONE = (
+    "The gradients of the other rank arrived in step 1 alone.",
+    GRAPHED_DDP[1],
 )
 DECIDED_ALONE = (
     "Your rank took step 4, whose batch was bad on the other rank, so the ranks' weights differ "
-    "from here on: exchange the flag."
+    "from here on.",
+    "Exchange what decides with the other ranks.",
 )
 OTHERS_ONLY = "Your rank took a step that its own batch should have prevented."
-ONE_IS_ENOUGH = "Your rank took a step whose batch was bad on one rank: one is enough."
-WHOLE_STEP = (
-    "The whole step is one graph. Here forward and backward are to be two graphs; DDP, its "
-    "all-reduce and the optimizer stay eager."
+ONE_IS_ENOUGH = (
+    "Your rank took a step whose batch was bad on one rank.",
+    "A bad batch on one rank is enough to skip.",
 )
-NO_STEP = "The weights do not move: take the optimizer's step."
+WHOLE_STEP = (
+    "The whole step is one graph.",
+    "Here forward and backward are to be two graphs; DDP, its all-reduce and the optimizer stay "
+    "eager.",
+)
+NO_STEP = ("The weights do not move.", "Take the optimizer's step.")
 COASTS = (
-    "In a skipped step the weights still move, by the momentum of the steps before: zero gradients "
-    "are not enough."
+    "In a skipped step the weights still move, by the momentum of the steps before.",
+    "Zero gradients are not enough: hold weights and momentum.",
 )
 MOMENTUM_LOST = (
-    "A skipped step changes the momentum, which moves the weights later: hold it with the weights."
+    "A skipped step changes the momentum, which moves the weights later.",
+    "Hold the momentum with the weights.",
+)
+MOMENTUM_TAKES = (
+    "A skipped step adds its bad gradients to the momentum.",
+    "Hold the momentum with the weights.",
 )
 NO_MOMENTUM = "The optimizer has lost its momentum of 0.9."
 ALWAYS_SKIPS = "Steps are skipped although no rank saw a bad batch."
+NEVER_SKIPS = (
+    "No step is skipped.",
+    "A bad batch on one rank is enough to skip.",
+)
 NAN = (
-    "After a batch whose loss is infinite the next loss is NaN: its gradients reached the weights "
-    "or the momentum. Zero times infinity is NaN; torch.where selects."
+    "After a batch whose loss is infinite the next loss is NaN.",
+    "Its gradients reached the weights or the momentum: zero times infinity is NaN, and "
+    "torch.where selects.",
 )
 
 
@@ -160,12 +181,12 @@ def _drawn(count):
     return net, batches, others, [[torch.randn_like(other) for other in others] for _ in batches]
 
 
-def _trainer(answer, net, batches, built, before, *arguments):
+def _trainer(answer, net, given, built, before, *arguments):
     """What the answer returns for net; it has built a DDP and left the weights as they were."""
-    train = answer(net, *copied(batches[0]), *arguments)
+    train = answer(net, *given, *arguments)
     if not built:
         raise Wrong("It builds no DistributedDataParallel.")
-    if not close(net.state_dict(), before):
+    if not same(net.state_dict(), before):
         raise Wrong(TRAINED)
     return train
 
@@ -188,12 +209,16 @@ def _beside(train, others, gradients, flag=None, flags=()):
 def _exchanged(flag):
     """dist.all_reduce combines a flag with a second rank's: 1 where its batch is bad.
 
-    A minimum or a product is taken as one of flags that say the opposite.
+    A minimum or a product is taken as one of flags that say the opposite; a maximum of other
+    numbers than 0 and 1 as one of losses, of which a bad one is infinite.
     """
 
     def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
         good = op in (dist.ReduceOp.MIN, dist.ReduceOp.PRODUCT)
         theirs = (1 - flag if good else flag).to(tensor.dtype)
+        if op == dist.ReduceOp.MAX and tensor.is_floating_point():
+            is_flag = (tensor == 0) | (tensor == 1)
+            theirs = torch.where(is_flag, theirs, torch.where(flag > 0, torch.inf, 0.0))
         if op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN):
             tensor.copy_((torch.minimum if good else torch.maximum)(tensor, theirs))
         elif op == dist.ReduceOp.PRODUCT:
@@ -220,11 +245,13 @@ def capture_ddp(answer: Callable) -> None:
         UNMOVED: lambda: losses(batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
     }
-    with two_ranks(others) as built:
-        train = _trainer(answer, net, batches, built, before)
+    given = copied(batches[0])
+    with callers_own("x or y", given, batches), two_ranks(others) as built:
+        train = _trainer(answer, net, given, built, before)
         used = use(_beside(train, others, gradients), batches)
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     used.gives(expected, {unsynced: lambda: losses(batches, [None] * 5)} | symptoms)
+    detached(used)
     used.replays(graphs=5, operators=15 + 5 * len(others))
 
 
@@ -233,20 +260,20 @@ def graph_under_ddp(answer: Callable) -> None:
     net, batches, others, gradients = _drawn(5)
     before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
     losses = partial(losses_of_rank, copy.deepcopy(net))
-    with two_ranks(others) as built:
-        train = _trainer(answer, net, batches, built, before)
+    given = copied(batches[0])
+    with callers_own("x or y", given, batches), two_ranks(others) as built:
+        train = _trainer(answer, net, given, built, before)
         used = use(_beside(train, others, gradients), batches)
     alone = GRAPHED_DDP if any("forward" in vars(ddp) for ddp in built) else ALONE
     used.gives(
         expected,
         {
             alone: lambda: losses(batches, [None] * 5),
-            f"{alone} (Step 1 alone was averaged.)": lambda: losses(
-                batches, gradients[:1] + [None] * 4
-            ),
+            STEP_1_ALONE: lambda: losses(batches, gradients[:1] + [None] * 4),
             NO_STEP: lambda: losses(batches, gradients, rate=0.0),
         },
     )
+    detached(used)
     if used.counts["graphs"] == len(batches):
         raise Wrong(WHOLE_STEP)
     used.replays(graphs=10, operators=5 * 60)
@@ -261,9 +288,12 @@ def skip_together(answer: Callable) -> None:
     flags = [float(number == 3) for number in range(6)]
     before = copied(net.state_dict())
     losses = partial(losses_of_rank, copy.deepcopy(net), batches, gradients, momentum=0.9)
-    with two_ranks(others) as built, _exchanged(flag):
-        train = _trainer(answer, net, batches, built, before, 50.0)
+    given = copied(batches[0])
+    with callers_own("x or y", given, batches), two_ranks(others) as built, _exchanged(flag):
+        train = _trainer(answer, net, given, built, before, 50.0)
         used = use(_beside(train, others, gradients, flag, flags), batches)
+    if close(used.given[:5], losses()[:5]):
+        raise Wrong(NEVER_SKIPS)
     if torch.is_tensor(used.given[5]) and used.given[5].isnan().any():
         raise Wrong(NAN)
     used.gives(
@@ -276,9 +306,8 @@ def skip_together(answer: Callable) -> None:
             NO_MOMENTUM: lambda: losses(skipped={1, 3, 4}, momentum=0.0),
             COASTS: lambda: losses(skipped={1, 3, 4}, held="nothing"),
             MOMENTUM_LOST: lambda: losses(skipped={1, 3, 4}, held="weights, zeros"),
-            f"{MOMENTUM_LOST} (It took the bad gradients.)": lambda: losses(
-                skipped={1, 3, 4}, held="weights"
-            ),
+            MOMENTUM_TAKES: lambda: losses(skipped={1, 3, 4}, held="weights"),
         },
     )
+    detached(used)
     used.replays(graphs=6, operators=18 + 6 * (len(others) + 1))

@@ -8,6 +8,7 @@ from torch import nn
 
 from exercises.answers.graph_use import EAGER, Wrong, close, copied, use
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import callers_own
 
 FROZEN = "Every batch is rounded with the first scale: nothing updates the state."
 FORGETS = "The scale moves, but the history does not: write both."
@@ -72,7 +73,9 @@ def graph_scaled(answer: Callable) -> None:
             FORGETS: results(copy.deepcopy(layer), batches, moves=("scale",)),
             EARLY: results(copy.deepcopy(layer), batches, early=True),
         }
-        expected, run = results(twin, batches), answer(layer, batches[0].clone())
+        sample = batches[0].clone()
+        expected = results(twin, batches)
+        run = answer(layer, sample)
         if layer.scale is not kept[0] or layer.history is not kept[1]:
             raise Wrong(
                 "The layer has new tensors for its state, but the graph still reads the old ones: "
@@ -83,7 +86,8 @@ def graph_scaled(answer: Callable) -> None:
                 "The warm-up moved scale and history: put them back in place, before the first "
                 "replay."
             )
-        used = use(run, batches)
+        with callers_own("inputs", sample, batches):
+            used = use(run, batches)
     used.gives(expected, symptoms)
     if not close(layer.state_dict(), twin.state_dict()):
         raise Wrong("The results are right, but scale or history are not eager's afterwards.")
@@ -135,10 +139,12 @@ def graph_microbatches(answer: Callable) -> None:
             ROUNDED: outputs_of(early, batches, FIRST, changes),
         }
         kept, weight = layer.rounded, layer.weight.clone()
-        run = answer(layer, batches[0].clone())
+        sample = batches[0].clone()
+        run = answer(layer, sample)
         if layer.rounded is not kept or not close(layer.weight, weight):
             raise Wrong("layer.rounded is a new tensor, or the weight has changed: keep both.")
-        used = use(run, microbatches(layer, batches, FIRST, changes))
+        with callers_own("inputs", sample, batches):
+            used = use(run, microbatches(layer, batches, FIRST, changes))
     used.gives(expected, symptoms)
     if used.seen.captured:
         raise Wrong("It captures while it is used: capture before the first call.")

@@ -131,6 +131,28 @@ class Graphed:
         return self.loss.clone()
 
 
+def in_graphs__R4_captured_at_the_first_and_the_second_call(iterates):
+    def wrapped(iterate):
+        graphs = {}
+
+        def call(batch):
+            kept = graphs.setdefault(len(batch), {"calls": 0})
+            kept["calls"] += 1
+            if kept["calls"] == 1:
+                kept["static"] = batch.clone()
+            kept["static"].copy_(batch)
+            if kept["calls"] <= 2:
+                kept["graph"] = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(kept["graph"]):
+                    kept["loss"] = iterate(kept["static"])
+            kept["graph"].replay()
+            return kept["loss"].clone()
+
+        return call
+
+    return [wrapped(iterate) for iterate in iterates]
+
+
 def in_graphs__right_class(iterates):
     def wrapped(iterate):
         by_shape = {}
@@ -346,6 +368,31 @@ def train_and_validate__trained_in_eval(net, generator, inputs):
         validate = capture_step(torch.no_grad()(forward), inputs.clone())
         train = capture_step(backward, inputs.clone(), generators=[generator])
     net.train()
+    return lambda x: train(x).clone(), lambda x: validate(x).clone()
+
+
+def train_and_validate__R4_zeroed_in_the_training(net, generator, inputs):
+    forward, backward = two_steps(net)
+
+    def train(x):
+        net.zero_grad(set_to_none=False)
+        return backward(x)
+
+    with unchanged(net, generators=[generator]):
+        replay = capture_step(train, inputs.clone(), generators=[generator])
+        net.eval()
+        validate = capture_step(torch.no_grad()(forward), inputs.clone())
+        net.train()
+    return lambda x: replay(x).clone(), lambda x: validate(x).clone()
+
+
+def train_and_validate__D14_validated_on_a_clone(net, generator, inputs):
+    import copy
+
+    train, _ = capture_both(net, generator, inputs)
+    other = copy.deepcopy(net).eval()
+    forward, _ = two_steps(other)
+    validate = capture_step(torch.no_grad()(forward), inputs.clone())
     return lambda x: train(x).clone(), lambda x: validate(x).clone()
 
 

@@ -55,6 +55,20 @@ def graph_feed_forward__not_split(up, down, all_reduce, rank, world_size, sample
     return lambda x: replay(x).clone()
 
 
+def graph_feed_forward__D1_whole_layer_divided(up, down, all_reduce, rank, world_size, sample):
+    return captured(lambda x: all_reduce(down(F.relu(up(x))) / world_size), sample)
+
+
+def graph_feed_forward__D1_hidden_units_sliced_late(up, down, all_reduce, rank, world_size, sample):
+    _, down_weight = shares(up, down, rank, world_size)
+
+    def step(x):
+        hidden = F.relu(up(x)).chunk(world_size, dim=-1)[rank]
+        return all_reduce(F.linear(hidden, down_weight)) + down.bias
+
+    return captured(step, sample)
+
+
 def share_of_layer(up, down, all_reduce, rank, world_size):
     up_share, down_weight = shares(up, down, rank, world_size)
 
@@ -230,6 +244,25 @@ def graph_best_token__eager(head, gather, rank, sample):
     step = best_token(head, gather, rank)
     step(sample)
     return step
+
+
+def graph_best_token__R4_keeps_its_own_if_two_tie(head, gather, rank, sample):
+    def step(x):
+        values, tokens = (x @ head.t()).max(dim=-1)
+        values, tokens = gather(values, tokens + rank * len(head))
+        other = 1 - rank
+        return torch.where(values[other] > values[rank], tokens[other], tokens[rank])
+
+    return captured(step, sample)
+
+
+def graph_best_token__right_the_later_one_if_two_tie(head, gather, rank, sample):
+    def step(x):
+        values, tokens = (x @ head.t()).max(dim=-1)
+        values, tokens = gather(values, tokens + rank * len(head))
+        return torch.where(values[1] >= values[0], tokens[1], tokens[0])
+
+    return captured(step, sample)
 
 
 def graph_best_token__right_where(head, gather, rank, sample):

@@ -59,53 +59,53 @@ def step_of(net):
 def capture_ddp__on_the_default_stream(net, x, y):
     ddp = DistributedDataParallel(net)
     with unchanged(ddp):
-        replay = capture_step(step_of(ddp), x, y, warmup=11)
+        replay = capture_step(step_of(ddp), x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
 def capture_ddp__three_warm_ups(net, x, y):
     ddp = on_side_stream(net)
     with unchanged(ddp):
-        replay = capture_step(step_of(ddp), x, y)
+        replay = capture_step(step_of(ddp), x.clone(), y.clone())
     return lambda x, y: replay(x, y).clone()
 
 
 def capture_ddp__ten_warm_ups(net, x, y):
     ddp = on_side_stream(net)
     with unchanged(ddp):
-        replay = capture_step(step_of(ddp), x, y, warmup=10)
+        replay = capture_step(step_of(ddp), x.clone(), y.clone(), warmup=10)
     return lambda x, y: replay(x, y).clone()
 
 
 def capture_ddp__the_bare_network(net, x, y):
     on_side_stream(net)
     with unchanged(net):
-        replay = capture_step(step_of(net), x, y, warmup=11)
+        replay = capture_step(step_of(net), x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
 def capture_ddp__no_ddp(net, x, y):
     with unchanged(net):
-        replay = capture_step(step_of(net), x, y, warmup=11)
+        replay = capture_step(step_of(net), x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
 def capture_ddp__in_no_sync(net, x, y):
     ddp = on_side_stream(net)
     with unchanged(ddp), ddp.no_sync():
-        replay = capture_step(step_of(ddp), x, y, warmup=11)
+        replay = capture_step(step_of(ddp), x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
 def capture_ddp__warm_up_trains(net, x, y):
-    replay = capture_step(step_of(on_side_stream(net)), x, y, warmup=11)
+    replay = capture_step(step_of(on_side_stream(net)), x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
 def capture_ddp__not_cloned(net, x, y):
     ddp = on_side_stream(net)
     with unchanged(ddp):
-        return capture_step(step_of(ddp), x, y, warmup=11)
+        return capture_step(step_of(ddp), x.clone(), y.clone(), warmup=11)
 
 
 def capture_ddp__eager(net, x, y):
@@ -115,11 +115,33 @@ def capture_ddp__eager(net, x, y):
 def capture_ddp__always_the_first_batch(net, x, y):
     ddp = on_side_stream(net)
     with unchanged(ddp):
-        replay = capture_step(step_of(ddp), x, y, warmup=11)
+        replay = capture_step(step_of(ddp), x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay().clone()
 
 
+def capture_ddp__D17_captured_on_the_callers_tensors(net, x, y):
+    ddp = on_side_stream(net)
+    step = step_of(ddp)
+    with unchanged(ddp):
+        replay = capture_step(lambda: step(x, y), warmup=11)
+
+    def train(new_x, new_y):
+        x.copy_(new_x)
+        y.copy_(new_y)
+        return replay().clone()
+
+    return train
+
+
+def capture_ddp__D8_a_number(net, x, y):
+    ddp = on_side_stream(net)
+    with unchanged(ddp):
+        replay = capture_step(step_of(ddp), x.clone(), y.clone(), warmup=11)
+    return lambda x, y: replay(x, y).item()
+
+
 def capture_ddp__right_by_hand(net, x, y):
+    x, y = x.clone(), y.clone()
     ddp = on_side_stream(net)
     step = step_of(ddp)
     side_stream = torch.cuda.Stream()
@@ -144,13 +166,13 @@ def capture_ddp__right_by_hand(net, x, y):
 
 def graph_under_ddp__around_ddp(net, x, y):
     graphed = torch.cuda.make_graphed_callables(
-        DistributedDataParallel(net), (x,), num_warmup_iters=11
+        DistributedDataParallel(net), (x.clone(),), num_warmup_iters=11
     )
     return step_of(graphed)
 
 
 def graph_under_ddp__ddp_is_not_called(net, x, y):
-    graphed = torch.cuda.make_graphed_callables(net, (x,))
+    graphed = torch.cuda.make_graphed_callables(net, (x.clone(),))
     DistributedDataParallel(graphed)
     return step_of(graphed)
 
@@ -162,12 +184,12 @@ def graph_under_ddp__no_graphs(net, x, y):
 def graph_under_ddp__whole_step(net, x, y):
     ddp = on_side_stream(net)
     with unchanged(ddp):
-        replay = capture_step(step_of(ddp), x, y, warmup=11)
+        replay = capture_step(step_of(ddp), x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
 def graph_under_ddp__no_optimizer_step(net, x, y):
-    ddp = DistributedDataParallel(torch.cuda.make_graphed_callables(net, (x,)))
+    ddp = DistributedDataParallel(torch.cuda.make_graphed_callables(net, (x.clone(),)))
 
     def train(x, y):
         ddp.zero_grad()
@@ -209,7 +231,7 @@ def skipping(net, x, y, decide, held="both", zero_gradients=False):
         return loss.detach()
 
     with unchanged(ddp, optimizer):
-        replay = capture_step(step, x, y, warmup=11)
+        replay = capture_step(step, x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
@@ -264,6 +286,24 @@ def skip_together__always(net, x, y, limit):
     return skipping(net, x, y, lambda loss: torch.zeros_like(loss) > 0)
 
 
+def skip_together__D13_more_than_half_of_the_ranks(net, x, y, limit):
+    def decide(loss):
+        bad = (~(loss < limit)).float()
+        dist.all_reduce(bad, op=dist.ReduceOp.AVG)
+        return ~(bad > 0.5)
+
+    return skipping(net, x, y, decide)
+
+
+def skip_together__right_D7_maximum_of_the_losses(net, x, y, limit):
+    def decide(loss):
+        worst = loss.clone()
+        dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+        return worst < limit
+
+    return skipping(net, x, y, decide)
+
+
 def skip_together__right_by_a_minimum(net, x, y, limit):
     def decide(loss):
         good = (loss < limit).float()
@@ -303,5 +343,5 @@ def skip_together__right_by_hand(net, x, y, limit):
         return loss.detach()
 
     with unchanged(ddp, *momenta):
-        replay = capture_step(step, x, y, warmup=11)
+        replay = capture_step(step, x.clone(), y.clone(), warmup=11)
     return lambda x, y: replay(x, y).clone()

@@ -22,6 +22,22 @@ def safe_orders__more_in_flight(captured, orders):
     return [name for name, order in orders.items() if max(accumulate(order)) >= allowed]
 
 
+def safe_orders__R4_the_newest_ends_first(captured, orders):
+    def together(order):
+        pairs, in_flight, started = set(), [], 0
+        for entry in order:
+            if entry > 0:
+                pairs |= {(earlier, started) for earlier in in_flight}
+                in_flight.append(started)
+                started += 1
+            else:
+                in_flight.pop()
+        return pairs
+
+    allowed = together(captured)
+    return [name for name, order in orders.items() if together(order) <= allowed]
+
+
 def safe_orders__right_by_position(captured, orders):
     """Compares how many are in flight after each entry, which is the same rule."""
     allowed = list(accumulate(captured))
