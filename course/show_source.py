@@ -26,12 +26,14 @@ def body_of(file: str, name: str) -> Code:
 
 def diff_of(before: str, after: str) -> Code:
     """What changes from one file to another, its docstring and imports apart."""
-    texts = []
+    texts: list[list[str]] = []
     for file in (before, after):
         source = (ROOT / file).read_text(encoding="utf-8")
         body = [node for node in ast.parse(source).body if not isinstance(node, ast.ImportFrom)]
         begin = next(node.lineno for node in body if not isinstance(node, ast.Import | ast.Expr))
         texts.append(source.splitlines()[begin - 1 :])
-    lines = list(unified_diff(*texts, n=0, lineterm=""))[2:]  # the first two name the files
+    lines = list(unified_diff(texts[0], texts[1], n=0, lineterm=""))[
+        2:
+    ]  # the first two name the files
     shown = ["" if line.startswith("@@") or line == "+" else line for line in lines]
     return Code("\n".join(shown), language="diff")

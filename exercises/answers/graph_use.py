@@ -209,14 +209,16 @@ def nothing_freed() -> None:
         raise Wrong(FREED)
 
 
-def parting(given: list, expected: list, margin: float = ON_THE_STAND_IN) -> str:
+def parting(
+    given: list, expected: list, margin: float = ON_THE_STAND_IN, what: str = "Result"
+) -> str:
     """Where two lists of results part, in words: the tensor, its first number that differs, and
     both numbers.
     """
     for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
         if not close(yours, right, margin):
             part = _part(_tensors(yours), _tensors(right), margin)
-            return f"Result {number} is not eager's: {part}."
+            return f"{what} {number} is not eager's: {part}."
     return "The results differ from eager's."
 
 

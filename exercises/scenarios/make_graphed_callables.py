@@ -14,7 +14,7 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
-    shown,
+    parting,
     use,
     watch,
 )
@@ -191,12 +191,11 @@ def _added(found: list, expected: list, last: list, seen: Watched) -> None:
             "After two micro-batches .grad holds twice the gradient of the second one: it is the "
             "graph's own memory, which the second replay overwrites."
         )
-    for number, (gradient, right) in enumerate(zip(found, expected, strict=True), 1):
-        if not close(gradient, right):
-            raise Wrong(
-                f"After two micro-batches the gradient of parameter {number} is not the sum of "
-                f"both: it holds {shown(gradient)}, expected {shown(right)}."
-            )
+    if not close(found, expected):
+        raise Wrong(
+            "After two micro-batches the gradients are not the sums of both. "
+            + parting(found, expected, what="Gradient")
+        )
 
 
 def _untouched(given: list, before: list) -> None:

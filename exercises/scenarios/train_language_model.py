@@ -174,7 +174,7 @@ def accumulating_step(answer: Callable) -> None:
             raise Wrong(AT_ONCE.format(max(seen), rows))
 
 
-def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[], list]]:
+def mistakes(net: nn.Module, batches: list, rates: list) -> dict[Any, Callable[[], list]]:
     """What is wrong with a training step -> a function that gives the losses that it leads to."""
     run = partial(train, net, batches)
     return {

@@ -241,7 +241,7 @@ def capture_ddp(answer: Callable) -> None:
     net, batches, others, gradients = _drawn(5)
     before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
     losses = partial(losses_of_rank, copy.deepcopy(net))
-    symptoms = {
+    symptoms: dict[str | tuple[str, str], Callable[[], list]] = {
         UNMOVED: lambda: losses(batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
     }
