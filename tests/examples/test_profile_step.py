@@ -43,4 +43,6 @@ def test_it_profiles_seven_steps_and_reads_their_busy_time(name, tmp_path, monke
     assert start == len(steps) - names["STEPS"] and stop == len(steps)
     expected = read_trace(recorded).summary().gpu_busy_us
     assert names["busy_us"] == pytest.approx(expected, rel=1e-4)
-    assert re.match(rf"step \d+ µs, host \d+ µs, GPU busy {expected:.0f} µs", capsys.readouterr().out)
+    assert re.match(
+        rf"step \d+ µs, host \d+ µs, GPU busy {expected:.0f} µs", capsys.readouterr().out
+    )
