@@ -1,6 +1,7 @@
 """Show a part of the project's code in a notebook, without importing its file."""
 
 import ast
+from difflib import unified_diff
 from textwrap import dedent
 
 from IPython.display import Code
@@ -21,3 +22,18 @@ def body_of(file: str, name: str) -> Code:
             lines = source.splitlines()[first.lineno - 1 : node.end_lineno]
             return Code(dedent("\n".join(lines)), language="python")
     raise LookupError(f"{file} has no function {name}.")
+
+
+def diff_of(before: str, after: str) -> Code:
+    """What changes from one file to another, its docstring and imports apart."""
+    lines = list(unified_diff(_code_of(before), _code_of(after), n=0, lineterm=""))[2:]
+    shown = ["" if line.startswith("@@") or line == "+" else line for line in lines]
+    return Code("\n".join(shown), language="diff")
+
+
+def _code_of(file):
+    """The lines of a file below its docstring and imports."""
+    source = (ROOT / file).read_text(encoding="utf-8")
+    above = (ast.Expr, ast.Import, ast.ImportFrom)
+    first = next(node for node in ast.parse(source).body if not isinstance(node, above))
+    return source.splitlines()[first.lineno - 1 :]

@@ -1,0 +1,120 @@
+"""Train a small classifier; each training step is one CUDA graph. Saves train_mlp.pt.
+
+    python train_mlp.py              ten epochs
+    python train_mlp.py --no-graph   without the graph: the losses are the same
+    python train_mlp.py --quick      two epochs, a narrow model
+
+Copy GraphedStep, and change the lines that have a number. train_mlp_eager.py is without them.
+"""
+
+from argparse import ArgumentParser, BooleanOptionalAction
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, random_split
+
+WARMUP = 3  # steps
+
+
+class GraphedStep:
+    """Runs a training step eagerly three times, then captures it once and replays it."""
+
+    def __init__(self, step: Callable) -> None:
+        self.step = step
+        self.calls = 0
+        self.graph = torch.cuda.CUDAGraph()
+
+    def __call__(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Train on one batch, and return its loss."""
+        if self.calls == 0:
+            self.inputs, self.targets = inputs.clone(), targets.clone()
+        self.inputs.copy_(inputs)  # 1
+        self.targets.copy_(targets)
+
+        self.calls += 1
+        if self.calls <= WARMUP:  # 2
+            return self._warm_up()
+        if self.calls == WARMUP + 1:
+            with torch.cuda.graph(self.graph):
+                self.loss = self.step(self.inputs, self.targets)
+        self.graph.replay()
+        return self.loss.clone()  # 3
+
+    def _warm_up(self):
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):  # 4
+            loss = self.step(self.inputs, self.targets)
+        torch.cuda.current_stream().wait_stream(side_stream)
+        return loss
+
+
+def make_loaders() -> tuple[DataLoader, DataLoader]:
+    """Batches of 64 to train on, and one batch to evaluate."""
+    inputs = torch.randn(5_000, 64)
+    targets = inputs[:, :8].argmax(dim=1)  # which of the first 8 numbers is the largest
+    train_set, valid_set = random_split(TensorDataset(inputs, targets), [4_500, 500])
+    train_loader = DataLoader(train_set, batch_size=64, shuffle=True, drop_last=True)  # 5
+    return train_loader, DataLoader(valid_set, batch_size=500)
+
+
+def make_model(width: int) -> nn.Module:
+    """64 numbers to the logits of 8 classes."""
+    layers = [nn.Linear(64, width), nn.ReLU(), nn.Dropout(0.1)]
+    layers += [nn.Linear(width, width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 8)]
+    return nn.Sequential(*layers).cuda()
+
+
+def evaluate(model: nn.Module, loader: DataLoader) -> float:
+    """The share of right answers."""
+    model.eval()
+    with torch.no_grad():
+        right = [(model(x.cuda()).argmax(1) == y.cuda()).float().mean() for x, y in loader]
+    model.train()
+    return torch.stack(right).mean().item()
+
+
+def main(argv: list[str] | None = None) -> list[float]:
+    """Train, and return the loss of every step."""
+    parser = ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="a narrow model, two epochs")
+    parser.add_argument("--graph", action=BooleanOptionalAction, default=True)
+    args = parser.parse_args(argv)
+    epochs, width = (2, 64) if args.quick else (10, 1024)
+
+    torch.manual_seed(0)
+    train_loader, valid_loader = make_loaders()
+    model = make_model(width)
+    learning_rate = torch.tensor(1e-3, device="cuda")  # 6
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, capturable=True)  # 7
+    steps = epochs * len(train_loader)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
+
+    def train_step(inputs, targets):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = F.cross_entropy(model(inputs), targets)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()  # 8
+
+    step = GraphedStep(train_step) if args.graph else train_step
+    losses = []
+    for epoch in range(epochs):
+        for inputs, targets in train_loader:
+            losses.append(step(inputs.cuda(), targets.cuda()))
+            scheduler.step()
+            if len(losses) % 50 == 0:
+                lr = scheduler.get_last_lr()[0]
+                print(f"step {len(losses)}: loss {sum(losses[-50:]) / 50:.4f}, lr {lr:.6f}")
+        print(f"epoch {epoch}: accuracy {evaluate(model, valid_loader):.3f}")
+
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "train_mlp.pt")
+    return [float(loss) for loss in losses]
+
+
+if __name__ == "__main__":
+    main()

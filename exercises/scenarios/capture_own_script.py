@@ -1,0 +1,179 @@
+"""Scenarios: a step that captures itself, a schedule, a
+smaller last batch, a training that is resumed.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from exercises.answers.graph_use import EAGER, Wrong, close, copied, parting, use, watch
+from exercises.scenarios.common import TRAINED, draw_batches, losses_of, momentum, perceptron
+
+WARMUP = 3  # calls of the graphed step that run eagerly, as in examples/train_mlp.py
+CALLERS = "The caller's first batch has changed: the graph must read a clone of it."
+STALE = (
+    "From the fourth call on, the losses are those of a training on one batch: which tensors does "
+    "the graph read?"
+)
+
+
+def _step_of(net: nn.Module, optimizer: torch.optim.Optimizer, note: Callable = bool) -> Callable:
+    """A training step; it calls note at each of its runs."""
+
+    def step(inputs, targets):
+        note()
+        optimizer.zero_grad(set_to_none=True)
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def graph_after_warm_up(answer: Callable) -> None:
+    """A network with dropout, trained on eight batches."""
+    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(8)
+    before, random = copied(batches), torch.cuda.get_rng_state()
+    expected = losses_of(net, momentum, batches)
+    torch.cuda.set_rng_state(random)
+    stale = []  # the losses of replays that read the last warm-up's batch, or the capture's
+    for held in batches[WARMUP - 1 : WARMUP + 1]:
+        stale.append(losses_of(net, momentum, batches[:WARMUP] + [held] * 5))
+        torch.cuda.set_rng_state(random)
+    runs = []
+
+    def note():
+        capturing = torch.cuda.is_current_stream_capturing()
+        runs.append("capture" if capturing else torch.cuda.current_stream())
+
+    used = use(answer(_step_of(net, momentum(net.parameters()), note)), batches)
+    eager = [run for run in runs if run != "capture"]
+    if not used.seen.replayed:
+        raise Wrong(EAGER)
+    if len(used.seen.captured) != 1:
+        raise Wrong(f"It captures {len(used.seen.captured)} graphs in 8 calls: one is enough.")
+    if len(eager) != WARMUP:
+        raise Wrong(f"The step ran eagerly {len(eager)} times, and {WARMUP} are asked.")
+    if torch.cuda.default_stream() in eager:
+        raise Wrong("A warm-up ran on the default stream: run it on a side stream.")
+    if not close(batches, before):
+        raise Wrong(CALLERS)
+    if any(close(used.given, losses) for losses in stale):
+        raise Wrong(STALE)
+    used.gives(expected, {})
+    if len(used.seen.replayed) != 5:
+        raise Wrong(f"{len(used.seen.replayed)} replays where 5 are asked.")
+
+
+def train_with_falling_rate(answer: Callable) -> None:
+    """Ten batches, whose learning rate falls by a third after each."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(10)
+    adamw = partial(torch.optim.AdamW, lr=torch.tensor(0.05, device="cuda"), capturable=True)
+    rates = [0.05 * 0.7**step for step in range(10)]
+    expected = _losses_at(rates, net, batches)
+    frozen = _losses_at(rates[: WARMUP + 1] + [rates[WARMUP]] * 6, net, batches)
+    constant = losses_of(net, adamw, batches)
+    with watch() as seen:
+        losses = answer(net, batches)
+    if not isinstance(losses, list) or not all(map(torch.is_tensor, losses)):
+        raise Wrong("It should return a list of tensors, one for each batch.")
+    if not seen.replayed:
+        raise Wrong(EAGER)
+    seen.captures_at_most_one()
+    if close(losses, expected):
+        return
+    if close(losses, frozen):
+        raise Wrong(
+            "Every replay trains at the learning rate of the capture, although the scheduler "
+            "lowers it."
+        )
+    if close(losses, constant):
+        raise Wrong("Every step trains at the first learning rate.")
+    raise Wrong(parting(losses, expected))
+
+
+def _losses_at(rates: list, net: nn.Module, batches: list) -> list:
+    """The losses of AdamW with a learning rate for each batch."""
+    net = copy.deepcopy(net)
+    rate = torch.tensor(0.0, device="cuda")
+    step = _step_of(net, torch.optim.AdamW(net.parameters(), lr=rate, capturable=True))
+    losses = []
+    for value, batch in zip(rates, batches, strict=True):
+        rate.fill_(value)
+        losses.append(step(*batch))
+    return losses
+
+
+def step_for_any_batch(answer: Callable) -> None:
+    """Two epochs of four batches of six rows and one of two."""
+    net, batches = perceptron(nn.Tanh()), _of_rows([6, 6, 6, 6, 2] * 2)
+    before = copied(batches)
+    expected = losses_of(net, momentum, batches)
+    full = [batch for batch in batches if len(batch[0]) == 6]
+    without = losses_of(net, momentum, full)
+    used = use(answer(_step_of(net, momentum(net.parameters())), 6), batches)
+    if not used.seen.replayed:
+        raise Wrong(EAGER)
+    if len(used.seen.captured) > 2:
+        raise Wrong(f"It captures {len(used.seen.captured)} graphs: one for the full batches.")
+    if not close(batches, before):
+        raise Wrong(CALLERS)
+    given = [loss for loss, batch in zip(used.given, batches, strict=True) if len(batch[0]) == 6]
+    if close(given, without):
+        raise Wrong("The full batches are trained as if the smaller ones did not exist.")
+    used.gives(expected, {})
+    if len(used.seen.replayed) < len(full) - WARMUP:
+        raise Wrong(
+            f"{len(used.seen.replayed)} replays: {len(full) - WARMUP} full batches follow the "
+            "warm-up."
+        )
+
+
+def _of_rows(rows: list) -> list:
+    """A batch of so many rows each."""
+    return [
+        (torch.randn(count, 4, device="cuda"), torch.randn(count, 2, device="cuda"))
+        for count in rows
+    ]
+
+
+def resume(answer: Callable) -> None:
+    """A training goes on from a checkpoint, for eight steps."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(12)
+    optimizer = momentum(net.parameters())
+    step = _step_of(net, optimizer)
+    for batch in batches[:4]:
+        step(*batch)
+    checkpoint = copied({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
+    expected = [step(*batch) for batch in batches[4:]]
+
+    fresh = perceptron(nn.Tanh())
+    initial = copied(fresh.state_dict())
+    new = momentum(fresh.parameters())
+    first = copied(batches[4])
+    train = answer(fresh, new, _step_of(fresh, new), first, copied(checkpoint))
+    if not close(fresh.state_dict(), checkpoint["net"]):
+        unloaded = close(fresh.state_dict(), initial)
+        raise Wrong(
+            "The network has not got the weights of the checkpoint." if unloaded else TRAINED
+        )
+    used = use(train, batches[4:])
+    if not used.seen.replayed:
+        raise Wrong(EAGER)
+    if len(used.seen.captured) > 1:
+        raise Wrong(f"It captures {len(used.seen.captured)} graphs: one is enough.")
+    if not close(first, batches[4]):
+        raise Wrong(CALLERS)
+    if close(used.given[:1], expected[:1]) and not close(used.given, expected):
+        raise Wrong(
+            "The first loss is right, the next ones are not: the momentum of the checkpoint has "
+            "no effect, or is no longer that of the checkpoint."
+        )
+    used.gives(expected, {})
