@@ -66,8 +66,10 @@ def capture_step(
 def unchanged(*things: object, generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
     """Restore, in place, what the block changes in things and in the random states.
 
-    things: modules (weights, buffers, gradients that exist), optimizers (their state and tensor
-    learning rates), GradScalers and tensors. Optimizer state that the block creates is set to zero,
+    things: modules (weights, buffers, gradients), optimizers (their state and tensor learning
+    rates), GradScalers and tensors. A gradient is restored if the block keeps its tensor, but not
+    if it drops it, as zero_grad(set_to_none=True) does: .grad then holds nothing valid until a
+    graph captured in the block is replayed. Optimizer state that the block creates is set to zero,
     where SGD, Adam and most others start. The random states are those of the default generators of
     the CPU and the current GPU, and of generators. Addresses stay, so a graph captured in the block
     stays valid. Raises TypeError for other things, and for an optimizer whose new state does not

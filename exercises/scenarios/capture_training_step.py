@@ -210,7 +210,7 @@ def capture_training(answer: Callable) -> None:
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-    expected = losses_of(net, _clipped(momentum), batches)
+    expected, trained = _trained(net, batches)
     torch.cuda.set_rng_state(random)
     forgetful = losses_of(net, _clipped(partial(momentum, beta=0)), batches)
     torch.cuda.set_rng_state(random)
@@ -237,6 +237,29 @@ def capture_training(answer: Callable) -> None:
         )
     used.gives(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
     used.replays(graphs=5, operators=15)
+    if _distance(net.state_dict(), trained) > 1e-2 * _distance(before, trained):
+        raise Wrong(
+            "The losses are close to the eager ones, but the weights after five steps are not: "
+            "from which batches do the gradients of a step come?"
+        )
+
+
+def _trained(net: nn.Module, batches: list) -> tuple[list, dict]:
+    """The losses of an eager training with clipped gradients, and its final weights."""
+    net = copy.deepcopy(net)
+    optimizer, losses = _clipped(momentum)(net.parameters()), []
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses, net.state_dict()
+
+
+def _distance(weights: dict, others: dict) -> float:
+    """How far two state dicts are apart."""
+    return sum((weights[name] - others[name]).square().sum().item() for name in weights) ** 0.5
 
 
 def _clipped(make: Callable) -> Callable:

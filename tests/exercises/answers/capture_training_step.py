@@ -316,6 +316,34 @@ def capture_training__not_clipped(net, optimizer, *static):
     return lambda *batch: replay(*batch).clone()
 
 
+def without_zero_grad(net, optimizer):
+    def step(inputs, targets):
+        loss = torch.nn.functional.mse_loss(net(inputs), targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def capture_training__no_zero_grad(net, optimizer, *static):
+    with unchanged(net, optimizer):
+        replay = capture_step(without_zero_grad(net, optimizer), *static)
+    return lambda *batch: replay(*batch).clone()
+
+
+def capture_training__dropped_outside(net, optimizer, *static):
+    with unchanged(net, optimizer):
+        replay = capture_step(without_zero_grad(net, optimizer), *static)
+
+    def train(*batch):
+        optimizer.zero_grad(set_to_none=True)
+        return replay(*batch).clone()
+
+    return train
+
+
 def capture_training__eager(net, optimizer, *static):
     return step_of(net, optimizer)
 
