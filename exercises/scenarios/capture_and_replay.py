@@ -2,6 +2,9 @@
 state moves. Each raises Wrong with the symptom it finds.
 """
 
+import copy
+import gc
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -13,6 +16,11 @@ from exercises.scenarios.common import few
 
 ONE_BEHIND = "Each result is that of the input before: copy first, then replay."
 SHARED = "they share the graph's memory, so clone each."
+GONE = (
+    "The caller deletes the network after the capture, and then the graph reads freed memory: who "
+    "keeps the weights?"
+)
+ROUNDED = "The results are close to the eager ones, but not equal: what rounds on the way?"
 FREED = (
     "The graph reads memory that was freed: keep its static input as long as the graph, and write "
     "to it with copy_."
@@ -60,7 +68,8 @@ def serve(answer: Callable) -> None:
 
 def make_predictor(answer: Callable) -> None:
     """A network of one layer, and five inputs; the sample is the first."""
-    _predict(answer, lambda net, inputs, sample: net(inputs), {})
+    net, sample = _predict(answer, lambda net, inputs, sample: net(inputs), {})
+    _keeps_weights(answer, net, sample)
 
 
 def make_scaled_predictor(answer: Callable) -> None:
@@ -78,7 +87,7 @@ def make_scaled_predictor(answer: Callable) -> None:
 
 
 def _predict(answer, result_of, symptoms):
-    """Build a predictor and use it.
+    """Build a predictor and use it. Returns the network and the sample.
 
     result_of(net, inputs, sample): what it should return, or, as a value of symptoms, what it
     returns if something is wrong.
@@ -117,6 +126,25 @@ def _predict(answer, result_of, symptoms):
             "Autograd records the captured pass, and a prediction needs no gradients: capture "
             "under torch.no_grad()."
         )
+    if not all(map(_equal, used.kept, expected)):
+        raise Wrong(ROUNDED)
+    return net, sample
+
+
+def _equal(given, expected):
+    """Whether two results differ by no more than the order of a sum does."""
+    return torch.allclose(given, expected, rtol=1e-5, atol=1e-6)
+
+
+def _keeps_weights(answer, net, sample):
+    """Raises Wrong if the weights of a network do not live as long as its predictor."""
+    net = copy.deepcopy(net)
+    weights = [weakref.ref(weight) for weight in net.parameters()]
+    predict = answer(net, sample)
+    del net
+    gc.collect()
+    if predict and not all(weight() is not None for weight in weights):
+        raise Wrong(GONE)
 
 
 def _watched(net):

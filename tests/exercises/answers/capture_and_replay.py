@@ -69,6 +69,31 @@ def captured(net, static_input):
     return graph, static_output
 
 
+def make_predictor__network_not_kept(net, sample):
+    static_input = sample.clone()
+    graph, static_output = captured(net, static_input)
+
+    def predict(inputs):
+        static_input.copy_(inputs)
+        graph.replay()
+        return static_output.clone()
+
+    return predict
+
+
+def make_predictor__in_half(net, sample):
+    static_input = sample.clone()
+    graph, static_output = captured(net, static_input)
+
+    def predict(inputs):
+        static_input.copy_(inputs.half())
+        graph.replay()
+        return static_output.clone()
+
+    predict.net = net
+    return predict
+
+
 def make_predictor__eager(net, sample):
     return net
 
@@ -221,6 +246,7 @@ def make_predictor__right_in_inference_mode(net, sample):
         graph.replay()
         return static_output.clone()
 
+    predict.net = net
     return predict
 
 
@@ -242,6 +268,7 @@ def make_predictor__right_on_a_side_stream(net, sample):
         graph.replay()
         return torch.empty_like(static_output).copy_(static_output)
 
+    predict.weights = list(net.parameters())
     return predict
 
 
@@ -269,6 +296,7 @@ def make_predictor__right_without_waits(net, sample):
         graph.replay()
         return static_output.clone()
 
+    predict.net = net
     return predict
 
 
