@@ -26,14 +26,14 @@ def body_of(file: str, name: str) -> Code:
 
 def diff_of(before: str, after: str) -> Code:
     """What changes from one file to another, its docstring and imports apart."""
-    texts: list[list[str]] = []
-    for file in (before, after):
-        source = (ROOT / file).read_text(encoding="utf-8")
-        body = [node for node in ast.parse(source).body if not isinstance(node, ast.ImportFrom)]
-        begin = next(node.lineno for node in body if not isinstance(node, ast.Import | ast.Expr))
-        texts.append(source.splitlines()[begin - 1 :])
-    lines = list(unified_diff(texts[0], texts[1], n=0, lineterm=""))[
-        2:
-    ]  # the first two name the files
+    lines = list(unified_diff(_code_of(before), _code_of(after), n=0, lineterm=""))[2:]
     shown = ["" if line.startswith("@@") or line == "+" else line for line in lines]
     return Code("\n".join(shown), language="diff")
+
+
+def _code_of(file):
+    """The lines of a file below its docstring and imports."""
+    source = (ROOT / file).read_text(encoding="utf-8")
+    above = (ast.Expr, ast.Import, ast.ImportFrom)
+    first = next(node for node in ast.parse(source).body if not isinstance(node, above))
+    return source.splitlines()[first.lineno - 1 :]
