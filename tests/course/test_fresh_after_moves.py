@@ -76,7 +76,7 @@ def imported_by_cells(module):
 
 
 def test_a_renamed_module_makes_no_recording_stale(tree):
-    assert reaching("helpers.trace_file.read_events") and not imported_by_cells(
+    assert reaching("helpers.trace_file.read_tables") and not imported_by_cells(
         "helpers.trace_file"
     )
     (tree / "helpers" / "trace_file.py").rename(tree / "helpers" / "kineto.py")

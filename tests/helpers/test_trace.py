@@ -98,7 +98,9 @@ def test_a_step_owns_what_it_launched_even_if_it_runs_later(write_trace):
 
 def test_waiting_is_not_issuing(write_trace):
     wait = event("cuda_runtime", "cudaDeviceSynchronize", 40, 50)
-    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1), kernel(20, 60, 1), wait))
+    nested = event("cuda_driver", "cuCtxSynchronize", 42, 40)
+    events = [launch(10, 1), kernel(20, 60, 1), wait, nested]
+    trace = read_trace(write_trace(step(0, 0, 100), *events))
     assert trace.summary()[["host_issue_us", "wait_us"]].tolist() == [50, 50]
 
 
