@@ -14,6 +14,7 @@ from examples.decoder import Config, Decoder, new_kv_cache, project
 from exercises.answers.graph_use import Used, Wrong, copied, returned, use, watch
 from exercises.answers.launches import launches
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=32, max_seq_len=48
@@ -221,13 +222,15 @@ def graph_steps(answer: Callable) -> None:
             place = (place + moves.gather(1, place)).clamp(max=limit)
         expected.append(place)
     start = input_pos.clone()
-    function = answer(step, text, input_pos, limit, every)
+    with watch() as built:
+        function = answer(step, text, input_pos, limit, every)
     warmed = not torch.equal(input_pos, start)
     positions = replayed(function, input_pos, 4)
     if (text[:, limit + k + 2 :] != -1).any():
         raise Wrong(BEYOND)
     if warmed:
         raise Wrong(WARMED)
+    one_graph(built)
     _at_the_positions(positions, expected, limit)
     columns = torch.arange(text.shape[1], device="cuda")
     inside = (columns > start) & (columns <= limit)

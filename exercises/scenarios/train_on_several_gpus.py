@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, same, use
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, same, use, watch
 from exercises.scenarios.common import TRAINED, draw_batches, perceptron
-from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 ALONE = (
     "Each rank trains alone: no gradient of the other rank arrived.",
@@ -247,12 +247,14 @@ def capture_ddp(answer: Callable) -> None:
     }
     given = copied(batches[0])
     with callers_own("x or y", given, batches), two_ranks(others) as built:
-        train = _trainer(answer, net, given, built, before)
+        with watch() as seen:
+            train = _trainer(answer, net, given, built, before)
         used = use(_beside(train, others, gradients), batches)
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     used.gives(expected, {unsynced: lambda: losses(batches, [None] * 5)} | symptoms)
     detached(used)
     used.replays(graphs=5, operators=15 + 5 * len(others))
+    one_graph(seen)
 
 
 def graph_under_ddp(answer: Callable) -> None:

@@ -72,7 +72,9 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
         solution = others.pop(name)
         given = shell.user_ns[name]
         stub = outcome_of(shell, source, name, given)
-        assert not stub and repr(stub).startswith(STILL_TO_DO if kind != "repaired" else WRONG), stub
+        assert not stub and repr(stub).startswith(STILL_TO_DO if kind != "repaired" else WRONG), (
+            stub
+        )
         if kind == "check":
             assert outcome_of(shell, source, name, solution), shell.user_ns[name]
         run(shell, alone(path, name))
