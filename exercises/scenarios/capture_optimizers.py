@@ -359,7 +359,7 @@ def train_prefetched(answer: Callable) -> None:
         before = copied(pinned)
         with watch() as seen:
             losses = answer(sgd_step(net), net, Loader(pinned, seen))
-        beside, late = _copies_beside_replays(), next(_races(), None)
+        beside, late = _copies_beside_replays(), next(races(), None)
         if not seen.replayed:
             raise Wrong(EAGER)
         one_graph(seen)
@@ -405,7 +405,7 @@ def _issued(node: Node) -> int:
     return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
 
 
-def _races() -> Iterator[tuple[str, str]]:
+def races() -> Iterator[tuple[str, str]]:
     """What is wrong with two launches outside of the graph that touch the same bytes unordered."""
     launched = [node for node in launch_log() if not _replayed(node)]
     first_replay = min(map(_issued, filter(_replayed, launch_log())), default=0)

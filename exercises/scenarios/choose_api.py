@@ -106,6 +106,7 @@ def _read_between(used, expected, outputs, sample):
             "One graph is launched per call, so the rest runs eagerly, or both branches run: the "
             "CPU is to choose between two graphs."
         )
+    detached(used)
     used.replays(graphs=2 * calls, operators=8 * calls)
 
 

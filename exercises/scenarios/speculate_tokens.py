@@ -176,13 +176,13 @@ def is_greedy(model: Decoder, text: Tensor, start: int) -> bool:
 
 
 def graph_speculate(answer: Callable) -> None:
-    """Three steps with a drafter that is often right, then two with one that is the model."""
+    """Three steps with a drafter that is often right, then six with one that is the model."""
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 2
     near = copy.deepcopy(model)
     for weight in near.parameters():
         if weight.dim() == 2:
             weight += 0.25 * weight.std() * torch.randn_like(weight)
-    for drafter, calls in ((near, 3), (model, 2)):
+    for drafter, calls in ((near, 3), (model, 6)):
         start = prompted(model, rows=2)
         length = int(start[1][0])
         draft_cache = prompted(drafter, 2, start[0][:, :length])[2]

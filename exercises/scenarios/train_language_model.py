@@ -254,7 +254,7 @@ def resumed_losses(answer: Callable) -> None:
     random = torch.cuda.get_rng_state()
     training, loaded_after = new_training(net), []
     optimizer = training[1]
-    with watch() as seen:
+    with callers_own("batches", batches), watch() as seen:
         optimizer.register_load_state_dict_pre_hook(
             lambda *_: loaded_after.append(len(seen.captured))
         )
@@ -273,6 +273,7 @@ def resumed_losses(answer: Callable) -> None:
             raise Wrong(LOADED_LATE)
         not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
     Used(found, found, used.counts, used.seen).gives(expected, {}, ADAM)
+    detached(used)
     if len(used.seen.captured) > 1:
         raise Wrong(RECAPTURED[0].format(len(used.seen.captured), count), RECAPTURED[1])
     used.seen.captured.clear()

@@ -30,6 +30,7 @@ BUILT = (
 TIMED = (
     "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
 )
+COLD = "DDP takes its first step in the capture: warm up for eleven steps."
 GRAPHED_DDP = (
     "Each rank trains alone: no gradient of the other rank arrived.",
     "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP wrap "
@@ -113,6 +114,8 @@ def _forward(ddp, *inputs, **named):
     if torch.is_grad_enabled() and ddp.require_backward_grad_sync:
         if 0 < ddp.steps <= 10 or (ddp.steps and ddp.steps % 100 == 0):
             _refused(ddp.timer.item, TIMED.format(ddp.steps))
+        if not ddp.steps and torch.cuda.is_current_stream_capturing():
+            raise Wrong(COLD)
         ddp.steps += 1
         ddp.awaited = set(range(len(list(ddp.module.parameters()))))
     return ddp.module(*inputs, **named)

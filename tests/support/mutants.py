@@ -1,6 +1,7 @@
 """Functions that differ from one in a single place, as a learner's mistake would."""
 
 import ast
+import builtins
 import copy
 
 
@@ -64,6 +65,8 @@ def _of_statement(name, body, at, statement):
 
 def _expressions(node):
     """Changes of an expression."""
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return  # of zip, whose arguments are equally long
     for field, value in ast.iter_fields(node):
         values = value if isinstance(value, list) else [value]
         for at, one in enumerate(values):
@@ -119,7 +122,7 @@ def _depend(one, other):
     names = [
         {leaf.id for leaf in ast.walk(both) if isinstance(leaf, ast.Name)} for both in (one, other)
     ]
-    return bool(names[0] & names[1] - {"torch"})
+    return bool(names[0] & names[1] - {"torch", "_", *dir(builtins)})
 
 
 def _method(node):
