@@ -126,9 +126,9 @@ def train_with_schedule(answer: Callable) -> None:
     if not close(found[0], expected[0]):
         raise Wrong(f"The first loss is not eager's. {TRAINED[0]}", TRAINED[1])
     symptoms = {RATE_STAYS: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
-    if not close(found, expected, ADAM):
+    if not close(found, expected, margin=ADAM):
         for warm_up in range(1, 12):
-            if close(found, _with_old_averages(net, batch, rates, warm_up), ADAM):
+            if close(found, _with_old_averages(net, batch, rates, warm_up), margin=ADAM):
                 raise Wrong(AVERAGES_LEFT)
     Used(found, found, used.counts, used.seen).gives(expected, symptoms, ADAM)
     detached(used)

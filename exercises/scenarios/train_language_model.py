@@ -174,7 +174,9 @@ def accumulating_step(answer: Callable) -> None:
             raise Wrong(AT_ONCE.format(max(seen), rows))
 
 
-def mistakes(net: nn.Module, batches: list, rates: list) -> dict[str, Callable[[], list]]:
+def mistakes(
+    net: nn.Module, batches: list, rates: list
+) -> dict[str | tuple[str, str], Callable[[], list]]:
     """What is wrong with a training step -> a function that gives the losses that it leads to."""
     run = partial(train, net, batches)
     return {
@@ -268,7 +270,7 @@ def resumed_losses(answer: Callable) -> None:
         raise Wrong(f"It gives {len(found)} losses, but {count} batches follow the checkpoint.")
     if close(found, found[-1:] * count):
         raise Wrong("Your first loss is the last one's memory.", "Clone each loss.")
-    if not close(found, expected, ADAM):
+    if not close(found, expected, margin=ADAM):
         if any(loaded_after):
             raise Wrong(LOADED_LATE)
         not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
@@ -295,7 +297,7 @@ def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched
         (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
     ]
     for message, losses in wrong_losses:
-        if close(found, losses(), ADAM):
+        if close(found, losses(), margin=ADAM):
             raise Wrong(message)
     if seen.captured and not close(found[0], again()[0]):
         raise Wrong(TRAINED)

@@ -244,7 +244,7 @@ def capture_ddp(answer: Callable) -> None:
     net, batches, others, gradients = _drawn(5)
     before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
     losses = partial(losses_of_rank, copy.deepcopy(net))
-    symptoms = {
+    symptoms: dict[str | tuple[str, str], Callable] = {
         UNMOVED: lambda: losses(batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
     }
@@ -254,7 +254,8 @@ def capture_ddp(answer: Callable) -> None:
             train = _trainer(answer, net, given, built, before)
         used = use(_beside(train, others, gradients), batches)
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
-    used.gives(expected, {unsynced: lambda: losses(batches, [None] * 5)} | symptoms)
+    symptoms[unsynced] = lambda: losses(batches, [None] * 5)
+    used.gives(expected, symptoms)
     detached(used)
     used.replays(graphs=5, operators=15 + 5 * len(others))
     one_graph(seen)
