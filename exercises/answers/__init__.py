@@ -2,6 +2,7 @@
 
 solutions: the exercise and its solution; outcome: what a check says; comparison: where two results
     part
-errors: what it raised; runs: the answer tried on the stand-in and the GPU
+leftovers: what it changes for the whole process; errors: what it raised
+runs: the answer tried on the stand-in and the GPU
 launches: what it launches; graph_use: what is wrong with its graphs
 """

@@ -102,7 +102,7 @@ def same(these: Any, those: Any) -> bool:
     return len(these) == len(those) and all(map(_equal, these, those))
 
 
-def close(these: Any, those: Any, margin: float = ON_THE_STAND_IN) -> bool:
+def close(these: Any, those: Any, *, margin: float = ON_THE_STAND_IN) -> bool:
     """Whether two results, or lists of results, hold the same tensors, but for rounding.
 
     margin: on the stand-in, as a share of the largest number of a tensor.
@@ -191,13 +191,13 @@ class Used:
         that computes them. margin: see close.
         """
         nothing_freed()
-        if close(self.kept, expected, margin):
+        if close(self.kept, expected, margin=margin):
             return
-        if close(self.given, expected, margin):
+        if close(self.given, expected, margin=margin):
             addresses = [tensor.untyped_storage().data_ptr() for tensor in _tensors(self.kept)]
             raise Wrong(SAME_MEMORY if len(set(addresses)) < len(addresses) else WRITTEN_OVER)
         for message, results in symptoms.items():
-            if close(self.given, results() if callable(results) else results, margin):
+            if close(self.given, results() if callable(results) else results, margin=margin):
                 raise Wrong(message)
         raise Wrong(parting(self.given, expected, margin))
 
@@ -216,7 +216,7 @@ def parting(
     both numbers.
     """
     for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
-        if not close(yours, right, margin):
+        if not close(yours, right, margin=margin):
             part = _part(_tensors(yours), _tensors(right), margin)
             return f"{what} {number} is not eager's: {part}."
     return "The results differ from eager's."
@@ -225,7 +225,7 @@ def parting(
 def _part(yours: list[torch.Tensor], right: list[torch.Tensor], margin: float) -> str:
     if len(yours) != len(right):
         return f"it holds {len(yours)} tensors, and eager's {len(right)}"
-    number = [close(*pair, margin) for pair in zip(yours, right, strict=True)].index(False)
+    number = [close(*pair, margin=margin) for pair in zip(yours, right, strict=True)].index(False)
     which = f"its tensor {number + 1} of {len(right)}" if len(right) > 1 else "it"
     one, other = yours[number], right[number]
     if one.shape != other.shape:

@@ -44,7 +44,7 @@ from exercises.scenarios.common import (
     sgd_step,
 )
 from exercises.scenarios.repair_ten_scripts import counted
-from exercises.scenarios.rules import one_graph
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 RATE_STAYS = (
     "The learning rate stays that of the capture.",
@@ -83,6 +83,7 @@ SCALED = (
 )
 NOT_CLIPPED = "The gradients are not clipped as in the given step."
 FLOAT32 = ("The products run in float32.", "Keep the forward pass under autocast.")
+PLATEAU = (0.1, 0, 0.2)  # factor, patience and threshold of the given scheduler
 ADAM = 1e-4  # capturable and fused Adam round otherwise than Adam with numbers of the CPU
 TOO_EARLY = (
     "The static batch is filled before the next batch has arrived.",
@@ -125,11 +126,12 @@ def train_with_schedule(answer: Callable) -> None:
     if not close(found[0], expected[0]):
         raise Wrong(f"The first loss is not eager's. {TRAINED[0]}", TRAINED[1])
     symptoms = {RATE_STAYS: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
-    if not close(found, expected, ADAM):
+    if not close(found, expected, margin=ADAM):
         for warm_up in range(1, 12):
-            if close(found, _with_old_averages(net, batch, rates, warm_up), ADAM):
+            if close(found, _with_old_averages(net, batch, rates, warm_up), margin=ADAM):
                 raise Wrong(AVERAGES_LEFT)
     Used(found, found, used.counts, used.seen).gives(expected, symptoms, ADAM)
+    detached(used)
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)
 
@@ -174,6 +176,7 @@ def train_on_plateau(answer: Callable) -> None:
         losses = answer(twin, *batch, epochs, steps)
     if not torch.is_tensor(losses) or losses.numel() != epochs * steps:
         raise Wrong(f"A tensor of {epochs * steps} losses is asked, not {brief(losses)}.")
+    detached(Used([losses], [losses], Counter(), seen))
     if not seen.replayed:
         raise Wrong(EAGER)
     if len(seen.captured) > 1:
@@ -203,6 +206,9 @@ def _metrics() -> Iterator[list]:
     metrics, step = [], lr_scheduler.ReduceLROnPlateau.step
 
     def noted(scheduler, given, *arguments):
+        settings = scheduler.factor, scheduler.patience, scheduler.threshold
+        if settings != PLATEAU:
+            raise Wrong(f"The scheduler has other settings than the given one: {settings}.")
         metrics.append(copied(torch.as_tensor(given)))
         return step(scheduler, given, *arguments)
 
@@ -225,7 +231,9 @@ def _plateau(net, batch, epochs, steps, when):
     """The losses of an eager training; when its scheduler is called: each "epoch" or "step"."""
     net = copy.deepcopy(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.1, patience=0, threshold=0.2)
+    scheduler = lr_scheduler.ReduceLROnPlateau(
+        optimizer, factor=PLATEAU[0], patience=PLATEAU[1], threshold=PLATEAU[2]
+    )
     losses = []
     for _ in range(epochs):
         for _ in range(steps):
@@ -245,7 +253,8 @@ def train_in_half(answer: Callable) -> None:
     before = copied(net.state_dict())
     expected, scales, moved = _fp16_rows(net, batches, 0)
     _, early, _ = _fp16_rows(net, batches, 3)
-    given = answer(net, *copied(batches[0]))
+    sample = copied(batches[0])
+    given = answer(net, *sample)
     if not isinstance(given, tuple) or len(given) != 2:
         raise Wrong(f"A function and the scaler are to be returned, not {brief(given)}.")
     train, scaler = given
@@ -260,7 +269,8 @@ def train_in_half(answer: Callable) -> None:
         found_scales.append(scaler.get_scale())
         return loss
 
-    used = use(step, batches)
+    with callers_own("inputs or targets", sample, batches):
+        used = use(step, batches)
     in_float32, _, _ = _fp16_rows(net, batches[:6], 0, enabled=False, state=before)
     if close(used.given[:6], in_float32):
         raise Wrong(FLOAT32)
@@ -270,6 +280,7 @@ def train_in_half(answer: Callable) -> None:
         NOT_CLIPPED: lambda: _fp16_rows(net, batches, 0, state=before, limit=1e9)[0],
     }
     used.gives(expected, symptoms)
+    detached(used)
     used.replays(graphs=len(batches), operators=10**6)
 
 
@@ -348,7 +359,7 @@ def train_prefetched(answer: Callable) -> None:
         before = copied(pinned)
         with watch() as seen:
             losses = answer(sgd_step(net), net, Loader(pinned, seen))
-        beside, late = _copies_beside_replays(), next(_races(), None)
+        beside, late = _copies_beside_replays(), next(races(), None)
         if not seen.replayed:
             raise Wrong(EAGER)
         one_graph(seen)
@@ -356,6 +367,7 @@ def train_prefetched(answer: Callable) -> None:
             raise Wrong(late)
         if not torch.is_tensor(losses) or losses.numel() != steps:
             raise Wrong(f"A tensor of {steps} losses is asked, not {brief(losses)}.")
+        detached(Used([losses], [losses], Counter(), seen))
         if not same(pinned, before):
             raise Wrong("The caller's batches have changed.")
         losses = list(losses.flatten())
@@ -393,7 +405,7 @@ def _issued(node: Node) -> int:
     return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
 
 
-def _races() -> Iterator[tuple[str, str]]:
+def races() -> Iterator[tuple[str, str]]:
     """What is wrong with two launches outside of the graph that touch the same bytes unordered."""
     launched = [node for node in launch_log() if not _replayed(node)]
     first_replay = min(map(_issued, filter(_replayed, launch_log())), default=0)

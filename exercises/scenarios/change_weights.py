@@ -23,7 +23,7 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import few
-from exercises.scenarios.rules import callers_own, freed_right_after, reads
+from exercises.scenarios.rules import callers_own, freed_right_after, one_graph, reads
 
 OLD_WEIGHTS = (
     "After an update the graph still computes with the old weights: it reads the tensors that it "
@@ -182,6 +182,7 @@ def int8_predictor(answer: Callable) -> None:
     with callers_own("sample", sample), watch() as built:
         predict, update = functions(answer(net, sample), "predict", "update")
         _int8(net, predict, update, states, batches)
+    one_graph(built)
     reads(built, torch.int8, READS_FLOATS)
 
 
@@ -272,9 +273,10 @@ def adapter_rows(answer: Callable) -> None:
     batches = list(torch.randn(6, rows, n_in, device="cuda"))
     slots = [torch.arange(rows, device="cuda").roll(number) % n_slots for number in range(6)]
     sample = batches[0].clone()
-    with callers_own("sample, inputs or slots", sample, batches, slots):
+    with callers_own("sample, inputs or slots", sample, batches, slots), watch() as built:
         returned = answer(weight, n_slots, rank, sample)
         _rows(functions(returned, "predict", "load"), weight, batches, slots, rank)
+    one_graph(built)
 
 
 def _rows(returned, weight, batches, slots, rank):

@@ -29,7 +29,7 @@ from exercises.scenarios.common import (
     momentum,
     perceptron,
 )
-from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
 ANEW = "It captures while it is used: capture once, before the first call."
@@ -106,6 +106,7 @@ def _read_between(used, expected, outputs, sample):
             "One graph is launched per call, so the rest runs eagerly, or both branches run: the "
             "CPU is to choose between two graphs."
         )
+    detached(used)
     used.replays(graphs=2 * calls, operators=8 * calls)
 
 
@@ -164,7 +165,9 @@ def graph_without_optimizer(answer: Callable) -> None:
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
-        train = answer(net, optimizer, *given)
+        with watch() as built:
+            train = answer(net, optimizer, *given)
+        one_graph(built)
         _trains(train, net, optimizer, batches, (before, random, stepped, expected, symptoms))
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, use, watch
 from exercises.scenarios.common import few, perceptron
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
 NOT_TWICE = "The scores are the model's outputs: double them."
@@ -64,6 +64,7 @@ def _scores(used, batches, outputs, counts, expected):
         EVERY_TIME_THE_FIRST: expected[:1] * len(batches),
     }
     used.gives(expected, symptoms)
+    detached(used)
     used.replays(graphs=len(batches), operators=4 * len(batches))
 
 

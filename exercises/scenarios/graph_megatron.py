@@ -143,7 +143,7 @@ def warmed_up(calls: Iterable[Callable], batches: list) -> None:
     for number, call in enumerate(calls):
         for batch in batches[2 * number : 2 * number + 2]:
             try:
-                call(batch.clone())
+                call(batch)
             except RuntimeError as error:
                 raise Wrong(ROWS[0].format(str(error).splitlines()[0]), ROWS[1]) from error
 
@@ -165,7 +165,7 @@ def in_graphs(answer: Callable) -> None:
     first = [iterates[0](inputs).clone() for _, inputs in requests]
     frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
     wrong = first, frozen
-    with watch() as built:
+    with callers_own("batch", batches, longer), watch() as built:
         _in_turns_and_rows(
             answer, nets, iterates, (batches, longer), (requests, expected, sums, wrong)
         )
@@ -181,7 +181,7 @@ def _in_turns_and_rows(answer, nets, iterates, inputs, facts):
     if not isinstance(calls, list | tuple) or len(calls) != len(nets):
         raise Wrong("Two functions are asked, in a list: one for each iteration.")
     for number, inputs in enumerate(batches[:4]):
-        calls[number // 2](inputs.clone())
+        calls[number // 2](inputs)
     used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
     used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
     if not close([gradients(net) for net in nets], sums):

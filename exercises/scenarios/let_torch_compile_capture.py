@@ -18,9 +18,9 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import Wrong, close, copied, same, use
+from exercises.answers.graph_use import Wrong, close, copied, same, use, watch
 from exercises.scenarios.common import TRAINED, draw_batches, few, losses_of, perceptron
-from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
 MODE = ("No call gets a graph.", 'Keep mode="reduce-overhead".')
@@ -272,12 +272,14 @@ def graph_compiled(answer: Callable) -> None:
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
         with compiling() as notes:
-            train = answer(net, sgd(net.parameters()), *given)
+            with watch() as built:
+                train = answer(net, sgd(net.parameters()), *given)
             if not same(net.state_dict(), before):
                 raise Wrong(TRAINED)
             used = use(train, batches)
         _trained(used, notes, expected, first_again)
         detached(used)
+        one_graph(built)
 
 
 def _trained(used, notes, expected, first_again):

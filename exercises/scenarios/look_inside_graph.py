@@ -78,18 +78,23 @@ def sum_of_branches(answer: Callable) -> None:
     inputs = list(torch.randn(5, 2, 4, device="cuda"))
     weights = torch.randn(2, 4, 4, device="cuda")
     streams = {}
+    warm = set()
 
     def branch(x, number):
         if torch.cuda.is_current_stream_capturing():
             streams[number] = torch.cuda.current_stream()
+        else:
+            warm.add(number)
         return (x @ weights[number]).sin()
 
     left, right = partial(branch, number=0), partial(branch, number=1)
     expected = [left(x) + right(x) for x in inputs]
+    warm.clear()
     sample = inputs[0].clone()
     with callers_own("sample or x", sample, inputs):
         with watch() as built:
             function = answer(left, right, sample)
+        is_warm = len(warm) == 2
         used = use(function, inputs)
     used.replays(graphs=5, operators=15)
     one_graph(built)
@@ -100,6 +105,8 @@ def sum_of_branches(answer: Callable) -> None:
         _joined(nodes)
         at_the_same_time(_products(nodes), IN_TURN)
     used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5})
+    if not is_warm:
+        raise Wrong("It captures without a warm-up.", "Call both functions before the capture.")
 
 
 def _joined(nodes):

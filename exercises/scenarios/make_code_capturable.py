@@ -155,7 +155,7 @@ def logger(answer: Callable) -> None:
 
 def anneal_and_train(answer: Callable) -> None:
     """A weight trained on batches of the CPU, with a temperature that falls from step to step."""
-    count, size = few(5, 9), few(3, 6)
+    count, size = few(9, 12), few(3, 6)  # the temperature comes to its lowest value
     weight = torch.randn(size, device="cuda").requires_grad_()
     initial = copied(weight)
     batches = [torch.randn(size) for _ in range(count)]

@@ -22,6 +22,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
+from exercises.scenarios.capture_optimizers import races
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own, one_graph
 
@@ -49,6 +50,14 @@ ONLY_CAPTURED = (
 NOT_COPIED = (
     "The next graph does not read what the outside function returned: it reads the address of the "
     "output that it saw in the capture. Copy every new output to that address."
+)
+COLD = (
+    "It captures without a warm-up: run the step once before, because a library that is used for "
+    "the first time cannot be set up in a capture."
+)
+UNORDERED = (
+    "What the outside functions wrote during the capture is not ordered before the first call: let "
+    "the current stream wait for the one of the capture."
 )
 PIECES = (
     "{found:g} graph launches in a call, where 3 are expected: a graph before each of the two "
@@ -153,7 +162,7 @@ def _attends_to_the_length(attend, queries, rows):
 
 def capture_in_pieces(answer: Callable) -> None:
     """A step with two outside functions, which read a number that only Python knows."""
-    step, plan, ran = _step_with_outside()
+    step, plan, ran, warm = _step_with_outside()
     rows = few()
     samples = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     requests = list(zip(samples, (2.0, -1.0, 0.5, 3.0), strict=True))
@@ -165,10 +174,13 @@ def capture_in_pieces(answer: Callable) -> None:
     expected = [eagerly(*request) for request in requests]
     first = [eagerly(samples[0], factor) for _, factor in requests]
     frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
+    warm.clear()
     sample = samples[0].clone()
     with callers_own("x", sample, samples):
         with watch() as built:
             replay = answer(step, sample)
+        if warm[:1] == [False]:
+            raise Wrong(COLD)
         ran.clear()
         _replays_pieces(replay, built, plan, ran, requests, (expected, first, frozen))
 
@@ -183,6 +195,7 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
             yield x
 
     used = use(replay, calls())
+    raced = any(races())
     if used.seen.captured or not used.counts["graphs"]:
         used.replays(graphs=0, operators=0)  # says which
     if not ran or close(used.given, frozen):
@@ -190,11 +203,15 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
     if any(result.isnan().any() for result in used.given):
         raise Wrong(NOT_COPIED)
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
+    if raced:
+        raise Wrong(UNORDERED)
     _in_pieces(built, used, len(ran), len(requests))
 
 
-def _step_with_outside() -> tuple[Callable, list, list]:
-    """A step, the number that its outside functions multiply by, and a list of their runs."""
+def _step_with_outside() -> tuple[Callable, list, list, list]:
+    """A step, the number that its outside functions multiply by, a list of their runs, and for each
+    run of the step whether it began outside of a capture.
+    """
     layers = [nn.Linear(4, 4).cuda().requires_grad_(False) for _ in range(3)]
     plan: list[float] = [1.0]
     ran: list[float] = []
@@ -203,12 +220,15 @@ def _step_with_outside() -> tuple[Callable, list, list]:
         ran.append(plan[0])
         return x * plan[0]
 
+    warm: list[bool] = []
+
     def step(x, outside):
+        warm.append(not torch.cuda.is_current_stream_capturing())
         x = outside(scaled, layers[0](x).tanh())
         x = outside(scaled, layers[1](x).tanh())
         return layers[2](x)
 
-    return step, plan, ran
+    return step, plan, ran, warm
 
 
 def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:

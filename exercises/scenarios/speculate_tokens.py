@@ -14,6 +14,7 @@ from examples.decoder import Config, Decoder, new_kv_cache, project
 from exercises.answers.graph_use import Used, Wrong, copied, returned, use, watch
 from exercises.answers.launches import launches
 from exercises.scenarios.common import few
+from exercises.scenarios.rules import one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=32, max_seq_len=48
@@ -175,13 +176,13 @@ def is_greedy(model: Decoder, text: Tensor, start: int) -> bool:
 
 
 def graph_speculate(answer: Callable) -> None:
-    """Three steps with a drafter that is often right, then two with one that is the model."""
+    """Three steps with a drafter that is often right, then six with one that is the model."""
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 2
     near = copy.deepcopy(model)
     for weight in near.parameters():
         if weight.dim() == 2:
             weight += 0.25 * weight.std() * torch.randn_like(weight)
-    for drafter, calls in ((near, 3), (model, 2)):
+    for drafter, calls in ((near, 3), (model, 6)):
         start = prompted(model, rows=2)
         length = int(start[1][0])
         draft_cache = prompted(drafter, 2, start[0][:, :length])[2]
@@ -221,13 +222,15 @@ def graph_steps(answer: Callable) -> None:
             place = (place + moves.gather(1, place)).clamp(max=limit)
         expected.append(place)
     start = input_pos.clone()
-    function = answer(step, text, input_pos, limit, every)
+    with watch() as built:
+        function = answer(step, text, input_pos, limit, every)
     warmed = not torch.equal(input_pos, start)
     positions = replayed(function, input_pos, 4)
     if (text[:, limit + k + 2 :] != -1).any():
         raise Wrong(BEYOND)
     if warmed:
         raise Wrong(WARMED)
+    one_graph(built)
     _at_the_positions(positions, expected, limit)
     columns = torch.arange(text.shape[1], device="cuda")
     inside = (columns > start) & (columns <= limit)

@@ -174,7 +174,9 @@ def accumulating_step(answer: Callable) -> None:
             raise Wrong(AT_ONCE.format(max(seen), rows))
 
 
-def mistakes(net: nn.Module, batches: list, rates: list) -> dict[Any, Callable[[], list]]:
+def mistakes(
+    net: nn.Module, batches: list, rates: list
+) -> dict[str | tuple[str, str], Callable[[], list]]:
     """What is wrong with a training step -> a function that gives the losses that it leads to."""
     run = partial(train, net, batches)
     return {
@@ -254,7 +256,7 @@ def resumed_losses(answer: Callable) -> None:
     random = torch.cuda.get_rng_state()
     training, loaded_after = new_training(net), []
     optimizer = training[1]
-    with watch() as seen:
+    with callers_own("batches", batches), watch() as seen:
         optimizer.register_load_state_dict_pre_hook(
             lambda *_: loaded_after.append(len(seen.captured))
         )
@@ -268,11 +270,12 @@ def resumed_losses(answer: Callable) -> None:
         raise Wrong(f"It gives {len(found)} losses, but {count} batches follow the checkpoint.")
     if close(found, found[-1:] * count):
         raise Wrong("Your first loss is the last one's memory.", "Clone each loss.")
-    if not close(found, expected, ADAM):
+    if not close(found, expected, margin=ADAM):
         if any(loaded_after):
             raise Wrong(LOADED_LATE)
         not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
     Used(found, found, used.counts, used.seen).gives(expected, {}, ADAM)
+    detached(used)
     if len(used.seen.captured) > 1:
         raise Wrong(RECAPTURED[0].format(len(used.seen.captured), count), RECAPTURED[1])
     used.seen.captured.clear()
@@ -294,7 +297,7 @@ def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched
         (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
     ]
     for message, losses in wrong_losses:
-        if close(found, losses(), ADAM):
+        if close(found, losses(), margin=ADAM):
             raise Wrong(message)
     if seen.captured and not close(found[0], again()[0]):
         raise Wrong(TRAINED)

@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, same, use
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, same, use, watch
 from exercises.scenarios.common import TRAINED, draw_batches, perceptron
-from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 ALONE = (
     "Each rank trains alone: no gradient of the other rank arrived.",
@@ -30,6 +30,7 @@ BUILT = (
 TIMED = (
     "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
 )
+COLD = "DDP takes its first step in the capture: warm up for eleven steps."
 GRAPHED_DDP = (
     "Each rank trains alone: no gradient of the other rank arrived.",
     "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP wrap "
@@ -113,6 +114,8 @@ def _forward(ddp, *inputs, **named):
     if torch.is_grad_enabled() and ddp.require_backward_grad_sync:
         if 0 < ddp.steps <= 10 or (ddp.steps and ddp.steps % 100 == 0):
             _refused(ddp.timer.item, TIMED.format(ddp.steps))
+        if not ddp.steps and torch.cuda.is_current_stream_capturing():
+            raise Wrong(COLD)
         ddp.steps += 1
         ddp.awaited = set(range(len(list(ddp.module.parameters()))))
     return ddp.module(*inputs, **named)
@@ -241,18 +244,21 @@ def capture_ddp(answer: Callable) -> None:
     net, batches, others, gradients = _drawn(5)
     before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
     losses = partial(losses_of_rank, copy.deepcopy(net))
-    symptoms: dict[str | tuple[str, str], Callable[[], list]] = {
+    symptoms: dict[str | tuple[str, str], Callable] = {
         UNMOVED: lambda: losses(batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
     }
     given = copied(batches[0])
     with callers_own("x or y", given, batches), two_ranks(others) as built:
-        train = _trainer(answer, net, given, built, before)
+        with watch() as seen:
+            train = _trainer(answer, net, given, built, before)
         used = use(_beside(train, others, gradients), batches)
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
-    used.gives(expected, {unsynced: lambda: losses(batches, [None] * 5)} | symptoms)
+    symptoms[unsynced] = lambda: losses(batches, [None] * 5)
+    used.gives(expected, symptoms)
     detached(used)
     used.replays(graphs=5, operators=15 + 5 * len(others))
+    one_graph(seen)
 
 
 def graph_under_ddp(answer: Callable) -> None:

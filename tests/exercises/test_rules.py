@@ -13,7 +13,7 @@ from exercises.scenarios import rules
 from tests.exercises.test_capture_exercises import EXERCISES
 
 SENTENCES = {  # of an exercise's text or stub -> the rules of which its scenario calls one
-    r"\bone graph\b(?! of your own)": (rules.one_graph, "replays"),
+    r"(?<!trains with )\bone graph\b": (rules.one_graph,),
     r"caller's .{0,40}(not|never) change|as it is\b|keeps? (its|their) values": (
         rules.callers_own,
     ),
@@ -29,8 +29,10 @@ CASES = [pair for pair in EXERCISES if ORDER.index(lesson_name(pair[0])) >= ORDE
 
 
 def text(path, name):
-    """The text of an exercise: its heading's section up to its check, stub included."""
+    """The text of an exercise: what the lesson says of all, and its own section with its stub."""
     cells = nbformat.read(path, as_version=4).cells
+    opening = next(cell.source for cell in cells if re.search("^## Exercises", cell.source, re.M))
+    of_all = opening.partition("## Exercises")[2].partition("### ")[0]
     stub = next(
         n for n, cell in enumerate(cells) if re.search(rf"^def {name}\(", cell.source, re.M)
     )
@@ -41,7 +43,7 @@ def text(path, name):
             said = (section if head else cell.source) + said
             if "### " in cell.source:
                 break
-    return re.sub(r"\s+", " ", said)
+    return re.sub(r"\s+", " ", of_all + said)
 
 
 def names_of(code):

@@ -23,6 +23,14 @@ def answers(path, name, variables):
     return {key: value for key, value in namespace.items() if key.partition("__")[0] == name}
 
 
+def namespace(path, name):
+    """What a solution sees: its notebook's imports, and what it defines above the solution."""
+    seen = {}
+    for statement in _solution(path, name):
+        exec(compile(ast.Module([statement], []), f"<solution of {name}>", "exec"), seen)
+    return seen
+
+
 def _solution(path, name):
     """The statements of the solutions notebook that its solution needs, and the solution."""
     statements = [
