@@ -5,7 +5,7 @@ Needs torch alone. The modules:
 - called by users: preflight, before a capture; watch, for somebody else's loop; __main__, the
   commands, for which load_step finds the step
 - what runs: operators, host_calls, streams and python_state log it; inputs says how two batches
-  differ; user_lines and live_objects say where it is; cpu_stand_in knows what a CPU does otherwise
+  differ; user_lines and live_objects say where it is; cpu_as_gpu knows what a CPU does otherwise
 - what is found: check asks judge which of the rules is broken (waiting_operators: a table of
   waits), and differences what changed between two runs; findings shows it, accepted leaves out
   what somebody has accepted

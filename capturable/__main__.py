@@ -105,7 +105,7 @@ def _check(options: argparse.Namespace, scripts: list[str]) -> int:
         raise LoadError(f"there is no file {target}: FILE:FUNCTION names one")
     device = _device(options)
     from capturable import accepted, user_lines
-    from capturable.cpu_stand_in import capturable_optimizers
+    from capturable.cpu_as_gpu import capturable_optimizers
 
     user_lines.only(options.package or ())
     on_cpu = capturable_optimizers() if device == "cpu" else nullcontext()

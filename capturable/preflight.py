@@ -16,7 +16,7 @@ import torch
 
 from capturable.accepted import without_ignored
 from capturable.check import Check
-from capturable.cpu_stand_in import capturable_optimizers
+from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
 from capturable.inputs import Call
 from capturable.live_objects import live

@@ -14,6 +14,8 @@ from torch._ops import OpOverload
 ERRORS = "whether the factorisation failed is read on the CPU"
 SIZE = "the size of the result depends on the data"
 
+CPU_ARGUMENTS = ("aten::_pack_padded_sequence", "aten::_ctc_loss")  # these take lengths of the CPU
+
 
 class Call(NamedTuple):
     """A call of an operator: its overload, positional and keyword arguments."""

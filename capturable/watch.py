@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from capturable.check import Check
-from capturable.cpu_stand_in import capturable_optimizers
+from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
 from capturable.judge import judge_module, judge_optimizer
 from capturable.live_objects import live

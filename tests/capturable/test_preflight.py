@@ -21,9 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
 from capturable import preflight
-from capturable.check import Check
 from capturable.findings import Finding
-from capturable.judge import Fault
 from capturable.operators import address, host_numbers
 from capturable.rules import RULES
 from capturable.streams import Joins
@@ -276,7 +274,7 @@ def test_a_path_a_shape_and_a_tensor_that_change_are_named():
 
     rows = found(step, X.clone())
     assert ("CPU work", 'state["n"] += 1') in rows
-    assert ("moved tensor", 'x = x + state["h"]') in rows
+    assert ("moved tensor", 'state["h"] = x[0] * 1') in rows
     assert ("frozen number", 'x = x[: state["n"]] * 1') in rows
     assert ("path", 'return x.relu() if state["n"] % 2 else x.tanh()') in rows
     assert state["n"] == 0
@@ -701,11 +699,3 @@ def test_side_streams(fork, join):
     assert found(step, X.cuda(), device="cuda") == (
         set() if fork and join else {("stream", "y = x * 2")}
     )
-
-
-@pytest.mark.parametrize("library, quiet", [("_functorch/eager_transforms.py", True), ("", False)])
-def test_what_functorch_counts_on_the_cpu_is_no_finding(monkeypatch, library, quiet):
-    monkeypatch.setattr("capturable.check.here", lambda thread: SimpleNamespace(library=library))
-    check = SimpleNamespace(thread=None)
-    fault = Fault("CPU work", "aten::cumsum runs on the CPU")
-    assert Check._is_quiet(check, fault, torch.ops.aten.cumsum.default, (), {}) is quiet
