@@ -1,5 +1,6 @@
 """Check: what is found about a step, while it runs."""
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -144,8 +145,8 @@ class Check:
 
     def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Judge an optimizer that is about to step, and whether its settings have changed."""
-        for rule, what in judge.judge_optimizer(optimizer):
-            self.note(rule, what)
+        for fault in judge.judge_optimizer(optimizer):
+            self.note(fault.rule, fault.what)
         now = judge.numbers_of(optimizer)
         for name, old in self.settings.get(id(optimizer), now).items():
             if now.get(name, old) != old:
@@ -189,7 +190,9 @@ class Check:
             self.found("moved tensor", op.line, told, inside=op.inside)
 
     def _moved(self, name: str, address: int, line: Line) -> None:
-        self.moved[address] = name, line
+        if self.moved.get(address, ("", None))[1] != line:  # views of one memory: the first name
+            name = re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", name)
+            self.moved[address] = name, line
 
     def judge_python_inputs(self, values: list[Difference], differ: bool) -> None:
         """Note Python values among the inputs that change; differ: whether the operators changed
@@ -249,9 +252,9 @@ class Check:
         making = self.as_gpu.making
         fault = judge.judge_op(func, args, kwargs, outside, self.gpu, self._is_host, making)
         if fault and not self._is_quiet(fault, func, args):
-            self.note(*fault)
+            self.note(fault.rule, fault.what, fix=fault.fix)
         if fault := judge.judge_backward():
-            self.note(*fault)
+            self.note(*fault[:2])
         generator = kwargs.get("generator")
         drawn = fault and fault.rule == "CPU random numbers"
         if generator is not None and generator._cdata not in self.known and not drawn:

@@ -12,6 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
+from capturable.judge import MADE_HERE
 from capturable.operators import address
 
 MAKERS = {  # without a device, these make tensors on the CPU
@@ -35,11 +36,11 @@ class CpuAsGpu(TorchFunctionMode):
     """Knows which tensors would be on the CPU even with a GPU, and which reads would not wait.
 
     A tensor that is made without a device, and what is computed from such tensors alone, would be
-    on the CPU. note(rule, what) is called where one of them is moved to the GPU. making: whether a
-    function runs that makes one.
+    on the CPU. note(rule, what, fix=...) is called where one of them is moved to the GPU. making:
+    whether a function runs that makes one.
     """
 
-    def __init__(self, note: Callable[[str, str], None]) -> None:
+    def __init__(self, note: Callable[..., None]) -> None:
         super().__init__()
         self.note = WeakMethod(note)  # whose object knows this one: a ring would keep all memory
         self.making = False
@@ -54,7 +55,7 @@ class CpuAsGpu(TorchFunctionMode):
         self.quiet = _quiet_reads(func, args, kwargs, making)
         moved = func in MOVERS and self._moves(*args, **kwargs)
         if moved:
-            self._note("copy", "data is copied from CPU to GPU")
+            self._note("copy", "a tensor that the step makes on the CPU is copied to the GPU")
         try:
             result = func(*args, **kwargs)
         finally:
@@ -68,7 +69,7 @@ class CpuAsGpu(TorchFunctionMode):
     def _note(self, rule: str, what: str) -> None:
         note = self.note()
         if note is not None:
-            note(rule, what)
+            note(rule, what, fix=MADE_HERE)
 
     def _moves(self, tensor: torch.Tensor, *to: Any, **options: Any) -> bool:
         """Whether a tensor of the CPU is moved to a device, or to that of a tensor on the GPU."""

@@ -87,8 +87,8 @@ def _noting(call: Callable, rule: str, note: Callable, concerns: Callable) -> Ca
 
 def _judging(judge: Callable[[Any], Iterator[Fault]], note: Callable) -> Callable:
     def hook(thing: Any, *_: Any) -> None:
-        for rule, what in judge(thing):
-            note(rule, what)
+        for fault in judge(thing):
+            note(fault.rule, fault.what)
 
     return hook
 

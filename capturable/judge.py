@@ -20,10 +20,11 @@ READS = {"aten::_local_scalar_dense": "a tensor's value is read on the CPU"}
 
 
 class Fault(NamedTuple):
-    """What was found: the rule's name, and what in particular."""
+    """What was found: the rule's name, what in particular, and a fix if the rule's does not do."""
 
     rule: str
     what: str
+    fix: str | None = None
 
 
 class Special(NamedTuple):
@@ -58,6 +59,7 @@ LIBRARY = {
 }
 
 
+MADE_HERE = "make it on the GPU (device=...), or once, before the step"
 RATE = "make it a GPU tensor, which is filled between the replays (SGD: with fused=True)"
 SIZED_FIX = "a size is part of a graph: keep it fixed and mask the rest, or keep a graph for each"
 NUMBER_FIXES = {  # where a GPU tensor cannot take the number's place
@@ -112,7 +114,7 @@ def _judge_hosts(
     if any(address(leaf) in outside and leaf.dim() == 0 for leaf in hosts):
         return Fault("frozen number", f"{name} takes the value of a CPU tensor as a number")
     if gpu == "cpu" and name not in CPU_ARGUMENTS and any(leaf.dim() for leaf in hosts):
-        return Fault("copy", f"{name} takes a tensor that the step makes on the CPU")
+        return Fault("copy", f"{name} takes a tensor that the step makes on the CPU", MADE_HERE)
     return None
 
 
@@ -153,7 +155,7 @@ def _judge_gpu_op(
     if wait:
         return Fault("sync", wait)
     if name == "aten::lift_fresh" and args[0].numel():
-        return Fault("copy", "a tensor is made from Python data on the CPU")
+        return Fault("copy", "a tensor is made from Python data on the CPU", MADE_HERE)
     if name in INDEXING:
         return _judge_index(name, args, is_host)
     if name == "aten::_pack_padded_sequence":
@@ -182,7 +184,7 @@ def _wait(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> str | None:
 def _judge_index(name: str, args: tuple, is_host: Callable[[torch.Tensor], bool]) -> Fault | None:
     kinds = {(index.dtype, is_host(index)) for index in args[1] if index is not None}
     if any(host for _, host in kinds):
-        return Fault("copy", "an index on the CPU is copied to the GPU")
+        return Fault("copy", "an index on the CPU is copied to the GPU", MADE_HERE)
     filled = name != "aten::index" and len(kinds) == 1 and args[2].numel() == 1  # needs no size
     if any(dtype in MASKS for dtype, _ in kinds) and not filled:
         return Fault("sync", "the size of a boolean index depends on the data")

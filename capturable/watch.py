@@ -84,7 +84,7 @@ class _Watcher:
         alive = (result() for result in self.results)
         self.kept = {address(tensor) for tensor in alive if tensor is not None}
         self.log, _ = self.check.start(self.stack)
-        for rule, what in judge_module(module):  # the others' hooks are seen when they run
+        for rule, what, _ in judge_module(module):  # the others' hooks are seen when they run
             self.check.note(rule, what)
 
     def end(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -99,7 +99,7 @@ class _Watcher:
             self.log = None
 
     def _end_of_logged(self, optimizer: torch.optim.Optimizer, log: OpLog) -> None:
-        for rule, what in judge_optimizer(optimizer):
+        for rule, what, _ in judge_optimizer(optimizer):
             self.check.note(rule, what)
         self.stack.close()
         self.runs.append(log.ops)
