@@ -1,27 +1,42 @@
-"""capturable check train.py:make_step      what a CUDA graph capture would refuse or freeze
+"""capturable check train.py:make_step ...  what a CUDA graph capture would refuse or freeze
 capturable explain "<message>"           what a message of CUDA graphs means
 capturable rules                         what check looks for, and why
 
 FILE:FUNCTION or MODULE:FUNCTION names a function without arguments. It returns the step, or (step,
 inputs), or (step, inputs, other_inputs): a tuple of arguments, or a dict of keyword arguments. What
-stands behind -- are the script's own arguments. Exit status of check: 0 nothing found but notes, 1
-faults, 2 it could not be checked.
+stands behind -- are the script's own arguments. Without a step, check takes those of the table
+[tool.capturable] in pyproject.toml. Exit status of check: 0 nothing found but notes, 1 faults, 2 a
+step could not be checked.
 """
 
 import argparse
+import json
 import platform
 import sys
+import tomllib
 import traceback
 import warnings
 from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from capturable import __version__, explain, rules
 from capturable.load_step import LoadError, guarded, load
 
+if TYPE_CHECKING:
+    from capturable.reports import Checked
+
 FIXED = ("cpu", "cuda")
+PROJECT = Path("pyproject.toml")
+TABLE = {  # of [tool.capturable]: the kind of each value
+    "steps": list,
+    "packages": list,
+    "baseline": str,
+    "select": list,
+    "ignore": list,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,10 +57,15 @@ def _run(arguments: list[str]) -> int:
     try:
         return _check(options, scripts)
     except LoadError as error:
-        print(f"capturable check: {error}", file=sys.stderr)
-        if options.traceback and error.cause is not None:
-            traceback.print_exception(error.cause)
-        return 2
+        return _failed(error, options.traceback)
+
+
+def _failed(error: LoadError, with_traceback: bool, step: str = "") -> int:
+    """Say what was not done, and return the status for it."""
+    print(f"capturable check: {step}{error}", file=sys.stderr)
+    if with_traceback and error.cause is not None:
+        traceback.print_exception(error.cause)
+    return 2
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -63,8 +83,10 @@ def _parser() -> argparse.ArgumentParser:
         "explain", help="explain a message, or a log on standard input", add_help=False
     )
     commands.add_parser("rules", help="print the rules as Markdown")
-    check = commands.add_parser("check", help="preflight a step")
-    check.add_argument("step", metavar="FILE:FUNCTION", help="a function that makes the step")
+    check = commands.add_parser("check", help="preflight steps")
+    check.add_argument(
+        "steps", nargs="*", metavar="FILE:FUNCTION", help="a function that makes a step"
+    )
     check.add_argument("--device", help="what counts as the GPU: cuda, or cpu where there is none")
     check.add_argument(
         "--warmup", type=int, metavar="N", help="run the step N times before it is judged"
@@ -73,14 +95,25 @@ def _parser() -> argparse.ArgumentParser:
         "--verify", action="store_true", help="ask a real capture as well; needs a GPU"
     )
     check.add_argument(
-        "--package", action="append", metavar="FOLDER", help="where your own code is"
+        "--package",
+        action="append",
+        dest="packages",
+        metavar="FOLDER",
+        help="where your own code is",
     )
+    for name, help_ in (
+        ("select", "report these rules alone"),
+        ("ignore", "leave these rules out"),
+    ):
+        check.add_argument(f"--{name}", type=_names, metavar="RULES", help=help_)
     check.add_argument(
         "--baseline", type=Path, metavar="FILE", help="leave out what this file holds"
     )
     check.add_argument(
         "--write-baseline", type=Path, metavar="FILE", help="accept what is found now"
     )
+    check.add_argument("--sarif", type=Path, metavar="FILE", help="write a SARIF log")
+    check.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     check.add_argument("--json", action="store_true", help="print a JSON object")
     check.add_argument("--github", action="store_true", help="print annotations for GitHub Actions")
     check.add_argument("--traceback", action="store_true", help="show the traceback of what failed")
@@ -99,25 +132,107 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name.strip()]
+
+
 def _check(options: argparse.Namespace, scripts: list[str]) -> int:
-    target = options.step.rpartition(":")[0]
-    if target.endswith(".py") and not Path(target).is_file():
-        raise LoadError(f"there is no file {target}: FILE:FUNCTION names one")
+    _add_settings(options)
+    for step in options.steps:
+        file = step.rpartition(":")[0]
+        if file.endswith(".py") and not Path(file).is_file():
+            raise LoadError(f"there is no file {file}: FILE:FUNCTION names one")
     device = _device(options)
     from capturable import accepted, user_lines
-    from capturable.cpu_as_gpu import capturable_optimizers
+    from capturable.findings import Findings
 
-    user_lines.only(options.package or ())
-    on_cpu = capturable_optimizers() if device == "cpu" else nullcontext()
-    with redirect_stdout(sys.stderr), on_cpu:  # what the script itself prints
-        made = load(options.step, scripts)
-        findings = guarded("the step", _preflight, made, device, options)
-    if options.baseline:
-        findings = guarded("--baseline", accepted.without_known, findings, options.baseline)
+    user_lines.only(options.packages or ())
+    guarded(
+        "--select or --ignore", accepted.chosen, Findings(), options.select, options.ignore or ()
+    )
+    known = guarded("--baseline", accepted.Baseline, options.baseline) if options.baseline else None
+    checked = _checked(options, scripts, device, known)
+    warnings_ = known.stale() if known and not any(one.error for one in checked) else []
     if options.write_baseline:
-        guarded("--write-baseline", options.write_baseline.write_text, accepted.baseline(findings))
-    print(findings.json() if options.json else findings.github() if options.github else findings)
-    return 1 if findings.faults and not options.write_baseline else 0
+        every = [finding for one in checked for finding in one.findings]
+        guarded("--write-baseline", options.write_baseline.write_text, accepted.baseline(every))
+    _write(checked, warnings_, options)
+    if any(one.error for one in checked):
+        return 2
+    faults = any(one.findings.faults for one in checked)
+    return 1 if faults and not options.write_baseline else 0
+
+
+def _add_settings(options: argparse.Namespace) -> None:
+    """Fill what the command line leaves open from [tool.capturable] in pyproject.toml."""
+    table: dict[str, Any] = {}
+    if PROJECT.is_file():
+        project = guarded(str(PROJECT), tomllib.loads, PROJECT.read_text())
+        table = project.get("tool", {}).get("capturable", {})
+    for name, value in table.items():
+        if not isinstance(value, TABLE.get(name, ())):
+            known = ", ".join(TABLE)
+            raise LoadError(f"{name} in [tool.capturable] is none of {known}, or of another type")
+        if not getattr(options, name):
+            setattr(options, name, Path(str(value)) if name == "baseline" else value)
+    if not options.steps:
+        raise LoadError("name a step as FILE:FUNCTION, or steps = [...] in [tool.capturable]")
+
+
+def _checked(
+    options: argparse.Namespace, scripts: list[str], device: str, known: Any
+) -> list["Checked"]:
+    """Each step with its findings, or with the sentence that says why it was not checked."""
+    from capturable import accepted
+    from capturable.cpu_as_gpu import capturable_optimizers
+    from capturable.findings import Findings
+    from capturable.reports import Checked
+
+    checked: list[Checked] = []
+    loaded: dict[Path, ModuleType] = {}
+    for step in options.steps:
+        on_cpu = capturable_optimizers() if device == "cpu" else nullcontext()
+        try:
+            with redirect_stdout(sys.stderr), on_cpu:  # what the script itself prints
+                made = load(step, scripts, loaded)
+                found = guarded("the step", _preflight, made, device, options)
+        except LoadError as error:
+            _failed(error, options.traceback, f"{step}: " if len(options.steps) > 1 else "")
+            checked.append(Checked(step, Findings(), str(error)))
+            continue
+        found = accepted.chosen(found, options.select, options.ignore or ())
+        checked.append(Checked(step, known.without_known(found) if known else found))
+    return checked
+
+
+def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespace) -> None:
+    """Print the findings, and write the reports that were asked for."""
+    from capturable.reports import junit, sarif
+
+    for warning in stale:
+        print(f"capturable check: {warning}", file=sys.stderr)
+    done = [one for one in checked if not one.error]
+    if options.sarif:
+        misspelt = [warning for one in done for warning in one.findings.warnings]
+        log = sarif(checked, dict.fromkeys([*misspelt, *stale]))
+        guarded("--sarif", options.sarif.write_text, json.dumps(log, indent=1) + "\n")
+    if options.junit:
+        guarded("--junit", options.junit.write_text, junit(checked))
+    if options.json and len(checked) > 1:
+        steps = [{"step": one.step} | one.findings.as_dict() for one in done]
+        print(json.dumps({"steps": steps}, indent=1))
+    elif options.json:
+        print(*(one.findings.json() for one in done))
+    elif options.github:
+        print(*filter(None, (one.findings.github() for one in done)), sep="\n")
+    elif len(checked) > 1:
+        print(*(f"{one.step}: {one.findings}" for one in done), sep="\n\n")
+        faults = sum(bool(one.findings.faults) for one in done)
+        print(
+            f"\n{len(checked)} steps: {faults} with faults, {len(checked) - len(done)} not checked"
+        )
+    elif done:
+        print(done[0].findings)
 
 
 def _device(options: argparse.Namespace) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from capturable import judge
-from capturable.accepted import without_ignored
+from capturable.accepted import misspelt, without_ignored
 from capturable.cpu_as_gpu import CpuAsGpu
 from capturable.differences import differences, first_difference
 from capturable.findings import Finding, Findings, Report, short
@@ -44,6 +44,7 @@ class Check:
         self.settings: dict[int, dict[str, float]] = {}  # of optimizers, by id
         self.moved: dict[int, tuple[str, Line]] = {}  # address: name and line that put it there
         self.joins: Joins | None = None
+        self.files: set[str] = set()  # of the user's, whose lines have run
         self.asked: list[tuple[Line, Line | None]] = []  # lines that ask whether they are captured
         defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
         self.known = {g._cdata for g in (torch.default_generator, *defaults, *generators)}
@@ -78,6 +79,7 @@ class Check:
     def findings(self) -> Findings:
         """All findings that no comment accepts, in the order of the lines."""
         order = sorted(self.rows, key=_position)
+        self.report.warnings = misspelt(self.files)
         return without_ignored(Findings((self.rows[key] for key in order), self.report))
 
     def put(self, static: Call, real: Call) -> tuple[list[Difference], Call]:
@@ -110,6 +112,7 @@ class Check:
         self.changing = (self.changing or set()) | changed
         self.report.runs += 1
         self.report.operators = len(log.ops)
+        self.files |= {op.line.file for op in log.ops}
         if judged and any(isinstance(leaf, int | float) for leaf in tree_leaves(result)):
             self.found("output", state.returned or "the step", "a Python number is returned")
         return log.ops
