@@ -226,11 +226,16 @@ def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespa
     elif options.github:
         print(*filter(None, (one.findings.github() for one in done)), sep="\n")
     elif len(checked) > 1:
-        print(*(f"{one.step}: {one.findings}" for one in done), sep="\n\n")
+        print(*(f"{one.step}: {one.findings.listing}" for one in done), sep="\n\n", end="\n\n")
+        reports = [one.findings.report for one in done if one.findings.report]
+        for text in dict.fromkeys(warning for report in reports for warning in report.warnings):
+            print(f"Warning: {text}.")
         faults = sum(bool(one.findings.faults) for one in done)
         print(
-            f"\n{len(checked)} steps: {faults} with faults, {len(checked) - len(done)} not checked"
+            f"{len(checked)} steps: {faults} with faults, {len(checked) - len(done)} not checked."
         )
+        unseen = dict.fromkeys(what for report in reports for what in report.unseen())
+        print(f"Not seen: {'; '.join(unseen)}.")
     elif done:
         print(done[0].findings)
 

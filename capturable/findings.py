@@ -153,15 +153,20 @@ class Findings(list[Finding]):
         warnings = [f"::warning title=capturable::{_escaped(text)}" for text in self.warnings]
         return "\n".join([*(finding.github() for finding in self), *warnings])
 
-    def __repr__(self) -> str:
-        """Text for a terminal: a summary, refusals, what freezes and notes, in each the user's own
-        lines before those of libraries, and what was looked at."""
+    @property
+    def listing(self) -> str:
+        """A summary, refusals, what freezes and notes, in each the user's own lines before those of
+        libraries."""
         parts = [self.summary]
         for kind, what in KINDS.items():
             found = [finding for finding in self if finding.kind == kind]
             found.sort(key=lambda finding: bool(finding.inside))
             parts += [f"\n{kind.capitalize()}: {what}", *map(str, found)] if found else []
-        parts += [""] if self and self.report else []
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        """Text for a terminal: the listing, and what was looked at."""
+        parts = [self.listing] + ([""] if self and self.report else [])
         return "\n".join(parts + ([str(self.report)] if self.report else []))
 
     def _repr_html_(self) -> str:
