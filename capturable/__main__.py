@@ -18,6 +18,7 @@ import traceback
 import warnings
 from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -30,12 +31,32 @@ if TYPE_CHECKING:
 
 FIXED = ("cpu", "cuda")
 PROJECT = Path("pyproject.toml")
-TABLE = {  # of [tool.capturable]: the kind of each value
-    "steps": list,
-    "packages": list,
-    "baseline": str,
-    "select": list,
-    "ignore": list,
+TABLE = {"baseline": str} | dict.fromkeys(("steps", "packages", "select", "ignore"), list)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name.strip()]
+
+
+FILE = {"type": Path, "metavar": "FILE"}
+FLAG = {"action": "store_true"}
+NAMES = {"type": _names, "metavar": "RULES"}
+FOLDER = {"action": "append", "dest": "packages", "metavar": "FOLDER"}
+OPTIONS: dict[str, dict[str, Any]] = {  # of check
+    "steps": {"nargs": "*", "metavar": "FILE:FUNCTION", "help": "a function that makes a step"},
+    "--device": {"help": "what counts as the GPU: cuda, or cpu where there is none"},
+    "--warmup": {"type": int, "metavar": "N", "help": "run the step N times before it is judged"},
+    "--verify": FLAG | {"help": "ask a real capture as well; needs a GPU"},
+    "--package": FOLDER | {"help": "where your own code is"},
+    "--select": NAMES | {"help": "report these rules alone"},
+    "--ignore": NAMES | {"help": "leave these rules out"},
+    "--baseline": FILE | {"help": "leave out what this file holds"},
+    "--write-baseline": FILE | {"help": "accept what is found now"},
+    "--sarif": FILE | {"help": "write a SARIF log"},
+    "--junit": FILE | {"help": "write a JUnit report"},
+    "--json": FLAG | {"help": "print a JSON object"},
+    "--github": FLAG | {"help": "print annotations for GitHub Actions"},
+    "--traceback": FLAG | {"help": "show the traceback of what failed"},
 }
 
 
@@ -77,63 +98,19 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="capturable", description=__doc__, formatter_class=form)
-    parser.add_argument("--version", action=_Version)
+    versions = f"torch {version('torch')}, Python {platform.python_version()}"
+    parser.add_argument(
+        "--version", action="version", version=f"capturable {__version__}, {versions}"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "explain", help="explain a message, or a log on standard input", add_help=False
     )
     commands.add_parser("rules", help="print the rules as Markdown")
     check = commands.add_parser("check", help="preflight steps")
-    check.add_argument(
-        "steps", nargs="*", metavar="FILE:FUNCTION", help="a function that makes a step"
-    )
-    check.add_argument("--device", help="what counts as the GPU: cuda, or cpu where there is none")
-    check.add_argument(
-        "--warmup", type=int, metavar="N", help="run the step N times before it is judged"
-    )
-    check.add_argument(
-        "--verify", action="store_true", help="ask a real capture as well; needs a GPU"
-    )
-    check.add_argument(
-        "--package",
-        action="append",
-        dest="packages",
-        metavar="FOLDER",
-        help="where your own code is",
-    )
-    for name, help_ in (
-        ("select", "report these rules alone"),
-        ("ignore", "leave these rules out"),
-    ):
-        check.add_argument(f"--{name}", type=_names, metavar="RULES", help=help_)
-    check.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="leave out what this file holds"
-    )
-    check.add_argument(
-        "--write-baseline", type=Path, metavar="FILE", help="accept what is found now"
-    )
-    check.add_argument("--sarif", type=Path, metavar="FILE", help="write a SARIF log")
-    check.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
-    check.add_argument("--json", action="store_true", help="print a JSON object")
-    check.add_argument("--github", action="store_true", help="print annotations for GitHub Actions")
-    check.add_argument("--traceback", action="store_true", help="show the traceback of what failed")
+    for flag, settings in OPTIONS.items():
+        check.add_argument(flag, **settings)
     return parser
-
-
-class _Version(argparse.Action):
-    """Prints versions; imports torch only then."""
-
-    def __init__(self, option_strings: list[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the versions and exit")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        torch = import_module("torch").__version__
-        print(f"capturable {__version__}, torch {torch}, Python {platform.python_version()}")
-        parser.exit()
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name.strip()]
 
 
 def _check(options: argparse.Namespace, scripts: list[str]) -> int:

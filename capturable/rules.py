@@ -50,8 +50,8 @@ ALL = (
     Rule(
         name="copy",
         kind="refused",
-        why="A copy between ordinary (pageable) CPU memory and the GPU makes the CPU wait. Replays "
-        "would also read the CPU memory of the capture again.",
+        why="A copy between ordinary (pageable) CPU memory and the GPU makes the CPU wait. "
+        "Replays would also read the CPU memory of the capture again.",
         example="x = batch.cuda()",
         fix="copy before the replay, into a tensor of the graph; from pinned memory, with "
         "non_blocking=True",
@@ -77,8 +77,8 @@ ALL = (
     Rule(
         name="seeding",
         kind="refused",
-        why="A generator cannot be seeded during a capture, and a seed set there would not be "
-        "set again by replays.",
+        why="A generator cannot be seeded during a capture, and a seed set there would not be set "
+        "again by replays.",
         example="torch.manual_seed(0)",
         fix="seed between the replays",
     ),
@@ -97,8 +97,8 @@ ALL = (
         why="A Python number (a learning rate, a temperature, a length) that an operator takes is "
         "stored in the graph. Replays use that of the capture.",
         example="logits / temperature",
-        fix="make it a GPU tensor and fill_ it between the replays: a graph keeps the number of"
-        " its capture",
+        fix="make it a GPU tensor and fill_ it between the replays: a graph keeps the number of "
+        "its capture",
         instead="logits / temperature_tensor",
     ),
     Rule(
@@ -128,8 +128,8 @@ ALL = (
     Rule(
         name="moved tensor",
         kind="frozen",
-        why="A tensor that the step reads is at a different address in each run. A graph reads the "
-        "address of its capture.",
+        why="A tensor that the step reads is at a different address in each run. A graph reads "
+        "the address of its capture.",
         example="self.average = 0.9 * self.average + loss",
         fix="keep one tensor and write into it with copy_: a graph keeps the address of its "
         "capture",
@@ -141,16 +141,15 @@ ALL = (
         why="Without capturable=True an optimizer keeps its step count on the CPU, and refuses to "
         "step during a capture.",
         example="torch.optim.AdamW(model.parameters())",
-        fix="give the optimizer capturable=True; for SGD and Adagrad, which have no such argument, "
-        "fused=True and a tensor as lr",
+        fix="give the optimizer capturable=True; for SGD and Adagrad, which have no such "
+        "argument, fused=True and a tensor as lr",
         instead="torch.optim.AdamW(model.parameters(), capturable=True)",
     ),
     Rule(
         name="hook",
         kind="note",
         why="A hook runs at the capture and in no replay: its GPU work is captured, its Python "
-        "code "
-        "is not. torch.cuda.make_graphed_callables refuses modules with hooks.",
+        "code is not. torch.cuda.make_graphed_callables refuses modules with hooks.",
         example="module.register_forward_hook(log)",
         fix="do its CPU work elsewhere: a hook runs at capture and in no replay, and "
         "make_graphed_callables refuses it",
@@ -159,8 +158,7 @@ ALL = (
         name="trainable buffer",
         kind="note",
         why="torch.cuda.make_graphed_callables returns gradients for parameters only, so it "
-        "refuses "
-        "a buffer that requires one. A capture of the whole step is fine with it.",
+        "refuses a buffer that requires one. A capture of the whole step is fine with it.",
         example="module.register_buffer('scale', torch.ones(1, requires_grad=True))",
         fix="make it a Parameter: make_graphed_callables refuses a buffer that requires a gradient",
     ),
@@ -170,15 +168,14 @@ ALL = (
         why="Autocast around the step caches the weights' casts. The graph would read the cast of "
         "one step for ever, or memory that is gone.",
         example="with torch.autocast('cuda'): graph.replay()",
-        fix="enter autocast inside the step, or with cache_enabled=False: a cast kept outside "
-        "is frozen",
+        fix="enter autocast inside the step, or with cache_enabled=False: a cast kept outside is "
+        "frozen",
     ),
     Rule(
         name="kept graph",
         kind="refused",
         why="A tensor from an earlier step keeps its autograd graph alive. Its gradient nodes "
-        "belong "
-        "to the stream that they were made on, which the capture may not use (error 906).",
+        "belong to the stream that they were made on, which the capture may not use (error 906).",
         example="self.losses.append(loss)",
         fix="detach it, or delete it before the capture: it ties gradients to the main stream "
         "(error 906)",
@@ -187,8 +184,8 @@ ALL = (
     Rule(
         name="inputs",
         kind="frozen",
-        why="A graph reads its static inputs. A real batch of another shape, type or device cannot "
-        "be copied into them.",
+        why="A graph reads its static inputs. A real batch of another shape, type or device "
+        "cannot be copied into them.",
         example="preflight(step, x, other_inputs=(x[:3],))",
         fix="give the graph inputs of the shape, dtype, device and requires_grad that it will "
         "really get",
@@ -205,11 +202,10 @@ ALL = (
         name="stream",
         kind="refused",
         why="Work on a side stream belongs to the graph only if that stream waits for the "
-        "capturing "
-        "one first, and the capturing one waits for it in the end (error 904).",
+        "capturing one first, and the capturing one waits for it in the end (error 904).",
         example="with torch.cuda.stream(side): y = f(x)",
-        fix="call side.wait_stream(own) before the side stream's work, and "
-        "own.wait_stream(side) after it",
+        fix="call side.wait_stream(own) before the side stream's work, and own.wait_stream(side) "
+        "after it",
     ),
     Rule(
         name="capture",
