@@ -133,7 +133,7 @@ def _quiet_reads(
 def capturable_optimizers() -> Iterator[None]:
     """Let optimizers with capturable=True step on the CPU, which torch allows on GPUs only."""
     names = _names(sys.modules["torch.optim.optimizer"])  # not an attribute of torch.optim
-    with replaced_everywhere(names.get(DEVICES), _with_cpu):
+    with replaced_everywhere((names.get(DEVICES), _with_cpu)):
         yield
 
 
@@ -145,16 +145,16 @@ def _with_cpu(supported: Callable) -> Callable:
 
 
 @contextmanager
-def replaced_everywhere(function: Callable | None, wrap: Callable) -> Iterator[None]:
-    """In each module that has the function under its own name, wrap(function) stands for it."""
-    if function is None:  # this torch has no such function
-        yield
-        return
-    name, wrapped = function.__name__, wrap(function)
-    modules = [m for m in list(sys.modules.values()) if _names(m).get(name) is function]
+def replaced_everywhere(*pairs: tuple[Callable | None, Callable]) -> Iterator[None]:
+    """In each module that has a function under its own name, wrap(function) stands for it; pairs:
+    the functions, None where this torch has no such function, and wrap."""
+    known = [(function, function.__name__, wrap(function)) for function, wrap in pairs if function]
     with ExitStack() as stack:
-        for module in modules:
-            stack.enter_context(patch.object(module, name, wrapped))
+        for module in list(sys.modules.values()):
+            names = _names(module)
+            for function, name, wrapped in known:
+                if names.get(name) is function:
+                    stack.enter_context(patch.object(module, name, wrapped))
         yield
 
 

@@ -101,8 +101,8 @@ def eager_control_flow() -> Iterator[None]:
     """
     flex = sys.modules.get("torch.nn.attention.flex_attention")
     with ExitStack() as stack:
-        stack.enter_context(replaced_everywhere(torch.cond, lambda _: _cond))
-        stack.enter_context(replaced_everywhere(torch.while_loop, lambda _: _while_loop))
+        loops = (torch.while_loop, lambda _: _while_loop)
+        stack.enter_context(replaced_everywhere((torch.cond, lambda _: _cond), loops))
         if flex:
             stack.enter_context(patch.object(flex, FLEX_UNCOMPILED, True))
         yield
@@ -135,7 +135,7 @@ def as_if_capturing(answer: bool, asked: Callable[[], None]) -> Iterator[None]:
 
         return is_current_stream_capturing
 
-    with replaced_everywhere(torch.cuda.is_current_stream_capturing, wrap):
+    with replaced_everywhere((torch.cuda.is_current_stream_capturing, wrap)):
         yield
 
 

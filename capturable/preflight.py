@@ -95,7 +95,8 @@ def _runs(
 def _warmup(asked: int | None) -> int:
     if asked is not None:
         return max(1, asked)
-    return DDP_WARMUP if live(torch.nn.parallel.DistributedDataParallel) else 1
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return DDP_WARMUP if distributed and live(torch.nn.parallel.DistributedDataParallel) else 1
 
 
 def _optimizers(gpu: str) -> Any:
