@@ -127,7 +127,9 @@ def _check(options: argparse.Namespace, scripts: list[str]) -> int:
     guarded(
         "--select or --ignore", accepted.chosen, Findings(), options.select, options.ignore or ()
     )
-    known = guarded("--baseline", accepted.Baseline, options.baseline) if options.baseline else None
+    known = None
+    if options.baseline and not options.write_baseline:  # which holds all that is found
+        known = guarded("--baseline", accepted.Baseline, options.baseline)
     checked = _checked(options, scripts, device, known)
     warnings_ = known.stale() if known and not any(one.error for one in checked) else []
     if options.write_baseline:
