@@ -20,7 +20,7 @@ from capturable.operators import Op, OpLog, address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
 from capturable.restore.reachable import Place
-from capturable.rules import fix_of, level_of
+from capturable.rules import fix_of, level_of, number_fix, special
 from capturable.streams import Joins, joins
 from capturable.user_lines import Line, here
 
@@ -175,11 +175,11 @@ class Check:
             if rule == "moved tensor":
                 self._found_moved(op, what, moved)
                 continue
-            special = judge.special(op.library) if rule == "frozen number" else None
-            if special and ("frozen number", op.line, op.inside) in self.rows:
+            known = special(op.library) if rule == "frozen number" else None
+            if known and ("frozen number", op.line, op.inside) in self.rows:
                 continue  # the setting that changes is named already
-            fix = judge.number_fix(op.name) if rule == "frozen number" else None
-            found = (special.rule, special.fix) if special else (rule, fix)
+            fix = number_fix(op.name) if rule == "frozen number" else None
+            found = (known.rule, known.fix) if known else (rule, fix)
             self.found(found[0], op.line, what, found[1], op.inside)
         return seen
 
@@ -243,9 +243,9 @@ class Check:
         if only_if_new and any(known[1:] == (line, inside) for known in self.rows):
             return
         library = library or innermost
-        special = judge.special(library) if rule == "sync" else None
-        if special:
-            rule, fix, what = special.rule, special.fix, f"{what}, in torch/{library}"
+        known = special(library) if rule == "sync" else None
+        if known:
+            rule, fix, what = known.rule, known.fix, f"{what}, in torch/{library}"
         self.found(rule, line, what, fix, inside)
 
     def before(

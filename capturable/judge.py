@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from capturable.live_objects import name_of
 from capturable.operators import MASKS, address
-from capturable.rules import fix_of
+from capturable.rules import FILE
 from capturable.waiting_operators import CPU_ARGUMENTS, SIZE, wait_of
 
 # A node of autograd whose CUDA kernel reads values, and the function that it belongs to
@@ -27,59 +27,7 @@ class Fault(NamedTuple):
     fix: str | None = None
 
 
-class Special(NamedTuple):
-    """A rule and a fix for what a file of torch does, where they differ from the general ones."""
-
-    rule: str
-    fix: str
-
-
-# where in torch a wait or a number comes from; the first that fits counts
-LIBRARY = {
-    "optim/lr_scheduler.py": Special(
-        "frozen number", "step the scheduler between the replays, with the rate in a GPU tensor"
-    ),
-    "optim/swa_utils.py": Special(
-        "sync", "update the average between the replays, or by torch._foreach_lerp_ in the step"
-    ),
-    "optim/": Special(
-        "optimizer",
-        fix_of("optimizer"),
-    ),
-    "distributions/": Special(
-        "sync", "give the distribution validate_args=False: torch's own check reads the values"
-    ),
-    "amp/grad_scaler.py": Special(
-        "sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"
-    ),
-    "nn/utils/clip_grad.py": Special(
-        "sync", "leave error_if_nonfinite=False: to raise an error, the CPU must know the norm"
-    ),
-    "_tensor_str.py": Special("sync", "do not print or format tensors in the step"),
-}
-
-
-MADE_HERE = "make it on the GPU (device=...), or once, before the step"
-RATE = "make it a GPU tensor, which is filled between the replays (SGD: with fused=True)"
-SIZED_FIX = "a size is part of a graph: keep it fixed and mask the rest, or keep a graph for each"
-NUMBER_FIXES = {  # where a GPU tensor cannot take the number's place
-    "aten::select": "use a GPU tensor of positions with one dimension, in place of the number: "
-    "x.index_copy_(dim, at, new) writes, x.index_select(dim, at) reads",
-    "aten::slice": "use a GPU tensor of positions, torch.arange(n, device=...) + start: "
-    "x.index_copy_ writes, x.index_select reads; if the length differs, keep a graph for each",
-    **dict.fromkeys(("aten::topk", "aten::narrow", "aten::expand", "aten::view"), SIZED_FIX),
-}
-
-
-def number_fix(name: str) -> str | None:
-    """The fix for a number that an operator takes, if there is a special one."""
-    sized = SIZED_FIX if name.startswith("aten::upsample") else None
-    return NUMBER_FIXES.get(name.partition(".")[0], sized)
-
-
-def special(library: str) -> Special | None:
-    """Rule and fix for what a file of torch does, if they are special."""
-    return next((rule for start, rule in LIBRARY.items() if library.startswith(start)), None)
+MADE_HERE, RATE = FILE["advice"]["made_here"], FILE["advice"]["rate"]
 
 
 def judge_op(

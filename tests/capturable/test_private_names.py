@@ -18,7 +18,8 @@ from capturable import judge
 from capturable.capture_attempt import Until
 from capturable.cpu_as_gpu import DEVICES, MAKERS, MOVERS, capturable_optimizers
 from capturable.host_calls import FLEX_UNCOMPILED, SYNC_WARNING, TORCHS_OWN
-from capturable.judge import LIBRARY, READING_BACKWARD, SIZED
+from capturable.judge import READING_BACKWARD, SIZED
+from capturable.rules import LIBRARY
 from capturable.user_lines import TORCH, WRAPPERS
 from capturable.waiting_operators import WAITING, Call
 from tests.support.machine import needs_gpu
