@@ -260,7 +260,8 @@ def test_the_package_installs_by_itself(tmp_path):
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(tmp_path / "capturable" / done.stdout.split()[-1]) as wheel:
         wheel.extractall(tmp_path / "there")
-    code = "import capturable.explain, capturable.restore, capturable.rules; print(capturable.__file__)"
+    code = "import capturable.explain, capturable.restore, capturable.rules"
+    code += "; print(capturable.__file__)"
     code += "; print(len(capturable.explain.entries()) > 20)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "there", capture_output=True, text=True
