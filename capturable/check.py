@@ -245,7 +245,8 @@ class Check:
         library = library or innermost
         known = special(library) if rule == "sync" else None
         if known:
-            rule, fix, what = known.rule, known.fix, f"{what}, in torch/{library}"
+            what = f"{what}, in torch/{library}"
+            rule, fix = known.rule, known.fix
         self.found(rule, line, what, fix, inside)
 
     def before(

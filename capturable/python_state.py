@@ -27,7 +27,8 @@ class PythonStateWatch:
         changed: Callable[[str, Line], None],
         moved: Callable[[str, int, Line], None],
     ) -> None:
-        self.places, self.changed, self.moved = places, changed, moved
+        self.places = places
+        self.changed, self.moved = changed, moved
 
     def __enter__(self):
         self.values = values_at(self.places)

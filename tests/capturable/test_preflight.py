@@ -325,7 +325,8 @@ def test_a_number_has_the_advice_of_its_operator(step, advice):
 
 
 def test_a_number_is_named_at_each_of_its_lines_but_not_again_in_the_backward_pass():
-    keys, values, run = torch.zeros(8, 4), torch.zeros(8, 4), SimpleNamespace(at=0)
+    keys, values = torch.zeros(8, 4), torch.zeros(8, 4)
+    run = SimpleNamespace(at=0)
     weight = torch.ones(4, requires_grad=True)
 
     def step(x):

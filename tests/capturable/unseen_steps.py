@@ -14,7 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.capturable.judged_steps import Case, clean, fault, numbers, on_batches
 
-N, D, TOKENS = 4, 6, 8
+N, D = 4, 6
+TOKENS = 8
 inference = torch.inference_mode()
 
 
