@@ -47,7 +47,8 @@ def judge_op(
     """
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     hosts = list(filter(is_host, leaves))
-    if len(hosts) == len(leaves) if leaves else making or _target(kwargs, gpu) != gpu:
+    making = making or gpu != _target(kwargs, gpu) == "cpu"
+    if len(hosts) == len(leaves) if leaves else making:
         return _judge_cpu_op(func, leaves, kwargs, outside, gpu)
     fault = _judge_gpu_op(func, args, kwargs, gpu, is_host)
     return fault or _judge_hosts(func, hosts, outside, gpu)
@@ -59,7 +60,8 @@ def _judge_hosts(
     """The fault of tensors on the CPU among those on the GPU; of a scalar, the kernel takes the
     value."""
     name = func._schema.name
-    if any(address(leaf) in outside and leaf.dim() == 0 for leaf in hosts):
+    scalars = [leaf for leaf in hosts if leaf.dim() == 0 and name != "aten::copy_"]
+    if any(address(leaf) in outside for leaf in scalars):
         return Fault("frozen number", f"{name} takes the value of a CPU tensor as a number")
     if gpu == "cpu" and name not in CPU_ARGUMENTS and any(leaf.dim() for leaf in hosts):
         return Fault("copy", f"{name} takes a tensor that the step makes on the CPU", MADE_HERE)

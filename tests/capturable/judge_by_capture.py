@@ -84,7 +84,7 @@ def replayed(name, seen=steps):
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             result = case.step(*case.inputs, **case.kwargs)
     except Exception as error:
-        torch.cuda.set_stream(torch.cuda.default_stream())
+        clear(graph, stream)
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
     def replay(_):
@@ -92,6 +92,18 @@ def replayed(name, seen=steps):
         return result
 
     return seen(case, replay)
+
+
+def clear(graph, stream):
+    """End a capture that failed; another one frees the generator that the lost one holds."""
+    torch.cuda.set_stream(stream)
+    if torch.cuda.is_current_stream_capturing():
+        with contextlib.suppress(RuntimeError):
+            graph.capture_end()
+    torch.cuda.set_stream(torch.cuda.default_stream())
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
+        torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
 
 
 def alike(one, other):
