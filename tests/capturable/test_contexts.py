@@ -20,6 +20,7 @@ CONTEXTS = {
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
 K = torch.tensor(1)
 IDS = torch.arange(4)
+SPARSE = torch.eye(4).to_sparse()
 
 WAITS = [  # of the CPU for the GPU: sync
     lambda x: bool(x.sum() > 0),
@@ -63,6 +64,8 @@ WAITS = [  # of the CPU for the GPU: sync
     lambda x: range(K),
     lambda x: x.split([K, 3]),
     lambda x: x.masked_fill(x > 0, x.min()),
+    lambda x: SPARSE @ x.float(),
+    lambda x: torch.sparse.mm(SPARSE, x.float()),
 ]
 COPIES = [  # from the CPU: copy
     lambda x: x[[0, 2]],
