@@ -2,13 +2,13 @@
 
 Needs torch alone. The modules:
 
-- called by users: preflight, before a capture; watch, for somebody else's loop; __main__, the
-  commands, for which load_step finds the step
+- called by users: preflight, before a capture; testing, for pytest; watch, for somebody else's
+  loop; __main__, the commands, for which load_step finds the steps
 - what runs: operators, host_calls, streams and python_state log it; inputs says how two batches
-  differ; user_lines and live_objects say where it is; cpu_stand_in knows what a CPU does otherwise
+  differ; user_lines and live_objects say where it is; cpu_as_gpu knows what a CPU does otherwise
 - what is found: check asks judge which of the rules is broken (waiting_operators: a table of
-  waits), and differences what changed between two runs; findings shows it, accepted leaves out
-  what somebody has accepted
+  waits), and differences what changed between two runs; findings shows it, reports tells other
+  programs, accepted leaves out what somebody has accepted
 - putting back: restore, all that is in reach and the memory of tensors
 - a real capture: real_capture asks one; capture_attempt tries it and finds the line
 - messages: explain says what one means, from the causes, or by similar_causes; it needs not
@@ -23,6 +23,7 @@ __version__ = "0.2.0"
 PUBLIC = {  # the name, and the module that holds it
     "preflight": "preflight",
     "watch": "watch",
+    "assert_capturable": "testing",
     "Finding": "findings",
     "Findings": "findings",
 }

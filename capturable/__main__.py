@@ -1,27 +1,63 @@
-"""capturable check train.py:make_step      what a CUDA graph capture would refuse or freeze
+"""capturable check train.py:make_step ...  what a CUDA graph capture would refuse or freeze
 capturable explain "<message>"           what a message of CUDA graphs means
 capturable rules                         what check looks for, and why
 
 FILE:FUNCTION or MODULE:FUNCTION names a function without arguments. It returns the step, or (step,
 inputs), or (step, inputs, other_inputs): a tuple of arguments, or a dict of keyword arguments. What
-stands behind -- are the script's own arguments. Exit status of check: 0 nothing found but notes, 1
-faults, 2 it could not be checked.
+stands behind -- are the script's own arguments. Without a step, check takes those of the table
+[tool.capturable] in pyproject.toml. Exit status of check: 0 nothing found but notes, 1 faults, 2 a
+step could not be checked.
 """
 
 import argparse
+import json
 import platform
 import sys
+import tomllib
 import traceback
 import warnings
 from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from capturable import __version__, explain, rules
 from capturable.load_step import LoadError, guarded, load
 
+if TYPE_CHECKING:
+    from capturable.reports import Checked
+
 FIXED = ("cpu", "cuda")
+PROJECT = Path("pyproject.toml")
+TABLE = {"baseline": str} | dict.fromkeys(("steps", "packages", "select", "ignore"), list)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name.strip()]
+
+
+FILE = {"type": Path, "metavar": "FILE"}
+FLAG = {"action": "store_true"}
+NAMES = {"type": _names, "metavar": "RULES"}
+FOLDER = {"action": "append", "dest": "packages", "metavar": "FOLDER"}
+OPTIONS: dict[str, dict[str, Any]] = {  # of check
+    "steps": {"nargs": "*", "metavar": "FILE:FUNCTION", "help": "a function that makes a step"},
+    "--device": {"help": "what counts as the GPU: cuda, or cpu where there is none"},
+    "--warmup": {"type": int, "metavar": "N", "help": "run the step N times before it is judged"},
+    "--verify": FLAG | {"help": "ask a real capture as well; needs a GPU"},
+    "--package": FOLDER | {"help": "where your own code is"},
+    "--select": NAMES | {"help": "report these rules alone"},
+    "--ignore": NAMES | {"help": "leave these rules out"},
+    "--baseline": FILE | {"help": "leave out what this file holds"},
+    "--write-baseline": FILE | {"help": "accept what is found now"},
+    "--sarif": FILE | {"help": "write a SARIF log"},
+    "--junit": FILE | {"help": "write a JUnit report"},
+    "--json": FLAG | {"help": "print a JSON object"},
+    "--github": FLAG | {"help": "print annotations for GitHub Actions"},
+    "--traceback": FLAG | {"help": "show the traceback of what failed"},
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,10 +78,15 @@ def _run(arguments: list[str]) -> int:
     try:
         return _check(options, scripts)
     except LoadError as error:
-        print(f"capturable check: {error}", file=sys.stderr)
-        if options.traceback and error.cause is not None:
-            traceback.print_exception(error.cause)
-        return 2
+        return _failed(error, options.traceback)
+
+
+def _failed(error: LoadError, with_traceback: bool, step: str = "") -> int:
+    """Say what was not done, and return the status for it."""
+    print(f"capturable check: {step}{error}", file=sys.stderr)
+    if with_traceback and error.cause is not None:
+        traceback.print_exception(error.cause)
+    return 2
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -57,67 +98,125 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="capturable", description=__doc__, formatter_class=form)
-    parser.add_argument("--version", action=_Version)
+    versions = f"torch {version('torch')}, Python {platform.python_version()}"
+    parser.add_argument(
+        "--version", action="version", version=f"capturable {__version__}, {versions}"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "explain", help="explain a message, or a log on standard input", add_help=False
     )
     commands.add_parser("rules", help="print the rules as Markdown")
-    check = commands.add_parser("check", help="preflight a step")
-    check.add_argument("step", metavar="FILE:FUNCTION", help="a function that makes the step")
-    check.add_argument("--device", help="what counts as the GPU: cuda, or cpu where there is none")
-    check.add_argument(
-        "--warmup", type=int, metavar="N", help="run the step N times before it is judged"
-    )
-    check.add_argument(
-        "--verify", action="store_true", help="ask a real capture as well; needs a GPU"
-    )
-    check.add_argument(
-        "--package", action="append", metavar="FOLDER", help="where your own code is"
-    )
-    check.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="leave out what this file holds"
-    )
-    check.add_argument(
-        "--write-baseline", type=Path, metavar="FILE", help="accept what is found now"
-    )
-    check.add_argument("--json", action="store_true", help="print a JSON object")
-    check.add_argument("--github", action="store_true", help="print annotations for GitHub Actions")
-    check.add_argument("--traceback", action="store_true", help="show the traceback of what failed")
+    check = commands.add_parser("check", help="preflight steps")
+    for flag, settings in OPTIONS.items():
+        check.add_argument(flag, **settings)
     return parser
 
 
-class _Version(argparse.Action):
-    """Prints versions; imports torch only then."""
-
-    def __init__(self, option_strings: list[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the versions and exit")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        torch = import_module("torch").__version__
-        print(f"capturable {__version__}, torch {torch}, Python {platform.python_version()}")
-        parser.exit()
-
-
 def _check(options: argparse.Namespace, scripts: list[str]) -> int:
-    target = options.step.rpartition(":")[0]
-    if target.endswith(".py") and not Path(target).is_file():
-        raise LoadError(f"there is no file {target}: FILE:FUNCTION names one")
+    _add_settings(options)
+    for step in options.steps:
+        file = step.rpartition(":")[0]
+        if file.endswith(".py") and not Path(file).is_file():
+            raise LoadError(f"there is no file {file}: FILE:FUNCTION names one")
     device = _device(options)
     from capturable import accepted, user_lines
-    from capturable.cpu_stand_in import capturable_optimizers
+    from capturable.findings import Findings
 
-    user_lines.only(options.package or ())
-    on_cpu = capturable_optimizers() if device == "cpu" else nullcontext()
-    with redirect_stdout(sys.stderr), on_cpu:  # what the script itself prints
-        made = load(options.step, scripts)
-        findings = guarded("the step", _preflight, made, device, options)
-    if options.baseline:
-        findings = guarded("--baseline", accepted.without_known, findings, options.baseline)
+    user_lines.only(options.packages or ())
+    guarded(
+        "--select or --ignore", accepted.chosen, Findings(), options.select, options.ignore or ()
+    )
+    known = None
+    if options.baseline and not options.write_baseline:  # which holds all that is found
+        known = guarded("--baseline", accepted.Baseline, options.baseline)
+    checked = _checked(options, scripts, device, known)
+    warnings_ = known.stale() if known and not any(one.error for one in checked) else []
     if options.write_baseline:
-        guarded("--write-baseline", options.write_baseline.write_text, accepted.baseline(findings))
-    print(findings.json() if options.json else findings.github() if options.github else findings)
-    return 1 if findings.faults and not options.write_baseline else 0
+        every = [finding for one in checked for finding in one.findings]
+        guarded("--write-baseline", options.write_baseline.write_text, accepted.baseline(every))
+    _write(checked, warnings_, options)
+    if any(one.error for one in checked):
+        return 2
+    faults = any(one.findings.faults for one in checked)
+    return 1 if faults and not options.write_baseline else 0
+
+
+def _add_settings(options: argparse.Namespace) -> None:
+    """Fill what the command line leaves open from [tool.capturable] in pyproject.toml."""
+    table: dict[str, Any] = {}
+    if PROJECT.is_file():
+        project = guarded(str(PROJECT), tomllib.loads, PROJECT.read_text())
+        table = project.get("tool", {}).get("capturable", {})
+    for name, value in table.items():
+        if not isinstance(value, TABLE.get(name, ())):
+            known = ", ".join(TABLE)
+            raise LoadError(f"{name} in [tool.capturable] is none of {known}, or of another type")
+        if not getattr(options, name):
+            setattr(options, name, Path(str(value)) if name == "baseline" else value)
+    if not options.steps:
+        raise LoadError("name a step as FILE:FUNCTION, or steps = [...] in [tool.capturable]")
+
+
+def _checked(
+    options: argparse.Namespace, scripts: list[str], device: str, known: Any
+) -> list["Checked"]:
+    """Each step with its findings, or with the sentence that says why it was not checked."""
+    from capturable import accepted
+    from capturable.cpu_as_gpu import capturable_optimizers
+    from capturable.findings import Findings
+    from capturable.reports import Checked
+
+    checked: list[Checked] = []
+    loaded: dict[Path, ModuleType] = {}
+    for step in options.steps:
+        on_cpu = capturable_optimizers() if device == "cpu" else nullcontext()
+        try:
+            with redirect_stdout(sys.stderr), on_cpu:  # what the script itself prints
+                made = load(step, scripts, loaded)
+                found = guarded("the step", _preflight, made, device, options)
+        except LoadError as error:
+            _failed(error, options.traceback, f"{step}: " if len(options.steps) > 1 else "")
+            checked.append(Checked(step, Findings(), str(error)))
+            continue
+        found = accepted.chosen(found, options.select, options.ignore or ())
+        checked.append(Checked(step, known.without_known(found) if known else found))
+    return checked
+
+
+def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespace) -> None:
+    """Print the findings, and write the reports that were asked for."""
+    from capturable.reports import junit, sarif
+
+    for warning in stale:
+        print(f"capturable check: {warning}", file=sys.stderr)
+    done = [one for one in checked if not one.error]
+    if options.sarif:
+        misspelt = [warning for one in done for warning in one.findings.warnings]
+        log = sarif(checked, dict.fromkeys([*misspelt, *stale]))
+        guarded("--sarif", options.sarif.write_text, json.dumps(log, indent=1) + "\n")
+    if options.junit:
+        guarded("--junit", options.junit.write_text, junit(checked))
+    if options.json and len(checked) > 1:
+        steps = [{"step": one.step} | one.findings.as_dict() for one in done]
+        print(json.dumps({"steps": steps}, indent=1))
+    elif options.json:
+        print(*(one.findings.json() for one in done))
+    elif options.github:
+        print(*filter(None, (one.findings.github() for one in done)), sep="\n")
+    elif len(checked) > 1:
+        print(*(f"{one.step}: {one.findings.listing}" for one in done), sep="\n\n", end="\n\n")
+        reports = [one.findings.report for one in done if one.findings.report]
+        for text in dict.fromkeys(warning for report in reports for warning in report.warnings):
+            print(f"Warning: {text}.")
+        faults = sum(bool(one.findings.faults) for one in done)
+        print(
+            f"{len(checked)} steps: {faults} with faults, {len(checked) - len(done)} not checked."
+        )
+        unseen = dict.fromkeys(what for report in reports for what in report.unseen())
+        print(f"Not seen: {'; '.join(unseen)}.")
+    elif done:
+        print(done[0].findings)
 
 
 def _device(options: argparse.Namespace) -> str:

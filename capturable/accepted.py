@@ -1,8 +1,9 @@
-"""Findings that somebody has accepted: by a comment at the line, or in a baseline file."""
+"""Findings that somebody has accepted: by a comment at the line, in a baseline file, or by rule."""
 
 import json
 import linecache
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from capturable.findings import Finding, Findings, short
@@ -32,27 +33,67 @@ def without_ignored(findings: Findings) -> Findings:
     return Findings(kept, findings.report)
 
 
-def baseline(findings: Findings) -> str:
+def misspelt(files: Iterable[str]) -> list[str]:
+    """A sentence for each name in the ignoring comments of files that is no rule's."""
+    return [
+        f"{short(file)}:{number}: there is no rule {name.strip()} to ignore"
+        for file in sorted(files)
+        for number, line in enumerate(linecache.getlines(file), 1)
+        for names in COMMENT.findall(line)
+        for name in names.split(",")
+        if name.strip() and slug(name) not in SLUGS
+    ]
+
+
+def chosen(
+    findings: Findings, select: Iterable[str] | None = None, ignore: Iterable[str] = ()
+) -> Findings:
+    """The findings of the rules that are selected, by default all, and not ignored.
+
+    Raises ValueError, one sentence, for a name that is no rule's.
+    """
+    names = {slug(name) for name in ignore}
+    wanted = set(SLUGS) if select is None else {slug(name) for name in select}
+    if unknown := sorted((names | wanted) - set(SLUGS)):
+        raise ValueError(f"there is no rule {', '.join(unknown)}: capturable rules lists them")
+    kept = [finding for finding in findings if slug(finding.rule) in wanted - names]
+    return Findings(kept, findings.report)
+
+
+def baseline(findings: Iterable[Finding]) -> str:
     """The findings as a baseline, a JSON text: by rule, file and the line's code, so that lines
     may move."""
-    known = [dict(zip(KEYS, _key(finding), strict=True)) for finding in findings]
-    unique = [entry for i, entry in enumerate(known) if entry not in known[:i]]
-    return json.dumps(unique, indent=1) + "\n"
+    known = [dict(zip(KEYS, key, strict=True)) for key in dict.fromkeys(map(key_of, findings))]
+    return json.dumps(known, indent=1) + "\n"
 
 
-def without_known(findings: Findings, file: Path) -> Findings:
-    """The findings that a baseline file does not hold; the report counts the others.
+class Baseline:
+    """The findings that a file holds. Raises ValueError, one sentence, if the file is none."""
 
-    Raises ValueError, one sentence, if the file is none.
-    """
-    try:
-        known = {tuple(entry[key] for key in KEYS) for entry in _list(file)}
-    except (OSError, ValueError, TypeError, LookupError):
-        raise ValueError(f"{file} is no baseline: make one with --write-baseline {file}") from None
-    kept = [finding for finding in findings if _key(finding) not in known]
-    if findings.report:
-        findings.report.known += len(findings) - len(kept)
-    return Findings(kept, findings.report)
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        try:
+            self.known = [tuple(entry[key] for key in KEYS) for entry in _list(file)]
+        except (OSError, ValueError, TypeError, LookupError):
+            raise ValueError(
+                f"{file} is no baseline: make one with --write-baseline {file}"
+            ) from None
+        self.seen: set[tuple] = set()
+
+    def without_known(self, findings: Findings) -> Findings:
+        """The findings that the file does not hold; the report counts the others."""
+        self.seen |= set(map(key_of, findings))
+        kept = [finding for finding in findings if key_of(finding) not in self.known]
+        if findings.report:
+            findings.report.known += len(findings) - len(kept)
+        return Findings(kept, findings.report)
+
+    def stale(self) -> list[str]:
+        """A sentence for each entry that no findings so far had."""
+        gone = [key for key in self.known if key not in self.seen]
+        return [
+            f"{self.file}: no longer found: {rule} in {file}: {line}" for rule, file, line in gone
+        ]
 
 
 def _list(file: Path) -> list[dict[str, str]]:
@@ -62,14 +103,8 @@ def _list(file: Path) -> list[dict[str, str]]:
     return entries
 
 
-def _key(finding: Finding) -> tuple[str, str, str]:
+def key_of(finding: Finding) -> tuple[str, str, str]:
+    """Rule, file and code of a finding, by which it is known again where its line has moved."""
     text = finding.line.partition("  ")[2] if finding.number else finding.line
     inside = re.sub(r":\d+", "", finding.inside)
     return finding.rule, short(finding.file), f"{text} {inside}".strip()
-
-
-def unknown_rules(file: str) -> list[str]:
-    """Names in the ignoring comments of a file that are no rules."""
-    text = Path(file).read_text(encoding="utf-8", errors="replace")
-    named = [name for names in COMMENT.findall(text) for name in names.split(",") if name.strip()]
-    return [name.strip() for name in named if slug(name) not in SLUGS]

@@ -8,7 +8,7 @@ import dis
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import CodeType
 from typing import Any, NamedTuple
@@ -17,35 +17,54 @@ import torch
 
 from capturable.live_objects import live
 from capturable.restore import Restore
+from capturable.restore.reachable import Place
 from capturable.user_lines import Line, runs_users
 
 
 class Attempt(NamedTuple):
-    """A capture: the graph, what the step returned, and the tensors that it may touch, which
-    must stay alive; or the error, and the user's line in its traceback."""
+    """A capture: the graph, what the step returned, the tensors that it may touch, which must stay
+    alive, and the names that it bound to tensors of the graph, with these; or the error, and the
+    user's line in its traceback."""
 
     graph: Any
     result: Any = None
     error: BaseException | None = None
     line: Line | None = None
     kept: Any = ()
+    bound: Any = ()
 
 
-def captured(step: Callable[[], Any], generators: Iterable) -> Attempt:
-    """Capture the step after a warm-up on the same side stream; put everything back."""
-    with Restore(step, everything=True):
-        stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream):
-            step()
-        current.wait_stream(stream)
+def warm_up(step: Callable[[], Any], stream: torch.cuda.Stream) -> None:
+    """Run the step once on the stream of the capture: what it keeps of its autograd graph is tied
+    to the stream that made it."""
+    current = torch.cuda.current_stream()
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        step()
+    current.wait_stream(stream)
+
+
+def captured(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream) -> Attempt:
+    """Capture the step on a side stream, after a warm-up there; put everything back."""
+    with Restore(step, everything=True) as restore:
+        current = torch.cuda.current_stream()
+        warm_up(step, stream)
         kept = live(torch.Tensor)
         kept += [tensor.grad for tensor in kept if tensor.is_leaf and tensor.grad is not None]
         try:
-            return _capture(step, generators, stream)._replace(kept=kept)
+            attempt = _capture(step, generators, stream)
+            return attempt._replace(kept=kept, bound=list(_rebound(restore)))
         finally:
             torch.cuda.set_stream(current)  # which a capture that fails leaves on its own stream
             torch.cuda.synchronize()
+
+
+def _rebound(restore: Restore) -> Iterator[tuple[Place, torch.Tensor]]:
+    """The places that hold another tensor than before, with it."""
+    for place, before in restore.places:
+        now = place.get()
+        if now is not before and issubclass(type(now), torch.Tensor):
+            yield place, now
 
 
 def _capture(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream) -> Attempt:
@@ -147,7 +166,7 @@ def _handling(steps: list[dis.Instruction]) -> set[int]:
     return found
 
 
-def bisect(step: Callable[[], Any], generators: Iterable) -> Line | None:
+def bisect(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream) -> Line | None:
     """The first line after which the step no longer captures: what runs before it does."""
     whole = Until(step)
     with Restore(step, everything=True):
@@ -156,7 +175,7 @@ def bisect(step: Callable[[], Any], generators: Iterable) -> Line | None:
     fails = len(whole.lines)
     while fails - passes > 1:
         middle = (passes + fails) // 2
-        if captured(Until(step, middle), generators).error is None:
+        if captured(Until(step, middle), generators, stream).error is None:
             passes = middle
         else:
             fails = middle

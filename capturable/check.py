@@ -1,5 +1,6 @@
 """Check: what is found about a step, while it runs."""
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -9,25 +10,20 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from capturable import judge
-from capturable.accepted import without_ignored
-from capturable.cpu_stand_in import CpuStandIn
+from capturable.accepted import misspelt, without_ignored
+from capturable.cpu_as_gpu import CpuAsGpu
 from capturable.differences import differences, first_difference
 from capturable.findings import Finding, Findings, Report, short
-from capturable.host_calls import as_if_capturing, host_calls
+from capturable.host_calls import as_if_capturing, eager_control_flow, host_calls
 from capturable.inputs import Call, Difference, compare, merged, tensor_pairs
 from capturable.operators import Op, OpLog, address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
 from capturable.restore.reachable import Place
-from capturable.rules import fix_of, level_of
+from capturable.rules import fix_of, level_of, number_fix, special
 from capturable.streams import Joins, joins
 from capturable.user_lines import Line, here
 
-CPU_READS = (
-    "aten::lift_fresh",
-    "aten::_local_scalar_dense",
-    "aten::equal",
-)  # of functions that read on the CPU only
 DIFFERING = ("frozen number", "path", "shape")
 
 Key = tuple[str, Line | str, Line | None]  # the rule, the user's line or a name, the library's line
@@ -44,8 +40,11 @@ class Check:
         self.places: list = []
         self.changing: set[int] | None = None
         self.written: Callable[[torch.Tensor], None] = lambda tensor: None
-        self.stand_in = CpuStandIn()
+        self.as_gpu = CpuAsGpu(self.note)
+        self.settings: dict[int, dict[str, float]] = {}  # of optimizers, by id
+        self.moved: dict[int, tuple[str, Line]] = {}  # address: name and line that put it there
         self.joins: Joins | None = None
+        self.files: set[str] = set()  # of the user's, whose lines have run
         self.asked: list[tuple[Line, Line | None]] = []  # lines that ask whether they are captured
         defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
         self.known = {g._cdata for g in (torch.default_generator, *defaults, *generators)}
@@ -80,6 +79,7 @@ class Check:
     def findings(self) -> Findings:
         """All findings that no comment accepts, in the order of the lines."""
         order = sorted(self.rows, key=_position)
+        self.report.warnings = misspelt(self.files)
         return without_ignored(Findings((self.rows[key] for key in order), self.report))
 
     def put(self, static: Call, real: Call) -> tuple[list[Difference], Call]:
@@ -112,6 +112,7 @@ class Check:
         self.changing = (self.changing or set()) | changed
         self.report.runs += 1
         self.report.operators = len(log.ops)
+        self.files |= {op.line.file for op in log.ops}
         if judged and any(isinstance(leaf, int | float) for leaf in tree_leaves(result)):
             self.found("output", state.returned or "the step", "a Python number is returned")
         return log.ops
@@ -123,20 +124,38 @@ class Check:
         Python values."""
         self.joins = None
         stack.enter_context(as_if_capturing(capturing, self._is_asked))
+        stack.enter_context(eager_control_flow())
         numbers = range(len(self.places)) if self.changing is None else sorted(self.changing)
-        state = PythonStateWatch([self.places[number] for number in numbers], self.changed)
+        places = [self.places[number] for number in numbers]
+        if self.changing is None:  # all tensors at each line would take too long
+            places = [place for place in places if not isinstance(place.get(), torch.Tensor)]
+        state = PythonStateWatch(places, self.changed, self._moved)
         log = OpLog(self.written)
         if judged:
-            self.stand_in = CpuStandIn()
-            log = OpLog(self.written, self.before, self.stand_in.ran)
-            stack.enter_context(host_calls(self.gpu, self.note, self.stand_in.is_host))
+            self.as_gpu = CpuAsGpu(self.note)
+            log = OpLog(self.written, self.before, self.as_gpu.ran)
+            stack.enter_context(self._host_calls())
             if self.gpu == "cuda":
                 self.joins = stack.enter_context(joins(self._stream_found))
             else:
-                stack.enter_context(self.stand_in)
+                stack.enter_context(self.as_gpu)
             stack.enter_context(state)
         stack.enter_context(log)
         return log, state
+
+    def _host_calls(self) -> Any:
+        return host_calls(self.gpu, self.note, self.as_gpu.is_host, self._stepping)
+
+    def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Judge an optimizer that is about to step, and whether its settings have changed."""
+        for fault in judge.judge_optimizer(optimizer):
+            self.note(fault.rule, fault.what)
+        now = judge.numbers_of(optimizer)
+        for name, old in self.settings.get(id(optimizer), now).items():
+            if now.get(name, old) != old:
+                what = f"{name} of {type(optimizer).__name__} was {old!r}, then {now[name]!r}"
+                self.note("frozen number", what, fix=judge.RATE)
+        self.settings[id(optimizer)] = now
 
     def _stream_found(self, rule: str, what: str, line: Line) -> None:
         self.found(rule, line, what)
@@ -144,22 +163,39 @@ class Check:
     def run_plainly(self, step: Callable[[], Any]) -> None:
         """Run the step under sync debug mode alone: below a dispatch mode, some operators take a
         different path."""
-        with (
-            as_if_capturing(True, self._is_asked),
-            host_calls(self.gpu, self.note, self.stand_in.is_host),
-        ):
+        with as_if_capturing(True, self._is_asked), self._host_calls():
             step()
         self.report.runs += 1
 
     def compare(self, first: list[Op], second: list[Op], kept: set[int] | None = None) -> bool:
         """Note what differs between two runs; whether anything did. kept: as for differences."""
         seen = False
-        for rule, op, what in differences(first, second, kept):
-            special = judge.special(op.library) if rule == "frozen number" else None
-            fix = special.fix if special else None
-            self.found(special.rule if special else rule, op.line, what, fix, op.inside)
+        for rule, op, what, moved in differences(first, second, kept):
             seen = seen or rule in DIFFERING
+            if rule == "moved tensor":
+                self._found_moved(op, what, moved)
+                continue
+            known = special(op.library) if rule == "frozen number" else None
+            if known and ("frozen number", op.line, op.inside) in self.rows:
+                continue  # the setting that changes is named already
+            fix = number_fix(op.name) if rule == "frozen number" else None
+            found = (known.rule, known.fix) if known else (rule, fix)
+            self.found(found[0], op.line, what, found[1], op.inside)
         return seen
+
+    def _found_moved(self, op: Op, what: str, addresses: set[int]) -> None:
+        """Note tensors that moved, by their names and the lines that moved them, where known."""
+        known = {self.moved[address] for address in addresses & self.moved.keys()}
+        for name, line in sorted(known):
+            self.found("moved tensor", line, f"{name} is at another address each time; {what}")
+        if not known:
+            told = f"{what.removesuffix('it')}a tensor that is at another address each time"
+            self.found("moved tensor", op.line, told, inside=op.inside)
+
+    def _moved(self, name: str, address: int, line: Line) -> None:
+        if self.moved.get(address, ("", None))[1] != line:  # views of one memory: the first name
+            name = re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", name)
+            self.moved[address] = name, line
 
     def judge_python_inputs(self, values: list[Difference], differ: bool) -> None:
         """Note Python values among the inputs that change; differ: whether the operators changed
@@ -194,48 +230,53 @@ class Check:
         for name in judge.kept_graphs((result() for result in restore.results), leaves):
             self.found("kept graph", name, "holds the autograd graph of an earlier pass")
 
-    def note(self, rule: str, what: str, only_if_new: bool = False) -> None:
+    def note(
+        self,
+        rule: str,
+        what: str,
+        only_if_new: bool = False,
+        fix: str | None = None,
+        library: str | None = None,
+    ) -> None:
         """Note a finding at the line that runs; the part of torch that runs may know better."""
-        line, library, inside = here(self.thread)
+        line, innermost, inside = here(self.thread)
         if only_if_new and any(known[1:] == (line, inside) for known in self.rows):
             return
-        special = judge.special(library) if rule == "sync" else None
-        self.found(
-            special.rule if special else rule, line, what, special.fix if special else None, inside
-        )
+        library = library or innermost
+        known = special(library) if rule == "sync" else None
+        if known:
+            what = f"{what}, in torch/{library}"
+            rule, fix = known.rule, known.fix
+        self.found(rule, line, what, fix, inside)
 
     def before(
         self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...]
     ) -> None:
         """Judge an operator that is about to run."""
-        fault = judge.judge_op(func, args, kwargs, outside, self.gpu)
-        if fault and not self._is_quiet(fault, func, args, kwargs):
-            self.note(*fault)
+        making = self.as_gpu.making
+        fault = judge.judge_op(func, args, kwargs, outside, self.gpu, self._is_host, making)
+        if fault and not self._is_quiet(fault, func, args):
+            self.note(fault.rule, fault.what, fix=fault.fix)
         if fault := judge.judge_backward():
-            self.note(*fault)
+            self.note(*fault[:2])
         generator = kwargs.get("generator")
-        if generator is not None and generator._cdata not in self.known:
+        drawn = fault and fault.rule == "CPU random numbers"
+        if generator is not None and generator._cdata not in self.known and not drawn:
             self.note("generator", "a generator of its own draws random numbers")
         if (
             self.joins and not torch._C._current_autograd_node()
         ):  # autograd joins its streams itself
             self.joins.ran(torch.cuda.current_stream().cuda_stream, here(self.thread).line)
 
-    def _is_quiet(
-        self, fault: judge.Fault, func: torch._ops.OpOverload, args: tuple, kwargs: dict
-    ) -> bool:
-        """Whether a fault is the CPU's alone, or an optimizer's that has a finding of its own.
+    def _is_host(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is on the CPU, or would be with a GPU."""
+        return self.as_gpu.is_host(tensor) if self.gpu == "cpu" else tensor.device.type != self.gpu
 
-        Before torch 2.15, functorch adds up sizes in tensors on the CPU.
-        """
+    def _is_quiet(self, fault: judge.Fault, func: torch._ops.OpOverload, args: tuple) -> bool:
+        """Whether a fault is the CPU's alone, or an optimizer's that has a finding of its own."""
         if fault.rule == "CPU work":
-            return here(self.thread).library.startswith(("optim/", "_functorch/"))
-        if self.gpu == "cuda":
-            return False
-        if self.stand_in.inside and func._schema.name in CPU_READS:
-            return True
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        return fault.rule == "sync" and bool(tensors) and all(map(self.stand_in.is_host, tensors))
+            return here(self.thread).library.startswith("optim/")
+        return self.as_gpu.reads_on_the_cpu_only(func._schema.name, args)
 
     def changed(self, name: str, line: Line) -> None:
         """Note that a Python value changes at a line."""

@@ -18,8 +18,9 @@ DEFAULT = _Default()
 
 def differences(
     first: list[Op], second: list[Op], kept: set[int] | None = None
-) -> Iterator[tuple[str, Op, str]]:
-    """(rule, op, what differs) between the operators of two runs: each would freeze in a graph.
+) -> Iterator[tuple[str, Op, str, set[int]]]:
+    """(rule, op, what differs, addresses that moved) between the operators of two runs: each would
+    freeze in a graph.
 
     kept: addresses; a tensor that is read in the second run alone counts as moved if it is at one
     of them, by default wherever it is. What only follows from a shape that differs, or from a size
@@ -30,22 +31,19 @@ def differences(
     for one, two in zip_longest(first, second):
         if one is None or two is None or one.name != two.name:
             names = [op.name if op else "nothing more" for op in (one, two)]
-            yield "path", one or two, f"{names[0]} in one step, {names[1]} in the next"
+            yield "path", one or two, f"{names[0]} in one step, {names[1]} in the next", set()
             return
         if one.shapes != two.shapes and shapes_agree:
-            yield "shape", one, f"{one.name} had the shapes {one.shapes}, then {two.shapes}"
+            yield "shape", one, f"{one.name} had the shapes {one.shapes}, then {two.shapes}", set()
         shapes_agree = shapes_agree and one.shapes == two.shapes and not one.sized
         changed = _changed_number(one, two, shapes_agree)
-        if one.shapes == two.shapes and changed and changed not in seen:  # backward takes it again
-            yield "frozen number", one, f"{one.name} got the number {changed}"
+        known = changed in seen if one.backward else (changed, one.line) in seen
+        if one.shapes == two.shapes and changed and not known:  # backward takes it again
+            yield "frozen number", one, f"{one.name} got the number {changed}", set()
         moved = _moved(one, two, kept) - seen
         if moved:
-            yield (
-                "moved tensor",
-                one,
-                f"{one.name} reads a tensor that is at another address each time",
-            )
-        seen |= {changed, *moved}
+            yield "moved tensor", one, f"{one.name} reads it", moved
+        seen |= {changed, (changed, one.line), *moved}
 
 
 def first_difference(captured: list[Op], eager: list[Op]) -> str:

@@ -17,7 +17,10 @@ from capturable.causes import Entry, Hit, entries, find
 from capturable.similar_causes import nearest
 
 NAMES_NO_CAUSE = ("several", "reasons")
-OURS = re.compile(r"captur|(cuda|hip)[ _/-]?graph|graphed|graph\.replay|graph_?pool", re.I)
+OURS = re.compile(
+    r"captur|(cuda|hip)[ _/-]?graph|graphed|graph\.replay|graph_?pool|replay\w* (\w+ ){0,4}graph",
+    re.I,
+)
 FOREIGN = {  # what other things are called graphs, or fail on a GPU
     "TensorFlow": re.compile(r"tensorflow|\btf\.|Graph execution error", re.I),
     "JAX or XLA": re.compile(r"\bjax(lib)?\b|\bxla\b|XlaRuntimeError", re.I),
@@ -26,7 +29,8 @@ FOREIGN = {  # what other things are called graphs, or fail on a GPU
     ),
     "a plain error of a kernel's arguments": re.compile(r"device-side assert", re.I),
     "another library's graph or capture": re.compile(
-        r"networkx|graphviz|neo4j|graphql|capture[_ ]groups?|replay[_ ]?buffer|event log", re.I
+        r"networkx|graphviz|torchviz|neo4j|graphql|capture[_ ]groups?|replay[_ ]?buffer|event log",
+        re.I,
     ),
 }
 PYTORCHS = re.compile(

@@ -3,19 +3,17 @@
 import html
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from capturable.rules import KINDS, RULES
+
 COLUMNS = ("rule", "line", "found", "fix", "level")
-UNSEEN_ON_CPU = (
-    "copies between CPU and GPU, side streams, and waits inside of CUDA kernels beyond the known "
-    "ones"
-)
-UNSEEN_UNVERIFIED = (
-    "what C extensions and Triton kernels do; verify=True (--verify) asks a real capture"
-)
+UNSEEN_ON_CPU = "copies of tensors kept on the CPU, side streams, waits that no table knows"
+UNSEEN_UNVERIFIED = "C extensions and Triton kernels (verify=True, --verify)"
 
 
 class Finding(NamedTuple):
@@ -34,6 +32,11 @@ class Finding(NamedTuple):
     file: str = ""
     number: int = 0
     inside: str = ""
+
+    @property
+    def kind(self) -> str:
+        """refused, frozen or note, see capturable.rules.KINDS."""
+        return "note" if self.level == "note" else RULES[self.rule].kind
 
     @property
     def place(self) -> str:
@@ -69,7 +72,7 @@ class Report:
 
     given: whether there were other inputs. verified: whether a real capture was asked. ignored,
     known: how many findings a comment, or a baseline, has left out. problem: what was not done, and
-    why.
+    why. warnings: what is wrong with comments.
     """
 
     device: str = ""
@@ -80,6 +83,7 @@ class Report:
     ignored: int = 0
     known: int = 0
     problem: str = ""
+    warnings: list[str] = field(default_factory=list)
     torch: str = ""
     python: str = field(default_factory=platform.python_version)
 
@@ -87,11 +91,11 @@ class Report:
         """What was not looked at."""
         found = [UNSEEN_ON_CPU] if self.device == "cpu" else []
         found += [] if self.verified else [UNSEEN_UNVERIFIED]
-        found += [] if self.given else ["what another batch changes: give other_inputs"]
+        found += [] if self.given else ["what another batch changes (other_inputs)"]
         return [*found, "paths that did not run"]
 
     def __str__(self) -> str:
-        """The closing line of the text."""
+        """The closing lines of the text."""
         if self.problem:
             return self.problem
         place = "the CPU, in place of a GPU" if self.device == "cpu" else f"a GPU ({self.device})"
@@ -100,7 +104,8 @@ class Report:
         also = f", {', '.join(left_out)}" if left_out else ""
         counts = f"{_count(self.operators, 'operator')}, {_count(self.runs, 'run')}"
         seen = f"Checked on {place}: {counts}{also}."
-        return f"{seen} Not seen: {'; '.join(self.unseen())}."
+        warnings = [f"Warning: {warning}." for warning in self.warnings]
+        return "\n".join([*warnings, seen, f"Not seen: {'; '.join(self.unseen())}."])
 
 
 class Findings(list[Finding]):
@@ -118,27 +123,50 @@ class Findings(list[Finding]):
         """Those that are more than notes."""
         return Findings((finding for finding in self if finding.level == "fault"), self.report)
 
-    def json(self) -> str:
-        """A JSON object: version, report, what was not seen, and findings, a list of objects."""
+    @property
+    def summary(self) -> str:
+        """How many there are of each kind, in a line."""
+        kinds = Counter(finding.kind for finding in self)
+        counts = [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]]
+        return f"{_count(len(self), 'finding')}: {', '.join(counts)}" if self else "no findings"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The version, the report, what was not seen, and the findings as dicts."""
         from capturable import __version__
 
         known: dict[str, Any] = {"version": __version__}
         if self.report:
             known |= {"report": asdict(self.report), "not_seen": self.report.unseen()}
-        return json.dumps(known | {"findings": [finding._asdict() for finding in self]}, indent=1)
+        return known | {"findings": [finding._asdict() for finding in self]}
+
+    def json(self) -> str:
+        """A JSON object of as_dict()."""
+        return json.dumps(self.as_dict(), indent=1)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with comments that accept findings."""
+        return self.report.warnings if self.report else []
 
     def github(self) -> str:
         """Annotations, one a line."""
-        return "\n".join(finding.github() for finding in self)
+        warnings = [f"::warning title=capturable::{_escaped(text)}" for text in self.warnings]
+        return "\n".join([*(finding.github() for finding in self), *warnings])
+
+    @property
+    def listing(self) -> str:
+        """A summary, refusals, what freezes and notes, in each the user's own lines before those of
+        libraries."""
+        parts = [self.summary]
+        for kind, what in KINDS.items():
+            found = [finding for finding in self if finding.kind == kind]
+            found.sort(key=lambda finding: bool(finding.inside))
+            parts += [f"\n{kind.capitalize()}: {what}", *map(str, found)] if found else []
+        return "\n".join(parts)
 
     def __repr__(self) -> str:
-        """Text for a terminal: the user's own lines first, then those of libraries, then what
-        was looked at."""
-        own = [str(finding) for finding in self if not finding.inside]
-        libraries = [str(finding) for finding in self if finding.inside]
-        parts = own if self else ["no findings"]
-        if libraries:
-            parts = [*own, f"In libraries: {len(libraries)}", *libraries]
+        """Text for a terminal: the listing, and what was looked at."""
+        parts = [self.listing] + ([""] if self and self.report else [])
         return "\n".join(parts + ([str(self.report)] if self.report else []))
 
     def _repr_html_(self) -> str:

@@ -15,8 +15,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from capturable.cpu_stand_in import replaced_everywhere
-from capturable.judge import Fault, judge_module, judge_optimizer
+from capturable.cpu_as_gpu import replaced_everywhere
+from capturable.judge import Fault, judge_module
 from capturable.user_lines import TORCH, here
 
 HOST_CALLS = [
@@ -26,19 +26,24 @@ HOST_CALLS = [
         for name in ("synchronize", "query")
     ),
     *((torch.Tensor, name, "sync") for name in ("tolist", "numpy", "cpu", "__array__")),
+    (torch.Tensor, "__repr__", "sync"),  # in which torch switches its modes off
     (torch.cuda, "synchronize", "sync"),
     *((owner, "manual_seed", "seeding") for owner in (torch, torch.cuda)),
     *((owner, "open", "CPU work") for owner in (builtins, io)),
     (builtins, "print", "CPU work"),
 ]
 SYNC_WARNING = "called a synchronizing CUDA operation"  # of torch's sync debug mode
+FLEX_UNCOMPILED = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+PRINTING = "_tensor_str.py"  # of torch
 TORCHS_OWN = ("", "serialization.py")  # files of torch that open or print what the user asks for
 
 
 @contextmanager
-def host_calls(gpu: str, note: Callable, is_host: Callable[[torch.Tensor], bool]) -> Iterator[None]:
-    """Call note(rule, what was found) for host calls, optimizers and modules that would break or
-    freeze.
+def host_calls(
+    gpu: str, note: Callable, is_host: Callable[[torch.Tensor], bool], stepping: Callable
+) -> Iterator[None]:
+    """Call note(rule, what was found) for host calls and modules that would break or freeze, and
+    stepping(optimizer, ...) ahead of each step of an optimizer.
 
     gpu: the device type that counts as the GPU; is_host: whether a tensor on it would be on the CPU
     all the same. Everything that is patched is put back on leaving.
@@ -59,10 +64,10 @@ def host_calls(gpu: str, note: Callable, is_host: Callable[[torch.Tensor], bool]
             noting = _noting(getattr(owner, name), rule, note, concerns)
             stack.enter_context(patch.object(owner, name, noting))
         for register, judge in (
-            (register_optimizer_step_pre_hook, judge_optimizer),
-            (register_module_forward_pre_hook, judge_module),
+            (register_optimizer_step_pre_hook, stepping),
+            (register_module_forward_pre_hook, _judging(judge_module, note)),
         ):
-            stack.callback(register(_judging(judge, note)).remove)
+            stack.callback(register(judge).remove)
         if gpu == "cuda":
             stack.enter_context(_sync_warnings(note))
         yield
@@ -73,7 +78,8 @@ def _noting(call: Callable, rule: str, note: Callable, concerns: Callable) -> Ca
 
     def noting(*args: Any, **kwargs: Any) -> Any:
         if concerns(rule, args):
-            note(rule, f"{call.__name__}() is called")
+            library = PRINTING if call.__name__ == "__repr__" else None
+            note(rule, f"{call.__name__}() is called", library=library)
         return call(*args, **kwargs)
 
     return noting
@@ -81,10 +87,35 @@ def _noting(call: Callable, rule: str, note: Callable, concerns: Callable) -> Ca
 
 def _judging(judge: Callable[[Any], Iterator[Fault]], note: Callable) -> Callable:
     def hook(thing: Any, *_: Any) -> None:
-        for rule, what in judge(thing):
-            note(rule, what)
+        for fault in judge(thing):
+            note(fault.rule, fault.what)
 
     return hook
+
+
+@contextmanager
+def eager_control_flow() -> Iterator[None]:
+    """Run torch.cond and torch.while_loop in Python, and FlexAttention uncompiled.
+
+    They call torch.compile, which does nothing below a dispatch mode (tried on torch 2.15).
+    """
+    flex = sys.modules.get("torch.nn.attention.flex_attention")
+    with ExitStack() as stack:
+        loops = (torch.while_loop, lambda _: _while_loop)
+        stack.enter_context(replaced_everywhere((torch.cond, lambda _: _cond), loops))
+        if flex:
+            stack.enter_context(patch.object(flex, FLEX_UNCOMPILED, True))
+        yield
+
+
+def _cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Any = ()) -> Any:
+    return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def _while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Any) -> Any:
+    while cond_fn(*carried_inputs):
+        carried_inputs = body_fn(*carried_inputs)
+    return carried_inputs
 
 
 @contextmanager
@@ -104,7 +135,7 @@ def as_if_capturing(answer: bool, asked: Callable[[], None]) -> Iterator[None]:
 
         return is_current_stream_capturing
 
-    with replaced_everywhere(torch.cuda.is_current_stream_capturing, wrap):
+    with replaced_everywhere((torch.cuda.is_current_stream_capturing, wrap)):
         yield
 
 

@@ -1,6 +1,6 @@
 """Judge what runs: which rule an operator, an optimizer, a module or a batch of inputs breaks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -9,8 +9,8 @@ from torch.utils._pytree import tree_leaves
 
 from capturable.live_objects import name_of
 from capturable.operators import MASKS, address
-from capturable.rules import fix_of
-from capturable.waiting_operators import SIZE, wait_of
+from capturable.rules import FILE
+from capturable.waiting_operators import CPU_ARGUMENTS, SIZE, wait_of
 
 # A node of autograd whose CUDA kernel reads values, and the function that it belongs to
 READING_BACKWARD = {"ProdBackward0": "prod", "ProdBackward1": "prod", "CumprodBackward0": "cumprod"}
@@ -20,109 +20,98 @@ READS = {"aten::_local_scalar_dense": "a tensor's value is read on the CPU"}
 
 
 class Fault(NamedTuple):
-    """What was found: the rule's name, and what in particular."""
+    """What was found: the rule's name, what in particular, and a fix if the rule's does not do."""
 
     rule: str
     what: str
+    fix: str | None = None
 
 
-class Special(NamedTuple):
-    """A rule and a fix for what a file of torch does, where they differ from the general ones."""
-
-    rule: str
-    fix: str
-
-
-# where in torch a wait or a number comes from; the first that fits counts
-LIBRARY = {
-    "optim/lr_scheduler.py": Special(
-        "frozen number", "step the scheduler between the replays, with the rate in a GPU tensor"
-    ),
-    "optim/swa_utils.py": Special(
-        "sync", "update the average between the replays, or by torch._foreach_lerp_ in the step"
-    ),
-    "optim/": Special(
-        "optimizer",
-        fix_of("optimizer") + "; a rate that changes must be a GPU tensor (SGD: with fused=True)",
-    ),
-    "amp/grad_scaler.py": Special(
-        "sync", "give the scaler a fused optimizer, which skips a bad step on the GPU"
-    ),
-    "nn/utils/clip_grad.py": Special(
-        "sync", "leave error_if_nonfinite=False: to raise an error, the CPU must know the norm"
-    ),
-    "_tensor_str.py": Special("sync", "do not print or format tensors in the step"),
-}
-
-
-def special(library: str) -> Special | None:
-    """Rule and fix for what a file of torch does, if they are special."""
-    return next((rule for start, rule in LIBRARY.items() if library.startswith(start)), None)
+MADE_HERE, RATE = FILE["advice"]["made_here"], FILE["advice"]["rate"]
 
 
 def judge_op(
-    func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], gpu: str
+    func: OpOverload,
+    args: tuple,
+    kwargs: dict,
+    outside: tuple[int, ...],
+    gpu: str,
+    is_host: Callable[[torch.Tensor], bool],
+    making: bool = False,
 ) -> Fault | None:
     """The fault of an operator that would break or freeze in a graph, else None.
 
     outside: addresses of tensors that the step did not make. gpu: the device type that counts as
-    the GPU. On "cpu" there are no copies between the two to see.
+    the GPU. is_host: whether a tensor is on the CPU, or would be with a GPU; making: whether the
+    operator makes one there.
     """
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    devices = {leaf.device.type for leaf in leaves}
-    if gpu in devices or gpu == "cpu":
-        fault = _judge_gpu_op(func, args, kwargs, gpu)
-        return fault or _judge_scalars(func, leaves, outside, gpu)
-    return _judge_cpu_op(func, leaves, kwargs, gpu)
+    hosts = list(filter(is_host, leaves))
+    making = making or gpu != _target(kwargs, gpu) == "cpu"
+    if len(hosts) == len(leaves) if leaves else making:
+        return _judge_cpu_op(func, leaves, kwargs, outside, gpu)
+    fault = _judge_gpu_op(func, args, kwargs, gpu, is_host)
+    return fault or _judge_hosts(func, hosts, outside, gpu)
 
 
-def _judge_scalars(
-    func: OpOverload, leaves: list[torch.Tensor], outside: tuple[int, ...], gpu: str
+def _judge_hosts(
+    func: OpOverload, hosts: list[torch.Tensor], outside: tuple[int, ...], gpu: str
 ) -> Fault | None:
-    """The fault of a CPU scalar among tensors on the GPU, which the kernel takes as a number."""
-    on_cpu = (leaf for leaf in leaves if leaf.device.type != gpu and leaf.dim() == 0)
+    """The fault of tensors on the CPU among those on the GPU; of a scalar, the kernel takes the
+    value."""
     name = func._schema.name
-    if name != "aten::copy_" and any(address(leaf) in outside for leaf in on_cpu):
+    scalars = [leaf for leaf in hosts if leaf.dim() == 0 and name != "aten::copy_"]
+    if any(address(leaf) in outside for leaf in scalars):
         return Fault("frozen number", f"{name} takes the value of a CPU tensor as a number")
+    if gpu == "cpu" and name not in CPU_ARGUMENTS and any(leaf.dim() for leaf in hosts):
+        return Fault("copy", f"{name} takes a tensor that the step makes on the CPU", MADE_HERE)
     return None
 
 
 def _judge_cpu_op(
-    func: OpOverload, leaves: list[torch.Tensor], kwargs: dict, gpu: str
+    func: OpOverload, leaves: list[torch.Tensor], kwargs: dict, outside: tuple[int, ...], gpu: str
 ) -> Fault | None:
     """The fault of an operator without a tensor on the GPU."""
     name = func._schema.name
-    target = _target(kwargs, gpu)
-    if name == "aten::_to_copy" and kwargs.get("device") is not None and target == gpu:
+    if (
+        name == "aten::_to_copy"
+        and kwargs.get("device") is not None
+        and _target(kwargs, gpu) == gpu
+    ):
         pinned = kwargs.get("non_blocking") and leaves[0].is_pinned()
         return (
             Fault("copy", "data is copied from CPU to GPU")
             if leaves[0].numel() and not pinned
             else None
         )
-    if not leaves and target != "cpu":
-        return None
     if torch.Tag.nondeterministic_seeded in func.tags:
         return Fault("CPU random numbers", f"{name} draws on the CPU")
-    if leaves and name not in ("aten::detach", "aten::lift_fresh"):
+    kept = any(address(leaf) in outside for leaf in leaves)  # what the step made, it makes again
+    if kept and name not in ("aten::detach", "aten::lift_fresh"):
         return Fault("CPU work", f"{name} runs on the CPU")
     return None
 
 
-def _judge_gpu_op(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> Fault | None:
+def _judge_gpu_op(
+    func: OpOverload,
+    args: tuple,
+    kwargs: dict,
+    gpu: str,
+    is_host: Callable[[torch.Tensor], bool],
+) -> Fault | None:
     """The fault of an operator with a tensor on the GPU."""
     name = func._schema.name
     wait = _wait(func, args, kwargs, gpu)
     if wait:
         return Fault("sync", wait)
     if name == "aten::lift_fresh" and args[0].numel():
-        return Fault("copy", "a tensor is made from Python data on the CPU")
+        return Fault("copy", "a tensor is made from Python data on the CPU", MADE_HERE)
     if name in INDEXING:
-        return _judge_index(name, args, gpu)
+        return _judge_index(name, args, is_host)
     if name == "aten::_pack_padded_sequence":
         return Fault("frozen number", "the lengths are read as numbers, at the capture")
-    if name == "aten::copy_" and args[0].device != args[1].device:
-        return _judge_copy(args, kwargs, gpu)
+    if name == "aten::copy_" and is_host(args[0]) != is_host(args[1]):
+        return _judge_copy(args, kwargs, is_host)
     return None
 
 
@@ -142,20 +131,20 @@ def _wait(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> str | None:
     return wait_of(func, args, kwargs) if gpu == "cpu" else None  # a GPU is asked itself
 
 
-def _judge_index(name: str, args: tuple, gpu: str) -> Fault | None:
-    kinds = {(index.dtype, index.device.type) for index in args[1] if index is not None}
+def _judge_index(name: str, args: tuple, is_host: Callable[[torch.Tensor], bool]) -> Fault | None:
+    kinds = {(index.dtype, is_host(index)) for index in args[1] if index is not None}
+    if any(host for _, host in kinds):
+        return Fault("copy", "an index on the CPU is copied to the GPU", MADE_HERE)
     filled = name != "aten::index" and len(kinds) == 1 and args[2].numel() == 1  # needs no size
     if any(dtype in MASKS for dtype, _ in kinds) and not filled:
         return Fault("sync", "the size of a boolean index depends on the data")
-    if any(device != gpu for _, device in kinds):
-        return Fault("copy", "an index on the CPU is copied to the GPU")
     return None
 
 
-def _judge_copy(args: tuple, kwargs: dict, gpu: str) -> Fault | None:
+def _judge_copy(args: tuple, kwargs: dict, is_host: Callable[[torch.Tensor], bool]) -> Fault | None:
     """The fault of a copy between two devices: it waits unless it is asked not to, from or to
     pinned memory."""
-    host = args[0] if args[1].device.type == gpu else args[1]
+    host = args[0] if is_host(args[0]) else args[1]
     non_blocking = kwargs.get("non_blocking") or (len(args) > 2 and args[2])
     if host.is_pinned() and non_blocking:
         return None
@@ -187,6 +176,16 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
         yield Fault(
             "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
         )
+
+
+def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """The Python numbers among an optimizer's settings, such as the learning rate, by name."""
+    return {
+        name: value
+        for group in optimizer.param_groups
+        for name, value in group.items()
+        if isinstance(value, float)
+    }
 
 
 def judge_module(module: torch.nn.Module) -> Iterator[Fault]:

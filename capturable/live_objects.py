@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from itertools import compress
 from types import FrameType
 from typing import Any
 
@@ -10,7 +11,12 @@ from capturable.user_lines import runs_users
 
 def live(*kinds: type) -> list[Any]:
     """All objects of these kinds that are alive."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
+    objects = gc.get_objects()
+    types = list(map(type, objects))
+    numbers = list(map(id, types))  # a type need not have a hash
+    known = dict(zip(numbers, types, strict=True))
+    wanted = {number for number, kind in known.items() if issubclass(kind, kinds)}
+    return list(compress(objects, map(wanted.__contains__, numbers)))
 
 
 def name_of(*values: Any) -> str:

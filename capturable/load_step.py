@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -48,9 +49,9 @@ class Made(NamedTuple):
     other_kwargs: dict[str, Any] | None = None
 
 
-def load(target: str, arguments: list[str]) -> Made:
+def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType] | None = None) -> Made:
     """What the function that FILE:FUNCTION or MODULE:FUNCTION names returns; the script finds
-    arguments in sys.argv."""
+    arguments in sys.argv. loaded: the scripts so far, which are not run again."""
     where, colon, name = target.rpartition(":")
     if not colon or not where or not name:
         raise LoadError(f"{target!r} is not FILE:FUNCTION or MODULE:FUNCTION")
@@ -59,7 +60,9 @@ def load(target: str, arguments: list[str]) -> Made:
         raise LoadError(f"there is no file {where}: FILE:FUNCTION names one")
     _add_to_path(Path.cwd())
     sys.argv = [where, *arguments]
-    module = guarded(f"loading {where}", _import_file if is_file else _import_module, where)
+    known = {} if loaded is None else loaded
+    importing = partial(_import_file, known) if is_file else _import_module
+    module = guarded(f"loading {where}", importing, where)
     try:
         make = attrgetter(name)(module)
     except AttributeError:
@@ -148,9 +151,15 @@ def _import_module(name: str) -> ModuleType:
         raise
 
 
-def _import_file(file: str) -> ModuleType:
+def _import_file(loaded: dict[Path, ModuleType], file: str) -> ModuleType:
     """Import a script, or a module of the package that it lies in."""
     path = Path(file).resolve()
+    if path not in loaded:
+        loaded[path] = _import_path(path)
+    return loaded[path]
+
+
+def _import_path(path: Path) -> ModuleType:
     root, name = _package_of(path)
     if "." in name:
         _add_to_path(root)
@@ -216,14 +225,14 @@ def _made(made: Any) -> Made:
         case (step,) if callable(step):
             return Made(step)
         case (step, inputs) if callable(step):
-            return Made(step, *_batch(inputs))
+            return Made(step, *batch_of(inputs))
         case (step, inputs, others) if callable(step):
-            both = _batch(others) if others is not None else (None, None)
-            return Made(step, *_batch(inputs), *both)
+            both = batch_of(others) if others is not None else (None, None)
+            return Made(step, *batch_of(inputs), *both)
     raise LoadError(MISFIT)
 
 
-def _batch(inputs: Any) -> tuple[tuple, dict[str, Any]]:
+def batch_of(inputs: Any) -> tuple[tuple, dict[str, Any]]:
     """Positional and keyword arguments of a batch."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)

@@ -17,8 +17,8 @@ MASKS = (torch.bool, torch.uint8)
 class Op(NamedTuple):
     """An operator as it ran: name, the user's line, the library's line between the two or None,
     innermost torch file on the way (such as optim/sgd.py, or ""), its Python numbers, the
-    shapes of its tensors, the addresses of tensors that the step did not make, and whether
-    the size of its result depends on the data."""
+    shapes of its tensors, the addresses of tensors that the step did not make, whether the
+    size of its result depends on the data, and whether autograd's backward pass runs it."""
 
     name: str
     line: Line
@@ -28,6 +28,7 @@ class Op(NamedTuple):
     shapes: tuple
     outside: tuple
     sized: bool
+    backward: bool
 
 
 class OpLog(TorchDispatchMode):
@@ -36,8 +37,10 @@ class OpLog(TorchDispatchMode):
     written(tensor) is called ahead of each write to memory that the step did not make itself;
     before(func, args, kwargs, outside) ahead of each operator that is no mere annotation, to judge
     it (outside: addresses of the memory among its arguments that the step did not make);
-    after(tensors, results) behind it.
+    after(tensors, results) behind it. What a higher-order operator does inside is not seen.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(
         self,
@@ -59,15 +62,16 @@ class OpLog(TorchDispatchMode):
             return func(*args, **kwargs)
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        higher_order = not isinstance(func, OpOverload)
+        if not higher_order and arrives_whole(func, tensors):
+            with self:
+                return func.decompose(*args, **kwargs)
         outside = self._outside(func, leaves, tensors)
-        if self.before:
-            self.before(func, args, kwargs, outside)
-        for tensor in writes(func, args, kwargs):
-            if address(tensor) in outside:
-                self.written(tensor)
         numbers = [leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)]
-        numbers += host_numbers(func, tensors, self.made)
-        self._log(func, args, tensors, numbers, outside)
+        if not higher_order:
+            self._announce(func, args, kwargs, outside)
+            numbers += host_numbers(func, tensors, self.made)
+        self._log(func, not higher_order and is_sized(func, args), tensors, numbers, outside)
         result = func(*args, **kwargs)
         results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         self.made |= {address(tensor) for tensor in results} - set(outside) - {0}
@@ -75,9 +79,17 @@ class OpLog(TorchDispatchMode):
             self.after(tensors, results)
         return result
 
+    def _announce(self, func, args, kwargs, outside):
+        """Call before and written ahead of an operator."""
+        if self.before:
+            self.before(func, args, kwargs, outside)
+        for tensor in writes(func, args, kwargs):
+            if address(tensor) in outside:
+                self.written(tensor)
+
     def _outside(self, func, leaves, tensors):
         """Addresses of the arguments' memory that the step did not make."""
-        if func._schema.name == "aten::lift_fresh":  # its tensor was made by this very call
+        if func.name() == "aten::lift_fresh":  # its tensor was made by this very call
             return ()
         storages = [
             leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)
@@ -85,13 +97,19 @@ class OpLog(TorchDispatchMode):
         addresses = [*map(address, tensors), *storages]
         return tuple(address for address in addresses if address not in self.made)
 
-    def _log(self, func, args, tensors, numbers, outside):
+    def _log(self, func, sized, tensors, numbers, outside):
         line, library, inside = here(self.thread)
         shapes = tuple(() if tensor.is_nested else tuple(tensor.shape) for tensor in tensors)
-        sized = is_sized(func, args)
-        self.ops.append(
-            Op(func.name(), line, inside, library, tuple(numbers), shapes, outside, sized)
-        )
+        backward = torch._C._current_autograd_node() is not None
+        what = tuple(numbers), shapes, outside, sized, backward
+        self.ops.append(Op(func.name(), line, inside, library, *what))
+
+
+def arrives_whole(func: OpOverload, tensors: list[torch.Tensor]) -> bool:
+    """Whether an operator is composed of others that would not be seen: in inference mode nothing
+    takes it apart ahead of a dispatch mode (tried on torch 2.11 to 2.15)."""
+    nested = any(tensor.is_nested for tensor in tensors)  # which have composites of their own
+    return torch.is_inference_mode_enabled() and not nested and func._can_decompose()
 
 
 def address(tensor: torch.Tensor) -> int:

@@ -16,7 +16,7 @@ import torch
 
 from capturable.accepted import without_ignored
 from capturable.check import Check
-from capturable.cpu_stand_in import capturable_optimizers
+from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
 from capturable.inputs import Call
 from capturable.live_objects import live
@@ -95,7 +95,8 @@ def _runs(
 def _warmup(asked: int | None) -> int:
     if asked is not None:
         return max(1, asked)
-    return DDP_WARMUP if live(torch.nn.parallel.DistributedDataParallel) else 1
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return DDP_WARMUP if distributed and live(torch.nn.parallel.DistributedDataParallel) else 1
 
 
 def _optimizers(gpu: str) -> Any:

@@ -1,11 +1,14 @@
-"""Which of the user's lines change which Python values?"""
+"""Which of the user's lines change which Python values, and which tensor a name stands for?"""
 
 import random
 import sys
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+
+from capturable.operators import address
 from capturable.restore.reachable import CONTAINERS, MISSING, Place, is_a
 from capturable.user_lines import Line, runs_users
 
@@ -13,12 +16,19 @@ from capturable.user_lines import Line, runs_users
 class PythonStateWatch:
     """A context that notices at which of the user's lines the values at places change.
 
-    changed(name, line) is called for each change. returned is the last line from which a function
-    of the user's has returned.
+    changed(name, line) is called for each change, and moved(name, address, line) where a name
+    stands for a tensor at another address. returned is the last line from which a function of the
+    user's has returned.
     """
 
-    def __init__(self, places: list, changed: Callable[[str, Line], None]) -> None:
-        self.places, self.changed = places, changed
+    def __init__(
+        self,
+        places: list,
+        changed: Callable[[str, Line], None],
+        moved: Callable[[str, int, Line], None],
+    ) -> None:
+        self.places = places
+        self.changed, self.moved = changed, moved
 
     def __enter__(self):
         self.values = values_at(self.places)
@@ -46,19 +56,23 @@ class PythonStateWatch:
     def _look(self):
         now = values_at(self.places)
         for place, before, after in zip(self.places, self.values, now, strict=True):
-            if self.line and before != after:
+            if not self.line or before == after:
+                continue
+            if isinstance(after, _At):
+                self.moved(place.label, after.address, self.line)
+            elif not isinstance(before, _At):
                 self.changed(place.label, self.line)
         self.values = now
 
 
 def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
-    """Those of the user's places that hold numbers, strings or containers, and the CPU's random
-    states."""
+    """Those of the user's places that hold numbers, strings or containers, all that hold a tensor,
+    and the CPU's random states."""
     kinds = (int, float, str, type(None), *CONTAINERS)
     users: list[Place | SimpleNamespace] = []
     for place in places:
         value = place.get()
-        if place.users and (value is MISSING or is_a(value, kinds)):
+        if is_a(value, torch.Tensor) or (place.users and (value is MISSING or is_a(value, kinds))):
             users.append(place)
     users.append(
         SimpleNamespace(label="Python's random state", get=lambda: hash(random.getstate()))
@@ -68,12 +82,20 @@ def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
     return users
 
 
+class _At(NamedTuple):
+    """Stands for a tensor: where it is."""
+
+    address: int
+
+
 def values_at(places: Iterable[Place | SimpleNamespace]) -> list[Any]:
-    """Numbers and strings at the places, and the lengths of containers."""
+    """Numbers and strings at the places, the lengths of containers, the addresses of tensors."""
     return [_value(place.get()) for place in places]
 
 
 def _value(thing):
+    if is_a(thing, torch.Tensor):
+        return _At(address(thing))
     if is_a(thing, CONTAINERS):
         return len(thing)
     if is_a(thing, float):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from capturable.capture_attempt import Attempt, bisect, captured
+from capturable.capture_attempt import Attempt, bisect, captured, warm_up
 from capturable.explain import explain
 from capturable.findings import Finding, Findings
 from capturable.inputs import Call, merged, tensor_pairs
@@ -37,12 +37,15 @@ def verified(
     """
     run = partial(step, *static.args, **static.kwargs)
     with Restore(run, everything=True):
-        run()  # what a first step makes, such as optimizer state, is there when graphs replay
-        attempt = captured(run, generators)
+        stream = torch.cuda.Stream()
+        warm_up(
+            run, stream
+        )  # what a first step makes, such as optimizer state, is there in replays
+        attempt = captured(run, generators, stream)
         if attempt.error is None:
             return _settled(findings, *_compared(step, static, real, attempt))
         line = None if LATER in str(attempt.error) else attempt.line
-        line = line or bisect(run, generators)
+        line = line or bisect(run, generators, stream)
         known = {(finding.file, finding.number) for finding in findings.faults}
         if line is not None and (line.file, line.number) in known:
             return findings
@@ -82,6 +85,8 @@ def _compared(
 
     def replay(*_: Any, **__: Any) -> Any:
         attempt.graph.replay()
+        for place, tensor in attempt.bound:  # as the capture has left the names
+            place.put(tensor)
         return attempt.result
 
     runs = (step, step, replay)

@@ -12,7 +12,14 @@ LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|repl
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
     r"captur|(cuda|hip)[ _/-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead"
     r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
-    r"|\b(eager|pools?|weights)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights)\b",
+    r"|\b(eager|pools?|weights?|data_ptr)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights?|data_ptr)\b",
+    re.I,
+)
+FIELD = re.compile(  # and one of these, for what else is captured or replayed
+    r"graph|cuda|\bhip|gpu|nccl|rccl|kernel|torch|tensor|triton|vllm|sglang|megatron|autograd|inductor"
+    r"|gradient|optimizer|allocator|all.?reduce|dropout|manual_seed|\b(DDP|FSDP\d?)\b|\bweights?\b|\bmodel\b"
+    r"|\bstep\b|forward|\beager|nvidia|\.replay\(|LSTM|norm\b|decod|logits|\bloss\b|epoch|pinned"
+    r"|predict|param_groups|launch|_capture\b|static",
     re.I,
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
@@ -20,10 +27,10 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
     "Adam": r"optim|adam",
     "An optimizer": r"optim|adam|\bsgd",
     "DDP": r"\bddp\b|DistributedDataParallel|distributed",
-    "Megatron": r"megatron",
+    "Megatron": r"megatron|check_for_nan_in",
     "ONNX Runtime": r"onnx",
     "TensorRT": r"tensorrt|\btrt|nvinfer",
-    "Transformer Engine": r"transformer.?engine|\bTE\b|fp8",
+    "Transformer Engine": r"transformer.?engine|\bTE\b|\bte\.|amax|fp8.{0,80}(microbatch|autocast|cache)",
     "Triton": r"triton",
     "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due",
     "vLLM": r"vllm",
@@ -32,6 +39,7 @@ LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
 UNKNOWN = 0.7  # of the rarest word's weight: a word that no cause has, such as a product's name
 ALIKE = 0.12  # the least likeness, from 0 to 1: further down most guesses are wrong
+LESS = 0.4  # of the best likeness: what is less alike is left out
 SYMPTOM = 0.06  # what a symptom adds to the likeness of its causes
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
 PLAIN = re.findall(
@@ -48,10 +56,11 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     first; [] if none is.
 
     Rare words count more than common ones (tf-idf, cosine), and causes of a symptom that the text
-    tells of more than others; the text must mention a capture, a graph or a replay.
+    tells of more than others; the text must mention a capture or a replay, and a graph, a GPU or the
+    like. One that is much less alike than the best is left out.
     """
     lines = [line[:LENGTH] for line in text.splitlines()]
-    if not any(map(ABOUT.search, lines)):
+    if not any(map(ABOUT.search, lines)) or not FIELD.search(text):
         return []
     telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
     asked = set(_words("\n".join(telling)))
@@ -70,7 +79,9 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
         if (len(shared) > 1 or entry.title in suspected) and alike >= ALIKE / 2:
             rated.append((alike, entry))
     rated.sort(key=lambda pair: -pair[0])
-    return [entry for _, entry in rated[:count]] if rated and rated[0][0] >= ALIKE else []
+    if not rated or rated[0][0] < ALIKE:
+        return []
+    return [entry for alike, entry in rated[:count] if alike >= rated[0][0] * LESS]
 
 
 def _named(entry: Entry, text: str) -> bool:

@@ -14,6 +14,8 @@ from torch._ops import OpOverload
 ERRORS = "whether the factorisation failed is read on the CPU"
 SIZE = "the size of the result depends on the data"
 
+CPU_ARGUMENTS = ("aten::_pack_padded_sequence", "aten::_ctc_loss")  # these take lengths of the CPU
+
 
 class Call(NamedTuple):
     """A call of an operator: its overload, positional and keyword arguments."""
@@ -58,6 +60,12 @@ def _std_read(call: Call) -> bool:
     return torch.__version__ < "2.14" and call.has_tensor("std")
 
 
+def _sparse(call: Call) -> bool:
+    """Whether a factor is sparse, by coordinates."""
+    tensors = (value for value in call.args if isinstance(value, torch.Tensor))
+    return any(tensor.layout == torch.sparse_coo for tensor in tensors)
+
+
 def _always(_: Call) -> bool:
     return True
 
@@ -87,6 +95,10 @@ WAITING: dict[str, tuple[str, Callable[[Call], bool]]] = {
     "aten::masked_scatter_backward": (SIZE, _always),
     "aten::_to_sparse": (SIZE, _always),
     "aten::_coalesce": (SIZE, _always),
+    **dict.fromkeys(
+        ("aten::mm", "aten::mv", "aten::bmm", "aten::addmm", "aten::_sparse_addmm"),
+        ("a sparse factor (COO) is sorted, which waits", _sparse),
+    ),
     "torchvision::nms": (SIZE, _always),
 }
 

@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from capturable.check import Check
-from capturable.cpu_stand_in import capturable_optimizers
+from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
 from capturable.judge import judge_module, judge_optimizer
 from capturable.live_objects import live
@@ -84,7 +84,7 @@ class _Watcher:
         alive = (result() for result in self.results)
         self.kept = {address(tensor) for tensor in alive if tensor is not None}
         self.log, _ = self.check.start(self.stack)
-        for rule, what in judge_module(module):  # the others' hooks are seen when they run
+        for rule, what, _ in judge_module(module):  # the others' hooks are seen when they run
             self.check.note(rule, what)
 
     def end(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -99,7 +99,7 @@ class _Watcher:
             self.log = None
 
     def _end_of_logged(self, optimizer: torch.optim.Optimizer, log: OpLog) -> None:
-        for rule, what in judge_optimizer(optimizer):
+        for rule, what, _ in judge_optimizer(optimizer):
             self.check.note(rule, what)
         self.stack.close()
         self.runs.append(log.ops)

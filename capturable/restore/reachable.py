@@ -151,7 +151,8 @@ def _parts_of_function(label: str, value: Any, own: bool) -> Iterator[tuple[str,
     yield from ((name, cell, "") for name, cell in cells)
     names = _globals(value.__code__) if own else ()
     yield from ((name, value.__globals__, name) for name in names)
-    yield from _items(label, [value.__defaults__, value.__kwdefaults__])
+    defaults = [value.__defaults__, value.__kwdefaults__]
+    yield from ((f"{value.__name__}'s defaults", defaults, number) for number in range(2))
 
 
 def _parts_of_names(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:

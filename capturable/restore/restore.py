@@ -143,6 +143,8 @@ def _process_states() -> Iterator[tuple[Callable, Callable]]:
     """Getter and setter of torch's switches, and of every random state of the process."""
     yield torch.is_grad_enabled, torch.set_grad_enabled
     yield torch.get_default_dtype, torch.set_default_dtype
+    validated = torch.distributions.Distribution  # torch.compile switches its checks off
+    yield lambda: validated._validate_args, validated.set_default_validate_args
     yield random.getstate, random.setstate
     yield torch.get_rng_state, torch.set_rng_state
     if torch.cuda.is_available():

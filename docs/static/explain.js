@@ -91,7 +91,7 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
   /** For a text without a known message: the causes whose description is most like it, the best first. */
   function nearest(text, count = 5) {
     const lines = splitLines(text).map((line) => line.slice(0, rules.length));
-    if (!lines.some((line) => fits(rules.about, line))) return [];
+    if (!lines.some((line) => fits(rules.about, line)) || !fits(rules.field, text)) return [];
     const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
     const asked = new Set(words(telling.join("\n"))), { weights, vectors } = described();
     const unknown = rules.unknown * Math.max(...weights.values());
@@ -106,7 +106,8 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
       if ((shared.length > 1 || suspected.has(entry.title)) && alike >= rules.alike / 2) rated.push([alike, entry]);
     });
     rated.sort((a, b) => b[0] - a[0]);
-    return rated.length && rated[0][0] >= rules.alike ? rated.slice(0, count).map(([, entry]) => entry) : [];
+    const best = rated[0]?.[0] ?? 0;
+    return best >= rules.alike ? rated.slice(0, count).filter(([alike]) => alike >= best * rules.less).map(([, entry]) => entry) : [];
   }
 
   function named(entry, text) {

@@ -1018,7 +1018,7 @@ def scalar_on_the_cpu(device):
     return on_batches(step, device, 4, state=lambda: [scale])
 
 
-@fault("CPU random numbers", on_cpu=False)
+@fault("CPU random numbers")
 def noise_of_the_cpu(device):
     def step(x):
         noise = torch.randn(4)  # here

@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -16,8 +17,9 @@ import torch
 from torch import nn
 
 import capturable
-from capturable import watch
+from capturable import assert_capturable, preflight, watch
 from capturable.__main__ import main
+from capturable.accepted import baseline
 from capturable.findings import Finding, Findings
 from tests.support.clean_steps import models_of
 
@@ -112,25 +114,137 @@ def test_findings_are_shown_as_text_html_and_a_table():
     assert repr(Findings()) == "no findings"
 
 
+PROJECT = """
+[tool.capturable]
+steps = ["train.py:make_bad", "train.py:make_good", "train.py:make_raising"]
+ignore = ["output"]
+"""
+
+
+@pytest.fixture
+def project(script, monkeypatch):
+    monkeypatch.chdir(script.parent)
+    Path("pyproject.toml").write_text(PROJECT)
+
+
+def test_the_steps_of_a_project_are_checked_in_one_call(project, capsys):
+    assert run("--json") == 2
+    said = capsys.readouterr()
+    steps = json.loads(said.out)["steps"]
+    assert [step["step"] for step in steps] == ["train.py:make_bad", "train.py:make_good"]
+    assert [bool(step["findings"]) for step in steps] == [True, False]
+    assert "\ncapturable check: train.py:make_raising: the step failed at " in said.err
+    assert run("train.py:make_good", "train.py:make_alone") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("train.py:make_good: no findings\n")
+    assert "\n2 steps: 0 with faults, 0 not checked.\nNot seen: " in said
+
+
+def test_the_baseline_of_a_project_is_written_whole(project, capsys):
+    steps = 'steps = ["train.py:make_bad", "train.py:make_good"]'
+    Path("pyproject.toml").write_text(f"[tool.capturable]\n{steps}\nbaseline = 'known.json'\n")
+    assert run() == 2 and "known.json is no baseline" in capsys.readouterr().err
+    for _ in range(2):
+        assert run("--write-baseline", "known.json") == 0
+        assert len(json.loads(Path("known.json").read_text())) == 3
+    assert run() == 0 and run("train.py:make_good") == 0
+    assert "no longer found: sync in train.py" in capsys.readouterr().err
+
+
+def test_ten_steps_of_a_script_load_it_once(script, capsys, monkeypatch):
+    monkeypatch.chdir(script.parent)
+    script.write_text(SCRIPT + "\nprint('loaded')\n")
+    assert run(*["train.py:make_good"] * 10) == 0
+    said = capsys.readouterr()
+    assert said.err.count("loaded") == 1 and said.out.count("no findings") == 10
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("", "name a step as FILE:FUNCTION"),
+        ("steps = 3", "steps in [tool.capturable] is none of"),
+        ("stpes = []", "stpes in [tool.capturable] is none of"),
+        ("steps = [", "pyproject.toml failed"),
+        ("steps = ['train.py:make_good']\nselect = ['snyc']", "there is no rule snyc"),
+        ("steps = ['train.py:make_good']\nbaseline = 'gone'", "gone is no baseline"),
+    ],
+)
+def test_what_is_wrong_in_the_table_is_said_in_a_sentence(project, table, said, capsys):
+    Path("pyproject.toml").write_text(f"[tool.capturable]\n{table}\n")
+    assert run() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_rules_are_selected_and_ignored(script, capsys):
+    assert run(f"{script}:make_bad", "--select", "hook,path") == 0
+    assert run(f"{script}:make_bad", "--ignore", "sync,CPU work,output,frozen-number") == 0
+    assert run(f"{script}:make_bad", "--select", "sync") == 1
+    assert capsys.readouterr().out.count("CPU work") == 0
+
+
+def test_a_sarif_log_has_what_its_format_requires(project, capsys):
+    assert run("--sarif", "log.sarif") == 2
+    log = json.loads(Path("log.sarif").read_text())
+    assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
+    (one,) = log["runs"]
+    rules = [rule["id"] for rule in one["tool"]["driver"]["rules"]]
+    assert one["tool"]["driver"]["name"] == "capturable" and len(rules) == len(set(rules)) > 20
+    (invocation,) = one["invocations"]
+    (notification,) = invocation["toolExecutionNotifications"]
+    assert invocation["executionSuccessful"] is False and "make_raising" in str(notification)
+    for result in one["results"]:
+        assert result["ruleId"] in rules and result["level"] in ("error", "warning", "note")
+        assert result["message"]["text"] and result["partialFingerprints"]
+        (place,) = (location["physicalLocation"] for location in result["locations"])
+        assert place["artifactLocation"]["uri"] == "train.py"
+        assert SCRIPT.splitlines()[place["region"]["startLine"] - 1].strip()
+    assert {"sync", "cpu-work"} <= {result["ruleId"] for result in one["results"]}
+
+
+def test_a_junit_report_has_a_case_for_each_step(project, capsys):
+    run("--junit", "report.xml")
+    (suite,) = ElementTree.parse("report.xml").getroot()
+    counts = [suite.get(name) for name in ("tests", "failures", "errors")]
+    bad, good, raising = suite
+    assert suite.tag == "testsuite" and counts == ["3", "1", "1"]
+    assert [case.get("name") for case in suite] == ["make_bad", "make_good", "make_raising"]
+    assert bad[0].tag == "failure" and "sync: a tensor's value is read" in bad[0].text
+    assert bad[0].get("message").startswith("3 findings: 1 refused, 2 frozen")
+    assert (
+        not len(good) and raising[0].tag == "error" and "of the step" in raising[0].get("message")
+    )
+
+
+def test_a_test_fails_with_the_findings_as_its_message(tmp_path):
+    x, positive = torch.ones(3), lambda x: x[x > 0]
+    assert_capturable(lambda x: x * 2, x, x + 1, device="cpu")
+    assert_capturable(lambda *, x: x * 2, {"x": x}, {"x": x + 1}, device="cpu")
+    with pytest.raises(AssertionError) as raised:
+        assert_capturable(lambda x, n: x * n, (x, 2), (x, 3), device="cpu")
+    said = str(raised.value).splitlines()
+    assert said[0] == "2 findings: 2 frozen"
+    assert any(line.strip().startswith("fix: make it a GPU tensor") for line in said)
+    assert "capturable/testing.py" not in str(raised.getrepr(style="short"))
+    assert_capturable(positive, x, ignore=["sync"], device="cpu")
+    (tmp_path / "known").write_text(baseline(preflight(positive, x, device="cpu")))
+    assert_capturable(positive, x, baseline=tmp_path / "known", device="cpu")
+    with pytest.raises(ValueError, match="there is no rule snyc"):
+        assert_capturable(positive, x, ignore=["snyc"], device="cpu")
+
+
 def test_explain_is_a_command_as_well(capsys):
     assert main(["explain", "CUDA error: operation not permitted when stream is capturing"]) == 0
     assert "cause:" in capsys.readouterr().out
 
 
-def test_explain_needs_no_torch_and_preflight_neither_numpy_nor_pandas(script):
+def test_explain_needs_no_torch():
     code = (
         "import sys; sys.modules['torch'] = None; import capturable.explain; assert "
         "capturable.explain.entries()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
-    code = "import sys; sys.modules.update(numpy=None, pandas=None)\n"
-    code += "from capturable.__main__ import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "check", f"{script}:make_good", "--device", "cpu"]
-    done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("no findings\nChecked on the CPU"), (
-        done.stderr
-    )
-    assert done.stderr == ""
 
 
 def test_the_package_installs_by_itself(tmp_path):
@@ -146,7 +260,8 @@ def test_the_package_installs_by_itself(tmp_path):
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(tmp_path / "capturable" / done.stdout.split()[-1]) as wheel:
         wheel.extractall(tmp_path / "there")
-    code = "import capturable.explain, capturable.restore; print(capturable.__file__)"
+    code = "import capturable.explain, capturable.restore, capturable.rules"
+    code += "; print(capturable.__file__)"
     code += "; print(len(capturable.explain.entries()) > 20)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "there", capture_output=True, text=True

@@ -11,7 +11,7 @@ from torch import nn
 
 from capturable import Finding, Findings, preflight, user_lines, watch
 from capturable.__main__ import main
-from capturable.accepted import baseline, unknown_rules, without_known
+from capturable.accepted import Baseline, baseline
 from capturable.restore import NotRestored, Restore
 from capturable.rules import ALL, KINDS, RULES, SLUGS, markdown
 from tests.support.project import ROOT
@@ -37,9 +37,9 @@ def test_a_finding_begins_with_file_and_line_as_editors_open_them():
 def test_the_last_line_says_what_was_looked_at_and_what_was_not():
     found = preflight(lambda x: x * 2, X.clone(), device="cpu")
     assert str(found).splitlines()[0] == "no findings"
-    last = str(found).splitlines()[-1]
-    assert last.startswith("Checked on the CPU, in place of a GPU: 1 operator, 3 runs.")
-    for text in ("copies between CPU and GPU", "verify", "other_inputs", "paths that did not run"):
+    seen, last = str(found).splitlines()[-2:]
+    assert seen == "Checked on the CPU, in place of a GPU: 1 operator, 3 runs."
+    for text in ("copies of tensors kept", "verify", "other_inputs", "paths that did not run"):
         assert text in last
     varied = preflight(lambda x: x * 2, X.clone(), other_inputs=(X,), device="cpu", warmup=3)
     assert "other_inputs" not in str(varied.report) and varied.report.runs == 5
@@ -77,7 +77,7 @@ def test_each_line_of_a_library_is_a_finding_of_its_own(library):
     places = [finding.inside.rpartition("/")[2] for finding in found if finding.rule == "sync"]
     assert places == ["lib.py:5 in forward", "lib.py:6 in forward", "lib.py:7 in forward"]
     text = str(found)
-    assert "In libraries: " in text and "called from tests/capturable/test_findings.py" in text
+    assert "called from tests/capturable/test_findings.py" in text
 
 
 def test_watch_shows_every_line_of_a_librarys_loop(library):
@@ -144,9 +144,14 @@ def test_a_comment_accepts_a_finding(tmp_path, monkeypatch, capsys):
     assert check() == 1
     said = capsys.readouterr().out
     assert "    sync: " in said and "    CPU work: " not in said and "2 ignored by comments" in said
-    assert unknown_rules("train.py") == []
-    (tmp_path / "other.py").write_text("x = 1  # capturable: ignore[sink]\n")
-    assert unknown_rules("other.py") == ["sink"]
+    assert "Warning" not in said
+    (tmp_path / "train.py").write_text(SCRIPT.replace("cpu-work", "cpu-wrok, sync"))
+    linecache.checkcache()
+    assert check() == 1
+    warning = "train.py:8: there is no rule cpu-wrok to ignore"
+    assert f"Warning: {warning}." in capsys.readouterr().out
+    check("--github")
+    assert f"::warning title=capturable::{warning}" in capsys.readouterr().out
 
 
 def test_a_baseline_accepts_what_was_found_and_nothing_else(tmp_path, monkeypatch, capsys):
@@ -161,7 +166,8 @@ def test_a_baseline_accepts_what_was_found_and_nothing_else(tmp_path, monkeypatc
     (tmp_path / "train.py").write_text(SCRIPT.replace("x * x.sum()", "x * x.max()"))
     linecache.checkcache()
     assert check("--baseline", "known.json") == 1
-    capsys.readouterr()
+    gone = "capturable check: known.json: no longer found: sync in train.py: return x * x.sum()"
+    assert gone in capsys.readouterr().err
     (tmp_path / "known.json").write_text("{}")
     assert check("--baseline", "known.json") == 2 and "is no baseline" in capsys.readouterr().err
 
@@ -173,7 +179,31 @@ def test_a_baseline_knows_a_finding_by_rule_file_and_code(tmp_path):
     ]
     (tmp_path / "known").write_text(baseline(Findings(rows[:1])))
     moved = rows[0]._replace(line="f:9  y = x.item()", number=9)
-    assert without_known(Findings([moved, rows[1]]), tmp_path / "known") == [rows[1]]
+    known = Baseline(tmp_path / "known")
+    assert known.without_known(Findings([moved, rows[1]])) == [rows[1]] and known.stale() == []
+    (stale,) = Baseline(tmp_path / "known").stale()
+    assert stale.endswith("no longer found: sync in a.py: y = x.item()")
+
+
+def test_refusals_come_before_what_freezes_and_a_summary_before_both(library):
+    kept = {"n": 0}
+
+    def step(x):
+        kept["n"] += 1
+        library.forward(nn.Identity(), x)
+        return x.sum().item() * x
+
+    found = preflight(step, X.clone(), device="cpu")
+    text = str(found)
+    heads = [line for line in text.splitlines() if line.startswith(("Refused", "Frozen", "Note"))]
+    assert text.startswith(found.summary) and [head.split(":")[0] for head in heads] == [
+        "Refused",
+        "Frozen",
+    ]
+    assert found.summary.startswith(f"{len(found)} findings: 4 refused, ")
+    refused = text[text.index("Refused") : text.index("Frozen")]
+    assert refused.index("return x.sum()") < refused.index("lib.py:5 in forward")
+    assert [f.number for f in found] == sorted(f.number for f in found)  # the list is by lines
 
 
 def test_a_thread_that_ran_before_the_step_is_none_of_its():

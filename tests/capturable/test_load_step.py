@@ -73,14 +73,16 @@ def test_a_package_in_src_and_deeper_loads(project):
     assert check("pkg.runs.train:make_step") == 0
 
 
-def test_the_command_alone_finds_what_lies_in_the_folder(project, tmp_path):
+def test_the_command_finds_what_lies_in_the_folder_without_numpy_and_pandas(project, tmp_path):
     """Not only python -m, which adds the folder itself."""
     project({"pkg/__init__.py": "", "pkg/model.py": MODEL, "scripts/train.py": ABSOLUTE})
     code = f"import sys; sys.path[:] = [p for p in sys.path if p] + [{str(ROOT)!r}]; "
+    code += "sys.modules.update(numpy=None, pandas=None); "
     code += "from capturable.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "check", "scripts/train.py:make_step", "--device", "cpu"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert done.stdout.startswith("no findings\nChecked on the CPU")
 
 
 ARGPARSE = """import argparse

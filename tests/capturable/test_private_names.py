@@ -16,9 +16,10 @@ from torch import nn
 
 from capturable import judge
 from capturable.capture_attempt import Until
-from capturable.cpu_stand_in import DEVICES, capturable_optimizers
-from capturable.host_calls import SYNC_WARNING, TORCHS_OWN
-from capturable.judge import LIBRARY, READING_BACKWARD, SIZED
+from capturable.cpu_as_gpu import DEVICES, MAKERS, MOVERS, capturable_optimizers
+from capturable.host_calls import FLEX_UNCOMPILED, SYNC_WARNING, TORCHS_OWN
+from capturable.judge import READING_BACKWARD, SIZED
+from capturable.rules import LIBRARY
 from capturable.user_lines import TORCH, WRAPPERS
 from capturable.waiting_operators import WAITING, Call
 from tests.support.machine import needs_gpu
@@ -143,8 +144,6 @@ def test_modules_and_parameters_keep_their_hooks_so():
 
 
 def test_functions_that_stand_in_for_their_cpu_selves_are_called_so():
-    from capturable.cpu_stand_in import FACTORIES
-
     seen = []
 
     class Mode(torch.overrides.TorchFunctionMode):
@@ -157,8 +156,23 @@ def test_functions_that_stand_in_for_their_cpu_selves_are_called_so():
         x[0] = 2
         nn.functional.one_hot(x, 4)
         torch.tensor(2.0)
-    assert torch.arange in FACTORIES and torch.arange in seen
-    assert {torch.Tensor.__setitem__, nn.functional.one_hot, torch.tensor} <= set(seen)
+        x.to("cpu").type_as(x)
+    named = {torch.Tensor.__setitem__, nn.functional.one_hot, torch.arange, torch.tensor}
+    assert named | {torch.Tensor.to, torch.Tensor.type_as} <= set(seen)
+    assert {torch.arange, torch.tensor} <= MAKERS and set(MOVERS) > {torch.Tensor.to}
+
+
+def test_a_composite_operator_can_be_taken_apart():
+    x = torch.ones(2)
+    assert torch.ops.aten.is_nonzero.default._can_decompose()
+    assert not torch.ops.aten.add.Tensor._can_decompose()
+    assert torch.ops.aten.matmul.default.decompose(x, x) == 2
+
+
+def test_flex_attention_runs_uncompiled_by_this_name():
+    from torch.nn.attention import flex_attention
+
+    assert getattr(flex_attention, FLEX_UNCOMPILED) is False
 
 
 def test_capturing_is_asked_by_this_name():

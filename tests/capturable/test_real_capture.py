@@ -20,6 +20,14 @@ from tests.support.machine import needs_gpu
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 
+@pytest.fixture(autouse=True)
+def no_stream(monkeypatch, request):
+    """Where captured() is replaced there is neither a capture nor a stream for it."""
+    if not torch.cuda.is_available() and "stand_in" not in request.fixturenames:
+        monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
+        monkeypatch.setattr(real_capture, "warm_up", lambda step, _: step())
+
+
 class Replay:
     """A graph of Python: what runs at its replay."""
 
@@ -93,7 +101,7 @@ def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
             x = x * 2
         return x
 
-    def attempt(step, _):
+    def attempt(step, *_):
         broken.clear()
         step()
         return Attempt(None, None, RuntimeError("lost") if broken else None)
@@ -231,6 +239,20 @@ def test_replays_take_back_a_number_that_makes_no_difference(stand_in):
         for step in (lambda x: x + 1e-30 * next(numbers), lambda x: x * next(numbers))
     ]
     assert levels == ["note", "fault"]
+
+
+def keeps_its_loss(device):
+    weight, logs = torch.ones(4, device=device, requires_grad=True), {"loss": None}
+
+    def step(x):
+        logs["loss"] = (x * weight).sum().detach()
+
+    return step
+
+
+def test_a_result_that_is_kept_in_a_dictionary_is_that_of_the_replay(stand_in):
+    x = torch.ones(3, 4, device="cuda")
+    assert verified(keeps_its_loss("cuda"), (x,), (x + 1,)) == []
 
 
 def test_a_step_can_end_early():

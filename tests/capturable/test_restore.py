@@ -323,3 +323,13 @@ def test_a_tensor_that_is_negated_or_conjugated_on_reading_stays_so(lazy):
     with Restore(step):
         step()
     assert torch.equal(tensor, before)
+
+
+def test_the_checks_of_distributions_are_switched_on_again():
+    kind = torch.distributions.Distribution
+    before = kind._validate_args
+    kind.set_default_validate_args(True)
+    with Restore():
+        kind.set_default_validate_args(False)  # as torch.compile does
+    assert kind._validate_args is True
+    kind.set_default_validate_args(before)

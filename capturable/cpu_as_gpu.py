@@ -1,0 +1,167 @@
+"""The CPU in place of a GPU: what differs there, so that a step can be checked on a machine
+without one."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+from weakref import WeakMethod
+
+import torch
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+
+from capturable.judge import MADE_HERE
+from capturable.operators import address
+
+MAKERS = {  # without a device, these make tensors on the CPU
+    getattr(torch, name)
+    for name in (
+        *("arange", "as_tensor", "asarray", "empty", "eye", "from_numpy", "full", "linspace"),
+        *("logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "scalar_tensor"),
+        *("tensor", "tril_indices", "triu_indices", "zeros"),
+        *(f"{shape}_window" for shape in ("bartlett", "blackman", "hamming", "hann", "kaiser")),
+    )
+}
+MOVERS = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.type_as)
+CPU_READERS = {  # these check values on the CPU, and not on a GPU
+    getattr(owner, name) for owner in (torch, torch.Tensor) for name in ("quantile", "nanquantile")
+}
+CPU_READS = ("aten::lift_fresh", "aten::_local_scalar_dense", "aten::equal")  # of these functions
+DEVICES = "_get_capturable_supported_devices"  # of torch.optim (tried on torch 2.11 to 2.15)
+
+
+class CpuAsGpu(TorchFunctionMode):
+    """Knows which tensors would be on the CPU even with a GPU, and which reads would not wait.
+
+    A tensor that is made without a device, and what is computed from such tensors alone, would be
+    on the CPU. note(rule, what, fix=...) is called where one of them is moved to the GPU. making:
+    whether a function runs that makes one.
+    """
+
+    def __init__(self, note: Callable[..., None]) -> None:
+        super().__init__()
+        self.note = WeakMethod(note)  # whose object knows this one: a ring would keep all memory
+        self.making = False
+        self.quiet: Callable[[str, tuple], bool] | None = None
+        self.on_host: dict[
+            int, torch.UntypedStorage
+        ] = {}  # kept alive, so that no other gets the address
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        making = self.making = _makes_on_the_cpu(func, args, kwargs)
+        self.quiet = _quiet_reads(func, args, kwargs, making)
+        moved = func in MOVERS and self._moves(*args, **kwargs)
+        if moved:
+            self._note("copy", "a tensor that the step makes on the CPU is copied to the GPU")
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.making, self.quiet = False, None
+        if making:
+            self._add(result)
+        if moved:
+            self.on_host.pop(address(result), None)
+        return result
+
+    def _note(self, rule: str, what: str) -> None:
+        note = self.note()
+        if note is not None:
+            note(rule, what, fix=MADE_HERE)
+
+    def _moves(self, tensor: torch.Tensor, *to: Any, **options: Any) -> bool:
+        """Whether a tensor of the CPU is moved to a device, or to that of a tensor on the GPU."""
+        targets = [target for target in (*to, options.get("device")) if _is_device(target)]
+        others = [other for other in to if isinstance(other, torch.Tensor)]
+        return self.is_host(tensor) and bool(targets or not all(map(self.is_host, others)))
+
+    def reads_on_the_cpu_only(self, name: str, args: tuple) -> bool:
+        """Whether an operator belongs to a function that would do without it on a GPU."""
+        return self.quiet is not None and self.quiet(name, args)
+
+    def is_host(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor would be on the CPU with a GPU, too."""
+        return address(tensor) in self.on_host
+
+    def ran(self, tensors: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
+        """An operator has made results of tensors."""
+        tensors = list(tensors)
+        hosts = {address(tensor) for tensor in tensors if self.is_host(tensor)}
+        only_host = bool(tensors) and all(map(self.is_host, tensors))
+        for result in results:
+            if only_host:
+                self._add(result)
+            elif tensors and address(result) not in hosts:
+                self.on_host.pop(address(result), None)
+
+    def _add(self, result: Any) -> None:
+        if isinstance(result, torch.Tensor) and address(result):
+            self.on_host[address(result)] = result.untyped_storage()
+
+
+def _is_device(target: Any) -> bool:
+    return isinstance(target, str | torch.device | int) and not isinstance(target, bool)
+
+
+def _makes_on_the_cpu(func: Callable, args: tuple, kwargs: dict) -> bool:
+    """Whether a function makes a tensor on the CPU: no device is named, nor is there another
+    default."""
+    if func not in MAKERS or kwargs.get("device") is not None:
+        return False
+    modes = _get_current_function_mode_stack()  # of set_default_device and "with torch.device"
+    named = any(isinstance(mode, DeviceContext) for mode in modes)
+    return not named and not any(isinstance(value, torch.Tensor) for value in args)
+
+
+def _quiet_reads(
+    func: Callable, args: tuple, kwargs: dict, making: bool
+) -> Callable[[str, tuple], bool] | None:
+    """Which operators of a function, by name and arguments, would not wait or copy on a GPU."""
+    one_hot = func is torch.nn.functional.one_hot  # without a number of classes it looks for one
+    if func in CPU_READERS or (one_hot and max([*args[1:], kwargs.get("num_classes", -1)]) >= 0):
+        return lambda name, _: name in CPU_READS
+    if making:
+        return lambda name, _: name == "aten::lift_fresh"
+    if func is torch.Tensor.__setitem__:  # the number that is assigned; a list of indices is copied
+        return lambda name, given: name == "aten::lift_fresh" and given[0].dim() == 0
+    return None
+
+
+@contextmanager
+def capturable_optimizers() -> Iterator[None]:
+    """Let optimizers with capturable=True step on the CPU, which torch allows on GPUs only."""
+    names = _names(sys.modules["torch.optim.optimizer"])  # not an attribute of torch.optim
+    with replaced_everywhere((names.get(DEVICES), _with_cpu)):
+        yield
+
+
+def _with_cpu(supported: Callable) -> Callable:
+    def with_cpu(*args: Any, **kwargs: Any) -> list[str]:
+        return [*supported(*args, **kwargs), "cpu"]
+
+    return with_cpu
+
+
+@contextmanager
+def replaced_everywhere(*pairs: tuple[Callable | None, Callable]) -> Iterator[None]:
+    """In each module that has a function under its own name, wrap(function) stands for it; pairs:
+    the functions, None where this torch has no such function, and wrap."""
+    known = [(function, function.__name__, wrap(function)) for function, wrap in pairs if function]
+    with ExitStack() as stack:
+        for module in list(sys.modules.values()):
+            names = _names(module)
+            for function, name, wrapped in known:
+                if names.get(name) is function:
+                    stack.enter_context(patch.object(module, name, wrapped))
+        yield
+
+
+def _names(module: object) -> dict[str, Any]:
+    """A module's names, without waking one that is loaded at the first look."""
+    try:
+        names = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    return names if type(names) is dict else {}

@@ -1,0 +1,995 @@
+"""Steps that were written down, with their labels, before capturable was asked; half are inference.
+
+They are modelled on public code: decoding, diffusion, detection, contrastive learning, PPO, SAM.
+judge_by_capture.py asks a real capture about each.
+"""
+
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_, parameters_to_vector, vector_to_parameters
+from torch.utils.checkpoint import checkpoint
+
+from tests.capturable.judged_steps import Case, clean, fault, numbers, on_batches
+
+N, D = 4, 6
+TOKENS = 8
+inference = torch.inference_mode()
+
+
+def batch_with(step, device, *more, state=list):
+    """A case of a step that takes one tensor and, in both batches, further arguments."""
+    return Case(step, (numbers(device, N, D), *more), (numbers(device, N, D), *more), state=state)
+
+
+def learner(device, optimizer=None):
+    """A small model, and an optimizer of its parameters."""
+    model = nn.Sequential(nn.Linear(D, 8), nn.Tanh(), nn.Linear(8, D)).to(device)
+    return model, (optimizer or sgd)(model.parameters())
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, 0.1)
+
+
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, 0.1, capturable=True)
+
+
+# ------------------------------------------------------------------ inference, with a fault
+
+
+@fault("sync")
+def exits_when_confident(device):
+    early, late = nn.Linear(D, 3).to(device), nn.Linear(D, 3).to(device)
+
+    @inference
+    def step(x):
+        scores = early(x).softmax(-1)
+        if scores.max() > 2:  # here
+            return scores
+        return late(x).softmax(-1)
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def stops_when_all_have_ended(device):
+    head = nn.Linear(D, TOKENS).to(device)
+
+    @inference
+    def step(x):
+        tokens = head(x).argmax(-1)
+        if (tokens == TOKENS).all():  # here
+            return tokens * 0
+        return tokens
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def one_hot_of_unknown_width(device):
+    @inference
+    def step(x):
+        return F.one_hot(x.argmax(-1)).sum() + x  # here
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def cache_written_at_a_tensor(device):
+    cache, at = torch.zeros(N, TOKENS, D, device=device), torch.tensor(2, device=device)
+
+    @inference
+    def step(x):
+        cache[:, at] = x  # here
+        return cache.sum(1)
+
+    return on_batches(step, device, N, D, state=lambda: [cache])
+
+
+@fault("sync")
+def cache_written_at_a_slice_of_tensors(device):
+    cache, start = torch.zeros(TOKENS, D, device=device), torch.tensor(2, device=device)
+
+    @inference
+    def step(x):
+        cache[start : start + N] = x  # here
+        return cache * 2
+
+    return on_batches(step, device, N, D, state=lambda: [cache])
+
+
+@fault("frozen number")
+def cache_written_at_a_number(device):
+    cache, run = torch.zeros(N, TOKENS, D, device=device), SimpleNamespace(at=0)
+
+    @inference
+    def step(x):
+        cache[:, run.at] = x  # here
+        run.at = (run.at + 1) % TOKENS
+        return cache.sum(1)
+
+    return on_batches(step, device, N, D, state=lambda: [cache, run.at])
+
+
+@fault("copy")
+def bad_words_in_a_list(device):
+    @inference
+    def step(x):
+        scores = x * 2
+        scores[:, [1, 3]] = -1e9  # here
+        return scores.softmax(-1)
+
+    return on_batches(step, device, N, D)
+
+
+@fault("copy")
+def first_and_last_by_a_list(device):
+    @inference
+    def step(x):
+        return x[:, [0, -1]].mean(1)  # here
+
+    return on_batches(step, device, N, D)
+
+
+@fault("copy")
+def positions_made_on_the_cpu(device):
+    table = nn.Embedding(TOKENS, D).to(device)
+
+    @inference
+    def step(x):
+        places = torch.arange(len(x)).to(x.device)  # here
+        return x + table(places)
+
+    return on_batches(step, device, N, D)
+
+
+@fault("copy")
+def mask_made_on_the_cpu(device):
+    @inference
+    def step(x):
+        mask = torch.full((N, N), float("-inf")).triu(1).to(x.device)  # here
+        return (x @ x.T + mask).softmax(-1) @ x
+
+    return on_batches(step, device, N, D)
+
+
+@fault("copy")
+def window_made_on_the_cpu(device):
+    @inference
+    def step(x):
+        window = torch.hann_window(16).to(x.device)  # here
+        return torch.stft(x, 16, window=window, return_complex=True).abs()
+
+    return on_batches(step, device, 2, 64)
+
+
+@fault("CPU random numbers", "copy", random=True)
+def noise_made_on_the_cpu(device):
+    @inference
+    def step(x):
+        noise = torch.randn(x.shape).to(x.device)  # here
+        return 0.9 * x + 0.1 * noise
+
+    return on_batches(step, device, N, D)
+
+
+@fault("CPU random numbers", "copy", random=True)
+def latents_of_a_generator(device):
+    source = torch.Generator().manual_seed(1)
+
+    @inference
+    def step(x):
+        latents = torch.randn((N, D), generator=source).to(x.device)  # here
+        return x + latents
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def boxes_above_a_threshold(device):
+    @inference
+    def step(x):
+        boxes = x[x.mean(1) > -9]  # here
+        return boxes.sigmoid()
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def features_put_where_a_mask_says(device):
+    @inference
+    def step(x):
+        text = torch.zeros(N, D, device=x.device)
+        chosen = x.sum(1) > -99
+        text[chosen] = x  # here
+        return text * 2
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def camera_inverted(device):
+    @inference
+    def step(x):
+        camera = x.T @ x + torch.eye(D, device=x.device)
+        return x @ torch.linalg.inv(camera)  # here
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def covariance(device):
+    @inference
+    def step(x):
+        return torch.cov(x)  # here
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync", "CPU work")
+def score_in_a_log(device):
+    log = []
+
+    @inference
+    def step(x):
+        score = x.mean()
+        log.append(str(score))  # here
+        return x * score
+
+    return on_batches(step, device, N, D, state=lambda: list(log))
+
+
+@fault("sync")
+def cut_to_the_longest(device):
+    @inference
+    def step(x, lengths):
+        return x[:, : lengths.max()].relu().sum(1)  # here
+
+    return batch_with(step, device, torch.tensor([2, 5, 3, 1], device=device))
+
+
+@fault("sync")
+def scale_of_a_quantised_tensor(device):
+    @inference
+    def step(x):
+        scale = float(x.abs().max()) / 127  # here
+        return (x / scale).round() * scale
+
+    return on_batches(step, device, N, D)
+
+
+@fault("frozen number", "shape")
+def as_many_as_the_request_says(device):
+    @inference
+    def step(x, k):
+        return x.topk(k).values  # here
+
+    return Case(step, (numbers(device, N, D), 2), (numbers(device, N, D), 3))
+
+
+@fault("moved tensor")
+def beams_in_another_order(device):
+    run = SimpleNamespace(keys=torch.zeros(N, D, device=device))
+
+    @inference
+    def step(x):
+        keys = run.keys + x
+        best = x.sum(1).argsort()
+        run.keys = keys.index_select(0, best)  # here
+        return keys * 2
+
+    return on_batches(step, device, N, D, state=lambda: [run.keys])
+
+
+@fault("moved tensor")
+def stream_of_chunks(device):
+    cell, run = nn.GRUCell(D, D).to(device), SimpleNamespace(h=torch.zeros(N, D, device=device))
+
+    @inference
+    def step(x):
+        hidden = cell(x, run.h)
+        run.h = hidden  # here
+        return hidden.tanh()
+
+    return on_batches(step, device, N, D, state=lambda: [run.h])
+
+
+@fault("CPU work")
+def requests_counted(device):
+    stats = {"calls": 0}
+
+    @inference
+    def step(x):
+        stats["calls"] += 1  # here
+        return x.relu()
+
+    return on_batches(step, device, N, D, state=lambda: [stats["calls"]])
+
+
+@fault("sync")
+def accepted_drafts(device):
+    @inference
+    def step(x):
+        agree = (x > -99).all(1).long().cumprod(0)
+        count = agree.sum().item()  # here
+        return x[:count] * 2
+
+    return on_batches(step, device, N, D)
+
+
+@fault("sync")
+def asserts_that_nothing_is_nan(device):
+    @inference
+    def step(x):
+        assert not x.isnan().any()  # here
+        return x.exp()
+
+    return on_batches(step, device, N, D)
+
+
+# ------------------------------------------------------------------ inference, without a fault
+
+
+@clean
+def cache_written_at_a_row_of_positions(device):
+    cache, at = torch.zeros(N, TOKENS, D, device=device), torch.zeros(1, dtype=int, device=device)
+
+    @inference
+    def step(x):
+        cache.index_copy_(1, at, x.unsqueeze(1))
+        at.add_(1).remainder_(TOKENS)
+        return cache.sum(1)
+
+    return on_batches(step, device, N, D, state=lambda: [cache, at])
+
+
+@clean
+def cache_assigned_at_a_row_of_positions(device):
+    cache, at = torch.zeros(TOKENS, D, device=device), torch.arange(N, device=device)
+
+    @inference
+    def step(x):
+        cache[at] = x
+        cache[:, -1] = 0.5
+        cache[6:, :2] = 1
+        return cache * 2
+
+    return on_batches(step, device, N, D, state=lambda: [cache])
+
+
+@clean
+def bad_words_in_a_tensor(device):
+    banned = torch.tensor([1, 3], device=device)
+
+    @inference
+    def step(x):
+        scores = x * 2
+        scores[:, banned] = -1e9
+        return scores.softmax(-1)
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def negative_values_replaced(device):
+    @inference
+    def step(x):
+        y = x * 2
+        y[y < 0] = 0.0
+        return y
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def rotary_embedding(device):
+    @inference
+    def step(x):
+        places = torch.arange(N, device=x.device)
+        rates = 100 ** (-torch.arange(0, D, 2, device=x.device) / D)
+        angles = places[:, None] * rates
+        even, odd = x[:, ::2], x[:, 1::2]
+        turned = [
+            even * angles.cos() - odd * angles.sin(),
+            even * angles.sin() + odd * angles.cos(),
+        ]
+        return torch.stack(turned, -1).flatten(-2)
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def causal_attention(device):
+    layer = nn.Linear(D, 3 * D).to(device)
+
+    @inference
+    def step(x):
+        q, k, v = layer(x).view(1, N, 3, 2, D // 2).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    return on_batches(step, device, N, D)
+
+
+@clean(random=True)
+def sampled_without_a_wait(device):
+    @inference
+    def step(x):
+        chances = x.softmax(-1)
+        return (chances / torch.empty_like(chances).exponential_(1)).argmax(-1)
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def features_scattered_by_a_mask(device):
+    @inference
+    def step(x, features):
+        chosen = (x > 0) & (x < 99)
+        return x.masked_scatter(chosen, features)
+
+    return batch_with(step, device, numbers(device, N, D))
+
+
+@clean
+def dense_experts(device):
+    experts = torch.randn(3, D, D, device=device)
+
+    @inference
+    def step(x):
+        chances, chosen = (x @ experts[0][:, :3]).softmax(-1).topk(2)
+        weights = torch.zeros(N, 3, device=x.device).scatter(1, chosen, chances)
+        return torch.einsum("ne,nd,edh->nh", weights, x, experts)
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def one_hot_of_known_width(device):
+    @inference
+    def step(x):
+        return F.one_hot(x.argmax(-1), D) + x
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def convolutions_in_half(device):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    model.to(device).eval()
+
+    @inference
+    def step(x):
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return model(x).float()
+
+    return on_batches(step, device, 2, 3, 8, 8)
+
+
+@clean
+def sizes_of_a_list_of_the_cpu(device):
+    @inference
+    def step(x):
+        sizes = torch.tensor([2, 4]).tolist()
+        left, right = x.split(sizes, 1)
+        depth = int(torch.ceil(torch.tensor(N / 3)).item())
+        return left.sum(1) + right.sum(1) * depth
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def steps_of_a_schedule_of_the_cpu(device):
+    model = nn.Linear(D, D).to(device)
+
+    @inference
+    def step(x):
+        for t in torch.linspace(1, 0, 4):
+            x = x - t * model(x)
+        return x
+
+    return on_batches(step, device, N, D)
+
+
+@clean
+def positions_of_a_mask(device):
+    table = nn.Embedding(TOKENS, D).to(device)
+
+    @inference
+    def step(x):
+        mask = x[:, 0] > 0
+        places = (mask.long().cumsum(0) - 1).clamp(min=0).masked_fill(~mask, 1)
+        return torch.where(mask[:, None], x + table(places), x)
+
+    return on_batches(step, device, N, D)
+
+
+# ------------------------------------------------------------------ training, with a fault
+
+
+@fault("frozen number")
+def rate_set_in_each_step(device):
+    model, optimizer = learner(device, adamw)
+    run = SimpleNamespace(n=1)
+
+    def step(x):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 / run.n
+        run.n += 1
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()  # here
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("frozen number")
+def decay_that_warms_up(device):
+    model, optimizer = learner(device)
+    average, run = [p.detach().clone() for p in model.parameters()], SimpleNamespace(n=0)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        run.n += 1
+        decay = min(0.99, (1 + run.n) / (10 + run.n))
+        weights = [p.detach() for p in model.parameters()]
+        torch._foreach_lerp_(average, weights, 1 - decay)  # here
+
+    return on_batches(step, device, N, D, state=lambda: [*average])
+
+
+@fault("frozen number")
+def weight_of_a_loss_that_grows(device):
+    model, optimizer = learner(device)
+    run = SimpleNamespace(beta=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        y = model(x)
+        loss = (y - x).square().mean() + run.beta * y.abs().mean()  # here
+        run.beta *= 1.5
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("sync")
+def step_skipped_at_a_large_norm(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        norm = clip_grad_norm_(model.parameters(), 1.0)
+        if norm < 100:  # here
+            optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("sync")
+def queue_with_a_read_pointer(device):
+    queue, pointer = torch.zeros(8, D, device=device), torch.zeros(1, dtype=int, device=device)
+
+    @torch.no_grad()
+    def step(keys):
+        at = int(pointer)  # here
+        queue[at : at + N] = keys
+        pointer[0] = (at + N) % 8
+        return queue.sum(0)
+
+    return on_batches(step, device, N, D, state=lambda: [queue, pointer])
+
+
+@fault("sync")
+def queue_with_a_pointer_in_a_slice(device):
+    queue, pointer = torch.zeros(8, D, device=device), torch.zeros((), dtype=int, device=device)
+
+    @torch.no_grad()
+    def step(keys):
+        queue[pointer : pointer + N] = keys  # here
+        pointer.add_(N).remainder_(8)
+        return queue.sum(0)
+
+    return on_batches(step, device, N, D, state=lambda: [queue, pointer])
+
+
+@fault("sync")
+def policy_that_is_validated(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        policy = torch.distributions.Categorical(logits=model(x))  # here
+        optimizer.zero_grad()
+        policy.entropy().mean().backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("sync")
+def stops_at_a_divergence(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        for _ in range(2):
+            y = model(x)
+            if (y - x).square().mean() < -1:  # here
+                break
+            optimizer.zero_grad()
+            y.square().mean().backward()
+            optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("copy")
+def labels_made_on_the_cpu(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        labels = (torch.arange(N) + N // 2) % N
+        labels = labels.to(x.device)  # here
+        views = F.normalize(model(x), dim=1)
+        optimizer.zero_grad()
+        F.cross_entropy(views @ views.T, labels).backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("CPU random numbers", "copy", random=True)
+def shuffled_by_the_cpu(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        order = torch.randperm(len(x))  # here
+        optimizer.zero_grad()
+        model(x[order][:2]).square().mean().backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("CPU random numbers", "copy", random=True)
+def timesteps_drawn_on_the_cpu(device):
+    model, optimizer = learner(device)
+    alphas = torch.linspace(0.99, 0.1, 10, device=device)
+
+    def step(x):
+        t = torch.randint(0, 10, (N,)).to(x.device)  # here
+        noise = torch.randn_like(x)
+        level = alphas[t][:, None]
+        optimizer.zero_grad()
+        F.mse_loss(model(level * x + (1 - level) * noise), noise).backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("CPU random numbers", "path", random=True)
+def layer_dropped_by_the_cpu(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        optimizer.zero_grad()
+        y = model(x)
+        if torch.rand(1).item() < 0.5:  # here
+            y = y.relu()
+        y.square().mean().backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("sync")
+def hard_negatives_counted(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        losses = model(x).square().mean(1)
+        k = max(1, int((losses > 0.1).sum()))  # here
+        optimizer.zero_grad()
+        losses.topk(k).values.mean().backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("moved tensor")
+def sharpness_with_old_weights(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        old = {p: p.data.clone() for p in model.parameters()}
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(0.05 * p.grad)
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        for p in model.parameters():
+            p.data = old[p]  # here
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("moved tensor")
+def weights_of_a_vector(device):
+    model, _ = learner(device)
+
+    @torch.no_grad()
+    def step(x):
+        y = model(x)
+        vector = parameters_to_vector(model.parameters()) * 0.9
+        vector_to_parameters(vector, model.parameters())  # here
+        return y
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("moved tensor")
+def buffers_that_change_places(device):
+    run = SimpleNamespace(front=torch.zeros(D, device=device), back=torch.ones(D, device=device))
+
+    @torch.no_grad()
+    def step(x):
+        run.back.copy_(0.5 * run.front + x.mean(0))
+        run.front, run.back = run.back, run.front  # here
+        return run.front * 1
+
+    return on_batches(step, device, N, D, state=lambda: [run.front, run.back])
+
+
+@fault("kept graph", "CPU work")
+def losses_in_a_list(device):
+    model, optimizer = learner(device)
+    losses = []
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        losses.append(loss)  # here
+        loss.backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [len(losses), *model.parameters()])
+
+
+@fault("sync", "CPU work")
+def loss_added_to_a_number(device):
+    model, optimizer = learner(device)
+    run = SimpleNamespace(total=0.0)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        run.total += loss.item()  # here
+
+    return on_batches(step, device, N, D, state=lambda: [run.total])
+
+
+@fault("sync")
+def others_by_a_mask(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        views = F.normalize(model(x), dim=1)
+        apart = ~torch.eye(N, dtype=torch.bool, device=x.device)
+        others = (views @ views.T)[apart].view(N, -1)  # here
+        optimizer.zero_grad()
+        others.logsumexp(1).mean().backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("copy")
+def weights_of_classes_in_a_list(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        weights = torch.tensor([1.0, 2.0, 1.0, 1.0, 3.0, 1.0], device=x.device)  # here
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), x.argmax(1), weight=weights).backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@fault("optimizer")
+def adamw_as_it_comes(device):
+    model, optimizer = learner(device, torch.optim.AdamW)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()  # here
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+# ------------------------------------------------------------------ training, without a fault
+
+
+@clean
+def adamw_with_clipping(device):
+    model, optimizer = learner(device, adamw)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        return loss.detach()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@clean
+def micro_batches(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        optimizer.zero_grad()
+        for part in x.chunk(2):
+            (model(part).square().mean() / 2).backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@clean
+def checkpointed_in_half(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = checkpoint(model, x, use_reentrant=False).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@clean
+def policy_that_is_not_validated(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        policy = torch.distributions.Categorical(logits=model(x), validate_args=False)
+        optimizer.zero_grad()
+        (policy.entropy().mean() - policy.log_prob(x.argmax(1)).mean()).backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@clean
+def penalty_on_gradients(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        points = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
+        optimizer.zero_grad()
+        (slope.norm(dim=1) - 1).square().mean().backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@clean
+def codebook_by_averages(device):
+    codes, counts = torch.randn(3, D, device=device), torch.ones(3, device=device)
+
+    @torch.no_grad()
+    def step(x):
+        nearest = F.one_hot(torch.cdist(x, codes).argmin(1), 3).float()
+        counts.mul_(0.9).add_(nearest.sum(0), alpha=0.1)
+        codes.lerp_(nearest.T @ x / counts[:, None], 0.1)
+        return nearest @ codes
+
+    return on_batches(step, device, N, D, state=lambda: [codes, counts])
+
+
+@clean
+def labels_made_on_the_gpu(device):
+    model, optimizer = learner(device)
+
+    def step(x):
+        labels = (torch.arange(N, device=x.device) + N // 2) % N
+        views = F.normalize(model(x), dim=1)
+        optimizer.zero_grad()
+        F.cross_entropy(views @ views.T, labels, label_smoothing=0.1, ignore_index=-1).backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+
+
+@clean
+def hidden_state_copied(device):
+    cell, hidden = nn.GRUCell(D, D).to(device), torch.zeros(N, D, device=device)
+    optimizer = torch.optim.SGD(cell.parameters(), 0.1, momentum=0.9, nesterov=True)
+
+    def step(x):
+        optimizer.zero_grad()
+        new = cell(x, hidden)
+        new.square().mean().backward()
+        optimizer.step()
+        hidden.copy_(new.detach())
+
+    return on_batches(step, device, N, D, state=lambda: [hidden, *cell.parameters()])
+
+
+@clean
+def queue_with_a_row_of_positions(device):
+    queue, pointer = torch.zeros(8, D, device=device), torch.arange(N, device=device)
+
+    @torch.no_grad()
+    def step(keys):
+        queue[pointer] = keys
+        pointer.add_(N).remainder_(8)
+        return queue.sum(0)
+
+    return on_batches(step, device, N, D, state=lambda: [queue, pointer])
+
+
+@clean
+def loss_kept_for_the_log(device):
+    model, optimizer = learner(device)
+    logs = {"loss": None}
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        logs["loss"] = loss.detach()
+
+    return on_batches(step, device, N, D, state=lambda: [logs["loss"], *model.parameters()])
+
+
+@clean
+def teacher_and_student(device):
+    student, optimizer = learner(device)
+    teacher, total = nn.Linear(D, D).to(device).eval(), torch.zeros((), device=device)
+
+    def step(x):
+        with torch.no_grad():
+            target = teacher(x).softmax(-1)
+        optimizer.zero_grad()
+        loss = F.kl_div(student(x).log_softmax(-1), target, reduction="batchmean")
+        loss.backward()
+        optimizer.step()
+        total.add_(loss.detach())
+
+    return on_batches(step, device, N, D, state=lambda: [total, *student.parameters()])
+
+
+@clean(random=True)
+def two_passes_with_dropout(device):
+    model, optimizer = learner(device)
+    drop = nn.Dropout(0.3)
+
+    def step(x):
+        optimizer.zero_grad()
+        first, second = model(drop(x)).softmax(-1), model(drop(x)).softmax(-1)
+        (first - second).square().mean().backward()
+        optimizer.step()
+
+    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
