@@ -7,7 +7,7 @@ import torch
 from torch._tensor_str import _add_suffixes
 
 from cpu_graph.autograd import backward
-from cpu_graph.device_kind import GPU, moved, wanting
+from cpu_graph.device_kind import GPU, moved, place, wanting
 from cpu_graph.errors import (
     NUMPY,
     PAGEABLE,
@@ -18,6 +18,7 @@ from cpu_graph.errors import (
     NotModelled,
     refusal,
 )
+from cpu_graph.memory import UnknownAddress
 
 Tensor = torch.Tensor
 SUFFIX = re.compile(r",\s+(size=\([^)]*\)(, dtype=\S+)?|dtype=\S+)\)$")
@@ -85,13 +86,19 @@ def pin_memory(device, function, tensor, *_):
 
 
 @instead_of(Tensor.cuda)
-def cuda(stand_in, function, tensor, device=None, non_blocking=False, **_):
-    return to(stand_in, Tensor.to, tensor, GPU, None, non_blocking)
+def cuda(stand_in, function, tensor, device=None, non_blocking=False, memory_format=None):
+    place(device)
+    return to(stand_in, Tensor.to, tensor, GPU, None, non_blocking, memory_format=memory_format)
 
 
 @instead_of(Tensor.cpu)
-def cpu(device, function, tensor, **_):
-    return to(device, Tensor.to, tensor, "cpu")
+def cpu(device, function, tensor, memory_format=None):
+    return to(device, Tensor.to, tensor, "cpu", memory_format=memory_format)
+
+
+@instead_of(Tensor.type_as)
+def type_as(device, function, tensor, other):
+    return to(device, Tensor.to, tensor, other)
 
 
 @instead_of(Tensor.to)
@@ -99,6 +106,7 @@ def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
         args = (GPU if device.kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
     if args and type(args[0]) is int:
+        place(args[0])
         args = (GPU, *args[1:])
     copy = kwargs.pop("copy", False)
     flags = [number for number, one in enumerate(args) if type(one) is bool]
@@ -109,13 +117,15 @@ def to(device, function, tensor, /, *args, **kwargs):
     if where is not None and where.type == "meta":
         return function(tensor, *args, **kwargs)
     here = device.kind(tensor)
-    want = where.type if where else None
+    want = place(where)
+    if here == "pinned" and want == "cuda" and dtype not in (None, tensor.dtype):
+        tensor = function(tensor, dtype)  # on the CPU, where the result is not pinned
     if want not in (None, here) and not (want == "cpu" and here == "pinned"):
         tensor = moved(device, tensor, want, non_blocking)
         copy = False
-    if dtype in (None, tensor.dtype) and not copy:
-        return tensor
     memory_format = memory_format or torch.preserve_format
+    if dtype in (None, tensor.dtype) and not copy and memory_format is torch.preserve_format:
+        return tensor
     return function(tensor, dtype or tensor.dtype, copy=copy, memory_format=memory_format)
 
 
@@ -259,11 +269,8 @@ def unravel_index(device, function, tensor, shape):
 @instead_of(Tensor.data_ptr)
 def address(device, function, tensor):
     block = device.memory.find(tensor)
-    if block is not None and block.unknown_address:
-        raise NotModelled(
-            "The address of a tensor that may lie in a freed block of another size is not modelled."
-        )
-    return function(tensor)
+    known = block is None or not block.unknown_address
+    return function(tensor) if known else UnknownAddress(device.memory, block, function(tensor))
 
 
 instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)
