@@ -122,9 +122,15 @@ def test_the_courses_model_graphed_trains_as_eager(gpu):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_ends_as_on_the_gpu(name):
-    ending = outcome(name)
-    assert outcomes.agrees(PROGRAMS[name].gives, ending), ending
-    expected = recorded()["outcomes"][name]
+    ending, program = outcome(name), PROGRAMS[name]
+    if program.refused:
+        assert any(one.startswith("NotModelled") for one in ending["fails"])
+        assert program.refused in " ".join(ending["fails"])
+        return
+    assert outcomes.agrees(program.gives, ending), ending
+    expected = recorded()["outcomes"].get(name)
+    if expected is None:
+        pytest.skip("how it ends on a GPU is not recorded yet")
     if not is_of_the_machine(expected):
         assert ending == expected
 
