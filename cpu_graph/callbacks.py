@@ -13,7 +13,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from cpu_graph.errors import NO_KERNEL, refusal
+from cpu_graph.errors import NO_KERNEL, WRONG_PLACE, refusal
 
 COMPOSITE = "CompositeExplicitAutograd", "CompositeImplicitAutograd"
 
@@ -57,9 +57,26 @@ def callers(device):
 
     def apply(cls, *args, **kwargs):
         with seen(device):
-            return real.__get__(None, cls)(*args, **kwargs)
+            result = real.__get__(None, cls)(*args, **kwargs)
+        node = getattr(result[0] if isinstance(result, tuple) else result, "grad_fn", None)
+        if node is not None and isinstance(node, torch.autograd.function.BackwardCFunction):
+            check_gradients(device, cls, node, args)
+        return result
 
     yield torch.autograd.Function, "apply", classmethod(apply)
+
+
+def check_gradients(device, function, node, args):
+    """Refuse gradients that a function's backward pass returns elsewhere than its tensors are."""
+    kinds = [device.kind(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
+
+    def check(gradients, _):
+        for number, (kind, gradient) in enumerate(zip(kinds, gradients, strict=False)):
+            if kind and gradient is not None and (device.kind(gradient) == "cuda") != (kind == "cuda"):
+                places = ("cuda:0", "cpu") if kind == "cuda" else ("cpu", "cuda:0")
+                raise refusal(WRONG_PLACE.format(function.__name__, number, *places))
+
+    node.register_hook(check)
 
 
 def in_python(operator, backend):

@@ -11,6 +11,7 @@ from cpu_graph.hints import overwritten
 from cpu_graph.memory import LARGE, Memory, Place, rounded
 from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
 from cpu_graph.order import Order
+from cpu_graph.tables import strides_of
 from cpu_graph.trees import mapped, tensors_in
 
 
@@ -153,7 +154,9 @@ class Device:
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}
-        outputs = mapped(lambda t: t if id(t) in given else self.move(t, kind), result)
+        outputs = mapped(
+            lambda t: t if id(t) in given else self.move(t, strides_of(operator, t), kind), result
+        )
         made = tensors_in(outputs)
         node.read = None if made else result
         node.outputs, node.spans = (
@@ -166,8 +169,8 @@ class Device:
             block.overwritten = None
         return outputs if made else node.read  # which a race may have changed
 
-    def move(self, tensor, kind):
-        moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)
+    def move(self, tensor, stride, kind):
+        moved = self.allocate(tensor.shape, stride, tensor.dtype, kind)
         if kind != "cpu":
             self.order.save({self.memory.span(moved): True})
         return moved.copy_(tensor)

@@ -5,7 +5,7 @@ from threading import local
 
 import torch
 
-from cpu_graph.errors import ONE_DEVICE, cuda_error
+from cpu_graph.errors import ONE_DEVICE, NotModelled, cuda_error
 from cpu_graph.trees import tensors_in
 
 GPU = torch.device("cuda", 0)
@@ -56,6 +56,8 @@ def any_on_gpu(device, tree):
 
 def moved(device, tensor, want, non_blocking=False):
     """A copy in another kind of memory, seen by autograd."""
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise NotModelled("Moving a lazy layer before its first call is not modelled.")
     if want == "cpu" and non_blocking and device.kind(tensor) == "cuda":
         want = "pinned"
     with wanting(device, want, crossing=True, non_blocking=non_blocking):

@@ -54,6 +54,13 @@ SCALARS = {  # what ATen calls types of whole numbers
 ONE_DEVICE = "The stand-in is one device."
 DEVICE_INDEX = "Device index value {} is out of index range [0, 1)"
 CPU_INDEXED = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+WRONG_PLACE = (
+    "Function {}Backward returned an invalid gradient at index {} - expected device {} but got {}"
+)
+GRADIENT_PLACE = (
+    "attempting to assign a gradient with device type '{}' to a tensor with device type '{}'. "
+    "Please ensure that the gradient and the tensor are on the same device"
+)
 NO_KERNEL = "Could not run '{}' with arguments from the 'CUDA' backend."
 NO_PINNING = "Only dense CPU tensors can be pinned"
 LENGTHS = "'lengths' argument should be a 1D CPU int64 tensor, but got {}D cuda:0 {} tensor"

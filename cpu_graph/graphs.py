@@ -199,7 +199,7 @@ class CUDAGraph:
         if self.stand_in.stream == 0:
             raise refusal(DEFAULT_STREAM)
         if self.stand_in.capture:
-            self.stand_in.refuse(401)
+            raise cuda_error(401)
         self.token = pool if pool and any(pool) else (next(pools.ids), 0)  # two zeros name none
         capture = Capture(self.stand_in, self.token, capture_error_mode)
         capture.graph = self

@@ -9,6 +9,7 @@ from torch._tensor_str import _add_suffixes
 from cpu_graph.autograd import backward
 from cpu_graph.device_kind import GPU, moved, place, wanting
 from cpu_graph.errors import (
+    GRADIENT_PLACE,
     NUMPY,
     PAGEABLE,
     RNN_BACKWARD,
@@ -204,6 +205,14 @@ def copied(device, function, tensor, memo):
     if tensor.grad is not None:
         copy.grad = tensor.grad.clone()
     return copy
+
+
+@instead_of(Tensor.grad.__set__)
+def set_gradient(device, function, tensor, gradient):
+    places = ["cuda" if device.kind(one) == "cuda" else "cpu" for one in (gradient, tensor) if one is not None]
+    if len(set(places)) == 2:
+        raise refusal(GRADIENT_PLACE.format(*places))
+    return function(tensor, gradient)
 
 
 @instead_of(Tensor.__cuda_array_interface__.__get__)

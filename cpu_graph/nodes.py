@@ -122,7 +122,7 @@ def as_on_a_gpu(operator, error, args, kwargs):
         return NotModelled(f"{name_of(operator)} of whole numbers by zero is not modelled.")
     if "_assert_async" in name_of(operator):
         return cuda_error(710)
-    if isinstance(error, NotImplementedError) or "not implemented for" in words:
+    if "Could not run" in words or "not implemented for" in words:
         return NotModelled(f"{name_of(operator)}: the CPU has no such operator. {words}")
     if "resize storage" in words:
         return NotModelled(f"{name_of(operator)} resizes a CUDA tensor: that is not modelled.")

@@ -42,6 +42,7 @@ from cpu_graph.tables import (
 from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
+ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 TRACING = _TorchDispatchModeKey.FAKE, _TorchDispatchModeKey.PROXY
 
 
@@ -86,13 +87,13 @@ class Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunction():
+            if made_of_others(operator):
+                with self:
+                    return operator.redispatch(ON_CPU, *args, **(kwargs or {}))
             if does_no_work(operator):
                 return operator(*args, **(kwargs or {}))
             if any(map(_get_dispatch_mode, TRACING)):
                 raise NotModelled("Tracing (make_fx, export, linearize) is not modelled.")
-            if made_of_others(operator):
-                with self:
-                    return operator.decompose(*args, **(kwargs or {}))
             try:
                 return dispatch(self.device, operator, args, kwargs or {})
             except Exception as error:
@@ -294,7 +295,8 @@ def two_devices(operator, args, kwargs, placed):
             here = kinds[id(tensor)]
             first = first or here
             if here != first:
-                return DIFFERENT_ARGUMENT.format(argument.name, here, first)
+                called = "index" if argument.name == "indices" else argument.name  # as index_select
+                return DIFFERENT_ARGUMENT.format(called, here, first)
     return TWO_DEVICES
 
 

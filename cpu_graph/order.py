@@ -74,7 +74,7 @@ class Order:
             self.log.append(node)
         elif node.cycles or any(other.cycles for other in self.log):
             self.log.append(node)
-            self.log.sort(key=self.starts().get)
+            self.log.sort(key=self.turns())
         else:  # as early as its own stream allows
             awaited = [other for other in self.log if other.before(node.clock)]
             others = [other for other in self.log if not other.before(node.clock)]
@@ -101,6 +101,16 @@ class Order:
             )
             starts[node] = max(ends, default=0)
         return starts
+
+    def turns(self):
+        """The key that sorts the log: of launches that begin together now one is first, now another."""
+        starts = self.starts()
+
+        def key(node):
+            launch = node.stream[0] if isinstance(node.stream, tuple) else node.clock[node.stream]
+            return starts[node], -launch if starts[node] % 2 else launch
+
+        return key
 
     def settle(self, raced):
         """After a race, go back to where the log begins and run it in its new order."""

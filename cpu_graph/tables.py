@@ -21,6 +21,19 @@ MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.res
 SETS_STORAGE = {aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
 
 
+ATTENTION = {aten._scaled_dot_product_flash_attention_for_cpu.default}
+
+
+def strides_of(operator, result):
+    """The strides of a result on a GPU: attention in full precision keeps the heads of a position
+    side by side.
+    """
+    if operator not in ATTENTION or result.dim() != 4 or result.dtype is not torch.float32:
+        return result.stride()
+    _, heads, length, size = result.shape
+    return heads * length * size, size, heads * size, 1
+
+
 def always(device, args, kwargs):
     return True
 
@@ -134,6 +147,7 @@ NO_KERNELS |= dict.fromkeys(
 )
 EIGHT_BITS = {"_scaled_mm": 16, "_int_mm": 8}  # what all sizes but the rows must be multiples of
 ON_ONE_DEVICE = {aten.equal.default}  # checked before the host waits
+LIKE_EAGER = {"convolution", "_convolution"}  # their shape function asks which device it is for
 FLOATS_ALONE = {"std", "std_mean", "var", "var_mean"}  # which refuse whole numbers
 # a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
 NUMBER_FROM_CPU = {
@@ -148,6 +162,7 @@ CHECKS_ARGUMENTS = {  # the device of each argument, one by one, before their ke
     "aten::bmm",
     "aten::cat",
     "aten::dot",
+    "aten::embedding",
     "aten::equal",
     "aten::gather",
     "aten::index_select",

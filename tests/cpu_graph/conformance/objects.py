@@ -88,9 +88,9 @@ def a_stream_that_is_a_text():
     return said(lambda: ones(2).record_stream("side")).partition(":")[0]
 
 
-@program("NotImplementedError: Could not run 'aten::record_stream' with arguments from the 'CPU' backend")
+@program("NotImplementedError: Could not run 'aten::record_stream' with arguments from the 'CPU' ")
 def a_stream_of_a_cpu_tensor():
-    return said(lambda: torch.ones(2).record_stream(torch.cuda.Stream())).partition(". ")[0]
+    return said(lambda: torch.ones(2).record_stream(torch.cuda.Stream())).partition("backend")[0]
 
 
 def with_pools(*pools):
@@ -197,7 +197,7 @@ def two_graphed_callables_of_other_sizes():
     return [first.weight.grad.abs().sum().item() > 0, second.bias.grad.tolist() == [16] * 8]
 
 
-@program([True, [2, 3]])
+@program([True, [2, 3]], refused="Moving a lazy layer")
 def a_lazy_layer():
     net = torch.nn.LazyLinear(2).cuda()
     net(ones(1, 3))

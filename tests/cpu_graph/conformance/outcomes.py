@@ -41,6 +41,8 @@ def said(call):
     try:
         call()
     except Exception as error:
+        if type(error).__name__ == "NotModelled":
+            raise
         return f"{type(error).__name__}: {first_line(error).partition(' (')[0]}"
     return "no error"
 
@@ -89,6 +91,8 @@ def outcome(name):
     """
     from cpu_graph import cpu_graphs
 
+    if not gc.get_freeze_count():
+        gc.freeze()  # what was there before the first program: a collection then takes no time
     gc.collect()
     gc.disable()
     try:

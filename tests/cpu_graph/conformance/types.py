@@ -70,16 +70,17 @@ programs(
         lambda: said(lambda: F.max_pool2d(image(LONG), 2)),
     ),
     a_convolution_of_whole_numbers=(
-        "RuntimeError: getCudnnDataTypeFromScalarType",
+        "RuntimeError: getCudnnDataTypeFromScalarType() not supported for Long",
         lambda: said(lambda: F.conv2d(image(LONG), image(LONG))),
     ),
     a_difference_of_bools=(
         "NotImplementedError: Subtraction, the `-` operator, with two bool tensors is not "
-        "supported. Use the `^` or `logical_xor",
+        "supported. Use the `^` or `logical_xor()` operator instead.",
         lambda: said(lambda: square(torch.bool) - square(torch.bool)),
     ),
     a_mean_of_whole_numbers=(
-        "NotImplementedError: mean",
+        "NotImplementedError: mean(): could not infer output dtype. Input dtype must be either a "
+        "floating point or complex dtype. Got: Long",
         lambda: said(lambda: square(LONG).mean()),
     ),
     an_inverse_of_whole_numbers=(
