@@ -6,7 +6,7 @@ from threading import get_ident
 import torch
 
 from cpu_graph.device_kind import Asked
-from cpu_graph.errors import NotModelled, cuda_error, out_of_memory
+from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
 from cpu_graph.hints import overwritten
 from cpu_graph.memory import LARGE, Memory, Place, rounded
 from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
@@ -20,7 +20,9 @@ def of_one_thread(name):
 
     def get(device):
         if not device.here:
-            raise NotModelled("CUDA in another thread than that which opened the block is not modelled.")
+            raise NotModelled(
+                "CUDA in another thread than that which opened the block is not modelled."
+            )
         return vars(device)[name]
 
     def set_(device, value):
@@ -78,7 +80,7 @@ class Device:
         capture = self.capture if kind == "cuda" and self.capturing() else None
         pool = capture.pool if capture else self.eager_pool(kind)
         size = rounded(shape, stride, dtype)
-        if size >= 2**43:
+        if size >= NO_GPU_HAS:
             raise out_of_memory(size)
         block = self.memory.take((kind, pool, self.stream, size))
         if block is None:

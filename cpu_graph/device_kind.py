@@ -23,9 +23,7 @@ def wanting(device, want, crossing=False, non_blocking=False, generator=None):
     """Make new results in "cuda", "pinned" or "cpu" memory; crossing: let clone copy there."""
     asked = device.asked
     before = dict(vars(asked))
-    vars(asked).update(
-        want=want, crossing=crossing, non_blocking=non_blocking, generator=generator
-    )
+    vars(asked).update(want=want, crossing=crossing, non_blocking=non_blocking, generator=generator)
     try:
         yield
     finally:

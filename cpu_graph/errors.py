@@ -165,9 +165,12 @@ def not_pickled(thing: object) -> Exception:
     return refusal(f"cannot pickle '{type(thing).__name__}' object", TypeError)
 
 
+NO_GPU_HAS = 2**40  # bytes
+
+
 def out_of_memory(size: int) -> Exception:
-    """The error for more bytes than a GPU has; the stand-in does not know how many one has."""
-    if size < 2**43:
+    """The error for more bytes than there are; the stand-in does not know how many a GPU has."""
+    if size < NO_GPU_HAS:
         return NotModelled(f"A tensor of {size} bytes: how much memory there is, is not modelled.")
     words = f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB."
     return refusal(words, torch.OutOfMemoryError)

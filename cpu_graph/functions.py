@@ -66,6 +66,11 @@ class Functions(TorchFunctionMode):
             want = "cuda"  # what such a function makes inside, it makes where its arguments are
         with wanting(device, want, generator=kwargs.get("generator") or device.asked.generator):
             result = function(*args, **kwargs)
-        if device.here and torch.is_grad_enabled() and isinstance(result, torch.Tensor) and result.grad_fn:
+        if (
+            device.here
+            and torch.is_grad_enabled()
+            and isinstance(result, torch.Tensor)
+            and result.grad_fn
+        ):
             remember_stream(result.grad_fn, device.stream)
         return result

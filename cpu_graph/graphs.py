@@ -277,7 +277,9 @@ class CUDAGraph:
                 self.stand_in.refuse(900)
             raise refusal(REPLAY_INSIDE)
         if self.stand_in.closed:
-            raise NotModelled("A replay outside of the block in which a graph was made is not modelled.")
+            raise NotModelled(
+                "A replay outside of the block in which a graph was made is not modelled."
+            )
         self.has_instance = True
         device = self.stand_in
         device.counts["graphs"] += 1

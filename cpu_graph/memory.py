@@ -16,7 +16,7 @@ import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.parameter import UninitializedTensorMixin
 
-from cpu_graph.errors import NotModelled
+from cpu_graph.errors import NotModelled, out_of_memory
 from cpu_graph.order import HOST
 
 SMALL = 2**20  # bytes: up to here blocks share segments of 2 MiB
@@ -34,7 +34,10 @@ class Block:
         self.number = next(self.numbers)
         self.kind = home[0]
         self.home = home
-        self.buffer = aligned(home[3])
+        try:
+            self.buffer = aligned(home[3])
+        except MemoryError:
+            raise out_of_memory(home[3]) from None
         self.storage = torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage()
         self.bytes.fill_(0xFF)  # NaN, as floating-point numbers
         self.in_graph = False  # a graph knows its address

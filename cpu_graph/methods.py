@@ -209,7 +209,11 @@ def copied(device, function, tensor, memo):
 
 @instead_of(Tensor.grad.__set__)
 def set_gradient(device, function, tensor, gradient):
-    places = ["cuda" if device.kind(one) == "cuda" else "cpu" for one in (gradient, tensor) if one is not None]
+    places = [
+        "cuda" if device.kind(one) == "cuda" else "cpu"
+        for one in (gradient, tensor)
+        if one is not None
+    ]
     if len(set(places)) == 2:
         raise refusal(GRADIENT_PLACE.format(*places))
     return function(tensor, gradient)

@@ -97,7 +97,12 @@ def to_whole_numbers(operator, args, kwargs):
         return args
     source = args[-1] if operator is aten._to_copy.default else args[1]
     dtype = kwargs.get("dtype") if operator is aten._to_copy.default else args[0].dtype
-    if not source.is_floating_point() or dtype is None or dtype.is_floating_point or dtype.is_complex:
+    if (
+        not source.is_floating_point()
+        or dtype is None
+        or dtype.is_floating_point
+        or dtype.is_complex
+    ):
         return args
     if dtype is torch.bool:
         return args

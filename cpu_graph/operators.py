@@ -55,7 +55,7 @@ def makes(operator):
 
 @cache
 def made_of_others(operator):
-    """Whether torch has it as other operators alone: in inference mode it gets here all the same."""
+    """Whether torch makes it of other operators alone: in inference mode it gets here as it is."""
     name = operator.name()
     return operator._can_decompose() and not any(
         torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
@@ -218,8 +218,12 @@ def check_kernel(name, placed):
     if name in EIGHT_BITS:
         first, second = (one for one, _ in placed[:2])
         sizes = *first.shape, *second.shape
-        if any(size % EIGHT_BITS[name] for size in sizes[1:]) or (name == "_int_mm" and sizes[0] < 17):
-            raise NotModelled(f"{name} of {sizes[:2]} and {sizes[2:]} is not modelled: CUDA refuses it.")
+        if any(size % EIGHT_BITS[name] for size in sizes[1:]) or (
+            name == "_int_mm" and sizes[0] < 17
+        ):
+            raise NotModelled(
+                f"{name} of {sizes[:2]} and {sizes[2:]} is not modelled: CUDA refuses it."
+            )
 
 
 def record(device, operator, args, kwargs, kind, draws):
@@ -236,10 +240,7 @@ def record(device, operator, args, kwargs, kind, draws):
 def waits(device, operator, args, kwargs, placed, kind):
     """Whether the host waits for this operator; raises what a capture refuses."""
     kinds = {here for _, here in placed}
-    if operator in ON_ONE_DEVICE and len(kinds) > 1:
-        raise refusal(two_devices(operator, args, kwargs, placed))
-    if operator in INDEXING and kinds - {"cpu"} and device.kind(args[0]) == "cpu":
-        raise refusal(CPU_INDEXED)
+    check_places(operator, args, kwargs, placed, kinds)
     if operator in READS_A_COPY and READS_A_COPY[operator](device, args, kwargs):
         if device.capturing():
             raise refusal(PAGEABLE)
@@ -256,16 +257,23 @@ def waits(device, operator, args, kwargs, placed, kind):
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
     if ordinary and not copies and operator not in INDEXING:
         raise refusal(two_devices(operator, args, kwargs, placed))
-    if ordinary or (copies and kind == "cpu"):
-        if device.capturing():
-            raise refusal(PAGEABLE)
-        return True
     to = placed[0][1] if operator is aten.copy_.default else kind
-    if copies and "pinned" in kinds | {kind} and by_a_temporary(operator, args, to):
+    pageable = copies and (
+        kind == "cpu" or ("pinned" in kinds | {kind} and by_a_temporary(operator, args, to))
+    )
+    if ordinary or pageable:
         if device.capturing():
             raise refusal(PAGEABLE)
         return True
     return copies and len(kinds | {kind}) > 1 and not asynchronous(device, operator, args, kwargs)
+
+
+def check_places(operator, args, kwargs, placed, kinds):
+    """Refuse tensors of two places where torch asks before the host waits."""
+    if operator in ON_ONE_DEVICE and len(kinds) > 1:
+        raise refusal(two_devices(operator, args, kwargs, placed))
+    if operator in INDEXING and kinds - {"cpu"} and placed[0][1] == "cpu":
+        raise refusal(CPU_INDEXED)
 
 
 def by_a_temporary(operator, args, kind):

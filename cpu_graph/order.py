@@ -97,13 +97,15 @@ class Order:
         starts = {}
         for node in self.log:
             ends = (
-                start + other.cycles + 1 for other, start in starts.items() if other.before(node.clock)
+                start + other.cycles + 1
+                for other, start in starts.items()
+                if other.before(node.clock)
             )
             starts[node] = max(ends, default=0)
         return starts
 
     def turns(self):
-        """The key that sorts the log: of launches that begin together now one is first, now another."""
+        """The key that sorts the log: launches that begin together are first in turn."""
         starts = self.starts()
 
         def key(node):

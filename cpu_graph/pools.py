@@ -5,7 +5,6 @@ from itertools import count
 
 from cpu_graph.errors import MissingAttribute, NotModelled
 
-
 ids = count(1)  # a graph's own pool is (n, 0), one with a handle (0, n)
 
 

@@ -139,7 +139,12 @@ NO_KERNELS |= {
     "scatter_reduce_": ((torch.bool,), None),
 }
 NO_KERNELS |= dict.fromkeys(
-    ("histogram", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors"),
+    (
+        "histogram",
+        "_histogramdd_bin_edges",
+        "_histogramdd_from_bin_cts",
+        "_histogramdd_from_bin_tensors",
+    ),
     ((*SMALL_FLOATS, torch.float32, torch.float64, *WHOLE), None),
 )
 NO_KERNELS |= dict.fromkeys(

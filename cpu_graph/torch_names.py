@@ -41,6 +41,7 @@ ANSWERS = {
     "current_device": lambda: 0,
     "set_device": lambda device: exchange(device),
     "init": lambda: None,
+    "get_allocator_backend": lambda: "native",
     "is_bf16_supported": lambda *_, **__: True,
     "get_device_name": lambda device=None: name_of_device(device),
     "default_stream": lambda device=None: default_stream(device),
@@ -98,8 +99,6 @@ def exchange(device):
     if not isinstance(device, int) or device >= 0:
         place(device)
     return 0
-
-
 
 
 @contextmanager
@@ -171,6 +170,28 @@ def replacements(device):
     yield torch, "Generator", Generator
     yield torch, "compile", if_disabled(torch.compile)
     yield from callers(device)
+    yield from beside(device)
+    # RNNs then leave their weights apart
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
+    yield cuda, "use_mem_pool", use_mem_pool
+    yield torch, "Stream", TorchStream
+    yield torch, "Event", TorchEvent
+    yield torch.jit, "trace", not_modelled("torch.jit.trace")
+    yield torch, "cond", cond(device)
+    for module in (torch, torch._higher_order_ops):
+        if hasattr(module, "while_loop"):
+            yield module, "while_loop", while_loop(device)
+    if find_spec("torch.utils._cuda_debug"):  # since 2.15
+        yield (
+            import_module("torch.utils._cuda_debug"),
+            "_CUDAGraphInputLivenessTracker",
+            InputLiveness,
+        )
+    yield from of_autocast(device)
+
+
+def beside(device):
+    """What is replaced for what it does on the device, and for what is refused by name."""
     yield torch.Tensor, "record_stream", record_stream(device)
     wrapper = not_modelled("A subclass made by torch.Tensor._make_wrapper_subclass")
     yield torch.Tensor, "_make_wrapper_subclass", wrapper
@@ -180,22 +201,10 @@ def replacements(device):
         if hasattr(torch._C, name):
             yield torch._C, name, not_modelled(f"torch._C.{name}")
     yield Thread, "start", started(Thread.start, device)
-    yield cuda, "use_mem_pool", use_mem_pool
-    yield torch, "Stream", TorchStream
-    yield torch, "Event", TorchEvent
-    yield torch.jit, "trace", not_modelled("torch.jit.trace")
-    yield torch, "cond", cond(device)
-    for place in (torch, torch._higher_order_ops):
-        if hasattr(place, "while_loop"):
-            yield place, "while_loop", while_loop(device)
-    if find_spec("torch.utils._cuda_debug"):  # since 2.15
-        yield (
-            import_module("torch.utils._cuda_debug"),
-            "_CUDAGraphInputLivenessTracker",
-            InputLiveness,
-        )
-    # RNNs then leave their weights apart
-    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
+
+
+def of_autocast(device):
+    """torch's names for autocast."""
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
     for name in ("set_autocast_enabled", "set_autocast_dtype"):

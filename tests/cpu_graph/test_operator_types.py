@@ -3,7 +3,6 @@
 import warnings
 
 import pytest
-import torch
 
 from cpu_graph import cpu_graphs
 from tests.cpu_graph import operator_sweep
@@ -61,5 +60,5 @@ def test_every_type_is_replayed_as_eager_or_refused():
 
 
 def is_known(endings):
-    """Whether samples replay as eager, or end with what CUDA or PyTorch says or with NotModelled."""
+    """Whether samples replay as eager, or end with CUDA's or PyTorch's words or NotModelled."""
     return operator_sweep.kind(endings) not in ("other", "failed") or is_refused(endings)

@@ -178,9 +178,11 @@ programs(
     a_network_by_number=(True, lambda: network().to(0).weight.is_cuda),
     a_volume_to_channels_last=(
         True,
-        lambda: ones(1, 2, 3, 3, 3)
-        .to(memory_format=torch.channels_last_3d)
-        .is_contiguous(memory_format=torch.channels_last_3d),
+        lambda: (
+            ones(1, 2, 3, 3, 3)
+            .to(memory_format=torch.channels_last_3d)
+            .is_contiguous(memory_format=torch.channels_last_3d)
+        ),
     ),
     a_pinned_image_keeps_its_format=(
         True,

@@ -6,7 +6,7 @@ import threading
 
 import torch
 
-from tests.cpu_graph.conformance.common import captured, ones, settled
+from tests.cpu_graph.conformance.common import captured, captured_with, ones, settled
 from tests.cpu_graph.conformance.outcomes import program, programs, said
 
 LONG = 10**8
@@ -120,7 +120,7 @@ def a_pool_that_is_named_is_shared():
 
 @program([True, True, True])
 def which_half_names_a_pool():
-    handle, graph = torch.cuda.graph_pool_handle(), captured(lambda x=ones(2): x * 2).graph
+    handle, graph = torch.cuda.graph_pool_handle(), captured_with(lambda x: x * 2, ones(2)).graph
     return [handle[0] == 0, handle[1] > 0, graph.pool()[0] > 0 and graph.pool()[1] == 0]
 
 
@@ -153,7 +153,8 @@ def after_a_sleep(*pools):
     with torch.cuda.stream(second):
         chains[1].graph.replay()
     torch.cuda.synchronize()
-    return [chain.output.sum().item() == 2**18 * gives for chain, gives in zip(chains, (94, 156))]
+    sums = [chain.output.sum().item() for chain in chains]
+    return [sums[0] == 2**18 * 94, sums[1] == 2**18 * 156]
 
 
 @program([False, False])
@@ -208,7 +209,9 @@ def a_lazy_layer():
 def a_capture_begun_in_a_capture():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(torch.cuda.Stream()):
-        return said(lambda: captured(lambda x=ones(2): (x * 2, graph.capture_begin()))).strip()
+        return said(
+            lambda: captured_with(lambda x: (x * 2, graph.capture_begin()), ones(2))
+        ).strip()
 
 
 @program([1, 1])
@@ -285,9 +288,9 @@ programs(
 )
 
 STATISTICS = {  # what the stand-in does not know -> a question that every GPU answers alike
-    "torch.cuda.memory_allocated": lambda: (torch.cuda.memory_allocated() >= 0),
-    "torch.cuda.memory_reserved": lambda: (torch.cuda.memory_reserved() >= 0),
-    "torch.cuda.max_memory_allocated": lambda: (torch.cuda.max_memory_allocated() >= 0),
+    "torch.cuda.memory_allocated": lambda: torch.cuda.memory_allocated() >= 0,
+    "torch.cuda.memory_reserved": lambda: torch.cuda.memory_reserved() >= 0,
+    "torch.cuda.max_memory_allocated": lambda: torch.cuda.max_memory_allocated() >= 0,
     "torch.cuda.memory_stats": lambda: "allocated_bytes.all.current" in torch.cuda.memory_stats(),
     "torch.cuda.mem_get_info": lambda: len(torch.cuda.mem_get_info()) == 2,
     "torch.cuda.get_device_properties": (

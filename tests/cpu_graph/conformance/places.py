@@ -1,9 +1,9 @@
-"""Places: devices by number, tensors of two places in one call, and copies from one to the other."""
+"""Places: devices by number, tensors of two places in one call, copies from one to the other."""
 
 import torch
 from torch.nn import functional as F
 
-from tests.cpu_graph.conformance.common import PAGEABLE, captured, ones
+from tests.cpu_graph.conformance.common import PAGEABLE, captured, captured_with, ones
 from tests.cpu_graph.conformance.outcomes import program, programs, said
 
 ORDINAL = "AcceleratorError: CUDA error: invalid device ordinal"
@@ -37,7 +37,10 @@ programs(
         lambda: said(lambda: torch.cuda.get_device_name(63)),
     ),
     device_0_of_a_tensor=([True, 0], lambda: [(x := torch.ones(2).to(0)).is_cuda, x.get_device()]),
-    device_0_of_a_set_device=(0, lambda: torch.cuda.set_device("cuda:0") or torch.ones(1).cuda(0).get_device()),
+    device_0_of_a_set_device=(
+        0,
+        lambda: torch.cuda.set_device("cuda:0") or torch.ones(1).cuda(0).get_device(),
+    ),
     device_minus_one_changes_nothing=(
         0,
         lambda: torch.cuda.set_device(-1) or torch.cuda.current_device(),
@@ -102,7 +105,9 @@ def the_default_device_as_a_block():
 ONE_PLACE = "RuntimeError: Expected all tensors to be on the same device, but "
 ARGUMENT = ONE_PLACE + "got {} is on {}, different from other tensors on {}"
 TWO = ONE_PLACE + "found at least two devices, cuda:0 and cpu!"
-INDEXED = "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor"
+INDEXED = (
+    "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor"
+)
 THERE = ("cpu", "cuda:0")
 BACK = ("cuda:0", "cpu")
 
@@ -189,9 +194,7 @@ programs(
     ),
     what_is_of_a_class_of_cuda_tensors=(
         [True, False, False],
-        lambda: [
-            isinstance(x, torch.cuda.FloatTensor) for x in (ones(2), ones(2).half(), host(2))
-        ],
+        lambda: [isinstance(x, torch.cuda.FloatTensor) for x in (ones(2), ones(2).half(), host(2))],
     ),
 )
 
@@ -238,20 +241,23 @@ programs(
     a_copy_from_a_transposed_pinned_matrix=(PAGEABLE, lambda: from_pinned(pinned(2, 2).T)),
     a_copy_from_a_repeated_pinned_row=(
         PAGEABLE,
-        lambda: captured(
-            lambda x=ones(2, 2), row=pinned(1, 2): x.copy_(row, non_blocking=True)
+        lambda: captured_with(
+            lambda x, row: x.copy_(row, non_blocking=True), ones(2, 2), pinned(1, 2)
         )(),
     ),
-    a_copy_from_pinned_of_another_type=(PAGEABLE, lambda: from_pinned(pinned(2, 2).double().pin_memory())),
+    a_copy_from_pinned_of_another_type=(
+        PAGEABLE,
+        lambda: from_pinned(pinned(2, 2).double().pin_memory()),
+    ),
     a_pinned_tensor_to_another_type_on_the_gpu=(
         PAGEABLE,
-        lambda: captured(
-            lambda host=pinned(2): host.to("cuda", torch.float16, non_blocking=True)
+        lambda: captured_with(
+            lambda host: host.to("cuda", torch.float16, non_blocking=True), pinned(2)
         )(),
     ),
     every_other_pinned_number_to_the_gpu=(
         PAGEABLE,
-        lambda: captured(lambda host=pinned(4): host[::2].to("cuda", non_blocking=True))(),
+        lambda: captured_with(lambda host: host[::2].to("cuda", non_blocking=True), pinned(4))(),
     ),
     a_copy_into_pinned=(TWOS, lambda: into_pinned(lambda kept: kept, pinned(2, 2))),
     a_copy_into_pinned_of_another_type=(

@@ -1,9 +1,9 @@
-"""Types: which of them CUDA has a kernel for, and what becomes of numbers that a type cannot hold."""
+"""Types: which of them CUDA has a kernel for, and what becomes of numbers that they cannot hold."""
 
 import torch
 from torch.nn import functional as F
 
-from tests.cpu_graph.conformance.common import captured, ones
+from tests.cpu_graph.conformance.common import captured, captured_with, ones
 from tests.cpu_graph.conformance.outcomes import programs, said
 
 NAMES = {
@@ -25,7 +25,7 @@ def image(dtype):
 
 
 def refused(kernel, dtype):
-    return f'NotImplementedError: "{kernel}" not implemented for \'{NAMES[dtype]}\''
+    return f"NotImplementedError: \"{kernel}\" not implemented for '{NAMES[dtype]}'"
 
 
 KERNELS = {  # product -> the kernel that has no whole numbers, and a call
@@ -51,7 +51,7 @@ LONG = torch.int64
 programs(
     a_product_of_whole_numbers_in_a_capture=(
         refused("addmm_cuda", LONG),
-        lambda: said(lambda x=square(LONG): x @ x),
+        lambda: said(lambda: captured_with(lambda x: x @ x, square(LONG))),
     ),
     a_product_of_whole_numbers_in_inference_mode=(
         refused("addmm_cuda", LONG),
@@ -135,8 +135,10 @@ programs(
     ),
     large_numbers_in_eight_bits_are_the_largest=(
         True,
-        lambda: bool((ones(2) * 100).to(torch.float8_e4m3fn).float().eq(96).all())
-        or bool((ones(2) * 100).to(torch.float8_e4m3fn).float().eq(104).all()),
+        lambda: (
+            bool((ones(2) * 100).to(torch.float8_e4m3fn).float().eq(96).all())
+            or bool((ones(2) * 100).to(torch.float8_e4m3fn).float().eq(104).all())
+        ),
     ),
 )
 programs(
@@ -153,9 +155,7 @@ programs(
     ),
     an_image_of_bytes_is_resized=(
         "NotImplementedError: \"upsample_bilinear2d_out_frame\" not implemented for 'Byte'",
-        lambda: said(
-            lambda: F.interpolate(image(torch.uint8), scale_factor=2, mode="bilinear")
-        ),
+        lambda: said(lambda: F.interpolate(image(torch.uint8), scale_factor=2, mode="bilinear")),
     ),
     a_max_pool_of_a_volume_of_whole_numbers=(
         "NotImplementedError: \"max_pool3d_with_indices_out_frame\" not implemented for 'Long'",
@@ -233,6 +233,6 @@ programs(
     ),
     whole_numbers_divided_by_zero_in_a_capture=(
         [-1, -1],
-        lambda: captured(lambda x=torch.tensor([1, 2], device="cuda"): x // 0)(),
+        lambda: captured_with(lambda x: x // 0, torch.tensor([1, 2], device="cuda"))(),
     ),
 )

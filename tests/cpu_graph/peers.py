@@ -1,0 +1,119 @@
+"""Run other projects' own tests of CUDA graphs on the stand-in, from a checkout of the project.
+
+`python -m tests.cpu_graph.peers pytorch <path of the checkout>` prints how each test ends: it
+passes, is refused by name, or is wrong. What a project imports has to be installed.
+"""
+
+import importlib
+import os
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+from unittest.mock import MagicMock, patch
+
+import pytest
+import torch
+
+
+class Peer(NamedTuple):
+    """Where a project's tests are (file, or folder), and what they need beforehand."""
+
+    file: str
+    chosen: str = ""
+    paths: tuple = (".",)
+    absent: tuple = ()  # modules that are imported and not used by these tests
+    first: tuple = ()  # modules that ask for a device's properties when they are imported
+    flags: tuple = ()  # of the last of them, which it has found to be False by then
+
+
+PEERS = {
+    "pytorch": Peer(
+        "test/test_cuda.py",
+        "graph and not memory_stats_of",
+        first=(
+            "torch.testing._internal.common_cuda",
+            "torch.testing._internal.common_device_type",
+            "torch.testing._internal.common_utils",
+        ),
+        flags=("TEST_CUDA", "TEST_CUDA_GRAPH"),
+    ),
+    "tensordict": Peer("test/compile/test_compile.py", "TestCudaGraphs", ("test",)),
+    "vllm": Peer("tests/v1/cudagraph/test_breakable_cudagraph.py"),
+    "vllm-dispatch": Peer("tests/v1/cudagraph/test_cudagraph_dispatch.py"),
+    "sglang": Peer(
+        "test/registered/cuda_graph/breakable/test_breakable_cuda_graph.py",
+        "not TestBreakableCudaGraph",
+        ("python",),
+    ),
+    "torchtitan": Peer("tests/unit_tests", "cudagraph or cuda_graph"),
+}
+
+
+PROPERTIES = SimpleNamespace(name="H200", total_memory=2**37, major=9, minor=0, gcnArchName="")
+
+
+def answer_for_the_device(stack):
+    """What suites ask of the device when they are imported, which the stand-in does not know."""
+    for name, value in (("get_device_properties", PROPERTIES), ("get_device_capability", (9, 0))):
+        stack.enter_context(patch.object(torch.cuda, name, lambda *_, value=value: value))
+
+
+class Endings:
+    """A plugin of pytest that keeps how each test ends."""
+
+    def __init__(self, device):
+        self.device = device
+        self.found = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item, call):
+        report = yield
+        if item.name not in self.found and (report.when == "call" or report.outcome != "passed"):
+            how, why = self.found[item.name] = ending(report, call)
+            print(f"\n{how:16} {item.name}  {why[:160]}", flush=True)
+        return report
+
+    def pytest_runtest_teardown(self):
+        self.device.capture = None
+        self.device.stream = 0
+
+
+def ending(report, call):
+    """How a test ends, and why if it does not pass."""
+    error = call.excinfo and call.excinfo.value
+    while error is not None:
+        if type(error).__name__ in ("NotModelled", "MissingAttribute"):
+            return "refused by name", str(error).splitlines()[0]
+        error = error.__cause__ or error.__context__
+    if report.passed or hasattr(report, "wasxfail"):
+        return "passes", ""
+    error = call.excinfo.value
+    said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return ("skipped" if report.skipped else "wrong"), said
+
+
+def main() -> None:
+    """Print how the tests of a project end."""
+    peer, checkout = PEERS[sys.argv[1]], Path(sys.argv[2]).resolve()
+    sys.path[:0] = [str(checkout / path) for path in peer.paths]
+    sys.modules.update({name: MagicMock() for name in peer.absent})
+    for name in peer.first:
+        module = importlib.import_module(name)
+    for flag in peer.flags:
+        setattr(module, flag, True)
+    from cpu_graph import cpu_graphs
+
+    with ExitStack() as stack:
+        endings = Endings(stack.enter_context(cpu_graphs()))
+        answer_for_the_device(stack)
+        options = ["-q", "-s", "-p", "no:cacheprovider", "--rootdir", str(checkout)]
+        options += ["-c", os.devnull, "-o", "addopts=", "-k", peer.chosen, *sys.argv[3:]]
+        pytest.main([*options, str(checkout / peer.file)], plugins=[endings])
+    print(dict(Counter(how for how, _ in endings.found.values())))
+
+
+if __name__ == "__main__":
+    main()
