@@ -191,7 +191,7 @@ def set_item(device, function, tensor, index, value):
             raise refusal(PAGEABLE)  # for one element PyTorch copied from the CPU
         masked = len(indices) == 1 and getattr(index, "dtype", None) is torch.bool
         with wanting(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
-            value = torch.full((), value, dtype=tensor.dtype)
+            value = torch.full((), value, dtype=tensor.dtype, device="cpu")
     return function(tensor, index, value)
 
 
@@ -264,7 +264,7 @@ def one_hot(device, function, tensor, num_classes=-1):
     with wanting(device, "cuda"):
         if num_classes <= 0 or tensor.dtype is not torch.int64:
             return function(tensor, num_classes)
-        zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64)
+        zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64, device="cpu")
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
@@ -273,7 +273,7 @@ def unravel_index(device, function, tensor, shape):
     """Its divisors are made on the CPU and copied: a capture refuses that."""
     if device.kind(tensor) != "cuda":
         return function(tensor, shape)
-    sizes = torch.tensor(shape if isinstance(shape, (tuple, list)) else [shape])
+    sizes = torch.tensor([*shape] if isinstance(shape, (tuple, list)) else [shape], device="cpu")
     steps = sizes.flip(0).cumprod(0).flip(0) // sizes
     steps, sizes = moved(device, steps, "cuda"), moved(device, sizes, "cuda")
     return (tensor.unsqueeze(-1).floor_divide(steps) % sizes).unbind(-1)
@@ -308,7 +308,7 @@ def pad_packed_sequence(device, function, data, batch_sizes, *args):
     """The rows lie where the packed ones do, the lengths of the sequences on the CPU."""
     if device.kind(data) != "cuda":
         return function(data, batch_sizes, *args)
-    lengths = function(torch.empty(data.shape), batch_sizes, *args)[1]
+    lengths = function(torch.empty(data.shape, device="cpu"), batch_sizes, *args)[1]
     with wanting(device, "cuda"):
         return function(data, batch_sizes, *args)[0], lengths
 

@@ -38,6 +38,7 @@ from cpu_graph.tables import (
     SETS_STORAGE,
     UNKNOWN_IN_CAPTURES,
     WAITING,
+    WRONG_IF_COMPLEX,
 )
 from cpu_graph.trees import tensors_in
 
@@ -172,7 +173,7 @@ def packed(device, padded, lengths, batch_first=False):
 
 def launch(device, operator, args, kwargs, placed, kind):
     """Launch an operator of the GPU's, or record it."""
-    check_known(device, operator, placed)
+    check_known(device, operator, args, placed)
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
@@ -191,17 +192,19 @@ def launch(device, operator, args, kwargs, placed, kind):
     return outputs
 
 
-def check_known(device, operator, placed):
+def check_known(device, operator, args, placed):
     """Refuse by name what a GPU does in a way that is not known."""
     name = name_of(operator).removeprefix("aten::").partition(".")[0]
     if torch.are_deterministic_algorithms_enabled() and name in NOT_DETERMINISTIC:
         raise NotModelled(f"{name} with deterministic algorithms alone is not modelled.")
     if name in NUMBER_FROM_CPU and any(here == "cpu" for _, here in placed) and device.capturing():
         raise NotModelled(f"{name} with a tensor on the CPU in a capture is not modelled.")
-    check_kernel(name, placed)
+    check_kernel(f"{name} {args[4]}" if name.startswith("scatter_reduce") else name, placed)
     fractions = (one.is_floating_point() or one.is_complex() for one, _ in placed)
     if name in FLOATS_ALONE and not all(fractions):
         raise NotModelled(f"{name} of whole numbers is not modelled: a GPU refuses it.")
+    if name in WRONG_IF_COMPLEX and placed[0][0].is_complex():
+        raise NotModelled(f"{name} of complex numbers is not modelled.")
     if device.capturing() and name in UNKNOWN_IN_CAPTURES:
         raise NotModelled(f"{name} in a capture is not modelled: its libraries may wait or copy.")
 

@@ -104,6 +104,7 @@ UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compar
     "_nested_tensor_from_mask",
 }
 WHOLE = *SCALARS, torch.uint16, torch.uint32, torch.uint64
+REDUCTIONS = "prod", "amin", "amax"
 SMALL_FLOATS = torch.float16, torch.bfloat16
 
 
@@ -135,9 +136,11 @@ NO_KERNELS |= {
     "igammac": (SMALL_FLOATS, None),
     "histc": (SMALL_FLOATS, None),
     "linalg_vector_norm": ((torch.complex32,), None),
-    "scatter_reduce": ((torch.bool,), None),
-    "scatter_reduce_": ((torch.bool,), None),
 }
+NO_KERNELS |= dict.fromkeys(
+    (f"scatter_reduce{ending} {reduce}" for ending in ("", "_") for reduce in REDUCTIONS),
+    ((torch.bool,), None),
+)
 NO_KERNELS |= dict.fromkeys(
     (
         "histogram",
@@ -153,6 +156,7 @@ NO_KERNELS |= dict.fromkeys(
 EIGHT_BITS = {"_scaled_mm": 16, "_int_mm": 8}  # what all sizes but the rows must be multiples of
 ON_ONE_DEVICE = {aten.equal.default}  # checked before the host waits
 LIKE_EAGER = {"convolution", "_convolution"}  # their shape function asks which device it is for
+WRONG_IF_COMPLEX = {"linalg_matrix_sqrth", "linalg_polar"}  # torch's, below any dispatch mode
 FLOATS_ALONE = {"std", "std_mean", "var", "var_mean"}  # which refuse whole numbers
 # a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
 NUMBER_FROM_CPU = {

@@ -168,7 +168,7 @@ def replacements(device):
     )
     yield from of_storages(device)
     yield torch, "Generator", Generator
-    yield torch, "compile", if_disabled(torch.compile)
+    yield torch, "compile", compiling(torch.compile)
     yield from callers(device)
     yield from beside(device)
     # RNNs then leave their weights apart
@@ -359,12 +359,20 @@ def not_modelled(what):
     return refuse
 
 
-def if_disabled(compiler):
-    """torch.compile, which is not modelled, but for disable=True: then it compiles nothing."""
-    refuse = not_modelled("torch.compile")
-    return lambda *given, **options: (compiler if options.get("disable") else refuse)(
-        *given, **options
-    )
+def compiling(compiler):
+    """torch.compile, which is not modelled: a function may be decorated, and is refused when it is
+    called. With disable=True nothing is compiled.
+    """
+
+    def compiled(model=None, **options):
+        if options.get("disable"):
+            return compiler(model, **options)
+        if model is None:
+            return lambda model: compiled(model, **options)
+        refuse = not_modelled("torch.compile")
+        return refuse() if isinstance(model, torch.nn.Module) else wraps(model)(refuse)
+
+    return compiled
 
 
 def grouped(real, device):

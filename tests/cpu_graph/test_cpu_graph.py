@@ -279,7 +279,9 @@ def test_tensors_say_that_they_are_on_a_gpu(gpu):
         ("query", lambda x: torch.cuda.current_stream().query()),
         ("resize_", lambda x: x.resize_(100)),
         ("debug_dump", lambda x: torch.cuda.CUDAGraph().debug_dump("file")),
-        ("torch.compile", lambda x: torch.compile(torch.neg)),
+        ("torch.compile", lambda x: torch.compile(torch.neg)(x)),
+        ("torch.compile", lambda x: torch.compile(fullgraph=True)(torch.neg)(x)),
+        ("torch.compile", lambda x: torch.compile(nn.ReLU())),
         ("Generator.clone_state", lambda x: torch.Generator("cuda").clone_state()),
     ],
 )
