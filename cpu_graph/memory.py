@@ -14,7 +14,7 @@ from itertools import count
 
 import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from cpu_graph.errors import NotModelled, out_of_memory
 from cpu_graph.order import HOST

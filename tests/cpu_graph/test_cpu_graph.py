@@ -383,7 +383,7 @@ def test_nothing_is_kept_of_replays_that_are_done(gpu, events):
             most = max(most, *map(len, (*kept, ping.clock or ())))
         return most
 
-    assert most_kept(1200) == most_kept(1200)
+    assert most_kept(600) == most_kept(600)
 
 
 def test_an_eager_answer_is_told_from_a_graph(gpu):
