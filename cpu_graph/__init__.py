@@ -4,8 +4,8 @@ What a graph is   core, nodes, graphs: operators with the memory they work on, c
 The device        device, device_kind, memory, pools, streams, order, generators: one launch at a
                   time, in an order
 Under torch       torch_names: the block; functions, methods, operators, shapes, tables, trees: what
-                  torch's calls
-                  do there; autograd, autocast, control_flow, saving: and those of its subsystems
+                  torch's calls do there; autograd, autocast, callbacks, control_flow, saving: and
+                  those of its subsystems
 It says           errors: what it refuses, and in which words; hints: what it has noticed
 In tests          pytest_cpu_graph: a fixture and a marker for pytest; example: a server's graph
                   runner, tested

@@ -50,15 +50,18 @@ def backward(device, function, /, *args, **kwargs):
         (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None
     )
     block = root is not None and device.memory.find(root)
-    if block and device.capturing() and function is not torch.autograd.grad:
+    if not block:
+        with wanting(device, None):
+            return function(*args, **kwargs)
+    if device.capturing() and function is not torch.autograd.grad:
         check_leaves(device, list(accumulators(root)))
     here, there = (
         device.stream,
-        block.writer if block and isinstance(block.writer, int) else device.stream,
+        block.writer if isinstance(block.writer, int) else device.stream,
     )
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)
-    with wanting(device, "cuda" if block else None):
+    with wanting(device, "cuda"):
         if not hop:
             return function(*args, **kwargs)
         streams[1].wait_stream(streams[0])

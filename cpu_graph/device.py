@@ -1,32 +1,59 @@
 """The stand-in's device: where tensors lie, and one launch at a time."""
 
 from collections import Counter
+from threading import get_ident
 
 import torch
 
-from cpu_graph.errors import cuda_error
+from cpu_graph.device_kind import Asked
+from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
 from cpu_graph.hints import overwritten
 from cpu_graph.memory import LARGE, Memory, Place, rounded
 from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
 from cpu_graph.order import Order
+from cpu_graph.tables import strides_of
 from cpu_graph.trees import mapped, tensors_in
+
+
+def of_one_thread(name):
+    """An attribute for the thread that opened the block: another one has its own on a GPU."""
+
+    def get(device):
+        if not device.here:
+            raise NotModelled(
+                "CUDA in another thread than that which opened the block is not modelled."
+            )
+        return vars(device)[name]
+
+    def set_(device, value):
+        get(device)
+        vars(device)[name] = value
+
+    return property(get, set_)
 
 
 class Device:
     """What there is one of: the memory, the order, the current stream, the capture under way."""
 
+    stream, capture, order = map(of_one_thread, ("stream", "capture", "order"))
+
     def __init__(self):
+        self.thread = get_ident()
+        self.modes = ()  # the classes that see functions and operators
+        self.closed = False  # the block has ended
         self.memory = Memory()
         self.counts = Counter()
         self.casts = False  # as a GPU's autocast does
         self.hints = []  # sentences, see hints
-        self.order = Order(self.memory.finished)
-        self.stream = 0
-        self.capture = None
-        self.want = self.generator = None  # see device_kind.wanting
+        vars(self).update(order=Order(self.memory.finished), stream=0, capture=None)
+        self.asked = Asked()
         self.pools = []  # of use_mem_pool blocks, the innermost last
-        self.crossing = self.non_blocking = False
         self.in_range = False  # whether torch's check of a quantile's range is left out
+
+    @property
+    def here(self):
+        """Whether this is the thread that opened the block."""
+        return get_ident() == self.thread
 
     def capturing(self, stream=None):
         """Whether a stream, or the current one, takes part in the capture under way."""
@@ -53,6 +80,8 @@ class Device:
         capture = self.capture if kind == "cuda" and self.capturing() else None
         pool = capture.pool if capture else self.eager_pool(kind)
         size = rounded(shape, stride, dtype)
+        if size >= NO_GPU_HAS:
+            raise out_of_memory(size)
         block = self.memory.take((kind, pool, self.stream, size))
         if block is None:
             if self.capture and not capture and kind == "cuda" and self.capture.mode != "relaxed":
@@ -127,7 +156,9 @@ class Device:
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}
-        outputs = mapped(lambda t: t if id(t) in given else self.move(t, kind), result)
+        outputs = mapped(
+            lambda t: t if id(t) in given else self.move(t, strides_of(operator, t), kind), result
+        )
         made = tensors_in(outputs)
         node.read = None if made else result
         node.outputs, node.spans = (
@@ -140,8 +171,8 @@ class Device:
             block.overwritten = None
         return outputs if made else node.read  # which a race may have changed
 
-    def move(self, tensor, kind):
-        moved = self.allocate(tensor.shape, tensor.stride(), tensor.dtype, kind)
+    def move(self, tensor, stride, kind):
+        moved = self.allocate(tensor.shape, stride, tensor.dtype, kind)
         if kind != "cpu":
             self.order.save({self.memory.span(moved): True})
         return moved.copy_(tensor)

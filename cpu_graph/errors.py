@@ -8,6 +8,7 @@ SINCE_2_15 = VERSION >= (2, 15)
 
 CUDA = {
     1: ("cudaErrorInvalidValue", "invalid argument"),
+    101: ("cudaErrorInvalidDevice", "invalid device ordinal"),
     401: ("cudaErrorIllegalState", "the operation cannot be performed in the present state"),
     700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
     710: ("cudaErrorAssert", "device-side assert triggered"),
@@ -50,6 +51,18 @@ SCALARS = {  # what ATen calls types of whole numbers
     torch.int32: "Int",
     torch.int64: "Long",
 }
+ONE_DEVICE = "The stand-in is one device."
+DEVICE_INDEX = "Device index value {} is out of index range [0, 1)"
+CPU_INDEXED = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+WRONG_PLACE = (
+    "Function {}Backward returned an invalid gradient at index {} - expected device {} but got {}"
+)
+GRADIENT_PLACE = (
+    "attempting to assign a gradient with device type '{}' to a tensor with device type '{}'. "
+    "Please ensure that the gradient and the tensor are on the same device"
+)
+NO_KERNEL = "Could not run '{}' with arguments from the 'CUDA' backend."
+NO_PINNING = "Only dense CPU tensors can be pinned"
 LENGTHS = "'lengths' argument should be a 1D CPU int64 tensor, but got {}D cuda:0 {} tensor"
 NUMPY = (
     "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
@@ -145,6 +158,22 @@ def missing(name: str, real: type, called: str) -> AttributeError:
         error = f"'{called}' object has no attribute '{name}'"
         return refusal(error, AttributeError)  # type: ignore[return-value]
     return MissingAttribute(f"{called}.{name} is not modelled.")
+
+
+def not_pickled(thing: object) -> Exception:
+    """What Python says of a copy or a pickle of an object that C++ made."""
+    return refusal(f"cannot pickle '{type(thing).__name__}' object", TypeError)
+
+
+NO_GPU_HAS = 2**40  # bytes
+
+
+def out_of_memory(size: int) -> Exception:
+    """The error for more bytes than there are; the stand-in does not know how many a GPU has."""
+    if size < NO_GPU_HAS:
+        return NotModelled(f"A tensor of {size} bytes: how much memory there is, is not modelled.")
+    words = f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB."
+    return refusal(words, torch.OutOfMemoryError)
 
 
 def is_refusal(error: Exception) -> bool:

@@ -6,7 +6,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from cpu_graph.autograd import remember_stream
-from cpu_graph.device_kind import any_on_gpu, moved, place, wanting
+from cpu_graph.callbacks import called_back, made_in_python
+from cpu_graph.device_kind import any_on_gpu, default_place, moved, place, wanting
+from cpu_graph.errors import NO_PINNING, refusal
 from cpu_graph.methods import CHECKS, HANDLERS
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
@@ -41,16 +43,20 @@ class Functions(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if function in HANDLERS:
             return HANDLERS[function](device, function, *args, **kwargs)
+        operator = made_in_python(function)
+        if operator:
+            return called_back(device, operator, "CPU", args, kwargs)
         if function in CHECKS:
             CHECKS[function](device, *args, **kwargs)
-        want = place(kwargs.pop("device", None))
+        want = place(kwargs.pop("device", None)) or default_place(function)
         if want == "meta":
             return function(*args, device="meta", **kwargs)
         if want:
             kwargs["device"] = "cpu"
         if kwargs.get("pin_memory") and want != "cuda":
             want = "pinned"
-        kwargs.pop("pin_memory", None)
+        if kwargs.pop("pin_memory", None) and want == "cuda":
+            raise refusal(NO_PINNING)
         if want is None and function is torch.Tensor.new_tensor and any_on_gpu(device, args[0]):
             want = "cuda"
         if function in FROM_DATA:
@@ -58,8 +64,13 @@ class Functions(TorchFunctionMode):
             return moved(device, made, want) if want and device.kind(made) != want else made
         if want is None and function not in ON_THE_HOST and any_on_gpu(device, (args, kwargs)):
             want = "cuda"  # what such a function makes inside, it makes where its arguments are
-        with wanting(device, want, generator=kwargs.get("generator") or device.generator):
+        with wanting(device, want, generator=kwargs.get("generator") or device.asked.generator):
             result = function(*args, **kwargs)
-        if torch.is_grad_enabled() and isinstance(result, torch.Tensor) and result.grad_fn:
+        if (
+            device.here
+            and torch.is_grad_enabled()
+            and isinstance(result, torch.Tensor)
+            and result.grad_fn
+        ):
             remember_stream(result.grad_fn, device.stream)
         return result

@@ -77,6 +77,11 @@ class Generator(Real):
             raise refusal(SEED)
         return Real.seed(self)
 
+    def __deepcopy__(self, memo):
+        copy = memo[id(self)] = Generator("cuda")
+        copy.set_raw_state(self.raw_state())
+        return copy
+
     def register(self, graph):
         if self.stand_in.capturing():
             raise refusal(LATE)
@@ -115,5 +120,6 @@ for _name in (
     "clone_state",
     "get_offset",
     "set_offset",
+    "__reduce__",
 ):
     setattr(Generator, _name, _not_modelled(_name))

@@ -6,6 +6,7 @@ from types import CellType, FunctionType
 
 import torch
 
+from cpu_graph import pools
 from cpu_graph.errors import (
     DEFAULT_STREAM,
     EMPTY,
@@ -28,6 +29,7 @@ from cpu_graph.errors import (
     cuda_error,
     is_refusal,
     missing,
+    not_pickled,
     refusal,
 )
 from cpu_graph.hints import lost_inputs
@@ -35,7 +37,6 @@ from cpu_graph.memory import Place
 from cpu_graph.nodes import POISON, name_of, poisoning, unseen
 from cpu_graph.order import merge
 
-pools = count(1)
 numbers = count(1)
 
 
@@ -155,8 +156,9 @@ class Handle:
         self.device = device
 
     def __del__(self):
-        if self.device.capture:
-            self.device.capture.lost = "freed"
+        capture = vars(self.device)["capture"]  # in whichever thread that happens
+        if capture:
+            capture.lost = "freed"
 
 
 class CUDAGraph:
@@ -175,7 +177,7 @@ class CUDAGraph:
         graph.token = None
         graph.retained = []
         graph.has_instance = False
-        graph.last = {}  # the clock of its last launch
+        graph.last = 0, {}  # the moment after its last launch
         return graph
 
     def __init__(self, keep_graph=False):
@@ -197,8 +199,8 @@ class CUDAGraph:
         if self.stand_in.stream == 0:
             raise refusal(DEFAULT_STREAM)
         if self.stand_in.capture:
-            self.stand_in.refuse(900)
-        self.token = pool or (0, next(pools))
+            raise cuda_error(401)
+        self.token = pool if pool and any(pool) else (next(pools.ids), 0)  # two zeros name none
         capture = Capture(self.stand_in, self.token, capture_error_mode)
         capture.graph = self
         self.origin = capture.origin
@@ -274,11 +276,16 @@ class CUDAGraph:
             if PER_CAPTURE:
                 self.stand_in.refuse(900)
             raise refusal(REPLAY_INSIDE)
+        if self.stand_in.closed:
+            raise NotModelled(
+                "A replay outside of the block in which a graph was made is not modelled."
+            )
         self.has_instance = True
         device = self.stand_in
         device.counts["graphs"] += 1
         lost_inputs(device, self.capture)
-        merge(device.order.clocks[device.stream], self.last)  # its launches run one after the other
+        # its launches run one after the other
+        merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)
         clock = device.order.tick(device.stream)
         try:
@@ -288,7 +295,7 @@ class CUDAGraph:
             if is_refusal(error):
                 raise
             raise NotModelled(f"This replay is not modelled ({error}).") from error
-        self.last = dict(device.order.clocks[device.stream])
+        self.last = device.order.now(device.stream)
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
@@ -385,6 +392,9 @@ class CUDAGraph:
 
     def get_graph_data(self):
         raise NotModelled("CUDAGraph.get_graph_data is not modelled.")
+
+    def __reduce_ex__(self, protocol):
+        raise not_pickled(self)
 
     def __getattr__(self, name):
         raise missing(name, torch.cuda.graphs.CUDAGraph, "CUDAGraph")

@@ -14,7 +14,9 @@ from itertools import count
 
 import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
+from cpu_graph.errors import NotModelled, out_of_memory
 from cpu_graph.order import HOST
 
 SMALL = 2**20  # bytes: up to here blocks share segments of 2 MiB
@@ -32,7 +34,10 @@ class Block:
         self.number = next(self.numbers)
         self.kind = home[0]
         self.home = home
-        self.buffer = aligned(home[3])
+        try:
+            self.buffer = aligned(home[3])
+        except MemoryError:
+            raise out_of_memory(home[3]) from None
         self.storage = torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage()
         self.bytes.fill_(0xFF)  # NaN, as floating-point numbers
         self.in_graph = False  # a graph knows its address
@@ -104,6 +109,9 @@ class Memory:
             return None
         if is_functorch_wrapped_tensor(tensor):
             return self.find(get_unwrapped(tensor))
+        if isinstance(tensor, UninitializedTensorMixin):  # which refuses to say where it is
+            with torch._C.DisableTorchFunction():
+                return self.blocks.get(tensor.untyped_storage().data_ptr())
         return self.blocks.get(tensor.untyped_storage().data_ptr())
 
     def span(self, tensor):
@@ -147,6 +155,13 @@ class Memory:
             self.free[block.home].append(block)
         self.deferred.clear()
 
+    def is_free(self, address):
+        """Whether an address lies in a block that no tensor lies in."""
+        return any(
+            block.free and 0 <= address - block.address < block.home[3]
+            for block in self.blocks.values()
+        )
+
     def stale(self, pool, capture, size=None):
         """A pool's free blocks whose content a graph may still read, other than this capture's own.
 
@@ -169,6 +184,41 @@ class Memory:
             for block in self.free.pop(home):
                 block.returned = True
                 self.blocks.pop(block.address)
+
+
+class UnknownAddress:
+    """Where a tensor lies that might lie in a freed block of another size.
+
+    While it is alive its address is no other living tensor's: that can be asked, and nothing else.
+    """
+
+    def __init__(self, memory, block, number):
+        self.memory = memory
+        self.block = block
+        self.generation = block.generation
+        self.number = number
+
+    def is_alive(self):
+        return not self.block.free and self.block.generation == self.generation
+
+    def __eq__(self, other):
+        number, alive = other, True
+        if isinstance(other, UnknownAddress):
+            number, alive = other.number, other.is_alive()
+        if alive and self.is_alive() and not self.memory.is_free(number):
+            return self.number == number
+        raise NotModelled(
+            "The address of a tensor that may lie in a freed block of another size is not modelled."
+        )
+
+    def _refuse(self, *_):
+        raise NotModelled(
+            "The address of a tensor that may lie in a freed block of another size is not modelled."
+        )
+
+    __hash__ = __int__ = __index__ = __str__ = __repr__ = __format__ = _refuse  # type: ignore[assignment]
+    __lt__ = __le__ = __gt__ = __ge__ = __mod__ = __floordiv__ = __and__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = _refuse
 
 
 def aligned(size):

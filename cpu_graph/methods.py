@@ -7,8 +7,9 @@ import torch
 from torch._tensor_str import _add_suffixes
 
 from cpu_graph.autograd import backward
-from cpu_graph.device_kind import GPU, moved, wanting
+from cpu_graph.device_kind import GPU, moved, place, wanting
 from cpu_graph.errors import (
+    GRADIENT_PLACE,
     NUMPY,
     PAGEABLE,
     RNN_BACKWARD,
@@ -18,6 +19,7 @@ from cpu_graph.errors import (
     NotModelled,
     refusal,
 )
+from cpu_graph.memory import UnknownAddress
 
 Tensor = torch.Tensor
 SUFFIX = re.compile(r",\s+(size=\([^)]*\)(, dtype=\S+)?|dtype=\S+)\)$")
@@ -85,13 +87,19 @@ def pin_memory(device, function, tensor, *_):
 
 
 @instead_of(Tensor.cuda)
-def cuda(stand_in, function, tensor, device=None, non_blocking=False, **_):
-    return to(stand_in, Tensor.to, tensor, GPU, None, non_blocking)
+def cuda(stand_in, function, tensor, device=None, non_blocking=False, memory_format=None):
+    place(device)
+    return to(stand_in, Tensor.to, tensor, GPU, None, non_blocking, memory_format=memory_format)
 
 
 @instead_of(Tensor.cpu)
-def cpu(device, function, tensor, **_):
-    return to(device, Tensor.to, tensor, "cpu")
+def cpu(device, function, tensor, memory_format=None):
+    return to(device, Tensor.to, tensor, "cpu", memory_format=memory_format)
+
+
+@instead_of(Tensor.type_as)
+def type_as(device, function, tensor, other):
+    return to(device, Tensor.to, tensor, other)
 
 
 @instead_of(Tensor.to)
@@ -99,6 +107,7 @@ def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
         args = (GPU if device.kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
     if args and type(args[0]) is int:
+        place(args[0])
         args = (GPU, *args[1:])
     copy = kwargs.pop("copy", False)
     flags = [number for number, one in enumerate(args) if type(one) is bool]
@@ -109,13 +118,15 @@ def to(device, function, tensor, /, *args, **kwargs):
     if where is not None and where.type == "meta":
         return function(tensor, *args, **kwargs)
     here = device.kind(tensor)
-    want = where.type if where else None
+    want = place(where)
+    if here == "pinned" and want == "cuda" and dtype not in (None, tensor.dtype):
+        tensor = function(tensor, dtype)  # on the CPU, where the result is not pinned
     if want not in (None, here) and not (want == "cpu" and here == "pinned"):
         tensor = moved(device, tensor, want, non_blocking)
         copy = False
-    if dtype in (None, tensor.dtype) and not copy:
-        return tensor
     memory_format = memory_format or torch.preserve_format
+    if dtype in (None, tensor.dtype) and not copy and memory_format is torch.preserve_format:
+        return tensor
     return function(tensor, dtype or tensor.dtype, copy=copy, memory_format=memory_format)
 
 
@@ -180,7 +191,7 @@ def set_item(device, function, tensor, index, value):
             raise refusal(PAGEABLE)  # for one element PyTorch copied from the CPU
         masked = len(indices) == 1 and getattr(index, "dtype", None) is torch.bool
         with wanting(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
-            value = torch.full((), value, dtype=tensor.dtype)
+            value = torch.full((), value, dtype=tensor.dtype, device="cpu")
     return function(tensor, index, value)
 
 
@@ -194,6 +205,18 @@ def copied(device, function, tensor, memo):
     if tensor.grad is not None:
         copy.grad = tensor.grad.clone()
     return copy
+
+
+@instead_of(Tensor.grad.__set__)
+def set_gradient(device, function, tensor, gradient):
+    places = [
+        "cuda" if device.kind(one) == "cuda" else "cpu"
+        for one in (gradient, tensor)
+        if one is not None
+    ]
+    if len(set(places)) == 2:
+        raise refusal(GRADIENT_PLACE.format(*places))
+    return function(tensor, gradient)
 
 
 @instead_of(Tensor.__cuda_array_interface__.__get__)
@@ -241,7 +264,7 @@ def one_hot(device, function, tensor, num_classes=-1):
     with wanting(device, "cuda"):
         if num_classes <= 0 or tensor.dtype is not torch.int64:
             return function(tensor, num_classes)
-        zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64)
+        zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64, device="cpu")
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
@@ -250,7 +273,7 @@ def unravel_index(device, function, tensor, shape):
     """Its divisors are made on the CPU and copied: a capture refuses that."""
     if device.kind(tensor) != "cuda":
         return function(tensor, shape)
-    sizes = torch.tensor(shape if isinstance(shape, (tuple, list)) else [shape])
+    sizes = torch.tensor([*shape] if isinstance(shape, (tuple, list)) else [shape], device="cpu")
     steps = sizes.flip(0).cumprod(0).flip(0) // sizes
     steps, sizes = moved(device, steps, "cuda"), moved(device, sizes, "cuda")
     return (tensor.unsqueeze(-1).floor_divide(steps) % sizes).unbind(-1)
@@ -259,11 +282,8 @@ def unravel_index(device, function, tensor, shape):
 @instead_of(Tensor.data_ptr)
 def address(device, function, tensor):
     block = device.memory.find(tensor)
-    if block is not None and block.unknown_address:
-        raise NotModelled(
-            "The address of a tensor that may lie in a freed block of another size is not modelled."
-        )
-    return function(tensor)
+    known = block is None or not block.unknown_address
+    return function(tensor) if known else UnknownAddress(device.memory, block, function(tensor))
 
 
 instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)
@@ -288,7 +308,7 @@ def pad_packed_sequence(device, function, data, batch_sizes, *args):
     """The rows lie where the packed ones do, the lengths of the sequences on the CPU."""
     if device.kind(data) != "cuda":
         return function(data, batch_sizes, *args)
-    lengths = function(torch.empty(data.shape), batch_sizes, *args)[1]
+    lengths = function(torch.empty(data.shape, device="cpu"), batch_sizes, *args)[1]
     with wanting(device, "cuda"):
         return function(data, batch_sizes, *args)[0], lengths
 

@@ -1,5 +1,6 @@
 """Nodes: an operator with its memory, as part of a graph or launched once."""
 
+import re
 from contextlib import contextmanager
 from functools import cache
 
@@ -7,12 +8,15 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from cpu_graph import core
-from cpu_graph.errors import NotModelled, cuda_error, is_refusal, refusal
+from cpu_graph.errors import NotModelled, cuda_error, is_refusal, out_of_memory, refusal
 from cpu_graph.memory import Place
 from cpu_graph.trees import mapped, tensors_in
 
+aten = torch.ops.aten
+CONVERSIONS = {aten._to_copy.default, aten.copy_.default}
 POISON = torch.Tensor.fill_  # no operator that a program's launch has
 CPU_MATMUL = "expected m1 and m2"  # what a GPU calls mat1 and mat2
+NO_MEMORY = re.compile(r"DefaultCPUAllocator.* allocate (\d+) bytes")
 OUT_OF_BOUNDS = (
     "out of range in self",
     "out of bounds for dimension",
@@ -75,7 +79,7 @@ def poisoning(block):
 def called(operator, args, kwargs):
     """What an operator returns. Its errors are marked: most are what a GPU would say, too."""
     try:
-        return operator(*args, **kwargs)
+        return operator(*to_whole_numbers(operator, args, kwargs), **kwargs)
     except Exception as error:
         if is_refusal(error):
             raise
@@ -83,10 +87,47 @@ def called(operator, args, kwargs):
     raise failure
 
 
+def to_whole_numbers(operator, args, kwargs):
+    """The arguments of a copy: fractions that its whole numbers cannot hold as a GPU turns them.
+
+    A GPU has conversions to 32 and 64 bits alone, which end at the largest number; fewer bits are
+    the last ones of 32. What is no number becomes 0, or the smallest if one of both has 64 bits.
+    """
+    if operator not in CONVERSIONS:
+        return args
+    source = args[-1] if operator is aten._to_copy.default else args[1]
+    dtype = kwargs.get("dtype") if operator is aten._to_copy.default else args[0].dtype
+    if (
+        not source.is_floating_point()
+        or dtype is None
+        or dtype.is_floating_point
+        or dtype.is_complex
+    ):
+        return args
+    if dtype is torch.bool:
+        return args
+    wide = torch.int64 if dtype is torch.int64 else torch.int32
+    low, high = torch.iinfo(wide).min, torch.iinfo(wide).max
+    values = source.double()
+    inside = (values > low) & (values < float(high))
+    whole = torch.where(inside, values, 0).to(wide)
+    whole = whole.masked_fill(values >= float(high), high).masked_fill(values <= low, low)
+    no_number = low if torch.float64 is source.dtype or wide is torch.int64 else 0
+    whole = whole.masked_fill(values.isnan(), no_number).to(dtype)
+    return (whole,) if operator is aten._to_copy.default else (args[0], whole, *args[2:])
+
+
 def as_on_a_gpu(operator, error, args, kwargs):
     """What a GPU says where the CPU's operator raises an error."""
     words = str(error)
-    if isinstance(error, NotImplementedError) or "not implemented for" in words:
+    too_much = NO_MEMORY.search(words)
+    if too_much:
+        return out_of_memory(int(too_much[1]))
+    if "ZeroDivisionError" in words:
+        return NotModelled(f"{name_of(operator)} of whole numbers by zero is not modelled.")
+    if "_assert_async" in name_of(operator):
+        return cuda_error(710)
+    if "Could not run" in words or "not implemented for" in words:
         return NotModelled(f"{name_of(operator)}: the CPU has no such operator. {words}")
     if "resize storage" in words:
         return NotModelled(f"{name_of(operator)} resizes a CUDA tensor: that is not modelled.")

@@ -6,7 +6,9 @@ import torch
 from torch._C import _get_dispatch_mode, _TorchDispatchModeKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cpu_graph.callbacks import called_back, in_python
 from cpu_graph.errors import (
+    CPU_INDEXED,
     DIFFERENT_ARGUMENT,
     INVALIDATED,
     LENGTHS,
@@ -24,19 +26,24 @@ from cpu_graph.shapes import not_computed
 from cpu_graph.tables import (
     CHECKS_ARGUMENTS,
     COPIES,
+    EIGHT_BITS,
     FLOATS_ALONE,
     INDEXING,
     MOVED,
+    NO_KERNELS,
     NOT_DETERMINISTIC,
     NUMBER_FROM_CPU,
+    ON_ONE_DEVICE,
     READS_A_COPY,
     SETS_STORAGE,
     UNKNOWN_IN_CAPTURES,
     WAITING,
+    WRONG_IF_COMPLEX,
 )
 from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
+ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 TRACING = _TorchDispatchModeKey.FAKE, _TorchDispatchModeKey.PROXY
 
 
@@ -45,6 +52,16 @@ def makes(operator):
     """Whether an operator is told on which device to make its result."""
     named = any(argument.name == "device" for argument in operator._schema.arguments)
     return named or operator is aten.clone.default
+
+
+@cache
+def made_of_others(operator):
+    """Whether torch makes it of other operators alone: in inference mode it gets here as it is."""
+    name = operator.name()
+    return operator._can_decompose() and not any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+        for key in ("CPU", "CUDA", "CompositeExplicitAutograd")
+    )
 
 
 @cache
@@ -71,6 +88,9 @@ class Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunction():
+            if made_of_others(operator):
+                with self:
+                    return operator.redispatch(ON_CPU, *args, **(kwargs or {}))
             if does_no_work(operator):
                 return operator(*args, **(kwargs or {}))
             if any(map(_get_dispatch_mode, TRACING)):
@@ -92,9 +112,12 @@ def dispatch(device, operator, args, kwargs):
     kinds = {kind for _, kind in placed}
     on_gpu = "cuda" in kinds
     kind = "cuda" if on_gpu else "cpu"
-    crosses = operator is not aten.clone.default or device.crossing
-    if device.want and makes(operator) and crosses:
-        kind = device.want
+    crosses = operator is not aten.clone.default or device.asked.crossing
+    if device.asked.want and makes(operator) and crosses:
+        kind = device.asked.want
+    backend = "CUDA" if on_gpu or kind == "cuda" else "CPU"
+    if in_python(operator, backend):
+        return called_back(device, operator, backend, args, kwargs)
     if not on_gpu and kind != "cuda":
         if "pinned" in kinds or kind == "pinned":
             return device.execute(operator, args, kwargs, kind, HOST)
@@ -119,7 +142,7 @@ def unmarked(operator, args, kwargs):
 
 
 def sparse(device, operator, args, kwargs, tensors):
-    if device.want == "cuda" or any(device.kind(tensor) == "cuda" for tensor in tensors):
+    if device.asked.want == "cuda" or any(device.kind(tensor) == "cuda" for tensor in tensors):
         raise NotModelled(f"{name_of(operator)} of a sparse CUDA tensor is not modelled.")
     return unmarked(operator, args, kwargs)
 
@@ -150,7 +173,7 @@ def packed(device, padded, lengths, batch_first=False):
 
 def launch(device, operator, args, kwargs, placed, kind):
     """Launch an operator of the GPU's, or record it."""
-    check_known(device, operator, placed)
+    check_known(device, operator, args, placed)
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
@@ -169,18 +192,41 @@ def launch(device, operator, args, kwargs, placed, kind):
     return outputs
 
 
-def check_known(device, operator, placed):
+def check_known(device, operator, args, placed):
     """Refuse by name what a GPU does in a way that is not known."""
     name = name_of(operator).removeprefix("aten::").partition(".")[0]
     if torch.are_deterministic_algorithms_enabled() and name in NOT_DETERMINISTIC:
         raise NotModelled(f"{name} with deterministic algorithms alone is not modelled.")
     if name in NUMBER_FROM_CPU and any(here == "cpu" for _, here in placed) and device.capturing():
         raise NotModelled(f"{name} with a tensor on the CPU in a capture is not modelled.")
+    check_kernel(f"{name} {args[4]}" if name.startswith("scatter_reduce") else name, placed)
     fractions = (one.is_floating_point() or one.is_complex() for one, _ in placed)
     if name in FLOATS_ALONE and not all(fractions):
         raise NotModelled(f"{name} of whole numbers is not modelled: a GPU refuses it.")
+    if name in WRONG_IF_COMPLEX and placed[0][0].is_complex():
+        raise NotModelled(f"{name} of complex numbers is not modelled.")
     if device.capturing() and name in UNKNOWN_IN_CAPTURES:
         raise NotModelled(f"{name} in a capture is not modelled: its libraries may wait or copy.")
+
+
+def check_kernel(name, placed):
+    """Refuse types, and shapes of eight bits, that CUDA has no kernel for and the CPU has."""
+    types, kernel = NO_KERNELS.get(name, ((), None))
+    dtype = placed[0][0].dtype if placed else None
+    if dtype in types and kernel and dtype in SCALARS:
+        words = kernel.format(SCALARS[dtype])
+        raise refusal(words, NotImplementedError if "not implemented" in words else RuntimeError)
+    if dtype in types:
+        raise NotModelled(f"{name} of {dtype} is not modelled: CUDA has no kernel for it.")
+    if name in EIGHT_BITS:
+        first, second = (one for one, _ in placed[:2])
+        sizes = *first.shape, *second.shape
+        if any(size % EIGHT_BITS[name] for size in sizes[1:]) or (
+            name == "_int_mm" and sizes[0] < 17
+        ):
+            raise NotModelled(
+                f"{name} of {sizes[:2]} and {sizes[2:]} is not modelled: CUDA refuses it."
+            )
 
 
 def record(device, operator, args, kwargs, kind, draws):
@@ -196,6 +242,8 @@ def record(device, operator, args, kwargs, kind, draws):
 
 def waits(device, operator, args, kwargs, placed, kind):
     """Whether the host waits for this operator; raises what a capture refuses."""
+    kinds = {here for _, here in placed}
+    check_places(operator, args, kwargs, placed, kinds)
     if operator in READS_A_COPY and READS_A_COPY[operator](device, args, kwargs):
         if device.capturing():
             raise refusal(PAGEABLE)
@@ -205,7 +253,6 @@ def waits(device, operator, args, kwargs, placed, kind):
             device.refuse(900)
         return True
     ordinary = [tensor for tensor, here in placed if here == "cpu"]
-    kinds = {here for _, here in placed}
     copies = operator in COPIES and (operator is aten.copy_.default or kinds != {kind})
     if not copies and "cuda" not in kinds:
         return False  # only shapes are taken from the others
@@ -213,11 +260,38 @@ def waits(device, operator, args, kwargs, placed, kind):
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
     if ordinary and not copies and operator not in INDEXING:
         raise refusal(two_devices(operator, args, kwargs, placed))
-    if ordinary or (copies and kind == "cpu"):
+    to = placed[0][1] if operator is aten.copy_.default else kind
+    pageable = copies and (
+        kind == "cpu" or ("pinned" in kinds | {kind} and by_a_temporary(operator, args, to))
+    )
+    if ordinary or pageable:
         if device.capturing():
             raise refusal(PAGEABLE)
         return True
     return copies and len(kinds | {kind}) > 1 and not asynchronous(device, operator, args, kwargs)
+
+
+def check_places(operator, args, kwargs, placed, kinds):
+    """Refuse tensors of two places where torch asks before the host waits."""
+    if operator in ON_ONE_DEVICE and len(kinds) > 1:
+        raise refusal(two_devices(operator, args, kwargs, placed))
+    if operator in INDEXING and kinds - {"cpu"} and placed[0][1] == "cpu":
+        raise refusal(CPU_INDEXED)
+
+
+def by_a_temporary(operator, args, kind):
+    """Whether torch copies from or to pinned memory by way of CPU memory that is not pinned."""
+    if operator is not aten.copy_.default:
+        return kind == "cuda" and not dense(args[0])
+    target, source = args[:2]
+    same = (target.dtype, target.shape) == (source.dtype, source.shape)
+    if same and target.stride() == source.stride() and dense(source):
+        return False
+    return not (same and source.is_contiguous()) if kind == "cuda" else not target.is_contiguous()
+
+
+def dense(tensor):
+    return aten.is_non_overlapping_and_dense.default(tensor)
 
 
 def two_devices(operator, args, kwargs, placed):
@@ -232,13 +306,14 @@ def two_devices(operator, args, kwargs, placed):
             here = kinds[id(tensor)]
             first = first or here
             if here != first:
-                return DIFFERENT_ARGUMENT.format(argument.name, here, first)
+                called = "index" if argument.name == "indices" else argument.name  # as index_select
+                return DIFFERENT_ARGUMENT.format(called, here, first)
     return TWO_DEVICES
 
 
 def asynchronous(device, operator, args, kwargs):
     """Whether a copy lets the host go on."""
-    if device.non_blocking or kwargs.get("non_blocking"):
+    if device.asked.non_blocking or kwargs.get("non_blocking"):
         return True
     return operator is aten.copy_.default and any(args[2:])
 
@@ -280,7 +355,7 @@ def draw(device, operator, kwargs):
     if torch.Tag.nondeterministic_seeded not in operator.tags:
         return None, kwargs
     # Python's, which operators do not get
-    given = device.generator if kwargs.get("generator") else None
+    given = device.asked.generator if kwargs.get("generator") else None
     generator = given or torch.cuda.default_generators[0]
     if generator.device.type != "cuda":
         raise refusal("Expected a 'cuda' device type for generator but found 'cpu'")

@@ -21,6 +21,7 @@ class Order:
         self.clocks = defaultdict(dict)
         self.ticks = count(1)
         self.finished = finished  # called when the host has waited for everything
+        self.epoch = 0  # how often it has: an older clock says nothing about what is still pending
         self.log = []
         self.before = {}  # what blocks held when the log began
 
@@ -31,6 +32,15 @@ class Order:
         clock[stream] = next(self.ticks)
         return dict(clock)
 
+    def now(self, stream):
+        """What a stream has done by now: the epoch, and its clock."""
+        return self.epoch, dict(self.clocks[stream])
+
+    def pending(self, moment):
+        """The clock of a moment, or none if the host has waited for everything since."""
+        epoch, clock = moment
+        return clock if epoch == self.epoch else {}
+
     def wait(self, stream, clock):
         """Order what a stream, or the host, does from now on after what a clock has seen."""
         merge(self.clocks[stream], clock)
@@ -39,6 +49,7 @@ class Order:
                 block.accesses.clear()
             for part in (self.log, self.before, self.clocks):
                 part.clear()
+            self.epoch += 1
             self.finished()
 
     def synchronize(self):
@@ -63,7 +74,7 @@ class Order:
             self.log.append(node)
         elif node.cycles or any(other.cycles for other in self.log):
             self.log.append(node)
-            self.log.sort(key=self.starts().get)
+            self.log.sort(key=self.turns())
         else:  # as early as its own stream allows
             awaited = [other for other in self.log if other.before(node.clock)]
             others = [other for other in self.log if not other.before(node.clock)]
@@ -80,14 +91,28 @@ class Order:
                     yield other
 
     def starts(self):
-        """When each launch in the log begins, where only sleeping takes time."""
+        """When each launch in the log begins: what does not sleep takes a cycle, so that two graphs
+        which begin together take turns.
+        """
         starts = {}
         for node in self.log:
             ends = (
-                start + other.cycles for other, start in starts.items() if other.before(node.clock)
+                start + other.cycles + 1
+                for other, start in starts.items()
+                if other.before(node.clock)
             )
             starts[node] = max(ends, default=0)
         return starts
+
+    def turns(self):
+        """The key that sorts the log: launches that begin together are first in turn."""
+        starts = self.starts()
+
+        def key(node):
+            launch = node.stream[0] if isinstance(node.stream, tuple) else node.clock[node.stream]
+            return starts[node], -launch if starts[node] % 2 else launch
+
+        return key
 
     def settle(self, raced):
         """After a race, go back to where the log begins and run it in its new order."""

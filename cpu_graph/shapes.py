@@ -15,6 +15,7 @@ from cpu_graph import core
 from cpu_graph.errors import NotModelled, is_refusal
 from cpu_graph.memory import extent, with_lazy_bits
 from cpu_graph.nodes import called, name_of
+from cpu_graph.tables import LIKE_EAGER, strides_of
 from cpu_graph.trees import SEQUENCES, mapped, tensors_in
 
 known = {}  # (operator, arguments by shapes) -> (results, id of a result -> number of its argument)
@@ -47,7 +48,7 @@ def not_computed(operator, args, kwargs, allocate):
     def made(result):
         number = inputs.get(id(result))
         if number is None:
-            return allocate(result.shape, result.stride(), result.dtype)
+            return allocate(result.shape, strides_of(operator, result), result.dtype)
         if given[number].shape != result.shape:
             raise NotModelled(f"{name_of(operator)} resizes a CUDA tensor: that is not modelled.")
         return given[number]
@@ -86,7 +87,8 @@ def asked(operator, args, kwargs, given):
         if by_shape is None or any(part in words for part in OF_SHAPES):
             raise refused(operator, shape_error, cpu_error)
         return by_shape
-    if by_shape is not None and alike(by_shape[0], by_cpu[0]):
+    own = name_of(operator).removeprefix("aten::").partition(".")[0] in LIKE_EAGER
+    if by_shape is not None and not own and alike(by_shape[0], by_cpu[0]):
         return by_shape  # its strides are a GPU's
     return by_cpu
 

@@ -5,7 +5,7 @@ from itertools import cycle
 import torch
 
 from cpu_graph.device_kind import place
-from cpu_graph.errors import NotModelled, cuda_error, missing
+from cpu_graph.errors import NotModelled, cuda_error, missing, not_pickled
 from cpu_graph.order import HOST, merge
 
 REAL_CUDA_STREAM, REAL_EVENT = torch.cuda.Stream, torch.cuda.Event
@@ -20,6 +20,7 @@ class Stream:
     external = False
 
     def __init__(self, device=None, priority=0, stream_id=None):
+        place(device)
         self.stream_id = next(self.numbers) if stream_id is None else stream_id
         self.device = torch.device("cuda", 0)
         self.priority = priority
@@ -86,6 +87,9 @@ class Stream:
     def is_capturing(self):
         return self.stand_in.capturing(self.stream_id)
 
+    def __reduce_ex__(self, protocol):
+        raise not_pickled(self)
+
     def __getattr__(self, name):
         raise missing(name, REAL_CUDA_STREAM, "Stream")
 
@@ -95,21 +99,23 @@ if torch.version.cuda and not hasattr(REAL_CUDA_STREAM, "is_capturing"):
 
 
 class AnyDevice(type):
-    """torch.Stream is also what torch.cuda.Stream makes."""
+    """torch.Stream and torch.Event are also what torch.cuda's make."""
 
-    def __instancecheck__(cls, stream):
-        return isinstance(stream, (Stream, REAL))
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, (cls.of_cuda, cls.real))
 
-
-REAL = torch.Stream
+    def __subclasscheck__(cls, other):
+        return issubclass(other, (cls.of_cuda, cls.real))
 
 
 class TorchStream(metaclass=AnyDevice):
     """torch.Stream: on "cuda" one of the stand-in's, else torch's own."""
 
+    of_cuda, real = Stream, torch.Stream
+
     def __new__(cls, device=None, priority=0, **given):
         if given or (device is not None and place(device) != "cuda"):
-            return REAL(device, priority=priority, **given)
+            return cls.real(device, priority=priority, **given)
         return Stream(priority=priority)
 
 
@@ -152,9 +158,10 @@ class Event:
         if self.external and device.capturing(stream.stream_id):
             raise NotModelled("An external event in a capture is not modelled.")
         self.capture = device.capture if device.capturing(stream.stream_id) else None
-        clocks = self.capture.clocks if self.capture else device.order.clocks
-        self.clock = dict(clocks[stream.stream_id])
-        if not self.capture:
+        self.epoch, self.clock = device.order.now(stream.stream_id)
+        if self.capture:
+            self.clock = dict(self.capture.clocks[stream.stream_id])
+        else:
             merge(self.clock, device.order.clocks[HOST])
 
     def wait(self, stream=None):
@@ -165,7 +172,7 @@ class Event:
         if self.capture is None:
             if device.capturing(stream.stream_id):
                 device.refuse(905)
-            device.order.wait(stream.stream_id, self.clock)
+            device.order.wait(stream.stream_id, self._awaited())
         elif self.capture is not device.capture:
             raise NotModelled(
                 "Waiting for an event that an earlier capture recorded is not modelled."
@@ -186,7 +193,7 @@ class Event:
     def synchronize(self):
         self._ask()
         if self.clock is not None:
-            self.stand_in.order.wait(HOST, self.clock)
+            self.stand_in.order.wait(HOST, self._awaited())
 
     def elapsed_time(self, end_event):
         if self.capture or end_event.capture:
@@ -199,8 +206,26 @@ class Event:
         if self.stand_in.capture and self.stand_in.capture.mode != "relaxed":
             self.stand_in.refuse(900)
 
+    def __reduce_ex__(self, protocol):
+        raise not_pickled(self)
+
     def __getattr__(self, name):
         raise missing(name, REAL_EVENT, "Event")
 
+    def _awaited(self):
+        return self.stand_in.order.pending((self.epoch, self.clock))
+
     def _pending(self):
-        return [node for node in self.stand_in.order.log if node.before(self.clock)]
+        awaited = self._awaited()
+        return [node for node in self.stand_in.order.log if node.before(awaited)]
+
+
+class TorchEvent(metaclass=AnyDevice):
+    """torch.Event: on "cuda" one of the stand-in's, else torch's own."""
+
+    of_cuda, real = Event, torch.Event
+
+    def __new__(cls, device=None, **given):
+        if device is not None and place(device) != "cuda":
+            return cls.real(device, **given)
+        return Event(**given)

@@ -6,7 +6,7 @@ tests/cpu_graph (the operator sweep and the conformance programs).
 
 import torch
 
-from cpu_graph.errors import SINCE_2_15
+from cpu_graph.errors import SCALARS, SINCE_2_15
 
 aten = torch.ops.aten
 
@@ -19,6 +19,19 @@ INDEXING = {  # take indices that lie on the CPU, or masks, which have to be cou
 COPIES = {aten.copy_.default, aten._to_copy.default, aten.clone.default}
 MOVED = {*(getattr(aten.set_, name) for name in aten.set_.overloads()), aten.resize_.default}
 SETS_STORAGE = {aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
+
+
+ATTENTION = {aten._scaled_dot_product_flash_attention_for_cpu.default}
+
+
+def strides_of(operator, result):
+    """The strides of a result on a GPU: attention in full precision keeps the heads of a position
+    side by side.
+    """
+    if operator not in ATTENTION or result.dim() != 4 or result.dtype is not torch.float32:
+        return result.stride()
+    _, heads, length, size = result.shape
+    return heads * length * size, size, heads * size, 1
 
 
 def always(device, args, kwargs):
@@ -90,6 +103,60 @@ UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compar
     "segment_reduce",
     "_nested_tensor_from_mask",
 }
+WHOLE = *SCALARS, torch.uint16, torch.uint32, torch.uint64
+REDUCTIONS = "prod", "amin", "amax"
+SMALL_FLOATS = torch.float16, torch.bfloat16
+
+
+def only(kernel):
+    """Whole numbers are refused, in the words of a kernel of PyTorch's."""
+    return WHOLE, f"\"{kernel}\" not implemented for '{{}}'"
+
+
+# operator -> the types of its first tensor that the CPU has a kernel for and CUDA none, and what
+# PyTorch says of them if that is known; from torch's test database (op.dtypes - op.dtypesIfCUDA),
+# which tests/cpu_graph/test_operator_types.py compares
+NO_KERNELS = dict.fromkeys(("mm", "addmm", "_addmm_activation"), only("addmm_cuda"))
+NO_KERNELS |= dict.fromkeys(("bmm", "baddbmm", "addbmm"), only("baddbmm_cuda"))
+NO_KERNELS |= dict.fromkeys(("mv", "addmv"), only("addmv_impl_cuda"))
+NO_KERNELS |= dict.fromkeys(("dot", "vdot"), only("dot"))
+NO_KERNELS |= {
+    "avg_pool2d": only("avg_pool2d_out_cuda_frame"),
+    "max_pool2d_with_indices": only("max_pool2d_with_indices_out_cuda_frame"),
+    "convolution": (WHOLE, "getCudnnDataTypeFromScalarType() not supported for {}"),
+    "avg_pool3d": (WHOLE, None),
+    "max_pool3d_with_indices": (WHOLE, None),
+    "_trilinear": (WHOLE, None),
+    "native_dropout_backward": (WHOLE, None),
+    "upsample_bilinear2d": (WHOLE, None),
+    "upsample_bicubic2d": (WHOLE, None),
+    "_upsample_bilinear2d_aa": (WHOLE, None),
+    "_upsample_bicubic2d_aa": (WHOLE, None),
+    "igamma": (SMALL_FLOATS, None),
+    "igammac": (SMALL_FLOATS, None),
+    "histc": (SMALL_FLOATS, None),
+    "linalg_vector_norm": ((torch.complex32,), None),
+}
+NO_KERNELS |= dict.fromkeys(
+    (f"scatter_reduce{ending} {reduce}" for ending in ("", "_") for reduce in REDUCTIONS),
+    ((torch.bool,), None),
+)
+NO_KERNELS |= dict.fromkeys(
+    (
+        "histogram",
+        "_histogramdd_bin_edges",
+        "_histogramdd_from_bin_cts",
+        "_histogramdd_from_bin_tensors",
+    ),
+    ((*SMALL_FLOATS, torch.float32, torch.float64, *WHOLE), None),
+)
+NO_KERNELS |= dict.fromkeys(
+    ("_scaled_mm", "_scaled_mm_v2"), ((torch.float8_e4m3fnuz, torch.float8_e5m2fnuz), None)
+)
+EIGHT_BITS = {"_scaled_mm": 16, "_int_mm": 8}  # what all sizes but the rows must be multiples of
+ON_ONE_DEVICE = {aten.equal.default}  # checked before the host waits
+LIKE_EAGER = {"convolution", "_convolution"}  # their shape function asks which device it is for
+WRONG_IF_COMPLEX = {"linalg_matrix_sqrth", "linalg_polar"}  # torch's, below any dispatch mode
 FLOATS_ALONE = {"std", "std_mean", "var", "var_mean"}  # which refuse whole numbers
 # a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
 NUMBER_FROM_CPU = {
@@ -104,10 +171,13 @@ CHECKS_ARGUMENTS = {  # the device of each argument, one by one, before their ke
     "aten::bmm",
     "aten::cat",
     "aten::dot",
+    "aten::embedding",
+    "aten::equal",
     "aten::gather",
     "aten::index_select",
     "aten::mm",
     "aten::mv",
+    "aten::native_batch_norm",
     "aten::native_layer_norm",
     "aten::nll_loss_forward",
     "aten::scatter",

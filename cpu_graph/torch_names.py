@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Thread
 from types import FunctionType
 from unittest.mock import patch
 
@@ -13,19 +14,21 @@ import torch
 from torch import cuda
 
 from cpu_graph.autocast import as_on_a_gpu
+from cpu_graph.callbacks import callers, seeing
 from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
-from cpu_graph.device_kind import GPU
-from cpu_graph.errors import NotModelled
+from cpu_graph.device_kind import GPU, place
+from cpu_graph.errors import DEVICE_INDEX, NotModelled, refusal
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
-from cpu_graph.graphs import CUDAGraph, TorchGraph, pools
+from cpu_graph.graphs import CUDAGraph, TorchGraph
 from cpu_graph.hints import InputLiveness
+from cpu_graph.methods import TYPES
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
-from cpu_graph.pools import MemPool, use_mem_pool
+from cpu_graph.pools import MemPool, ids, use_mem_pool
 from cpu_graph.saving import locations
-from cpu_graph.streams import Event, Stream, TorchStream, external_stream
+from cpu_graph.streams import Event, Stream, TorchEvent, TorchStream, external_stream
 
 # torch's Python works
 OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}
@@ -36,20 +39,28 @@ ANSWERS = {
     "is_initialized": lambda: True,
     "device_count": lambda: 1,
     "current_device": lambda: 0,
-    "set_device": lambda device: None,
+    "set_device": lambda device: exchange(device),
     "init": lambda: None,
+    "get_allocator_backend": lambda: "native",
     "is_bf16_supported": lambda *_, **__: True,
-    "get_device_name": lambda *_: "the stand-in on the CPU",
-    "default_stream": lambda *_: Stream(stream_id=0),
+    "get_device_name": lambda device=None: name_of_device(device),
+    "default_stream": lambda device=None: default_stream(device),
     "_initialized": True,
-    "_exchange_device": lambda index: 0,
-    "_maybe_exchange_device": lambda index: 0,
+    "_exchange_device": lambda index: exchange(index),
+    "_maybe_exchange_device": lambda index: exchange(index),
     "CUDAGraph": TorchGraph,
     "Event": Event,
     "ExternalStream": external_stream,
     "MemPool": MemPool,
     "Stream": Stream,
 }
+IN_C = (  # what others than torch.cuda call in C++
+    "_cuda_getCurrentRawStream",
+    "_cuda_beginAllocateToPool",
+    "_cuda_beginAllocateCurrentThreadToPool",
+    "_cuda_endAllocateToPool",
+    "_cuda_releasePool",
+)
 RANDOM = {
     "_lazy_init": lambda: None,
     "_lazy_call": lambda call, **_: call(),
@@ -60,7 +71,34 @@ RANDOM = {
 ACCELERATOR = {
     "is_available": lambda: True,
     "current_accelerator": lambda *_, **__: torch.device("cuda"),
+    "device_count": lambda: 1,
+    "current_device_index": lambda: 0,
+    "set_device_index": lambda device: exchange(device),
 }
+
+
+def number(device):
+    """The number that a device argument names, or 0."""
+    return device if isinstance(device, int) else torch.device(device or "cuda").index or 0
+
+
+def name_of_device(device):
+    if number(device):
+        raise refusal("Invalid device id", AssertionError)
+    return "the stand-in on the CPU"
+
+
+def default_stream(device):
+    if number(device):
+        raise refusal(DEVICE_INDEX.format(number(device)))
+    return Stream(stream_id=0)
+
+
+def exchange(device):
+    """Make a device the current one: there is one, and a negative number changes nothing."""
+    if not isinstance(device, int) or device >= 0:
+        place(device)
+    return 0
 
 
 @contextmanager
@@ -76,7 +114,10 @@ def cpu_graphs():
         raise RuntimeError("cpu_graphs() does not nest.")
     import_module("torch._dynamo")  # torch does at the first capture: it must not find these names
     device = Device()
+    device.modes = Functions, Operators
+    default = torch.utils._device.CURRENT_DEVICE
     with ExitStack() as stack:
+        stack.callback(put_back, device, default)
         device.for_the_block = stack.enter_context
         for cls in (CUDAGraph, Stream, Event, Generator, MemPool, InputLiveness):
             stack.enter_context(patch.object(cls, "stand_in", device))
@@ -88,23 +129,35 @@ def cpu_graphs():
         yield device
 
 
+def put_back(device, default):
+    """The end of the block, when the modes are off again."""
+    device.closed = True
+    if torch.utils._device.CURRENT_DEVICE is not default:
+        torch.set_default_device(default)
+
+
 def replacements(device):
     """(where, name, what) for everything that the stand-in replaces."""
     calls = runtime(device)
     names = ANSWERS | calls | {"default_generators": (Generator("cuda"),)}
-    names["_lazy_init"] = not_modelled("This function of torch.cuda")
-    same = {"synchronize": calls["synchronize"], "current_stream": generic(calls["current_stream"])}
+    names["_lazy_init"] = not_modelled(
+        "torch.cuda._lazy_init, called where the stand-in does not see who asks for a GPU,"
+    )
+    same = {name: calls[name] for name in ("synchronize", "set_stream", "empty_cache")}
+    same |= ACCELERATOR | {"current_stream": generic(calls["current_stream"])}
     tables = (
         (cuda, names),
-        (cuda, refused(names)),
+        (cuda, refused(cuda, names)),
+        (cuda, legacy_types(device)),
         (cuda.random, RANDOM),
-        (torch.accelerator, ACCELERATOR | same),
+        (torch.accelerator, same),
+        (torch.accelerator, refused(torch.accelerator, same)),
     )
     for target, table in tables:
         for name, value in table.items():
             yield target, name, value
     yield cuda.graphs, "CUDAGraph", TorchGraph
-    yield cuda.graphs, "_graph_pool_handle", lambda: (0, next(pools))
+    yield cuda.graphs, "_graph_pool_handle", lambda: (0, next(ids))
     yield cuda.graphs, "_cuda_isCurrentStreamCapturing", device.capturing
     yield cuda.graph, "default_capture_stream", None
     yield torch._C, "_host_emptyCache", lambda: None
@@ -115,27 +168,43 @@ def replacements(device):
     )
     yield from of_storages(device)
     yield torch, "Generator", Generator
-    yield torch, "compile", if_disabled(torch.compile)
-    yield (
-        torch.Tensor,
-        "record_stream",
-        lambda tensor, _: setattr(device.memory.find(tensor), "used_elsewhere", True),
-    )
+    yield torch, "compile", compiling(torch.compile)
+    yield from callers(device)
+    yield from beside(device)
+    # RNNs then leave their weights apart
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
     yield cuda, "use_mem_pool", use_mem_pool
     yield torch, "Stream", TorchStream
+    yield torch, "Event", TorchEvent
     yield torch.jit, "trace", not_modelled("torch.jit.trace")
     yield torch, "cond", cond(device)
-    for place in (torch, torch._higher_order_ops):
-        if hasattr(place, "while_loop"):
-            yield place, "while_loop", while_loop(device)
+    for module in (torch, torch._higher_order_ops):
+        if hasattr(module, "while_loop"):
+            yield module, "while_loop", while_loop(device)
     if find_spec("torch.utils._cuda_debug"):  # since 2.15
         yield (
             import_module("torch.utils._cuda_debug"),
             "_CUDAGraphInputLivenessTracker",
             InputLiveness,
         )
-    # RNNs then leave their weights apart
-    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
+    yield from of_autocast(device)
+
+
+def beside(device):
+    """What is replaced for what it does on the device, and for what is refused by name."""
+    yield torch.Tensor, "record_stream", record_stream(device)
+    wrapper = not_modelled("A subclass made by torch.Tensor._make_wrapper_subclass")
+    yield torch.Tensor, "_make_wrapper_subclass", wrapper
+    if torch.distributed.is_available():
+        yield torch.distributed.distributed_c10d, "is_nccl_available", not_modelled("NCCL")
+    for name in IN_C:
+        if hasattr(torch._C, name):
+            yield torch._C, name, not_modelled(f"torch._C.{name}")
+    yield Thread, "start", started(Thread.start, device)
+
+
+def of_autocast(device):
+    """torch's names for autocast."""
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
     for name in ("set_autocast_enabled", "set_autocast_dtype"):
@@ -147,7 +216,8 @@ def replacements(device):
 def runtime(device):
     """The functions of torch.cuda that work on the device, by their names."""
 
-    def synchronize(*_):
+    def synchronize(where=None):
+        place(where)
         if device.capture:
             device.refuse(900)
         device.order.synchronize()
@@ -155,8 +225,8 @@ def runtime(device):
     def set_stream(stream):
         device.stream = device.stream if stream is None else stream.stream_id
 
-    def current_stream(*_):
-        return Stream(stream_id=device.stream)
+    def current_stream(where=None):
+        return default_stream(where) if number(where) else Stream(stream_id=device.stream)
 
     def empty_cache():
         device.order.synchronize()  # as the driver does when it takes memory back
@@ -185,7 +255,7 @@ def of_storages(device):
     """What a storage says of its place, and copies of its memory: launches like all others."""
     storages = torch.UntypedStorage
     real, shared = storages.device, storages.is_shared
-    cloned, copied = storages.clone, storages.copy_
+    cloned, copied, resized = storages.clone, storages.copy_, storages.resize_
 
     def where(storage):
         block = device.memory.blocks.get(storage.data_ptr())
@@ -208,7 +278,13 @@ def of_storages(device):
         as_tensor(storage).copy_(as_tensor(source), non_blocking=bool(non_blocking))
         return storage
 
+    def resize_(storage, size):
+        if where(storage).type == "cuda":
+            raise NotModelled("UntypedStorage.resize_ of a CUDA tensor is not modelled.")
+        return resized(storage, size)
+
     yield storages, "device", property(where)
+    yield storages, "resize_", resize_
     yield storages, "is_shared", is_shared
     yield storages, "clone", clone
     yield storages, "copy_", copy_
@@ -224,15 +300,56 @@ def sleep(device, cycles):
         device.order.enter(node)
 
 
-def refused(names):
-    """The functions of torch.cuda that are not modelled, by their names."""
-    others = [name for name in cuda.__all__ if name not in names and name not in OWN]
-    functions = {name: getattr(cuda, name, None) for name in others}
+def refused(module, names):
+    """The functions of torch.cuda or torch.accelerator that are not modelled, by their names."""
+    others = [name for name in module.__all__ if name not in names and name not in OWN]
+    functions = {name: getattr(module, name, None) for name in others}
     return {
-        name: wraps(function)(not_modelled(f"torch.cuda.{name}"))
+        name: wraps(function)(not_modelled(f"{module.__name__}.{name}"))
         for name, function in functions.items()
         if isinstance(function, FunctionType)
     }
+
+
+def legacy_types(device):
+    """torch.cuda.FloatTensor and its kin: what isinstance says of a tensor is all that is known."""
+
+    class Legacy(type):
+        def __instancecheck__(cls, thing):
+            on_gpu = isinstance(thing, torch.Tensor) and device.kind(thing) == "cuda"
+            return on_gpu and thing.dtype is cls.dtype
+
+        def __call__(cls, *_, **__):
+            raise NotModelled(f"torch.cuda.{cls.__name__}() is not modelled.")
+
+    names = {name.removeprefix("torch."): dtype for name, dtype in TYPES.items()}
+    return {name: Legacy(name, (), {"dtype": dtype}) for name, dtype in names.items()}
+
+
+def record_stream(device):
+    """Tensor.record_stream: the memory is not handed on before the host has waited."""
+
+    def call(tensor, stream):
+        if not isinstance(stream, torch.Stream):
+            words = "record_stream(): argument 's' (position 1) must be Stream"
+            raise refusal(f"{words}, not {type(stream).__name__}", TypeError)
+        block = device.memory.find(tensor)
+        if block is None:
+            words = "Could not run 'aten::record_stream' with arguments from the 'CPU' backend."
+            raise refusal(words, NotImplementedError)
+        block.used_elsewhere = True
+
+    return call
+
+
+def started(start, device):
+    """Thread.start: what the thread does is seen, and what it does on the device is refused."""
+
+    def call(thread):
+        thread.run = seeing(device, thread.run)
+        return start(thread)
+
+    return call
 
 
 def not_modelled(what):
@@ -242,12 +359,20 @@ def not_modelled(what):
     return refuse
 
 
-def if_disabled(compiler):
-    """torch.compile, which is not modelled, but for disable=True: then it compiles nothing."""
-    refuse = not_modelled("torch.compile")
-    return lambda *given, **options: (compiler if options.get("disable") else refuse)(
-        *given, **options
-    )
+def compiling(compiler):
+    """torch.compile, which is not modelled: a function may be decorated, and is refused when it is
+    called. With disable=True nothing is compiled.
+    """
+
+    def compiled(model=None, **options):
+        if options.get("disable"):
+            return compiler(model, **options)
+        if model is None:
+            return lambda model: compiled(model, **options)
+        refuse = not_modelled("torch.compile")
+        return refuse() if isinstance(model, torch.nn.Module) else wraps(model)(refuse)
+
+    return compiled
 
 
 def grouped(real, device):

@@ -122,9 +122,15 @@ def test_the_courses_model_graphed_trains_as_eager(gpu):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_ends_as_on_the_gpu(name):
-    ending = outcome(name)
-    assert outcomes.agrees(PROGRAMS[name].gives, ending), ending
-    expected = recorded()["outcomes"][name]
+    ending, program = outcome(name), PROGRAMS[name]
+    if program.refused:
+        assert any(one.startswith("NotModelled") for one in ending["fails"])
+        assert program.refused in " ".join(ending["fails"])
+        return
+    assert outcomes.agrees(program.gives, ending), ending
+    expected = recorded()["outcomes"].get(name)
+    if expected is None:
+        pytest.skip("how it ends on a GPU is not recorded yet")
     if not is_of_the_machine(expected):
         assert ending == expected
 
@@ -273,7 +279,9 @@ def test_tensors_say_that_they_are_on_a_gpu(gpu):
         ("query", lambda x: torch.cuda.current_stream().query()),
         ("resize_", lambda x: x.resize_(100)),
         ("debug_dump", lambda x: torch.cuda.CUDAGraph().debug_dump("file")),
-        ("torch.compile", lambda x: torch.compile(torch.neg)),
+        ("torch.compile", lambda x: torch.compile(torch.neg)(x)),
+        ("torch.compile", lambda x: torch.compile(fullgraph=True)(torch.neg)(x)),
+        ("torch.compile", lambda x: torch.compile(nn.ReLU())),
         ("Generator.clone_state", lambda x: torch.Generator("cuda").clone_state()),
     ],
 )
@@ -286,7 +294,13 @@ def captured(function, **options):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, **options):
         output = function()
-    return lambda: graph.replay() or output
+
+    def replay():
+        graph.replay()
+        return output
+
+    replay.graph, replay.output = graph, output
+    return replay
 
 
 def test_memory_given_back_to_the_driver_is_gone(gpu):
@@ -319,7 +333,7 @@ def test_memory_handed_on_again_does_not_reach_into_what_came_in_between(gpu):
 def test_a_result_is_not_there_before_the_first_replay(gpu):
     x = torch.ones(4, device="cuda")
     replay = captured(lambda: x * 2)
-    assert captured(lambda: x * 3).__closure__[1].cell_contents.isnan().all() and replay()[0] == 2
+    assert captured(lambda: x * 3).output.isnan().all() and replay()[0] == 2
 
 
 def test_a_backward_pass_on_another_stream_is_waited_for(gpu):
@@ -351,6 +365,25 @@ def test_a_pinned_batch_stays_until_its_copy_is_done(gpu):
     assert [batch[0].item() for batch in batches] == [0, 1, 2, 3, 4]
     address = torch.empty(3, pin_memory=True).data_ptr()
     assert torch.empty(3, pin_memory=True).data_ptr() == address  # nothing is copied from it
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_nothing_is_kept_of_replays_that_are_done(gpu, events):
+    x, ping = torch.ones(4, device="cuda"), torch.cuda.Event()
+    replay = captured(lambda: x * 2 + 1)
+
+    def most_kept(replays):
+        most = 0
+        for _ in range(replays):
+            ping.wait() if events else None
+            replay()
+            ping.record() if events else None
+            order = gpu.order
+            kept = order.log, order.before, *order.clocks.values(), replay.graph.last[1]
+            most = max(most, *map(len, (*kept, ping.clock or ())))
+        return most
+
+    assert most_kept(600) == most_kept(600)
 
 
 def test_an_eager_answer_is_told_from_a_graph(gpu):
@@ -432,7 +465,7 @@ def test_a_result_that_another_graph_wrote_over_is_noticed(gpu):
     assert large() == 2**23 and gpu.hints == []
     assert small().isfinite().all() and gpu.hints == []
     large()
-    assert small.__closure__[1].cell_contents.isnan().all()
+    assert small.output.isnan().all()
     (hint,) = gpu.hints
     assert "a result of graph" in hint and "was overwritten by a replay of graph" in hint
 
@@ -560,8 +593,9 @@ def test_which_of_several_freed_segments_is_next_is_not_guessed(gpu):
     first = captured(lambda: ((large * 2) + 1).sum(), pool=pool)
     second = captured(lambda: small * 3, pool=pool)
     result = second()
+    assert result.data_ptr() not in (large.data_ptr(), small.data_ptr())  # both are alive
     with pytest.raises(NotModelled, match="freed block"):
-        result.data_ptr()
+        result.data_ptr() % 16
     first()
     with pytest.raises(NotModelled, match="freed blocks of the pool"):
         result.sum()
@@ -628,7 +662,7 @@ def test_only_the_programs_tensors_lie_on_the_device(gpu):
     things = [thing for thing in gc.get_objects() if type(thing) is torch.Tensor]
     addresses = {block.address for block in gpu.memory.blocks.values()}
     found = {thing.untyped_storage().data_ptr() for thing in things} & addresses
-    result = replay.__closure__[1].cell_contents
+    result = replay.output
     assert found == {x.untyped_storage().data_ptr(), result.untyped_storage().data_ptr()}
 
 

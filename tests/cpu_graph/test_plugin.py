@@ -1,6 +1,7 @@
 """The stand-in in a project of its own: the pytest plugin, the example, an installation."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -35,20 +36,26 @@ def pytest_on(folder, *options):
     return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)
 
 
-@pytest.mark.parametrize("fault", [None, *FAULTS])
-def test_the_example_passes_and_its_faults_are_found(fault, tmp_path):
-    for path in EXAMPLE.glob("*.py"):
-        text = path.read_text()
-        if fault and path.name == "graph_runner.py":
-            assert fault[0] in text
-            text = text.replace(fault[0], fault[1])
-        (tmp_path / path.name).write_text(text)
-    run = pytest_on(tmp_path)
-    assert (run.returncode == 0) == (fault is None), run.stdout
-    if fault and fault[2]:
-        assert f"test_{fault[2]}" in run.stdout
+def copies_of_the_example(folder):
+    """The example as it is (number 0), and with each fault, as modules of other names."""
+    for number, fault in enumerate([None, *FAULTS]):
+        for path in EXAMPLE.glob("*.py"):
+            text = path.read_text().replace("graph_runner import", f"graph_runner_{number} import")
+            if fault and path.name == "graph_runner.py":
+                assert fault[0] in text
+                text = text.replace(fault[0], fault[1])
+            (folder / f"{path.stem}_{number}.py").write_text(text)
 
 
+MARKED = """
+import unittest
+import pytest, torch
+
+class TestOfUnittest(unittest.TestCase):
+    @pytest.mark.cuda_graphs
+    def test_a_method(self):
+        self.assertTrue(torch.ones(1, device="cuda").is_cuda)
+"""
 HINTED = """
 import torch
 
@@ -63,8 +70,41 @@ def test_it(cpu_graphs):
 """
 
 
-def test_a_failed_test_shows_what_was_noticed(tmp_path):
-    (tmp_path / "test_hinted.py").write_text(HINTED)
-    run = pytest_on(tmp_path)
-    assert run.returncode == 1 and "noticed" in run.stdout
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """One run of pytest on all of them."""
+    folder = tmp_path_factory.mktemp("project")
+    copies_of_the_example(folder)
+    (folder / "test_marked.py").write_text(MARKED)
+    (folder / "test_hinted.py").write_text(HINTED)
+    return pytest_on(folder, "-rA", "-k", "stand or hinted or method")
+
+
+def results(run, name):
+    """(passed or failed, test) of each test of a file."""
+    return re.findall(rf"^(PASSED|FAILED) {name}\.py::(\S+)", run.stdout, re.M)
+
+
+@pytest.mark.parametrize("number", range(1 + len(FAULTS)))
+def test_the_example_passes_and_its_faults_are_found(run, number):
+    ends = results(run, f"test_graph_runner_{number}")
+    failed = [test for ending, test in ends if ending == "FAILED"]
+    assert ends and bool(failed) == bool(number), run.stdout
+    expected = FAULTS[number - 1][2] if number else None
+    assert expected is None or any(expected in test for test in failed)
+
+
+def test_a_method_of_unittests_runs_on_the_stand_in(run):
+    assert [ending for ending, _ in results(run, "test_marked")] == ["PASSED"]
+
+
+def test_a_failed_test_shows_what_was_noticed(run):
+    assert [ending for ending, _ in results(run, "test_hinted")] == ["FAILED"]
+    assert "what the stand-in for CUDA graphs noticed" in run.stdout
     assert "reads memory whose tensor is gone (aten::mul.Tensor)" in run.stdout
+
+
+def test_a_project_that_takes_every_name_early_runs_as_it_is():
+    run = pytest_on(ROOT / "tests" / "cpu_graph" / "project", "--cpu-graphs", "-rA")
+    ends = [ending for ending, _ in results(run, "test_early_names")]
+    assert run.returncode == 0 and ends == ["PASSED"] * 6, run.stdout

@@ -16,6 +16,7 @@ CUDA_BUILD = {"_host_emptyCache"}  # missing from builds of torch for the CPU
 # (module or class, name, what it has to take: names of parameters, where Python can tell)
 NAMES = [
     ("torch._C", "DisableTorchFunction", None),
+    ("torch._C", "_EnableTorchFunction", None),
     ("torch._C", "_ExcludeDispatchKeyGuard", None),
     ("torch._C", "_dispatch_get_all_op_names", None),
     ("torch._C", "_dispatch_has_kernel_for_dispatch_key", None),
@@ -25,12 +26,17 @@ NAMES = [
     ("torch._C", "_host_emptyCache", None),
     ("torch._C._functorch", "get_unwrapped", None),
     ("torch._C._functorch", "is_functorch_wrapped_tensor", None),
+    ("torch._C._autograd", "_push_saved_tensors_default_hooks", None),
     ("torch._C._nn", "_parse_to", None),
     ("torch", "_conj", None),
     ("torch", "_neg_view", None),
     ("torch", "_dynamo", None),
     ("torch._tensor_str", "_add_suffixes", ["tensor_str", "suffixes", "indent", "force_newline"]),
     ("torch.amp.autocast_mode", "autocast", ["device_type", "dtype", "enabled", "cache_enabled"]),
+    ("torch._ops", "OpOverload", None),
+    ("torch._ops", "OpOverloadPacket", None),
+    ("torch.autograd", "_engine_run_backward", None),
+    ("torch.autograd.function", "BackwardCFunction", None),
     ("torch.backends.cudnn", "is_acceptable", ["tensor"]),
     ("torch.cuda", "_exchange_device", None),
     ("torch.cuda", "_initialized", None),
@@ -41,9 +47,14 @@ NAMES = [
     ("torch.cuda.graphs", "_graph_pool_handle", None),
     ("torch.cuda.random", "_lazy_call", ["callable"]),
     ("torch.cuda.random", "_lazy_init", []),
+    ("torch.library", "_impls", None),
     ("torch.library", "Library", ["ns", "kind", "dispatch_key"]),
+    ("torch.nn.parameter", "UninitializedTensorMixin", None),
+    ("torch.overrides", "_get_current_function_mode_stack", []),
     ("torch.serialization", "_package_registry", None),
     ("torch.serialization", "register_package", ["priority", "tagger", "deserializer"]),
+    ("torch.utils._device", "CURRENT_DEVICE", None),
+    ("torch.utils._device", "_device_constructors", []),
     ("torch.utils._python_dispatch", "_disable_current_modes", []),
     ("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack", []),
     ("torch.utils._pytree", "tree_leaves", None),
@@ -78,6 +89,16 @@ def test_the_tracker_of_inputs_has_torchs_methods():
     for name in ("start", "stop", "check_alive"):
         assert callable(getattr(real, name))
     assert list(inspect.signature(real.check_alive).parameters) == ["self", "capture_pools"]
+
+
+def test_an_operators_kernels_in_python_are_listed_as_the_stand_in_knows_them():
+    with torch.library._scoped_library("cpu_graph_names", "DEF") as library:
+        library.define("named(Tensor x) -> Tensor")
+        library.impl("named", torch.clone, "CUDA")
+        assert "cpu_graph_names/named/CUDA" in torch.library._impls
+        operator = torch.ops.cpu_graph_names.named.default
+        key = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+        assert operator.redispatch(key, torch.ones(2)).tolist() == [1, 1]
 
 
 def test_statistics_of_batch_norm_are_named_as_the_stand_in_knows_them():

@@ -8,15 +8,21 @@ end there, in traces/<gpu>/conformance.json.
 
 from tests.cpu_graph.conformance import (
     addresses,
+    callbacks,
     checks,
     expressions,
+    formats,
     graphed,
     host,
     networks,
+    objects,
+    own_operators,
+    places,
     pools,
     random_numbers,
     streams,
     training,
+    types,
     values,
 )
 from tests.cpu_graph.conformance.outcomes import PROGRAMS, outcome
@@ -24,3 +30,4 @@ from tests.cpu_graph.conformance.outcomes import PROGRAMS, outcome
 __all__ = ["PROGRAMS", "outcome"]
 MODULES = addresses, graphed, host, pools, random_numbers, streams, training, values
 MODULES += checks, expressions, networks
+MODULES += callbacks, formats, objects, own_operators, places, types

@@ -43,6 +43,11 @@ def captured(function, graph=None, **options):
     return replay
 
 
+def captured_with(function, *given):
+    """Capture a function of some tensors."""
+    return captured(lambda: function(*given))
+
+
 def layer(size=4):
     """A linear layer that sums: every weight is one."""
     linear = torch.nn.Linear(size, size, bias=False, device="cuda")

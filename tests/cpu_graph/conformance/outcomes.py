@@ -8,20 +8,43 @@ import torch
 PROGRAMS = {}
 
 
-def program(gives, shows=None):
+def program(gives, shows=None, refused=None):
     """Register a function as a program: what it should
     give, and the gallery's exhibit that it shows.
 
     gives: the value, or the start of the first line of the error, or of each in the chain.
+    refused: what the stand-in names in its refusal, if it does not model the program.
     """
 
     def register(function):
         assert function.__name__ not in PROGRAMS, function.__name__
-        function.gives, function.shows = gives, shows
+        function.gives, function.shows, function.refused = gives, shows, refused
         PROGRAMS[function.__name__] = function
         return function
 
     return register
+
+
+def programs(refused=None, **rows):
+    """Register a program for each row: what it should give, and a function that gives it."""
+    for name, (gives, function) in rows.items():
+
+        def run(function=function):
+            return function()
+
+        run.__name__ = name
+        program(gives, refused=refused)(run)
+
+
+def said(call):
+    """The type of the error that a call ends with, and its first line up to the first bracket."""
+    try:
+        call()
+    except Exception as error:
+        if type(error).__name__ == "NotModelled":
+            raise
+        return f"{type(error).__name__}: {first_line(error).partition(' (')[0]}"
+    return "no error"
 
 
 def runs(function):
@@ -68,6 +91,8 @@ def outcome(name):
     """
     from cpu_graph import cpu_graphs
 
+    if not gc.get_freeze_count():
+        gc.freeze()  # what was there before the first program: a collection then takes no time
     gc.collect()
     gc.disable()
     try:

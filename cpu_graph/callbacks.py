@@ -1,0 +1,118 @@
+"""What torch calls back sees the stand-in too: autograd's functions and hooks, operators in Python.
+
+A mode is off inside of its own handler, and so in all that torch calls from there. Here both modes
+are on again for the time of a callback.
+"""
+
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+
+import torch
+from torch._C import DispatchKey, DispatchKeySet, _dispatch_has_kernel_for_dispatch_key
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from cpu_graph.errors import NO_KERNEL, WRONG_PLACE, refusal
+
+COMPOSITE = "CompositeExplicitAutograd", "CompositeImplicitAutograd"
+
+
+@contextmanager
+def seen(device):
+    """Let Python code that torch calls see the stand-in."""
+    with ExitStack() as stack:
+        if not device.closed:
+            stack.enter_context(torch._C._EnableTorchFunction())
+            function_modes = _get_current_function_mode_stack()
+            dispatch_modes = _get_current_dispatch_mode_stack()
+            for mode, active in zip(device.modes, (function_modes, dispatch_modes), strict=True):
+                if not any(isinstance(one, mode) for one in active):
+                    stack.enter_context(mode(device))
+        yield
+
+
+def seeing(device, function):
+    """A function that sees the stand-in when torch calls it."""
+
+    @wraps(function)
+    def call(*args, **kwargs):
+        with seen(device):
+            return function(*args, **kwargs)
+
+    return call
+
+
+def callers(device):
+    """(where, name, what) for what calls Python code back."""
+    hooks = torch.autograd.graph.saved_tensors_hooks
+
+    def push(self):
+        pair = seeing(device, self.pack_hook), seeing(device, self.unpack_hook)
+        torch._C._autograd._push_saved_tensors_default_hooks(*pair)
+
+    yield hooks, "__enter__", push
+    yield (
+        torch.autograd,
+        "_engine_run_backward",
+        seeing(device, torch.autograd._engine_run_backward),
+    )
+    real = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls, *args, **kwargs):
+        with seen(device):
+            result = real.__get__(None, cls)(*args, **kwargs)
+        node = getattr(result[0] if isinstance(result, tuple) else result, "grad_fn", None)
+        if node is not None and isinstance(node, torch.autograd.function.BackwardCFunction):
+            check_gradients(device, cls, node, args)
+        return result
+
+    yield torch.autograd.Function, "apply", classmethod(apply)
+
+
+def check_gradients(device, function, node, args):
+    """Refuse gradients that a function's backward pass returns elsewhere than its tensors are."""
+    kinds = [device.kind(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
+
+    def check(gradients, _):
+        for number, (kind, gradient) in enumerate(zip(kinds, gradients, strict=False)):
+            if (
+                kind
+                and gradient is not None
+                and (device.kind(gradient) == "cuda") != (kind == "cuda")
+            ):
+                places = ("cuda:0", "cpu") if kind == "cuda" else ("cpu", "cuda:0")
+                raise refusal(WRONG_PLACE.format(function.__name__, number, *places))
+
+    node.register_hook(check)
+
+
+def in_python(operator, backend):
+    """Whether an operator's kernel for "CUDA" or "CPU" is a function of Python."""
+    if operator.namespace == "aten":
+        return False
+    kernels = {key for key in (*COMPOSITE, "CUDA", "CPU") if has_python(operator, key)}
+    missing = backend == "CUDA" and kernels == {"CPU"}
+    if missing and not _dispatch_has_kernel_for_dispatch_key(operator.name(), "CUDA"):
+        raise refusal(NO_KERNEL.format(operator.name()), NotImplementedError)
+    return bool(kernels & {backend, *COMPOSITE})
+
+
+def has_python(operator, key):
+    name = operator.name().split("::")[-1]
+    return f"{operator.namespace}/{name}/{key}" in torch.library._impls
+
+
+def called_back(device, operator, backend, args, kwargs):
+    """Call an operator's Python: its operators are launched or recorded one by one."""
+    with seen(device):
+        return operator.redispatch(DispatchKeySet(getattr(DispatchKey, backend)), *args, **kwargs)
+
+
+def made_in_python(function):
+    """The operator that a function of torch.ops is, if it is Python that calls others alone."""
+    if isinstance(function, OpOverloadPacket) and function.overloads() == ["default"]:
+        function = function.default
+    if not isinstance(function, OpOverload) or function.namespace == "aten":
+        return None
+    return function if has_python(function, "CompositeImplicitAutograd") else None

@@ -1,0 +1,285 @@
+"""What torch calls back, in eager and in a capture: where does it find its tensors?"""
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from tests.cpu_graph.conformance.common import PAGEABLE, READ, captured, ones
+from tests.cpu_graph.conformance.outcomes import program
+
+HERE = [True, "cuda:0", False]
+
+
+def where(tensor):
+    return [tensor.is_cuda, str(tensor.device), tensor.is_cpu]
+
+
+def made(tensor):
+    """Tensors that the callback makes: where it is told to, like its own, and on the CPU."""
+    new = torch.ones(2, device="cuda"), torch.zeros_like(tensor), tensor.new_ones(2), torch.ones(2)
+    return [one.is_cuda for one in new]
+
+
+class Asked(torch.autograd.Function):
+    """Doubles its input, and asks in its forward or backward pass."""
+
+    @staticmethod
+    def forward(ctx, x, ask, when):
+        if when == "forward":
+            ask(x)
+        ctx.save_for_backward(x)
+        ctx.asks = ask, when
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ask, when = ctx.asks
+        if when == "backward":
+            ask(gradient)
+        if when == "saved":
+            ask(ctx.saved_tensors[0])
+        return gradient * 2, None, None
+
+
+def weight():
+    return ones(2, requires_grad=True)
+
+
+def of_function(when):
+    return lambda ask: Asked.apply(weight(), ask, when).sum().backward()
+
+
+def of_leaf(ask):
+    x = weight()
+    x.register_hook(ask)
+    (x * 2).sum().backward()
+
+
+def of_result(ask):
+    y = weight() * 2
+    y.register_hook(ask)
+    y.sum().backward()
+
+
+def of_accumulated(ask):
+    x = weight()
+    x.register_post_accumulate_grad_hook(lambda x: ask(x.grad))
+    (x * 2).sum().backward()
+
+
+def of_several(ask):
+    x, y = weight(), weight()
+    torch.autograd.graph.register_multi_grad_hook((x, y), lambda grads: ask(grads[0]))
+    (x * y).sum().backward()
+
+
+def of_node(ask):
+    y = weight() * 2
+    y.grad_fn.register_hook(lambda inputs, outputs: ask(inputs[0]))
+    y.sum().backward()
+
+
+def of_node_beforehand(ask):
+    y = weight() * 2
+    y.grad_fn.register_prehook(lambda outputs: ask(outputs[0]))
+    y.sum().backward()
+
+
+def of_module(register, take):
+    def run(ask):
+        module = torch.nn.Tanh()
+        getattr(module, register)(lambda *given: ask(take(given)))
+        module(weight() * 2).sum().backward()
+
+    return run
+
+
+def of_saved(pack):
+    def run(ask):
+        def told(tensor):
+            ask(tensor)
+            return tensor
+
+        pair = (told, lambda kept: kept) if pack else (lambda tensor: tensor.detach(), told)
+        with torch.autograd.graph.saved_tensors_hooks(*pair):
+            (weight() ** 2).sum().backward()
+
+    return run
+
+
+def of_checkpoint(reentrant):
+    def run(ask):
+        turns = []
+
+        def block(x):
+            turns.append(1)
+            if len(turns) == 2:
+                ask(x)
+            return x.sin() * 2
+
+        checkpoint(block, weight(), use_reentrant=reentrant).sum().backward()
+
+    return run
+
+
+def of_second_gradient(ask):
+    x = weight()
+    (gradient,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    gradient.register_hook(ask)
+    gradient.sum().backward()
+
+
+def of_optimizer(ask):
+    x = weight()
+    optimizer = torch.optim.SGD([x], lr=0.5)
+    optimizer.register_step_pre_hook(lambda *_: ask(x.grad))
+    x.grad = ones(2)
+    optimizer.step()
+
+
+def of_gradient_function(ask):
+    def function(x):
+        ask(x)
+        return (x * 2).sum()
+
+    torch.func.grad(function)(ones(2))
+
+
+CALLBACKS = {
+    "a_forward_function": of_function("forward"),
+    "a_backward_function": of_function("backward"),
+    "a_backward_function_with_a_saved_tensor": of_function("saved"),
+    "a_hook_of_a_leaf": of_leaf,
+    "a_hook_of_a_result": of_result,
+    "a_hook_of_an_accumulated_gradient": of_accumulated,
+    "a_hook_of_several_tensors": of_several,
+    "a_hook_of_a_node": of_node,
+    "a_hook_of_a_node_beforehand": of_node_beforehand,
+    "a_modules_forward_hook": of_module("register_forward_hook", lambda given: given[2]),
+    "a_modules_forward_pre_hook": of_module("register_forward_pre_hook", lambda given: given[1][0]),
+    "a_modules_backward_hook": of_module("register_full_backward_hook", lambda given: given[1][0]),
+    "a_modules_backward_pre_hook": of_module(
+        "register_full_backward_pre_hook", lambda given: given[1][0]
+    ),
+    "a_hook_that_packs": of_saved(True),
+    "a_hook_that_unpacks": of_saved(False),
+    "a_recomputed_block": of_checkpoint(False),
+    "a_reentrant_recomputed_block": of_checkpoint(True),
+    "a_hook_of_a_second_gradient": of_second_gradient,
+    "a_hook_of_an_optimizer": of_optimizer,
+    "a_function_under_grad": of_gradient_function,
+}
+
+
+def asks(name, callback, question, gives, capture):
+    def run():
+        told = []
+
+        def ask(tensor):
+            told.append(question(tensor))
+
+        if capture:
+            side = torch.cuda.Stream()  # where leaves are first used, as in a warm-up
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                callback(lambda tensor: None)
+            torch.cuda.current_stream().wait_stream(side)
+            captured(lambda: callback(ask))
+        else:
+            callback(ask)
+        return told[-1]
+
+    run.__name__ = f"{name}_in_a_capture" if capture else name
+    program(gives)(run)
+
+
+for name, callback in CALLBACKS.items():
+    for capture in (False, True):
+        asks(f"{name}_asks_where_it_is", callback, where, HERE, capture)
+        asks(f"{name}_makes_tensors", callback, made, [True, True, True, False], capture)
+
+NUMPY = ["TypeError: can't convert cuda:0 device type tensor to numpy."]
+QUESTIONS = {  # question of a backward function -> what it tells in eager, and in a capture
+    "for_its_type": (lambda g: g.type(), "torch.cuda.FloatTensor", "torch.cuda.FloatTensor"),
+    "for_its_device_number": (lambda g: g.get_device(), 0, 0),
+    "for_a_number": (lambda g: g.sum().item(), 2, READ),
+    "for_a_list": (lambda g: g.tolist(), [1, 1], PAGEABLE),
+    "for_an_array": (lambda g: g.numpy(), NUMPY, NUMPY),
+    "for_a_copy_on_the_cpu": (lambda g: g.cpu().is_cuda, False, PAGEABLE),
+    "for_a_text": (lambda g: str(g), "tensor([1., 1.], device='cuda:0')", READ),
+    "whether_it_is_captured": (
+        lambda g: torch.cuda.is_current_stream_capturing(),
+        False,
+        True,
+    ),
+    "whether_anything_is_true": (lambda g: bool((g > 0).any()), True, READ),
+    "for_half_of_it": (lambda g: str(g.half().dtype), "torch.float16", "torch.float16"),
+}
+for name, (question, eager, in_capture) in QUESTIONS.items():
+    of = CALLBACKS["a_backward_function"]
+    asks(f"a_backward_function_asks_{name}", of, question, eager, False)
+    asks(f"a_backward_function_asks_{name}", of, question, in_capture, True)
+
+
+@program([[2, 2], [2, 2]])
+def a_backward_function_chooses_by_device():
+    class Chosen(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2 if gradient.is_cuda else gradient * 3
+
+    def gradient(x):
+        return torch.autograd.grad(Chosen.apply(x).sum(), x)[0]
+
+    x = weight()
+    return [gradient(x).tolist(), captured(lambda: gradient(x))().tolist()]
+
+
+@program([[6, 6], [12, 12]])
+def a_hook_that_changes_a_gradient_is_in_the_graph():
+    x, factor = weight(), ones(2)
+    x.register_hook(lambda gradient: gradient * factor)
+    factor.fill_(3)
+    replay = captured(lambda: torch.autograd.grad((x * 2).sum(), x)[0])
+    first = replay().tolist()
+    factor.fill_(6)
+    return [first, replay().tolist()]
+
+
+@program(True)
+def a_recomputed_block_draws_random_numbers_on_the_gpu():
+    x = weight()
+    kept = []
+
+    def block(x):
+        kept.append(torch.rand(2, device="cuda"))
+        return (x * kept[-1]).sin()
+
+    checkpoint(block, x, use_reentrant=False).sum().backward()
+    return torch.equal(kept[0], kept[1])
+
+
+@program([4, 4])
+def saved_tensors_wait_on_the_cpu():
+    x = weight()
+    with torch.autograd.graph.save_on_cpu():
+        y = (x * 2) ** 2 / 2
+    y.sum().backward()
+    return x.grad
+
+
+@program(["RuntimeError: Function ToCpuBackward returned an invalid gradient at index 0"])
+def a_backward_function_returns_a_cpu_gradient():
+    class ToCpu(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient.cpu()
+
+    ToCpu.apply(weight()).sum().backward()

@@ -1,0 +1,242 @@
+"""Formats: in which order results lie in memory, in eager and in a capture."""
+
+import torch
+from torch.nn import functional as F
+
+from tests.cpu_graph.conformance.common import captured, ones
+from tests.cpu_graph.conformance.outcomes import program, programs
+
+LAST = torch.channels_last
+
+
+def image(batch=2, channels=3, size=4):
+    return ones(batch, channels, size, size).to(memory_format=LAST)
+
+
+def weight(out=8, channels=3, size=1):
+    return ones(out, channels, size, size)
+
+
+def strides(function, *given, capture):
+    function(*given)  # as a warm-up
+    result = captured(lambda: function(*given)).output if capture else function(*given)
+    return list(result.stride())
+
+
+ROWS = {  # what is done with a channels_last image of 2 x 3 x 4 x 4, and other tensors: strides
+    "relu_of_channels_last": ([48, 1, 12, 3], F.relu, [image]),
+    "channels_last_doubled": ([48, 1, 12, 3], lambda x: x * 2, [image]),
+    "softmax_of_channels_last": ([48, 16, 4, 1], lambda x: x.softmax(1), [image]),
+    "a_max_pool_of_channels_last": ([12, 1, 6, 3], lambda x: F.max_pool2d(x, 2), [image]),
+    "a_mean_pool_of_channels_last": ([12, 1, 6, 3], lambda x: F.avg_pool2d(x, 2), [image]),
+    "an_adaptive_pool_of_channels_last": (
+        [3, 1, 3, 3],
+        lambda x: F.adaptive_avg_pool2d(x, 1),
+        [image],
+    ),
+    "a_batch_norm_of_channels_last": (
+        [48, 1, 12, 3],
+        lambda x: F.batch_norm(x, None, None, training=True),
+        [image],
+    ),
+    "channels_last_resized": (
+        [192, 1, 24, 3],
+        lambda x: F.interpolate(x, scale_factor=2),
+        [image],
+    ),
+    "channels_last_padded": ([108, 1, 18, 3], lambda x: F.pad(x, (1, 1, 1, 1)), [image]),
+    "channels_last_concatenated": ([96, 1, 24, 6], lambda x: torch.cat([x, x], 1), [image]),
+    "channels_last_cloned": ([48, 1, 12, 3], torch.clone, [image]),
+    "channels_last_made_contiguous": ([48, 16, 4, 1], lambda x: x.contiguous(), [image]),
+    "zeros_like_channels_last": ([48, 1, 12, 3], torch.zeros_like, [image]),
+    "channels_last_in_half_precision": ([48, 1, 12, 3], lambda x: x.half(), [image]),
+    "channels_last_and_contiguous_added": (
+        [48, 1, 12, 3],
+        lambda x, y: x + y,
+        [image, lambda: ones(2, 3, 4, 4)],
+    ),
+    "contiguous_and_channels_last_added": (
+        [48, 16, 4, 1],
+        lambda x, y: y + x,
+        [image, lambda: ones(2, 3, 4, 4)],
+    ),
+    "a_convolution_of_channels_last": (
+        [128, 1, 32, 8],
+        F.conv2d,
+        [image, weight],
+    ),
+    "a_convolution_by_a_channels_last_weight": (
+        [72, 1, 24, 8],
+        F.conv2d,
+        [lambda: ones(2, 3, 4, 4), lambda: weight(size=2).to(memory_format=LAST)],
+    ),
+    "a_convolution_of_contiguous_images": (
+        [128, 16, 4, 1],
+        F.conv2d,
+        [lambda: ones(2, 3, 4, 4), weight],
+    ),
+    "a_depthwise_convolution_of_channels_last": (
+        [12, 1, 6, 3],
+        lambda x, w: F.conv2d(x, w, groups=3),
+        [image, lambda: weight(3, 1, 3)],
+    ),
+    "a_transposed_convolution_of_channels_last": (
+        [108, 1, 18, 3],
+        lambda x, w: F.conv_transpose2d(x, w),
+        [image, lambda: ones(3, 3, 3, 3)],
+    ),
+    "a_transposed_matrix_doubled": ([1, 2], lambda x: x.T * 2, [lambda: ones(3, 2)]),
+    "a_transposed_matrix_added_to": ([1, 3], lambda x: x.T + 1, [lambda: ones(2, 3)]),
+    "a_product_of_transposed_matrices": ([3, 1], lambda x: x.T @ x, [lambda: ones(2, 3)]),
+    "a_sum_of_a_permuted_tensor": (
+        [3, 1],
+        lambda x: x.permute(2, 0, 1).sum(0),
+        [lambda: ones(2, 3, 4)],
+    ),
+    "a_layer_norm_of_a_transposed_tensor": (
+        [6, 3, 1],
+        lambda x: F.layer_norm(x.transpose(1, 2), (3,)),
+        [lambda: ones(4, 3, 2)],
+    ),
+    "a_linear_layer_of_a_transposed_input": (
+        [8, 4, 1],
+        lambda x, w: F.linear(x.transpose(1, 2), w),
+        [lambda: ones(2, 3, 2), lambda: ones(4, 3)],
+    ),
+}
+for name, (gives, function, makers) in ROWS.items():
+    for capture in (False, True):
+
+        def run(function=function, makers=makers, capture=capture):
+            return strides(function, *(make() for make in makers), capture=capture)
+
+        programs(**{f"{name}_in_a_capture" if capture else name: (gives, run)})
+
+
+def is_last(tensor):
+    return tensor.is_contiguous(memory_format=LAST)
+
+
+def network():
+    return torch.nn.Conv2d(3, 8, 3)
+
+
+programs(
+    an_image_to_channels_last=(
+        [True, False],
+        lambda x=None: [is_last(y := ones(2, 3, 4, 4).to(memory_format=LAST)), y.is_contiguous()],
+    ),
+    an_image_of_the_cpu_to_channels_last_on_the_gpu=(
+        [True, True],
+        lambda: [
+            is_last(y := torch.ones(2, 3, 4, 4).to("cuda", memory_format=LAST)),
+            y.is_cuda,
+        ],
+    ),
+    an_image_by_cuda_to_channels_last=(
+        True,
+        lambda: is_last(torch.ones(2, 3, 4, 4).cuda(memory_format=LAST)),
+    ),
+    an_image_on_the_gpu_by_cuda_to_channels_last=(
+        True,
+        lambda: is_last(ones(2, 3, 4, 4).cuda(memory_format=LAST)),
+    ),
+    an_image_to_the_cpu_in_channels_last=(
+        [True, False],
+        lambda: [is_last(y := ones(2, 3, 4, 4).cpu(memory_format=LAST)), y.is_cuda],
+    ),
+    an_image_with_a_type_and_a_format=(
+        [True, "torch.float16"],
+        lambda: [
+            is_last(y := ones(2, 3, 4, 4).to(torch.float16, memory_format=LAST)),
+            str(y.dtype),
+        ],
+    ),
+    an_image_keeps_its_format_on_its_way=(
+        [True, True, True],
+        lambda: [is_last(y := image().cpu()), is_last(y.cuda()), is_last(y.to("cuda"))],
+    ),
+    a_format_that_is_there_is_no_copy=(
+        True,
+        lambda x=None: (x := image()).to(memory_format=LAST).data_ptr() == x.data_ptr(),
+    ),
+    a_format_that_is_not_there_is_a_copy=(
+        False,
+        lambda x=None: (x := ones(2, 3, 4, 4)).to(memory_format=LAST).data_ptr() == x.data_ptr(),
+    ),
+    a_network_to_channels_last=(
+        True,
+        lambda: is_last(network().cuda().to(memory_format=LAST).weight),
+    ),
+    a_network_to_the_gpu_in_channels_last=(
+        [True, True],
+        lambda: [
+            is_last(w := network().to("cuda", memory_format=LAST).weight),
+            w.is_cuda,
+        ],
+    ),
+    a_network_by_number=(True, lambda: network().to(0).weight.is_cuda),
+    a_volume_to_channels_last=(
+        True,
+        lambda: (
+            ones(1, 2, 3, 3, 3)
+            .to(memory_format=torch.channels_last_3d)
+            .is_contiguous(memory_format=torch.channels_last_3d)
+        ),
+    ),
+    a_pinned_image_keeps_its_format=(
+        True,
+        lambda: is_last(torch.ones(2, 3, 4, 4).to(memory_format=LAST).pin_memory()),
+    ),
+    a_copy_asked_for_keeps_its_format=(True, lambda: is_last(image().to("cuda", copy=True))),
+    new_images_in_a_format=(
+        [True, True],
+        lambda: [
+            is_last(torch.empty(2, 3, 4, 4, device="cuda", memory_format=LAST)),
+            is_last(torch.ones_like(ones(2, 3, 4, 4), memory_format=LAST)),
+        ],
+    ),
+    a_gradient_has_its_weights_format=(
+        True,
+        lambda net=None: (
+            (net := network().cuda().to(memory_format=LAST))(image()).sum().backward()
+            or is_last(net.weight.grad)
+        ),
+    ),
+)
+
+
+@program(["RuntimeError: view size is not compatible with input tensor's size and stride"])
+def a_captured_convolution_of_channels_last_is_viewed():
+    x, w = image(), weight()
+    F.conv2d(x, w)
+    captured(lambda: F.conv2d(x, w).view(2, -1))
+
+
+@program(["RuntimeError: required rank 4 tensor to use channels_last format"])
+def a_format_of_another_rank():
+    ones(2, 3, 4).to(memory_format=LAST)
+
+
+@program([True, True])
+def a_captured_network_keeps_channels_last():
+    x, net = image(), network().cuda().to(memory_format=LAST)
+    with torch.no_grad():
+        net(x)
+        replay = captured(lambda: net(x))
+    return [is_last(replay.output), torch.allclose(replay(), net(x), atol=1e-3)]
+
+
+@program([[4, 1], [4, 1], [1, 4]])
+def what_is_empty_like_a_transposed_matrix():
+    x = ones(4, 4)
+    likes = torch.empty_like(x), x.T.contiguous(), torch.empty_like(x.T)
+    return [list(one.stride()) for one in likes]
+
+
+@program([[64, 8, 16, 1]] * 2)
+def attention_in_full_precision_is_transposed():
+    q = torch.ones(2, 2, 4, 8, device="cuda")
+    F.scaled_dot_product_attention(q, q, q)
+    replay = captured(lambda: F.scaled_dot_product_attention(q, q, q))
+    return [list(one.stride()) for one in (F.scaled_dot_product_attention(q, q, q), replay.output)]

@@ -1,0 +1,309 @@
+"""Streams, events, graphs, pools, generators and memory as objects, and other threads."""
+
+import copy
+import pickle
+import threading
+
+import torch
+
+from tests.cpu_graph.conformance.common import captured, captured_with, ones, settled
+from tests.cpu_graph.conformance.outcomes import program, programs, said
+
+LONG = 10**8
+MAKERS = {"stream": torch.cuda.Stream, "event": torch.cuda.Event, "graph": torch.cuda.CUDAGraph}
+NAMES = {"stream": "Stream", "event": "Event", "graph": "CUDAGraph"}
+
+
+class Holder(torch.nn.Module):
+    """A module that holds something else than tensors."""
+
+    def __init__(self, held):
+        super().__init__()
+        self.held = held
+
+
+def made(thing):
+    return getattr(torch.cuda, NAMES[thing])()
+
+
+for thing in NAMES:
+    words = f"TypeError: cannot pickle '{NAMES[thing]}' object"
+    article = "an" if thing == "event" else "a"
+    programs(
+        **{
+            f"a_copy_of_{article}_{thing}": (
+                words,
+                lambda thing=thing: said(lambda: copy.deepcopy(made(thing))),
+            ),
+            f"a_shallow_copy_of_{article}_{thing}": (
+                words,
+                lambda thing=thing: said(lambda: copy.copy(made(thing))),
+            ),
+            f"a_pickle_of_{article}_{thing}": (
+                words,
+                lambda thing=thing: said(lambda: pickle.dumps(made(thing))),
+            ),
+            f"a_copy_of_a_module_with_{article}_{thing}": (
+                words,
+                lambda thing=thing: said(lambda: copy.deepcopy(Holder(made(thing)))),
+            ),
+        }
+    )
+
+
+@program(True)
+def a_copy_of_a_generator_draws_the_same():
+    generator = torch.Generator("cuda").manual_seed(3)
+    twin = copy.deepcopy(generator)
+    one, other = (torch.rand(4, device="cuda", generator=g) for g in (generator, twin))
+    return torch.equal(one, other)
+
+
+@program([True, True, True])
+def what_is_a_stream_or_an_event():
+    stream, event = torch.cuda.Stream(), torch.cuda.Event()
+    return [
+        isinstance(stream, torch.Stream),
+        issubclass(torch.cuda.Stream, torch.Stream),
+        isinstance(event, torch.Event),
+    ]
+
+
+@program(["cuda", "cuda"])
+def streams_of_no_certain_device():
+    return [torch.Stream(device="cuda").device.type, torch.cuda.Stream().device.type]
+
+
+@program([True, 2])
+def an_event_of_no_certain_device():
+    x, event, side = ones(2), torch.Event("cuda"), torch.cuda.Stream()
+    x.add_(1)
+    event.record(torch.cuda.current_stream())
+    side.wait_event(event)
+    return [isinstance(event, torch.Event), settled(x)[0].item()]
+
+
+@program("TypeError")
+def a_stream_that_is_a_text():
+    return said(lambda: ones(2).record_stream("side")).partition(":")[0]
+
+
+@program("NotImplementedError: Could not run 'aten::record_stream' with arguments from the 'CPU' ")
+def a_stream_of_a_cpu_tensor():
+    return said(lambda: torch.ones(2).record_stream(torch.cuda.Stream())).partition("backend")[0]
+
+
+def with_pools(*pools):
+    """Graphs of x * 2 and x * 3, each in a pool; the first result is let go before the second."""
+    x, kept = ones(2**20), []
+    for factor, pool in zip((2, 3), pools, strict=True):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            result = x * factor
+        kept.append((graph, result.data_ptr()))
+        del result
+    return kept
+
+
+@program([True, False, False])
+def pools_named_by_two_zeros_are_new_ones():
+    (first, one), (second, other) = with_pools((0, 0), (0, 0))
+    return [first.pool() != second.pool(), first.pool() == (0, 0), one == other]
+
+
+@program([True, True])
+def a_pool_that_is_named_is_shared():
+    handle = torch.cuda.graph_pool_handle()
+    (first, one), (second, other) = with_pools(handle, handle)
+    return [first.pool() == second.pool() == handle, one == other]
+
+
+@program([True, True, True])
+def which_half_names_a_pool():
+    handle, graph = torch.cuda.graph_pool_handle(), captured_with(lambda x: x * 2, ones(2)).graph
+    return [handle[0] == 0, handle[1] > 0, graph.pool()[0] > 0 and graph.pool()[1] == 0]
+
+
+@program([3, 3])
+def a_pool_of_another_graph():
+    x = ones(2)
+    first = captured(lambda: x * 2)
+    return captured(lambda: x * 3, pool=first.graph.pool())()
+
+
+def after_a_sleep(*pools):
+    """Replay two graphs side by side, lined up behind one that sleeps."""
+    x = ones(2**18)
+    chains = []
+    for step, pool in zip((1, 2), pools, strict=True):
+
+        def chain(step=step):
+            y = x.clone()
+            for _ in range(5):
+                y = (y + step) + (y + step)
+            return y
+
+        chains.append(captured(chain, pool=pool))
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(first):
+        torch.cuda._sleep(LONG)
+        second.wait_stream(first)
+        chains[0].graph.replay()
+    with torch.cuda.stream(second):
+        chains[1].graph.replay()
+    torch.cuda.synchronize()
+    sums = [chain.output.sum().item() for chain in chains]
+    return [sums[0] == 2**18 * 94, sums[1] == 2**18 * 156]
+
+
+@program([False, False])
+def two_graphs_of_one_pool_side_by_side():
+    pool = torch.cuda.graph_pool_handle()
+    return after_a_sleep(pool, pool)
+
+
+@program([True, True])
+def two_graphs_of_two_pools_side_by_side():
+    return after_a_sleep(None, None)
+
+
+@program(["OutOfMemoryError: CUDA out of memory. Tried to allocate 4194304.00 GiB", [1, 1]])
+def more_memory_than_there_is():
+    x = ones(2)
+    words = said(lambda: torch.empty(2**50, device="cuda")).partition(". GPU")[0]
+    return [words.removesuffix("."), x.tolist()]
+
+
+@program("OutOfMemoryError: CUDA out of memory. Tried to allocate 4194304.00 GiB")
+def more_memory_than_there_is_in_a_capture():
+    words = said(lambda: captured(lambda: torch.empty(2**50, device="cuda")))
+    return words.partition(". GPU")[0].removesuffix(".")
+
+
+@program([True, False])
+def addresses_in_a_pool_of_other_sizes_can_be_compared():
+    pool, x, y = torch.cuda.graph_pool_handle(), ones(2**20), ones(2**19)
+    captured(lambda: ((x * 2) + 1).sum(), pool=pool)
+    result = captured(lambda: y * 3, pool=pool).output
+    return [result.data_ptr() == result.data_ptr(), result.data_ptr() == x.data_ptr()]
+
+
+@program([True, True])
+def two_graphed_callables_of_other_sizes():
+    first, second = torch.nn.Linear(64, 32).cuda(), torch.nn.Linear(32, 8).cuda()
+    x, hidden = ones(16, 64), ones(16, 32, requires_grad=True)
+    parts = torch.cuda.make_graphed_callables((first, second), ((x,), (hidden,)))
+    parts[1](parts[0](x)).sum().backward()
+    return [first.weight.grad.abs().sum().item() > 0, second.bias.grad.tolist() == [16] * 8]
+
+
+@program([True, [2, 3]], refused="Moving a lazy layer")
+def a_lazy_layer():
+    net = torch.nn.LazyLinear(2).cuda()
+    net(ones(1, 3))
+    return [net.weight.is_cuda, list(net.weight.shape)]
+
+
+@program("AcceleratorError: CUDA error: the operation cannot be performed in the present state")
+def a_capture_begun_in_a_capture():
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        return said(
+            lambda: captured_with(lambda x: (x * 2, graph.capture_begin()), ones(2))
+        ).strip()
+
+
+@program([1, 1])
+def views_in_inference_mode_share_memory():
+    x = ones(2, 2)
+    with torch.inference_mode():
+        y = torch.zeros(2, 2, device="cuda")
+        y.reshape(4).add_(x.reshape(4))
+    return y[0]
+
+
+@program([3, 3])
+def a_captured_layer_in_inference_mode():
+    x, weight = ones(1, 2), ones(2, 2)
+    with torch.inference_mode():
+        replay = captured(lambda: torch.nn.functional.linear(x, weight, ones(2)))
+        torch.nn.functional.linear(x, weight)
+        return replay()[0]
+
+
+def in_a_thread(function):
+    """What a function gives in another thread, or raises there."""
+    told = []
+
+    def run():
+        try:
+            told.append(function())
+        except Exception as error:
+            told.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if isinstance(told[0], Exception):
+        raise told[0]
+    return told[0]
+
+
+@program([True, "cuda:0", False])
+def a_thread_asks_where_a_tensor_is():
+    x = ones(2)
+    return in_a_thread(lambda: [x.is_cuda, str(x.device), torch.ones(2).is_cuda])
+
+
+@program([2, True])
+def a_thread_works_on_the_cpu():
+    x = torch.ones(1, requires_grad=True)
+    return in_a_thread(lambda: [(x * 2).item(), bool(torch.autograd.grad(x * 2, x)[0] == 2)])
+
+
+programs(
+    refused="CUDA in another thread",
+    a_thread_makes_a_tensor=([1, 1], lambda: in_a_thread(lambda: ones(2).tolist())),
+    a_thread_adds=([2, 2], lambda x=None: in_a_thread(lambda: (ones(2) + 1).tolist())),
+    a_thread_captures=(
+        [4, 4],
+        lambda: in_a_thread(lambda: (lambda x: captured(lambda: x * 4)().tolist())(ones(2))),
+    ),
+    a_thread_waits=(True, lambda: in_a_thread(lambda: torch.cuda.synchronize() is None)),
+    a_thread_has_a_stream=(
+        0,
+        lambda: in_a_thread(lambda: torch.cuda.current_stream().cuda_stream),
+    ),
+    a_thread_copies_from_pinned=(
+        [1, 1],
+        lambda: in_a_thread(lambda: torch.ones(2).pin_memory().cuda().tolist()),
+    ),
+    a_thread_has_a_gradient=(
+        [2, 2],
+        lambda x=None: (
+            lambda x: in_a_thread(lambda: torch.autograd.grad((x * 2).sum(), x)[0].tolist())
+        )(ones(2, requires_grad=True)),
+    ),
+)
+
+STATISTICS = {  # what the stand-in does not know -> a question that every GPU answers alike
+    "torch.cuda.memory_allocated": lambda: torch.cuda.memory_allocated() >= 0,
+    "torch.cuda.memory_reserved": lambda: torch.cuda.memory_reserved() >= 0,
+    "torch.cuda.max_memory_allocated": lambda: torch.cuda.max_memory_allocated() >= 0,
+    "torch.cuda.memory_stats": lambda: "allocated_bytes.all.current" in torch.cuda.memory_stats(),
+    "torch.cuda.mem_get_info": lambda: len(torch.cuda.mem_get_info()) == 2,
+    "torch.cuda.get_device_properties": (
+        lambda: torch.cuda.get_device_properties(0).total_memory > 0
+    ),
+    "torch.cuda.get_device_capability": lambda: torch.cuda.get_device_capability() >= (3, 0),
+    "torch.accelerator.memory_allocated": lambda: torch.accelerator.memory_allocated() >= 0,
+    "UntypedStorage.resize_": lambda: ones(2).untyped_storage().resize_(0) is not None,
+    "Generator.graphsafe_get_state": (
+        lambda: torch.cuda.default_generators[0].graphsafe_get_state() is not None
+    ),
+    "Generator.get_offset": lambda: torch.Generator("cuda").get_offset() == 0,
+}
+for name, question in STATISTICS.items():
+    title = name.lower().replace(".", "_").removeprefix("torch_")
+    programs(refused=name, **{f"{title}_is_asked": (True, question)})

@@ -1,0 +1,286 @@
+"""Places: devices by number, tensors of two places in one call, copies from one to the other."""
+
+import torch
+from torch.nn import functional as F
+
+from tests.cpu_graph.conformance.common import PAGEABLE, captured, captured_with, ones
+from tests.cpu_graph.conformance.outcomes import program, programs, said
+
+ORDINAL = "AcceleratorError: CUDA error: invalid device ordinal"
+FAR = {  # a device that there is not, in a call
+    "a_new_tensor": lambda: torch.ones(2, device="cuda:63"),
+    "a_new_tensor_by_number": lambda: torch.ones(2, device=63),
+    "a_list_of_numbers": lambda: torch.tensor([1], device="cuda:63"),
+    "a_tensor_like_another": lambda: torch.zeros_like(torch.ones(2), device="cuda:63"),
+    "a_tensor_by_to": lambda: torch.ones(2).to(63),
+    "a_tensor_by_to_and_a_name": lambda: torch.ones(2).to("cuda:63"),
+    "a_tensor_by_cuda": lambda: torch.ones(2).cuda(63),
+    "a_tensor_on_the_gpu_by_to": lambda: ones(2).to(63),
+    "a_tensor_on_the_gpu_by_cuda": lambda: ones(2).cuda(63),
+    "a_network_by_to": lambda: torch.nn.Linear(2, 2).to("cuda:63"),
+    "a_network_by_cuda": lambda: torch.nn.Linear(2, 2).cuda(63),
+    "a_set_device": lambda: torch.cuda.set_device(63),
+    "a_device_block": lambda: torch.cuda.device(63).__enter__(),
+    "a_stream": lambda: torch.cuda.Stream(device=63),
+    "a_synchronize": lambda: torch.cuda.synchronize(63),
+    "an_accelerators_set_device": lambda: torch.accelerator.set_device_index(63),
+}
+programs(
+    **{
+        f"device_63_of_{name}": (ORDINAL, lambda call=call: said(call))
+        for name, call in FAR.items()
+    }
+)
+programs(
+    device_63_of_a_name=(
+        "AssertionError: Invalid device id",
+        lambda: said(lambda: torch.cuda.get_device_name(63)),
+    ),
+    device_0_of_a_tensor=([True, 0], lambda: [(x := torch.ones(2).to(0)).is_cuda, x.get_device()]),
+    device_0_of_a_set_device=(
+        0,
+        lambda: torch.cuda.set_device("cuda:0") or torch.ones(1).cuda(0).get_device(),
+    ),
+    device_minus_one_changes_nothing=(
+        0,
+        lambda: torch.cuda.set_device(-1) or torch.cuda.current_device(),
+    ),
+    the_numbers_of_devices=(
+        [1, 0, 1, 0],
+        lambda: [
+            torch.cuda.device_count(),
+            torch.cuda.current_device(),
+            torch.accelerator.device_count(),
+            torch.accelerator.current_device_index(),
+        ],
+    ),
+    a_device_with_a_number_is_not_one_without=(
+        [False, True],
+        lambda: [ones(1).device == torch.device("cuda"), ones(1).device == torch.device("cuda:0")],
+    ),
+)
+
+
+@program([0, True])
+def a_block_of_device_0():
+    with torch.cuda.device(0):
+        return [torch.cuda.current_device(), torch.ones(1, device="cuda").is_cuda]
+
+
+@program([0, True])
+def a_block_of_device_minus_one():
+    with torch.cuda.device(-1):
+        return [torch.cuda.current_device(), torch.ones(1, device="cuda").is_cuda]
+
+
+@program([True, True, False, "cuda:0"])
+def the_default_device():
+    torch.set_default_device("cuda")
+    try:
+        net = torch.nn.Linear(2, 2)
+        told = [torch.ones(2).is_cuda, net.weight.is_cuda, torch.ones(2, device="cpu").is_cuda]
+        return [*told, str(torch.get_default_device())]
+    finally:
+        torch.set_default_device(None)
+
+
+@program([True, True, 3])
+def the_default_device_in_a_capture():
+    torch.set_default_device("cuda:0")
+    try:
+        x = torch.ones(2)
+        replay = captured(lambda: x + torch.full((2,), 2.0))
+        return [torch.tensor([1.0]).is_cuda, torch.arange(3).is_cuda, replay()[0].item()]
+    finally:
+        torch.set_default_device(None)
+
+
+@program([True, False])
+def the_default_device_as_a_block():
+    with torch.device("cuda"):
+        inside = torch.zeros(2).is_cuda
+    return [inside, torch.zeros(2).is_cuda]
+
+
+ONE_PLACE = "RuntimeError: Expected all tensors to be on the same device, but "
+ARGUMENT = ONE_PLACE + "got {} is on {}, different from other tensors on {}"
+TWO = ONE_PLACE + "found at least two devices, cuda:0 and cpu!"
+INDEXED = (
+    "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor"
+)
+THERE = ("cpu", "cuda:0")
+BACK = ("cuda:0", "cpu")
+
+
+def host(*shape):
+    return torch.ones(*shape)
+
+
+def index():
+    return torch.tensor([0], device="cuda")
+
+
+ROWS = {
+    "a_sum": (TWO, lambda: ones(2) + host(2)),
+    "a_sum_in_place": (TWO, lambda: ones(2).add_(host(2))),
+    "a_sum_on_the_cpu_in_place": (TWO, lambda: host(2).add_(ones(2))),
+    "a_maximum": (TWO, lambda: torch.maximum(ones(2), host(2))),
+    "a_where": (TWO, lambda: torch.where(ones(2) > 0, ones(2), host(2))),
+    "a_loss": (TWO, lambda: F.mse_loss(ones(2), host(2))),
+    "closeness": (TWO, lambda: torch.isclose(ones(2), host(2))),
+    "an_out": (TWO, lambda: torch.add(ones(2), ones(2), out=host(2))),
+    "a_product": (ARGUMENT.format("mat2", *THERE), lambda: ones(2, 2) @ host(2, 2)),
+    "a_product_the_other_way_round": (
+        ARGUMENT.format("mat2", *BACK),
+        lambda: host(2, 2) @ ones(2, 2),
+    ),
+    "a_dot_product": (ARGUMENT.format("tensor", *THERE), lambda: torch.dot(ones(2), host(2))),
+    "concatenation": (ARGUMENT.format("tensors", *THERE), lambda: torch.cat([ones(2), host(2)])),
+    "a_gather": (
+        ARGUMENT.format("index", *THERE),
+        lambda: ones(2).gather(0, torch.tensor([0])),
+    ),
+    "an_embedding": (
+        ARGUMENT.format("index", *THERE),
+        lambda: F.embedding(torch.tensor([0]), ones(2, 2)),
+    ),
+    "a_cross_entropy": (
+        ARGUMENT.format("target", *THERE),
+        lambda: F.cross_entropy(ones(2, 2), torch.tensor([0, 1])),
+    ),
+    "equality": (ARGUMENT.format("other", *THERE), lambda: torch.equal(ones(2), host(2))),
+    "equality_the_other_way_round": (
+        ARGUMENT.format("other", *BACK),
+        lambda: host(2).equal(ones(2)),
+    ),
+    "indexing_the_cpu": (INDEXED, lambda: host(2)[index()]),
+    "indexing_the_cpu_by_a_mask": (INDEXED, lambda: host(2)[ones(2) > 0]),
+    "a_gpu_number_added_to_a_cpu_tensor": (TWO, lambda: host(2).add_(ones(()))),
+}
+programs(
+    **{
+        f"two_places_in_{name}": (gives, lambda call=call: said(call))
+        for name, (gives, call) in ROWS.items()
+    }
+)
+programs(
+    two_places_in_indexing_the_gpu=([1], lambda: ones(2)[torch.tensor([0])]),
+    two_places_in_a_copy=([1, 1], lambda: torch.zeros(2, device="cuda").copy_(host(2))),
+    two_places_in_a_number_added=([2, 2], lambda: ones(2) + torch.tensor(1.0)),
+    two_places_in_type_as=(
+        [True, "torch.cuda.FloatTensor"],
+        lambda: [(x := host(2).double().type_as(ones(2))).is_cuda, x.type()],
+    ),
+    two_places_in_type_as_back=(
+        [False, "torch.DoubleTensor"],
+        lambda: [(x := ones(2).type_as(host(2).double())).is_cuda, x.type()],
+    ),
+    two_places_in_to_another=("cuda:0", lambda: str(host(2).to(ones(2)).device)),
+    a_cuda_tensor_that_wants_to_be_pinned=(
+        "RuntimeError: Only dense CPU tensors can be pinned",
+        lambda: said(lambda: torch.empty(2, device="cuda", pin_memory=True)),
+    ),
+    zeros_on_the_gpu_that_want_to_be_pinned=(
+        "RuntimeError: Only dense CPU tensors can be pinned",
+        lambda: said(lambda: torch.zeros(2, device="cuda", pin_memory=True)),
+    ),
+    new_tensors_in_pinned_memory=(
+        [True, True, False],
+        lambda: [
+            torch.empty(2, pin_memory=True).is_pinned(),
+            torch.zeros(2, pin_memory=True).is_pinned(),
+            torch.zeros(2).is_pinned(),
+        ],
+    ),
+    what_is_of_a_class_of_cuda_tensors=(
+        [True, False, False],
+        lambda: [isinstance(x, torch.cuda.FloatTensor) for x in (ones(2), ones(2).half(), host(2))],
+    ),
+)
+
+
+def pinned(*shape):
+    return torch.ones(*shape).pin_memory()
+
+
+def from_pinned(host, target=None):
+    """Copy in a capture from a tensor in pinned memory, which is now all threes."""
+    target = ones(2, 2) if target is None else target
+    replay = captured(lambda: target.copy_(host, non_blocking=True))
+    host.fill_(3)
+    return replay()
+
+
+def into_pinned(make, kept):
+    """Copy in a capture into a tensor in pinned memory."""
+    x = ones(2, 2) * 2
+    target = make(kept)
+    captured(lambda: target.copy_(x, non_blocking=True))()
+    torch.cuda.synchronize()
+    return target
+
+
+THREES = [[3, 3], [3, 3]]
+TWOS = [[2, 2], [2, 2]]
+programs(
+    a_copy_from_pinned=(THREES, lambda: from_pinned(pinned(2, 2))),
+    a_copy_from_pinned_into_a_transposed_tensor=(
+        THREES,
+        lambda: from_pinned(pinned(2, 2), ones(2, 2).T),
+    ),
+    a_copy_from_pinned_into_every_other_row=(
+        THREES,
+        lambda: from_pinned(pinned(2, 2), ones(4, 2)[::2]),
+    ),
+    a_copy_from_a_slice_of_pinned=(THREES, lambda: from_pinned(pinned(4, 2)[1:3])),
+    a_copy_from_transposed_into_transposed=(
+        THREES,
+        lambda: from_pinned(pinned(2, 2).T, ones(2, 2).T),
+    ),
+    a_copy_from_every_other_pinned_row=(PAGEABLE, lambda: from_pinned(pinned(4, 2)[::2])),
+    a_copy_from_a_transposed_pinned_matrix=(PAGEABLE, lambda: from_pinned(pinned(2, 2).T)),
+    a_copy_from_a_repeated_pinned_row=(
+        PAGEABLE,
+        lambda: captured_with(
+            lambda x, row: x.copy_(row, non_blocking=True), ones(2, 2), pinned(1, 2)
+        )(),
+    ),
+    a_copy_from_pinned_of_another_type=(
+        PAGEABLE,
+        lambda: from_pinned(pinned(2, 2).double().pin_memory()),
+    ),
+    a_pinned_tensor_to_another_type_on_the_gpu=(
+        PAGEABLE,
+        lambda: captured_with(
+            lambda host: host.to("cuda", torch.float16, non_blocking=True), pinned(2)
+        )(),
+    ),
+    every_other_pinned_number_to_the_gpu=(
+        PAGEABLE,
+        lambda: captured_with(lambda host: host[::2].to("cuda", non_blocking=True), pinned(4))(),
+    ),
+    a_copy_into_pinned=(TWOS, lambda: into_pinned(lambda kept: kept, pinned(2, 2))),
+    a_copy_into_pinned_of_another_type=(
+        TWOS,
+        lambda: into_pinned(lambda kept: kept, torch.ones(2, 2, dtype=torch.float64).pin_memory()),
+    ),
+    a_copy_into_every_other_pinned_row=(
+        PAGEABLE,
+        lambda: into_pinned(lambda kept: kept[::2], pinned(4, 2)),
+    ),
+    every_other_pinned_number_in_eager=(
+        [1, 1],
+        lambda: pinned(4)[::2].to("cuda", non_blocking=True),
+    ),
+    a_transposed_matrix_on_its_way=(
+        [[1, 2], [1, 2]],
+        lambda: [list((x := torch.ones(3, 2).T.cuda()).stride()), list(x.cpu().stride())],
+    ),
+    a_row_repeated_on_its_way=(
+        [[3, 1], [3, 1]],
+        lambda: [
+            list((x := torch.ones(3).expand(2, 3).cuda()).stride()),
+            list(x.cpu().stride()),
+        ],
+    ),
+)

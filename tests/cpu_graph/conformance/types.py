@@ -1,0 +1,238 @@
+"""Types: which of them CUDA has a kernel for, and what becomes of numbers that they cannot hold."""
+
+import torch
+from torch.nn import functional as F
+
+from tests.cpu_graph.conformance.common import SINCE_2_15, captured, captured_with, ones
+from tests.cpu_graph.conformance.outcomes import programs, said
+
+NAMES = {
+    torch.bool: "Bool",
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+}
+
+
+def square(dtype):
+    return ones(2, 2).to(dtype)
+
+
+def image(dtype):
+    return ones(1, 1, 4, 4).to(dtype)
+
+
+def refused(kernel, dtype):
+    return f"NotImplementedError: \"{kernel}\" not implemented for '{NAMES[dtype]}'"
+
+
+KERNELS = {  # product -> the kernel that has no whole numbers, and a call
+    "a_product": ("addmm_cuda", lambda d: square(d) @ square(d)),
+    "a_product_and_a_sum": ("addmm_cuda", lambda d: torch.addmm(square(d), square(d), square(d))),
+    "a_linear_layer": ("addmm_cuda", lambda d: F.linear(square(d), square(d))),
+    "a_batched_product": ("baddbmm_cuda", lambda d: torch.bmm(square(d)[None], square(d)[None])),
+    "a_matrix_by_a_vector": ("addmv_impl_cuda", lambda d: square(d) @ square(d)[0]),
+    "a_dot": ("dot", lambda d: torch.dot(square(d)[0], square(d)[0])),
+}
+for name, (kernel, call) in KERNELS.items():
+    for dtype in (torch.int32, torch.int64, torch.uint8):
+        row = refused(kernel, dtype), lambda call=call, dtype=dtype: said(lambda: call(dtype))
+        programs(**{f"{name}_of_{NAMES[dtype].lower()}s": row})
+for dtype in (torch.bool, torch.int8, torch.int16):
+    row = (
+        refused("addmm_cuda", dtype),
+        lambda dtype=dtype: said(lambda: square(dtype) @ square(dtype)),
+    )
+    programs(**{f"a_product_of_{NAMES[dtype].lower()}s": row})
+
+LONG = torch.int64
+SHARED = "NotImplementedError" if SINCE_2_15 else "RuntimeError"  # of what no device has
+programs(
+    a_product_of_whole_numbers_in_a_capture=(
+        refused("addmm_cuda", LONG),
+        lambda: said(lambda: captured_with(lambda x: x @ x, square(LONG))),
+    ),
+    a_product_of_whole_numbers_in_inference_mode=(
+        refused("addmm_cuda", LONG),
+        lambda: said(torch.inference_mode()(lambda: square(LONG) @ square(LONG))),
+    ),
+    an_einsum_of_whole_numbers=(
+        refused("baddbmm_cuda", LONG),
+        lambda: said(lambda: torch.einsum("bij,jk->bik", square(LONG)[None], square(LONG))),
+    ),
+    a_mean_pool_of_whole_numbers=(
+        refused("avg_pool2d_out_cuda_frame", LONG),
+        lambda: said(lambda: F.avg_pool2d(image(LONG), 2)),
+    ),
+    a_max_pool_of_whole_numbers=(
+        refused("max_pool2d_with_indices_out_cuda_frame", LONG),
+        lambda: said(lambda: F.max_pool2d(image(LONG), 2)),
+    ),
+    a_convolution_of_whole_numbers=(
+        "RuntimeError: getCudnnDataTypeFromScalarType() not supported for Long",
+        lambda: said(lambda: F.conv2d(image(LONG), image(LONG))),
+    ),
+    a_difference_of_bools=(
+        f"{SHARED}: Subtraction, the `-` operator, with two bool tensors is not "
+        "supported. Use the `^` or `logical_xor()` operator instead.",
+        lambda: said(lambda: square(torch.bool) - square(torch.bool)),
+    ),
+    a_mean_of_whole_numbers=(
+        f"{SHARED}: mean(): could not infer output dtype. Input dtype must be either a "
+        "floating point or complex dtype. Got: Long",
+        lambda: said(lambda: square(LONG).mean()),
+    ),
+    an_inverse_of_whole_numbers=(
+        f"{SHARED}: linalg.inv: Expected a floating point or complex tensor as input. Got Long",
+        lambda: said(lambda: torch.linalg.inv(square(LONG))),
+    ),
+    a_product_of_two_types=(
+        "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != double",
+        lambda: said(lambda: square(torch.float32) @ square(torch.float64)),
+    ),
+    an_outer_product_of_whole_numbers=(
+        [[1, 1], [1, 1]],
+        lambda: torch.outer(square(LONG)[0], square(LONG)[0]),
+    ),
+    a_sum_of_bools=(4, lambda: square(torch.bool).sum()),
+    a_cumulative_sum_of_bools=([1, 2], lambda: square(torch.bool)[0].cumsum(0)),
+    a_triangle_of_bools=([[True, False], [True, True]], lambda: square(torch.bool).tril()),
+    a_square_root_of_whole_numbers=([2, 3], lambda: torch.tensor([4, 9], device="cuda").sqrt()),
+    a_product_of_complex_numbers=(
+        [[2, 2], [2, 2]],
+        lambda: (square(torch.complex64) @ square(torch.complex64)).real,
+    ),
+    a_product_of_bfloat16=(
+        [[2, 2], [2, 2]],
+        lambda: square(torch.bfloat16) @ square(torch.bfloat16),
+    ),
+    a_batched_product_of_bfloat16=(
+        [[[2, 2], [2, 2]]],
+        lambda: torch.bmm(square(torch.bfloat16)[None], square(torch.bfloat16)[None]),
+    ),
+    a_bilinear_layer_of_bfloat16=(
+        [[4], [4]],
+        lambda: F.bilinear(*[square(torch.bfloat16)] * 2, square(torch.bfloat16)[None]),
+    ),
+    halves_are_rounded_to_even=(
+        [0, 2, 2],
+        lambda: torch.tensor([0.5, 1.5, 2.5], device="cuda").round(),
+    ),
+    bytes_wrap=([0, 255], lambda: torch.tensor([255, 254], device="cuda").to(torch.uint8) + 1),
+    the_largest_whole_number_wraps=(
+        -(2**31),
+        lambda: torch.tensor(2**31 - 1, device="cuda", dtype=torch.int32) + 1,
+    ),
+    floats_divided_by_zero=(
+        [True, True],
+        lambda: [bool((ones(1) / 0).isinf()), bool((0 * ones(1) / 0).isnan())],
+    ),
+    large_numbers_in_half_precision_are_infinite=(
+        [True, True],
+        lambda: [bool((ones(1) * 1e6).half().isinf()), bool((ones(1) * -1e6).half().isinf())],
+    ),
+    large_numbers_in_eight_bits_are_the_largest=(
+        True,
+        lambda: (
+            bool((ones(2) * 100).to(torch.float8_e4m3fn).float().eq(96).all())
+            or bool((ones(2) * 100).to(torch.float8_e4m3fn).float().eq(104).all())
+        ),
+    ),
+)
+programs(
+    refused="CUDA has no kernel",
+    a_histogram_of_whole_and_fractional_numbers=(
+        "NotImplementedError: Could not run 'aten::histogram.bin_ct' with arguments from the "
+        "'CUDA' backend. This could be because the operator doesn't exist for this backend, or "
+        "was omitted during the selective/custom build process",
+        lambda: said(lambda: torch.histogram(ones(4), 2)),
+    ),
+    an_incomplete_gamma_function_in_half_precision=(
+        "NotImplementedError: \"igamma_cuda\" not implemented for 'Half'",
+        lambda: said(lambda: torch.igamma(ones(2).half(), ones(2).half())),
+    ),
+    an_image_of_bytes_is_resized=(
+        "NotImplementedError: \"upsample_bilinear2d_out_frame\" not implemented for 'Byte'",
+        lambda: said(lambda: F.interpolate(image(torch.uint8), scale_factor=2, mode="bilinear")),
+    ),
+    a_max_pool_of_a_volume_of_whole_numbers=(
+        "NotImplementedError: \"max_pool3d_with_indices_out_frame\" not implemented for 'Long'",
+        lambda: said(lambda: F.max_pool3d(image(LONG)[None], 2)),
+    ),
+)
+programs(
+    refused="CUDA refuses it",
+    eight_bit_products_of_eights=(
+        "RuntimeError: Expected trailing dimension of mat1 to be divisible by 16 but got mat1 "
+        "shape:",
+        lambda: said(
+            lambda: torch._scaled_mm(
+                ones(8, 8).to(torch.float8_e4m3fn),
+                ones(8, 8).to(torch.float8_e4m3fn).t(),
+                scale_a=ones(()),
+                scale_b=ones(()),
+                out_dtype=torch.bfloat16,
+            )
+        ),
+    ),
+)
+
+NAN, INF = float("nan"), float("inf")
+MOST, LEAST = 2**31 - 1, -(2**31)
+NUMBERS = {  # number -> (its type, a whole type) -> what it becomes there
+    "nan": (NAN, {"float32 int32": 0, "float16 int32": 0, "float64 int32": LEAST}),
+    "inf": (INF, {"float32 int32": MOST, "float32 int64": 2**63 - 1, "float32 int8": -1}),
+    "minus_inf": (-INF, {"float32 int32": LEAST, "float32 int64": -(2**63)}),
+    "three_hundred": (300.0, {"float32 int8": 44, "float32 uint8": 44, "float32 int16": 300}),
+    "minus_one": (-1.0, {"float32 uint8": 255, "float16 uint8": 255, "float32 int8": -1}),
+    "a_large_number": (1e20, {"float32 int32": MOST, "float64 int64": 2**63 - 1}),
+    "a_fraction": (-2.75, {"float32 int32": -2, "bfloat16 int64": -2}),
+}
+NUMBERS["nan"][1]["float32 int64"] = -(2**63)
+NUMBERS["inf"][1]["bfloat16 int64"] = 2**63 - 1
+
+
+def converted(number, types, capture):
+    given, wanted = (getattr(torch, name) for name in types.split())
+    x = torch.full((), number, dtype=given, device="cuda")
+    return captured(lambda: x.to(wanted))() if capture else x.to(wanted)
+
+
+for name, (number, rows) in NUMBERS.items():
+    for types, gives in rows.items():
+        for capture in (False, True):
+            title = f"{name}_of_{types.replace(' ', '_to_')}{'_in_a_capture' * capture}"
+            programs(**{title: (gives, lambda a=(number, types, capture): converted(*a))})
+
+
+def written(into):
+    into.copy_(torch.tensor([NAN, INF, -INF, 1e10], device="cuda"))
+    return into
+
+
+programs(
+    numbers_out_of_range_are_copied=(
+        [0, MOST, LEAST, MOST],
+        lambda: written(torch.zeros(4, dtype=torch.int32, device="cuda")),
+    ),
+    scores_masked_with_infinity_as_whole_numbers=(
+        [MOST, LEAST, 1],
+        lambda: torch.tensor([INF, -INF, 1.5], device="cuda").int(),
+    ),
+    not_a_number_is_true=([True, True], lambda: torch.tensor([NAN, INF], device="cuda").bool()),
+    a_large_whole_number_is_cut=(1, lambda: torch.tensor(2**32 + 1, device="cuda").int()),
+    whole_numbers_to_a_power=([4, 9], lambda: torch.tensor([2, 3], device="cuda") ** 2),
+)
+programs(
+    refused="of whole numbers by zero",
+    whole_numbers_divided_by_zero=(
+        [-1, -1],
+        lambda: torch.tensor([1, 2], device="cuda") // 0,
+    ),
+    whole_numbers_divided_by_zero_in_a_capture=(
+        [-1, -1],
+        lambda: captured_with(lambda x: x // 0, torch.tensor([1, 2], device="cuda"))(),
+    ),
+)
