@@ -1,6 +1,11 @@
 """Changes of solutions that are right too: exercise -> {change: why it is right}."""
 
 INDEPENDENT = "The two statements do not depend on each other."
+ON_A_GPU = "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed."
+CANCELS = "AdamW divides by the size of the gradients, so the norm cancels."
+NO_CAPACITY = "No capacity of these loads drops between 1% and this share."
+NOT_USED = "What the outside functions compute during the capture is not used."
+NO_GRADIENT = "What is compared or copied without gradients needs no detach."
 
 RIGHT: dict[str, dict[str, str]] = {
     "logger": {
@@ -24,8 +29,8 @@ RIGHT: dict[str, dict[str, str]] = {
         "swap scheduler.step(losses_of_epoch.mean())": INDEPENDENT,
     },
     "train_in_half": {
-        "0.5 to 0.505 in clip_grad_norm_(net.parameters(), 0.5)": "AdamW divides by the size of the gradients, so the norm cancels.",
-        "0.5 to 0.55 in clip_grad_norm_(net.parameters(), 0.5)": "AdamW divides by the size of the gradients, so the norm cancels.",
+        "0.5 to 0.505 in clip_grad_norm_(net.parameters(), 0.5)": CANCELS,
+        "0.5 to 0.55 in clip_grad_norm_(net.parameters(), 0.5)": CANCELS,
     },
     "train_prefetched": {
         "swap with unchanged(net):": INDEPENDENT,
@@ -54,8 +59,8 @@ RIGHT: dict[str, dict[str, str]] = {
         "0 to 1 in values.masked_fill(behind[:, None], 0)": "The weight of these values is 0, and 0 times 1 is 0.",
     },
     "capture_in_pieces": {
-        "drop side_stream.wait_stream(torch.cuda.current_stream())": "What the outside functions compute during the capture is not used.",
-        "swap side_stream.wait_stream(torch.cuda.current_stream())": "What the outside functions compute during the capture is not used.",
+        "drop side_stream.wait_stream(torch.cuda.current_stream())": NOT_USED,
+        "swap side_stream.wait_stream(torch.cuda.current_stream())": NOT_USED,
         "swap graphs[-1].capture_begin(pool=pool)": INDEPENDENT,
         "swap output = function(*inputs)": INDEPENDENT,
     },
@@ -98,8 +103,8 @@ RIGHT: dict[str, dict[str, str]] = {
     "graph_two_capacities": {
         "swap small = capture_step(lambda x: layer(x, capacity), static_x)": INDEPENDENT,
         "1 to 2 in capacity = 1": "The capacity that is looked for is larger.",
-        "0.01 to 0.0101 in 0.01 * loads.sum()": "No capacity of these loads drops between 1% and this share.",
-        "0.01 to 0.011 in 0.01 * loads.sum()": "No capacity of these loads drops between 1% and this share.",
+        "0.01 to 0.0101 in 0.01 * loads.sum()": NO_CAPACITY,
+        "0.01 to 0.011 in 0.01 * loads.sum()": NO_CAPACITY,
     },
     "sum_of_branches": {
         "swap left(static_x)": INDEPENDENT,
@@ -110,23 +115,23 @@ RIGHT: dict[str, dict[str, str]] = {
         "swap tokens.copy_(torch.where(alive, step(tokens), tokens))": INDEPENDENT,
     },
     "capture_ddp": {
-        "drop side_stream.wait_stream(torch.cuda.current_stream())": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
-        "swap side_stream.wait_stream(torch.cuda.current_stream())": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
-        "swap with torch.cuda.stream(side_stream):": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
-        "drop torch.cuda.current_stream().wait_stream(side_stream)": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
+        "drop side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,
+        "swap side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,
+        "swap with torch.cuda.stream(side_stream):": ON_A_GPU,
+        "drop torch.cuda.current_stream().wait_stream(side_stream)": ON_A_GPU,
         "11 to 12 in warmup=11": "DDP needs eleven warm-up steps, and takes more.",
     },
     "skip_together": {
-        "drop side_stream.wait_stream(torch.cuda.current_stream())": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
-        "swap side_stream.wait_stream(torch.cuda.current_stream())": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
-        "swap with torch.cuda.stream(side_stream):": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
-        "drop torch.cuda.current_stream().wait_stream(side_stream)": "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed.",
+        "drop side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,
+        "swap side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,
+        "swap with torch.cuda.stream(side_stream):": ON_A_GPU,
+        "drop torch.cuda.current_stream().wait_stream(side_stream)": ON_A_GPU,
         "swap optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)": INDEPENDENT,
         "swap for parameter, momentum in zip(net.parameters(), momenta, strict=True):": INDEPENDENT,
         "swap loss.backward()": INDEPENDENT,
         "11 to 12 in warmup=11": "DDP needs eleven warm-up steps, and takes more.",
-        "no detach in tensor.detach().clone": "What is compared or copied without gradients needs no detach.",
-        "no detach in loss.detach() < limit": "What is compared or copied without gradients needs no detach.",
+        "no detach in tensor.detach().clone": NO_GRADIENT,
+        "no detach in loss.detach() < limit": NO_GRADIENT,
     },
     "graph_feed_forward": {
         "swap up_weight = up.weight.chunk(world_size)[rank]": INDEPENDENT,
