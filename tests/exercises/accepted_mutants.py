@@ -1,4 +1,6 @@
-"""Changes of solutions that are right too: exercise -> {change: why it is right}."""
+"""Changes of solutions that a check accepts: exercise -> {change: why it is right, or else why the
+stand-in cannot tell it}.
+"""
 
 INDEPENDENT = "The two statements do not depend on each other."
 ON_A_GPU = "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed."
