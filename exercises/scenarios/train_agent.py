@@ -6,6 +6,7 @@ Each raises Wrong with the symptom it finds.
 import copy
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,10 @@ from exercises.answers.graph_use import (
     returned,
     same,
     use,
+    watch,
 )
 from exercises.scenarios.common import DREW, TRAINED, few
+from exercises.scenarios.rules import one_graph
 
 MOVED = (
     "The environments have moved before the first play.",
@@ -29,6 +32,10 @@ MOVED = (
 SAME_START = (
     "Every play begins where the first one began.",
     "The next play continues where the last one ended: leave the state to the graph.",
+)
+ONE_STATE = (
+    "The observations of a play are all the same state, its last one.",
+    "Clone the state before the step changes it.",
 )
 FROZEN_STATISTICS = (
     "Every call normalises with the statistics of the same moment: mean and variance do not "
@@ -104,13 +111,20 @@ def graph_rollout(answer: Callable) -> None:
     torch.cuda.set_rng_state(random)
 
     env = Cart(start)
-    play = returned(answer(act, env, num_steps))
+    with watch() as seen:
+        play = returned(answer(act, env, num_steps))
+    one_graph(seen)
     if not same(env.state, start):
         raise Wrong(MOVED)
     if not same(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
     used = use(play, [()] * 4)
     used.replays(graphs=4, operators=12)
+    last_states = [
+        (after[0][:1].expand_as(obs), dones) for (obs, dones), after in pairwise(expected)
+    ]
+    if close(used.given[:-1], last_states):
+        raise Wrong(ONE_STATE)
     used.gives(expected, {SAME_START: from_the_start})
 
 
@@ -166,7 +180,9 @@ def graph_replay_buffer(answer: Callable) -> None:
     """Six calls of two rows each fill a buffer of nine rows, and begin to overwrite it."""
     buffer = torch.zeros(9, 3, device="cuda")
     calls = list(torch.arange(1.0, 37.0, device="cuda").view(6, 2, 3))
-    store_and_draw = returned(answer(buffer, 200, -torch.ones(2, 3, device="cuda")))
+    with watch() as seen:
+        store_and_draw = returned(answer(buffer, 200, -torch.ones(2, 3, device="cuda")))
+    one_graph(seen)
     stored, held = [], torch.zeros(9, 3, device="cuda")
 
     def call(number):

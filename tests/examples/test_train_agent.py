@@ -16,7 +16,7 @@ from examples.train_agent import CartPole, Graphed
 from tests.support.notebooks import code
 
 FILE = ROOT / "examples/train_agent.py"
-SMALL = ["--num-envs", "4", "--num-steps", "3", "--iterations", "10"]
+SMALL = ["--num-envs", "4", "--num-steps", "2", "--iterations", "10"]
 CHANGES = literal_eval(
     next(
         cell.removeprefix("changes = ")
