@@ -12,12 +12,21 @@ from course.paths import ROOT
 def body_of(file: str, name: str) -> Code:
     """What follows the docstring of a function of a file, "examples/decoder.py" say.
 
-    The file is read, not run: so it may import what is not installed here. Raises LookupError if it
-    has no such function at its top level.
+    name: of a function, or of a class and its method, "PPO.update". The file is read, not run: so
+    it may import what is not installed here. Raises LookupError if it has no such function.
     """
     source = (ROOT / file).read_text(encoding="utf-8")
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
+    nodes = ast.parse(source).body
+    owner, _, method = name.rpartition(".")
+    if owner:
+        nodes = [
+            inner
+            for node in nodes
+            if isinstance(node, ast.ClassDef) and node.name == owner
+            for inner in node.body
+        ]
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and node.name == method:
             first = node.body[1 if ast.get_docstring(node) else 0]
             lines = source.splitlines()[first.lineno - 1 : node.end_lineno]
             return Code(dedent("\n".join(lines)), language="python")

@@ -12,6 +12,13 @@ def test_a_body_is_shown_without_signature_and_docstring():
     assert '"""' not in shown
 
 
+def test_a_method_is_found_in_its_class():
+    shown = body_of("examples/train_agent.py", "PPO.iteration").data
+    assert shown == "self.rollout()\nreturn self.update()"
+    with pytest.raises(LookupError, match=r"no function PPO\.step"):
+        body_of("examples/train_agent.py", "PPO.step")
+
+
 def test_a_function_that_does_not_exist_is_named():
     with pytest.raises(LookupError, match="no function _matmul"):
         body_of("examples/triton_decoder.py", "_matmul")
