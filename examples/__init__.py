@@ -6,6 +6,7 @@ many_steps_one_graph: train with ten steps in one graph
 share_a_pool: graphs for several batch sizes in one memory pool
 graph_blocks: train with two blocks of a model in graphs
 augment_in_graph: train with augmentation inside the graph
+train_agent: train an agent with PPO, environments included, in one graph
 decoder: a language model with a static key-value cache, ready for a graph
 serving: requests in slots, and a step of mixed lengths
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
