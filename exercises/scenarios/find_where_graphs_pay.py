@@ -93,7 +93,8 @@ def _covers_its_part(name, span):
     first, last = span
     if first["pending"] or last["pending"]:
         raise Wrong(
-            f"For the time of the {name}, the clock is read while the GPU still has work to do."
+            f"For the time of the {name}, the clock is read while the GPU still has work to do.",
+            "Wait for the GPU before each reading.",
         )
     for what, word in WORDS.items():
         found, expected = last[what] - first[what], PARTS[name].get(what, 0)

@@ -9,7 +9,6 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
-from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import (
     EAGER,
     EVERY_TIME_THE_FIRST,
@@ -18,34 +17,40 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    parting,
     use,
     watch,
 )
-from exercises.scenarios.common import few, launch_log, perceptron
+from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.rules import replays_at_the_same_time
 
-OVERWRITTEN = "The decoder reads what the scorer has written."
-SCORES_LOST = (
-    "The scores are those of no request. The scorer was captured after the decoder, so its output "
-    "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
-    "it."
+OVERWRITTEN = (
+    "The decoded results are decode(score(request)).",
+    "The decoder reads what the scorer has written.",
 )
-ONE_POOL = "Each graph has a pool of its own: give the later ones the pool of the first."
+SCORES_LOST = (
+    "The scores are those of no request.",
+    "The scorer was captured after the decoder, so its output "
+    "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
+    "it.",
+)
+ONE_POOL = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
 NOT_ORDERED = (
-    "A call has to replay encode, score and decode, in this order and as three graphs: a server "
-    "may stop after the score."
+    "A call does not replay encode, score and decode, in this order and as three graphs.",
+    "A server may stop after the score.",
 )
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
-    "The results are wrong, although each graph has its own memory. Do both streams wait: for the "
-    "copy of the inputs before the replays, and for the replays before their results are read?"
+    "Each graph has its own memory. Do both streams wait: for the copy of the inputs before the "
+    "replays, and for the replays before their results are read?"
 )
 STILL_ONE_POOL = (
-    "The graphs share a pool, so they must never run at the same time: give each a private pool."
+    "The graphs share a pool, so they must never run at the same time.",
+    "Give each a private pool.",
 )
-ONE_STREAM = "Both graphs are replayed on the same stream: they cannot run at the same time."
-IN_TURN = (
-    "The results are right, but the second replay cannot begin before the first one has ended: the "
-    "graphs never run at the same time."
+ONE_STREAM = (
+    "Both graphs are replayed on the same stream, so they cannot run at the same time.",
+    "Replay one of them on another stream.",
 )
 LIST = "Return a list with one function for each sample."
 LATE = (
@@ -126,13 +131,14 @@ def two_models(answer: Callable) -> None:
     rows = few()
     batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     streams: list[torch.cuda.Stream] = []
-    beside: list[bool] = []
+    in_turn: list[Wrong] = []
     replay = torch.cuda.CUDAGraph.replay
 
     def noted(graph):
         streams.append(torch.cuda.current_stream())
         replay(graph)
-        beside.append(_last_two_unordered())
+        if len(streams) % 2 == 0:
+            in_turn.extend(_waited())
 
     with torch.no_grad():
         expected = [(first(batch), second(batch)) for batch in batches]
@@ -145,32 +151,30 @@ def two_models(answer: Callable) -> None:
     if close(used.given, expected[:1] * len(batches)):
         raise Wrong(EVERY_TIME_THE_FIRST)
     if not close(used.given, expected):
-        raise Wrong(MEET if len(built.pools) < 2 else WAITS)
+        differs = parting(used.given, expected)
+        raise Wrong(differs, MEET if len(built.pools) < 2 else WAITS)
     used.gives(expected, {})
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
-    _at_once(built, streams, beside)
+    _at_once(built, streams, in_turn)
 
 
-def _at_once(built: Watched, streams: list, beside: list[bool]) -> None:
+def _waited() -> list[Wrong]:
+    """What the rule says of the last replay, which is told only if nothing else is wrong."""
+    try:
+        replays_at_the_same_time()
+    except Wrong as wrong:
+        return [wrong]
+    return []
+
+
+def _at_once(built: Watched, streams: list, in_turn: list[Wrong]) -> None:
     """Raises Wrong unless the two replays of each call may run at the same time."""
     if len(built.pools) < 2:
         raise Wrong(STILL_ONE_POOL)
     if any(one == other for one, other in zip(streams[::2], streams[1::2], strict=True)):
         raise Wrong(ONE_STREAM)
-    if CUDAGraph.stand_in and not all(beside[1::2]):
-        raise Wrong(IN_TURN)
-
-
-def _last_two_unordered() -> bool:
-    """Whether the last two replays may run at the same time. Only the stand-in knows."""
-    launches: dict[int, list] = {}
-    for node in launch_log():
-        if isinstance(node.stream, tuple):
-            launches.setdefault(node.stream[0], []).append(node)
-    if len(launches) < 2:  # the CPU has waited between them
-        return False
-    earlier, later = (launches[number] for number in sorted(launches)[-2:])
-    return any(not one.before(other.clock) for one in earlier for other in later)
+    if in_turn:
+        raise in_turn[0]
 
 
 def graphs_in_one_pool(answer: Callable) -> None:
