@@ -1,6 +1,7 @@
 """Scenarios: graphed callables in a training loop. Each raises Wrong with the symptom it finds."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
     EAGER,
+    Used,
     Watched,
     Wrong,
     close,
@@ -19,6 +21,7 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import accumulated_gradients, draw_batches, losses_of, momentum
+from exercises.scenarios.rules import detached
 
 COLD = (
     "The model never ran before its capture.",
@@ -112,6 +115,7 @@ def train_in_place(answer: Callable) -> None:
         raise Wrong(TWICE)
     if not close(losses, expected):
         raise Wrong(parting(losses, expected, what="Loss"))
+    detached(Used([], losses, Counter(), seen))
     _untouched([batch for batch, _ in batches], inputs)
 
 

@@ -23,7 +23,7 @@ from exercises.scenarios.common import (
     perceptron,
     sgd_step,
 )
-from exercises.scenarios.rules import one_graph
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 TOO_EARLY = (
     "A replay reads its buffer before its batch has arrived.",
@@ -121,7 +121,7 @@ def steps_in_one_graph(answer: Callable) -> None:
         for fed in (batches, firsts)
     )
     with watch() as built:
-        train = answer(sgd_step(net), net, *copied(stacks[0]))
+        train = answer(sgd_step(net), net, *stacks[0])
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     used.gives(
@@ -149,7 +149,7 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
         return zero_grad(*args, **options)
 
     optimizer.zero_grad = noted
-    train = answer(net, optimizer, *copied(stacks[0]))
+    train = answer(net, optimizer, *stacks[0])
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     if not any(dropped) and not close(used.given, each):
@@ -159,6 +159,7 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
     if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong(IN_FLOAT32)
     used.gives(each, {})
+    detached(used)
     used.replays(graphs=3, operators=18)
 
 
@@ -249,7 +250,8 @@ def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> Used:
             return torch.stack(list(losses))
         return losses
 
-    return use(losses_of_stack, stacks)
+    with callers_own("inputs or targets", stacks):
+        return use(losses_of_stack, stacks)
 
 
 def _distance(these, those):

@@ -22,8 +22,12 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import few, perceptron
-from exercises.scenarios.rules import replays_at_the_same_time
+from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
+COLD = (
+    "A function is captured without a warm-up.",
+    "Call each function once before its capture.",
+)
 OVERWRITTEN = (
     "The decoded results are decode(score(request)).",
     "The decoder reads what the scorer has written.",
@@ -65,6 +69,26 @@ LARGEST_FIRST = (
 )
 
 
+class Noted:
+    """Functions that note in which graph each was captured, and which of them never ran before."""
+
+    def __init__(self, built: Watched):
+        self.built, self.warm, self.cold = built, set(), set()
+        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
+
+    def __call__(self, name: str, function: Callable) -> Callable:
+        """The function, with the notes taken."""
+
+        def call(x):
+            if torch.cuda.is_current_stream_capturing():
+                self.graphs[name] = self.built.captured[-1]
+                self.cold |= {name} - self.warm
+            self.warm.add(name)
+            return function(x)
+
+        return call
+
+
 def scored_decoder(answer: Callable) -> None:
     """Three functions, of which the third to be captured is the second to be replayed.
 
@@ -76,27 +100,17 @@ def scored_decoder(answer: Callable) -> None:
     scorer = nn.Linear(4, 16).cuda()
     rows = few()
     requests = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
-    graphs: dict[str, torch.cuda.CUDAGraph] = {}
-
-    def noted(name, function):
-        def call(x):
-            if torch.cuda.is_current_stream_capturing():
-                graphs[name] = built.captured[-1]
-            return function(x)
-
-        return call
-
+    sample = requests[0].clone()
     with torch.no_grad():
         expected = [(scorer(request), decoder(encoder(request))) for request in requests]
         wrong = [(scorer(request), decoder(scorer(request))) for request in requests]
-        with watch() as built:
-            predict = answer(
-                noted("encode", encoder),
-                noted("decode", decoder),
-                noted("score", scorer),
-                requests[0].clone(),
-            )
-        used = use(predict, requests)
+        with callers_own("sample", sample):
+            with watch() as built:
+                noted = Noted(built)
+                encode, decode = noted("encode", encoder), noted("decode", decoder)
+                predict = answer(encode, decode, noted("score", scorer), sample)
+            used = use(predict, requests)
+    graphs = noted.graphs
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if _decoded_alone(used.given, expected) and _captured_later(built, graphs, "score", "decode"):
@@ -106,6 +120,8 @@ def scored_decoder(answer: Callable) -> None:
     if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
         raise Wrong(NOT_ORDERED)
     _in_one_pool(built)
+    if noted.cold:
+        raise Wrong(COLD)
     used.replays(graphs=3 * len(requests), operators=6 * len(requests))
 
 
@@ -142,10 +158,11 @@ def two_models(answer: Callable) -> None:
 
     with torch.no_grad():
         expected = [(first(batch), second(batch)) for batch in batches]
-        with watch() as built:
-            predict = answer(first, second, batches[0].clone())
-        with patch.object(torch.cuda.CUDAGraph, "replay", noted):
-            used = use(predict, batches)
+        with callers_own("sample", batches):
+            with watch() as built:
+                predict = answer(first, second, batches[0])
+            with patch.object(torch.cuda.CUDAGraph, "replay", noted):
+                used = use(predict, batches)
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if close(used.given, expected[:1] * len(batches)):
@@ -182,20 +199,23 @@ def graphs_in_one_pool(answer: Callable) -> None:
     net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)).cuda()
     rows = [few(), 8, 1]
     samples = [torch.randn(number, 4, device="cuda") for number in rows]
+    given = copied(samples)
     order = [0, 1, 2, 1, 0, 2]
     requests = [torch.randn(rows[size], 4, device="cuda") for size in order]
     with torch.no_grad():
         expected = [net(request) for request in requests]
         stale = [net(samples[size]) for size in order]
         with watch() as built:
-            functions = answer(net, copied(samples))
+            functions = answer(net, given)
         is_list = isinstance(functions, list | tuple) and len(functions) == 3
         if not is_list or not all(map(callable, functions)):
             raise Wrong(LIST)
         _told_apart(functions, samples)
-        used = use(
-            lambda size, request: functions[size](request), list(zip(order, requests, strict=True))
-        )
+        with callers_own("samples", given):
+            used = use(
+                lambda size, request: functions[size](request),
+                list(zip(order, requests, strict=True)),
+            )
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if len(set(used.seen.replayed)) < 3:
