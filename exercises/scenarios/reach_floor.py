@@ -181,15 +181,15 @@ def _beside_replays() -> list:
     return pairs
 
 
-def _race(pairs: list) -> str | tuple[str, str]:
-    """What is wrong if an operator writes what a replay beside it reads, or ""."""
+def _race(pairs: list) -> tuple[str, str] | None:
+    """What is wrong if an operator writes what a replay beside it reads, or None."""
     for node, unordered in pairs:
         written = [span for span, writes in node.spans.items() if writes]
         for other in unordered:
             if any(_overlap(mine, theirs) for mine in written for theirs in other.spans):
                 launch, _ = other.stream
                 return TOO_EARLY if node.clock[node.stream] < launch else OVERWRITTEN
-    return ""
+    return None
 
 
 def _overlap(these, those):

@@ -26,7 +26,7 @@ HISTORY = (
     "Return it detached.",
 )
 IN_TURN = (
-    "The results are right, but the second replay cannot begin before the first one has ended.",
+    "The second replay cannot begin before the first one has ended.",
     "Leave out the wait between them.",
 )
 
