@@ -10,20 +10,37 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from cpu_graph.graphs import CUDAGraph
-from exercises.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, copied, use
-from exercises.scenarios.common import few
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    ON_THE_STAND_IN,
+    Wrong,
+    close,
+    copied,
+    nothing_freed,
+    use,
+    watch,
+)
+from exercises.scenarios.common import ONE_BEHIND, few
+from exercises.scenarios.rules import callers_own, one_graph
 
-ONE_BEHIND = "Each result is that of the input before: copy first, then replay."
 SHARED = "they share the graph's memory, so clone each."
 GONE = (
     "The caller deletes the network after the capture, and then the graph reads freed memory: who "
     "keeps the weights?"
 )
-ROUNDED = "The results are close to the eager ones, but not equal: what rounds on the way?"
-FREED = (
-    "The graph reads memory that was freed: keep its static input as long as the graph, and write "
-    "to it with copy_."
+FROZEN = (
+    "Every result is divided by the sample's magnitude.",
+    "That is a number, which the capture has frozen: compute it in the capture, as a tensor.",
+)
+COLD = (
+    "It captures without a warm-up.",
+    "Call net once before the capture, because a library that is used for the first time cannot be "
+    "set up in a capture.",
+)
+WITH_GRADIENTS = (
+    "Autograd records the captured pass.",
+    "A prediction needs no gradients: capture under torch.no_grad().",
 )
 
 
@@ -68,7 +85,7 @@ def serve(answer: Callable) -> None:
 
 def make_predictor(answer: Callable) -> None:
     """A network of one layer, and five inputs; the sample is the first."""
-    net, sample = _predict(answer, lambda net, inputs, sample: net(inputs), {})
+    net, sample = _predict(answer, lambda net, inputs, sample: net(inputs), {}, margin=0.0)
     _keeps_weights(answer, net, sample)
 
 
@@ -78,15 +95,12 @@ def make_scaled_predictor(answer: Callable) -> None:
         answer,
         lambda net, inputs, sample: net(inputs) / net(inputs).abs().max(),
         {
-            "Every result is divided by the sample's magnitude, a number that the capture has "
-            "frozen: compute it in the capture, as a tensor.": (
-                lambda net, inputs, sample: net(inputs) / net(sample).abs().max()
-            ),
+            FROZEN: lambda net, inputs, sample: net(inputs) / net(sample).abs().max(),
         },
     )
 
 
-def _predict(answer, result_of, symptoms):
+def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
     """Build a predictor and use it. Returns the network and the sample.
 
     result_of(net, inputs, sample): what it should return, or, as a value of symptoms, what it
@@ -95,7 +109,6 @@ def _predict(answer, result_of, symptoms):
     net = nn.Linear(4, 3).cuda()
     batches = torch.randn(5, few(), 4, device="cuda")
     sample = batches[0].clone()
-    given = copied(sample)
     with torch.no_grad():
         expected = [result_of(net, inputs, sample) for inputs in batches]
         mistaken = {
@@ -104,36 +117,25 @@ def _predict(answer, result_of, symptoms):
         }
 
     passes = _watched(net)
-    predict = answer(net, sample)
-    built = list(passes)
-    used = use(predict, list(batches))
-    used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
-    _refuse_freed()
-    if not close(sample, given):
-        raise Wrong("It overwrites the sample that it was given: capture a clone of it.")
+    with callers_own("sample", sample):
+        with watch() as seen:
+            predict = answer(net, sample)
+        built = list(passes)
+        used = use(predict, list(batches))
+        used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
+        nothing_freed()
+    one_graph(seen)
     used.gives(
         expected,
         {EVERY_TIME_THE_FIRST: [expected[0]] * 5, ONE_BEHIND: [expected[0], *expected[:-1]]}
         | mistaken,
+        margin,
     )
     if built and built[0] != "eager":
-        raise Wrong(
-            "It captures without a warm-up: call net once before the capture, because a library "
-            "that is used for the first time cannot be set up in a capture."
-        )
+        raise Wrong(COLD)
     if "capture with gradients" in built:
-        raise Wrong(
-            "Autograd records the captured pass, and a prediction needs no gradients: capture "
-            "under torch.no_grad()."
-        )
-    if not all(map(_equal, used.kept, expected)):
-        raise Wrong(ROUNDED)
+        raise Wrong(WITH_GRADIENTS)
     return net, sample
-
-
-def _equal(given, expected):
-    """Whether two results differ by no more than the order of a sum does."""
-    return torch.allclose(given, expected, rtol=1e-5, atol=1e-6)
 
 
 def _keeps_weights(answer, net, sample):
@@ -163,13 +165,6 @@ def _watched(net):
     return passes
 
 
-def _refuse_freed():
-    """Raises Wrong if a replay has read freed memory. Only the stand-in can tell."""
-    device = CUDAGraph.stand_in
-    if device is not None and any("whose tensor is gone" in hint for hint in device.hints):
-        raise Wrong(FREED)
-
-
 def trajectory(answer: Callable) -> None:
     """A state of three numbers, and a step that moves it."""
     states = few(3)
@@ -181,18 +176,17 @@ def trajectory(answer: Callable) -> None:
         calls.append("capture" if torch.cuda.is_current_stream_capturing() else "eager")
         return weight * state.sin() + shift
 
-    given, expected = copied(start), [step(start)]
+    expected = [step(start)]
     while len(expected) < states:
         expected.append(step(expected[-1]))
     calls.clear()
 
-    used = use(lambda: answer(step, start, states), [()], what="It")
-    found, graphs = used.given[0], used.counts["graphs"]
-    if len(found) != states:
-        raise Wrong(f"It gives {len(found)} states where {states} are asked.")
-    if not close(start, given):
-        raise Wrong("It changes the start that it was given: capture a clone of it.")
-    _refuse_freed()
+    with callers_own("start", start):
+        used = use(lambda: answer(step, start, states), [()], what="It")
+        found, graphs = used.given[0], used.counts["graphs"]
+        if len(found) != states:
+            raise Wrong(f"It gives {len(found)} states where {states} are asked.")
+    nothing_freed()
     if not close(used.kept[0], expected):
         raise Wrong(_drift(used.kept[0], expected))
     if graphs == 0:
@@ -202,6 +196,7 @@ def trajectory(answer: Callable) -> None:
             f"{graphs} graph launches for {states} states: capture one step, and replay it for "
             "each."
         )
+    one_graph(used.seen)
     if calls[:1] == ["capture"]:
         raise Wrong(
             "It captures without a warm-up: call step(state) once before the capture. Nobody needs "

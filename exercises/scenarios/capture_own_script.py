@@ -5,6 +5,7 @@ Each raises Wrong with the symptom it finds.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -12,11 +13,25 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from exercises.answers.graph_use import EAGER, Wrong, close, copied, parting, use, watch
+from exercises.answers.graph_use import EAGER, Used, Wrong, close, copied, parting, use, watch
 from exercises.scenarios.common import TRAINED, draw_batches, losses_of, momentum, perceptron
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
 WARMUP = 3  # calls of the graphed step that run eagerly, as in examples/train_mlp.py
-CALLERS = "The caller's first batch has changed: the graph must read a clone of it."
+FROZEN = (
+    "From the first replay on, the losses are those of a learning rate that no longer falls.",
+    "Every replay trains at the rate of the capture: the scheduler changes a number, and the graph "
+    "reads none. Let the optimizer have its rate as a tensor.",
+)
+CONSTANT = (
+    "The losses are those of a learning rate that never falls.",
+    "Every step trains at the first rate: the scheduler must write into the tensor that the graph "
+    "reads.",
+)
+MOMENTUM = (
+    "The first loss is right, the next ones are not.",
+    "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",
+)
 STALE = (
     "From the fourth call on, the losses are those of a training on one batch: which tensors does "
     "the graph read?"
@@ -40,7 +55,7 @@ def _step_of(net: nn.Module, optimizer: torch.optim.Optimizer, note: Callable = 
 def graph_after_warm_up(answer: Callable) -> None:
     """A network with dropout, trained on eight batches."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(8)
-    before, random = copied(batches), torch.cuda.get_rng_state()
+    random = torch.cuda.get_rng_state()
     expected = losses_of(net, momentum, batches)
     torch.cuda.set_rng_state(random)
     stale = []  # the losses of replays that read the last warm-up's batch, or the capture's
@@ -53,18 +68,16 @@ def graph_after_warm_up(answer: Callable) -> None:
         capturing = torch.cuda.is_current_stream_capturing()
         runs.append("capture" if capturing else torch.cuda.current_stream())
 
-    used = use(answer(_step_of(net, momentum(net.parameters()), note)), batches)
-    eager = [run for run in runs if run != "capture"]
-    if not used.seen.replayed:
-        raise Wrong(EAGER)
-    if len(used.seen.captured) != 1:
-        raise Wrong(f"It captures {len(used.seen.captured)} graphs in 8 calls: one is enough.")
-    if len(eager) != WARMUP:
-        raise Wrong(f"The step ran eagerly {len(eager)} times, and {WARMUP} are asked.")
-    if torch.cuda.default_stream() in eager:
-        raise Wrong("A warm-up ran on the default stream: run it on a side stream.")
-    if not close(batches, before):
-        raise Wrong(CALLERS)
+    with callers_own("the first batch", batches):
+        used = use(answer(_step_of(net, momentum(net.parameters()), note)), batches)
+        eager = [run for run in runs if run != "capture"]
+        if not used.seen.replayed:
+            raise Wrong(EAGER)
+        one_graph(used.seen)
+        if len(eager) != WARMUP:
+            raise Wrong(f"The step ran eagerly {len(eager)} times, and {WARMUP} are asked.")
+        if torch.cuda.default_stream() in eager:
+            raise Wrong("A warm-up ran on the default stream: run it on a side stream.")
     if any(close(used.given, losses) for losses in stale):
         raise Wrong(STALE)
     used.gives(expected, {})
@@ -86,16 +99,13 @@ def train_with_falling_rate(answer: Callable) -> None:
         raise Wrong("It should return a list of tensors, one for each batch.")
     if not seen.replayed:
         raise Wrong(EAGER)
-    seen.captures_at_most_one()
+    one_graph(seen)
     if close(losses, expected):
-        return
+        return detached(Used([], losses, Counter(), seen))
     if close(losses, frozen):
-        raise Wrong(
-            "Every replay trains at the learning rate of the capture, although the scheduler "
-            "lowers it."
-        )
+        raise Wrong(FROZEN)
     if close(losses, constant):
-        raise Wrong("Every step trains at the first learning rate.")
+        raise Wrong(CONSTANT)
     raise Wrong(parting(losses, expected))
 
 
@@ -114,17 +124,14 @@ def _losses_at(rates: list, net: nn.Module, batches: list) -> list:
 def step_for_any_batch(answer: Callable) -> None:
     """Two epochs of four batches of six rows and one of two."""
     net, batches = perceptron(nn.Tanh()), _of_rows([6, 6, 6, 6, 2] * 2)
-    before = copied(batches)
     expected = losses_of(net, momentum, batches)
     full = [batch for batch in batches if len(batch[0]) == 6]
     without = losses_of(net, momentum, full)
-    used = use(answer(_step_of(net, momentum(net.parameters())), 6), batches)
-    if not used.seen.replayed:
-        raise Wrong(EAGER)
-    if len(used.seen.captured) > 2:
-        raise Wrong(f"It captures {len(used.seen.captured)} graphs: one for the full batches.")
-    if not close(batches, before):
-        raise Wrong(CALLERS)
+    with callers_own("the first batch", batches):
+        used = use(answer(_step_of(net, momentum(net.parameters())), 6), batches)
+        if not used.seen.replayed:
+            raise Wrong(EAGER)
+        one_graph(used.seen)
     given = [loss for loss, batch in zip(used.given, batches, strict=True) if len(batch[0]) == 6]
     if close(given, without):
         raise Wrong("The full batches are trained as if the smaller ones did not exist.")
@@ -158,22 +165,17 @@ def resume(answer: Callable) -> None:
     initial = copied(fresh.state_dict())
     new = momentum(fresh.parameters())
     first = copied(batches[4])
-    train = answer(fresh, new, _step_of(fresh, new), first, copied(checkpoint))
-    if not close(fresh.state_dict(), checkpoint["net"]):
-        unloaded = close(fresh.state_dict(), initial)
-        raise Wrong(
-            "The network has not got the weights of the checkpoint." if unloaded else TRAINED
-        )
-    used = use(train, batches[4:])
-    if not used.seen.replayed:
-        raise Wrong(EAGER)
-    if len(used.seen.captured) > 1:
-        raise Wrong(f"It captures {len(used.seen.captured)} graphs: one is enough.")
-    if not close(first, batches[4]):
-        raise Wrong(CALLERS)
+    with callers_own("batch", first):
+        train = answer(fresh, new, _step_of(fresh, new), first, copied(checkpoint))
+        if not close(fresh.state_dict(), checkpoint["net"]):
+            unloaded = close(fresh.state_dict(), initial)
+            raise Wrong(
+                "The network has not got the weights of the checkpoint." if unloaded else TRAINED
+            )
+        used = use(train, batches[4:])
+        if not used.seen.replayed:
+            raise Wrong(EAGER)
+        one_graph(used.seen)
     if close(used.given[:1], expected[:1]) and not close(used.given, expected):
-        raise Wrong(
-            "The first loss is right, the next ones are not: the momentum of the checkpoint has "
-            "no effect, or is no longer that of the checkpoint."
-        )
+        raise Wrong(MOMENTUM)
     used.gives(expected, {})

@@ -5,6 +5,7 @@ Each raises Wrong with the symptom it finds.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -37,7 +38,9 @@ from exercises.scenarios.common import (
     momentum,
     perceptron,
 )
+from exercises.scenarios.rules import callers_own, detached
 
+CALLERS = "inputs or targets"
 COLD = "Nothing ran before the capture: warm up first, on a side stream."
 ON_DEFAULT = (
     "The warm-up ran on the default stream: AccumulateGrad may remember it, and the capture then "
@@ -46,8 +49,9 @@ ON_DEFAULT = (
 LARGEST_NORM = 0.1
 NOT_CLIPPED = "The gradients are not clipped: clip them after backward, inside the captured step."
 KEEPS_GRAPH = (
-    "The loss that you return keeps its autograd graph alive, and with it AccumulateGrad's stream: "
-    "detach it."
+    "The loss before training requires a gradient: it keeps its autograd graph alive, and with it "
+    "AccumulateGrad's stream.",
+    "Detach it.",
 )
 
 
@@ -57,30 +61,28 @@ def train_epoch(answer: Callable) -> None:
     expected = losses_of(net, momentum, batches)
     of_the_first = losses_of(net, momentum, batches[:1] * 5)
     before, untrained = copied(batches), copy.deepcopy(net)
-    with watch() as seen:
-        losses = answer(net, momentum(net.parameters()), batches)
-    _one_graph(seen, replays=5)
-    if not isinstance(losses, torch.Tensor | list | tuple):
-        raise Wrong(f"The losses are to be returned, not {brief(losses)}.")
-    losses = list(losses)
-    if not all(torch.is_tensor(loss) for loss in losses):
-        raise Wrong("A loss is no tensor: keep it on the GPU, so that no step waits for it.")
-    if close(losses, of_the_first):
-        raise Wrong(EVERY_TIME_THE_FIRST)
-    if len(losses) == 5 and close(losses, expected[-1:] * 5):
-        raise Wrong("Every loss is the last one: the next replay writes over it, so clone it.")
-    if len(losses) != 5:
-        raise Wrong(f"{len(losses)} losses for 5 batches.")
-    if not close(losses, expected):
-        for steps in range(1, 6):
-            warmed = losses_of(untrained, momentum, before[:1] * steps + before)
-            if close(losses, warmed[steps:]):
-                raise Wrong(TRAINED)
-        raise Wrong(parting(losses, expected))
-    if not close(batches, before):
-        raise Wrong(
-            "The caller's first batch has changed: it was a static input. Capture on clones of it."
-        )
+    with callers_own("the first batch", batches):
+        with watch() as seen:
+            losses = answer(net, momentum(net.parameters()), batches)
+        _one_graph(seen, replays=5)
+        if not isinstance(losses, torch.Tensor | list | tuple):
+            raise Wrong(f"The losses are to be returned, not {brief(losses)}.")
+        losses = list(losses)
+        if not all(torch.is_tensor(loss) for loss in losses):
+            raise Wrong("A loss is no tensor.", "Keep it on the GPU, so that no step waits for it.")
+        if close(losses, of_the_first):
+            raise Wrong(EVERY_TIME_THE_FIRST)
+        if len(losses) == 5 and close(losses, expected[-1:] * 5):
+            raise Wrong("Every loss is the last one.", "The next replay writes over it: clone it.")
+        if len(losses) != 5:
+            raise Wrong(f"{len(losses)} losses for 5 batches.")
+        if not close(losses, expected):
+            for steps in range(1, 6):
+                warmed = losses_of(untrained, momentum, before[:1] * steps + before)
+                if close(losses, warmed[steps:]):
+                    raise Wrong(TRAINED)
+            raise Wrong(parting(losses, expected))
+        detached(Used([], losses, Counter(), seen))
 
 
 def _one_graph(seen: Watched, replays: int) -> None:
@@ -88,9 +90,9 @@ def _one_graph(seen: Watched, replays: int) -> None:
     if not seen.replayed:
         raise Wrong(EAGER)
     if len(seen.captured) != 1:
-        raise Wrong(f"It captures {len(seen.captured)} graphs: capture once, before the loop.")
+        raise Wrong(f"It captures {len(seen.captured)} graphs.", "Capture once, before the loop.")
     if len(seen.replayed) != replays:
-        raise Wrong(f"{len(seen.replayed)} replays where {replays} are asked: one for each batch.")
+        raise Wrong(f"{len(seen.replayed)} replays for {replays} batches.", "Each needs one.")
 
 
 def log_and_capture(answer: Callable) -> None:
@@ -99,19 +101,21 @@ def log_and_capture(answer: Callable) -> None:
     before = copied(net.state_dict())
     expected = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
-    given = answer(net, optimizer, *copied(batches[0]))
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise Wrong(f"The loss and a function are to be returned, not {brief(given)}.")
-    loss, train = given
-    if not close(net.state_dict(), before):
-        raise Wrong(TRAINED)
-    if torch.is_tensor(loss) and loss.requires_grad:
-        raise Wrong(KEEPS_GRAPH)
-    used = use(train, batches)
-    used.gives(expected, {})
-    used.replays(graphs=5, operators=15)
-    if not close([torch.as_tensor(loss)], expected[:1]):
-        raise Wrong("The loss before training is not eager's, or a replay wrote over it.")
+    with callers_own(CALLERS, batches):
+        given = answer(net, optimizer, *batches[0])
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise Wrong(f"The loss and a function are to be returned, not {brief(given)}.")
+        loss, train = given
+        if not close(net.state_dict(), before):
+            raise Wrong(TRAINED)
+        if torch.is_tensor(loss) and loss.requires_grad:
+            raise Wrong(KEEPS_GRAPH)
+        used = use(train, batches)
+        used.gives(expected, {})
+        used.replays(graphs=5, operators=15)
+        if not close([torch.as_tensor(loss)], expected[:1]):
+            raise Wrong("The loss before training is not eager's, or a replay wrote over it.")
+        detached(used)
 
 
 def continue_with_graph(answer: Callable) -> None:
@@ -129,12 +133,14 @@ def continue_with_graph(answer: Callable) -> None:
     for batch in batches[:3]:
         step(*batch)
     expected = _continued(net, optimizer, step, batches[3:])
-    with _watched_warm_up(net) as streams, _restored(net, optimizer):
-        train = answer(net, optimizer, step, *copied(batches[3]))
-    _not_on_default(streams)
-    used = use(train, batches[3:])
-    used.gives(expected, {})
-    used.replays(graphs=5, operators=15)
+    with callers_own(CALLERS, batches):
+        with _watched_warm_up(net) as streams, _restored(net, optimizer):
+            train = answer(net, optimizer, step, *batches[3])
+        _not_on_default(streams)
+        used = use(train, batches[3:])
+        used.gives(expected, {})
+        used.replays(graphs=5, operators=15)
+    detached(used)
 
 
 @contextmanager
@@ -217,31 +223,33 @@ def capture_training(answer: Callable) -> None:
     unclipped = losses_of(net, momentum, batches)
     torch.cuda.set_rng_state(random)
     optimizer = momentum(net.parameters())
-    with launches() as building, _watched_warm_up(net) as streams:
-        train = answer(net, optimizer, *copied(batches[0]))
-    warmed = building["operators"] > 10
-    _not_on_default(streams)
-    if not close(net.state_dict(), before):
-        raise Wrong(TRAINED)
-    if warmed and any(
-        state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()
-    ):
-        raise Wrong(FILLED)
-    if not torch.equal(torch.cuda.get_rng_state(), random):
-        raise Wrong(DREW)
-    used = use(train, batches)
-    if not optimizer.state:
-        raise Wrong(
-            "The optimizer has lost the state that the graph works on: set it to zero in place "
-            "instead."
-        )
-    used.gives(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
-    used.replays(graphs=5, operators=15)
+    with callers_own(CALLERS, batches):
+        with launches() as building, _watched_warm_up(net) as streams:
+            train = answer(net, optimizer, *batches[0])
+        warmed = building["operators"] > 10
+        _not_on_default(streams)
+        if not close(net.state_dict(), before):
+            raise Wrong(TRAINED)
+        if warmed and any(
+            state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()
+        ):
+            raise Wrong(FILLED)
+        if not torch.equal(torch.cuda.get_rng_state(), random):
+            raise Wrong(DREW)
+        used = use(train, batches)
+        if not optimizer.state:
+            raise Wrong(
+                "The optimizer has lost the state that the graph works on: set it to zero in place "
+                "instead."
+            )
+        used.gives(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
+        used.replays(graphs=5, operators=15)
     if _distance(net.state_dict(), trained) > 1e-2 * _distance(before, trained):
         raise Wrong(
             "The losses are close to the eager ones, but the weights after five steps are not: "
             "from which batches do the gradients of a step come?"
         )
+    detached(used)
 
 
 def _trained(net: nn.Module, batches: list) -> tuple[list, dict]:
@@ -285,30 +293,38 @@ def gradients_of(answer: Callable) -> None:
     expected = [
         list(torch.autograd.grad(net(batch).square().mean(), parameters)) for batch in batches
     ]
-    with watch() as building, _watched_warm_up(net) as streams:
-        replay = answer(net, batches[0].clone())
-    _not_on_default(streams)
-    if building.captured and not streams:
-        raise Wrong(COLD)
+    right, losses = [net(batch).square().mean().detach() for batch in batches], []
+    with callers_own("inputs", batches):
+        with watch() as building, _watched_warm_up(net) as streams:
+            replay = answer(net, batches[0])
+        _not_on_default(streams)
+        if building.captured and not streams:
+            raise Wrong(COLD)
 
-    def gradients(batch):
-        replay(batch)
-        if any(parameter.grad is None for parameter in parameters):
+        def gradients(batch):
+            loss = replay(batch)
+            losses.append(loss.clone() if torch.is_tensor(loss) else loss)
+            if any(parameter.grad is None for parameter in parameters):
+                raise Wrong(
+                    "After a call .grad is None.",
+                    "The graph writes where .grad was in the capture, so leave it there.",
+                )
+            return [parameter.grad for parameter in parameters]
+
+        used = use(gradients, batches)
+        used = Used(
+            used.given, used.given, used.counts, used.seen
+        )  # the next call may write over gradients
+        pairs = zip(used.given, used.given[1:], strict=False)
+        grown = [[new - old for old, new in zip(*pair, strict=True)] for pair in pairs]
+        if close(grown, expected[1:]):
             raise Wrong(
-                "After a call .grad is None: the graph writes where .grad was in the capture, so "
-                "leave it there."
+                "The gradients add up: the capture must begin without any, or zero them itself."
             )
-        return [parameter.grad for parameter in parameters]
-
-    used = use(gradients, batches)
-    used = Used(
-        used.given, used.given, used.counts, used.seen
-    )  # the next call may write over gradients
-    pairs = zip(used.given, used.given[1:], strict=False)
-    grown = [[new - old for old, new in zip(*pair, strict=True)] for pair in pairs]
-    if close(grown, expected[1:]):
-        raise Wrong(
-            "The gradients add up: the capture must begin without any, or zero them itself."
-        )
-    used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 4})
-    used.replays(graphs=4, operators=8)
+        used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 4})
+        used.replays(graphs=4, operators=12)
+    if not all(map(torch.is_tensor, losses)):
+        raise Wrong(f"A call is to return the loss, a tensor, not {brief(losses[0])}.")
+    if not close(losses, right):
+        raise Wrong(parting(losses, right, what="Loss"))
+    detached(Used([], losses, Counter(), used.seen))

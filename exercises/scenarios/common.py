@@ -28,6 +28,10 @@ ANEW = (
     "Each replay makes the optimizer's state anew.",
     "A step of warm-up must make it before the capture.",
 )
+ONE_BEHIND = (
+    "Each result is that of the input before.",
+    "Copy first, then replay.",
+)
 
 
 def few(low: int = 2, high: int = 7) -> int:

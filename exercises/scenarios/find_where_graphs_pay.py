@@ -28,6 +28,10 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import draw_batches, few, launch_log, perceptron, sgd_step
 
 WARM_UP = 3
+ON_DEFAULT = (
+    "A step of the warm-up runs on the default stream.",
+    "Warm up on a side stream.",
+)
 
 
 @dataclass
@@ -64,12 +68,13 @@ class Stopwatch:
 def time_capture(answer: Callable) -> None:
     """A step that counts how often it runs, and a clock that looks at what the GPU has to do."""
     net, [(inputs, targets)] = perceptron(nn.Tanh()), draw_batches(1)
-    train = sgd_step(net)
+    train, streams = sgd_step(net), []
     with watch() as seen:
         clock = Stopwatch(seen)
 
         def step(*batch):
             clock.steps += not torch.cuda.is_current_stream_capturing()
+            streams.append(torch.cuda.current_stream())
             return train(*batch)
 
         def collect(*_):
@@ -84,6 +89,12 @@ def time_capture(answer: Callable) -> None:
         raise Wrong(f"It should return two times, of the warm-up and of the capture, not {result}.")
     for name, seconds in zip(PARTS, result, strict=True):
         _covers_its_part(name, clock.interval(seconds))
+    _on_side_stream(streams)
+
+
+def _on_side_stream(streams):
+    if torch.cuda.default_stream() in streams:
+        raise Wrong(ON_DEFAULT)
 
 
 def _covers_its_part(name, span):
@@ -93,7 +104,8 @@ def _covers_its_part(name, span):
     first, last = span
     if first["pending"] or last["pending"]:
         raise Wrong(
-            f"For the time of the {name}, the clock is read while the GPU still has work to do."
+            f"For the time of the {name}, the clock is read while the GPU still has work to do.",
+            "Wait for the GPU before each reading.",
         )
     for what, word in WORDS.items():
         found, expected = last[what] - first[what], PARTS[name].get(what, 0)
@@ -115,10 +127,11 @@ def train_from_warm_up(answer: Callable) -> None:
     """A training of some batches; three of them belong to the warm-up."""
     net, batches = perceptron(nn.Tanh()), draw_batches(few(5, 9))
     initial, given = copy.deepcopy(net), copied(batches)
-    train, eager_steps = sgd_step(net), 0
+    train, eager_steps, streams = sgd_step(net), 0, []
 
     def step(*batch):
         nonlocal eager_steps
+        streams.append(torch.cuda.current_stream())
         eager_steps += not torch.cuda.is_current_stream_capturing()
         return train(*batch)
 
@@ -128,6 +141,7 @@ def train_from_warm_up(answer: Callable) -> None:
     if not close(batches, given):
         raise Wrong("The caller's batches have changed: give the capture clones.")
     _are_eagers(list(losses), given, initial)
+    _on_side_stream(streams)
 
 
 def _trains_each_once(losses, count, eager_steps, seen):

@@ -22,8 +22,8 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import accumulated_gradients, draw_batches, few
 
 NO_GRADIENT = (
-    "The part before the graph gets no gradient and does not train. What does the graph return for "
-    "its input?"
+    "The part before the graph gets no gradient and does not train.",
+    "What does the graph return for its input?",
 )
 NO_BACKWARD = (
     "The graphed part gets no gradient: captured by hand, its forward pass has no backward."
@@ -33,8 +33,27 @@ OTHER_SHAPE = (
     "returns?"
 )
 NO_WARM_UP = (
-    "It captures without a warm-up: leave num_warmup_iters as it is, because a first call may set "
-    "up libraries, which a capture must not record."
+    "It captures without a warm-up.",
+    "Leave num_warmup_iters as it is, because a first call may set up libraries, which a capture "
+    "must not record.",
+)
+HISTORY = (
+    "A sample has a history.",
+    "It keeps the autograd graph of the part before it alive, and a later capture of that part "
+    "would fail.",
+)
+STATIC = (
+    "A later call overwrote the batch that your function was given.",
+    "It is the static input of a graph: graph with a clone.",
+)
+OTHER_MODE = (EAGER, "The part was graphed: what has changed since then?")
+OTHER_DROPOUT = (
+    "The gradients are not the eager ones.",
+    "Is the dropout of the graphed part in train() mode while it is graphed?",
+)
+IN_EVAL = (
+    "The model that you return is in eval() mode, so it trains without dropout.",
+    "Return it in train() mode.",
 )
 MOST_ROUNDS = 200
 
@@ -97,20 +116,17 @@ def graph_second(answer: Callable) -> None:
     net, _, sample = _graphed(answer, net, batches)
     warmed_up = second.warm_ups > 0
     if not all(module.training for module in net.modules()):
-        raise Wrong("The model that you return is in eval() mode, so it trains without dropout.")
+        raise Wrong(IN_EVAL)
     for batch in batches:
         found, expected, replayed = _one_pass(net, twin, batch)
         if not replayed:
-            raise Wrong(f"{EAGER} The part was graphed: what has changed since then?")
+            raise Wrong(OTHER_MODE)
         if found[0] is None:
             raise Wrong(NO_GRADIENT)
         if not warmed_up:
             raise Wrong(NO_WARM_UP)
         if not close(found, expected):
-            raise Wrong(
-                "The gradients are not the eager ones: is the dropout of the graphed part in "
-                "train() mode while it is graphed?"
-            )
+            raise Wrong(OTHER_DROPOUT)
     _untouched(sample, batches)
 
 
@@ -266,10 +282,7 @@ def _graphed(answer, net, batches):
     with watch() as seen, _samples() as samples:
         answered = answer(net, sample)
     if any(one.grad_fn is not None for one in samples):
-        raise Wrong(
-            "A sample has a history. It keeps the autograd graph of the part before it alive, and "
-            "a later capture of that part would fail."
-        )
+        raise Wrong(HISTORY)
     net = answered if isinstance(answered, nn.Module) else net
     if not close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
         raise Wrong("It changes weights.")
@@ -279,10 +292,7 @@ def _graphed(answer, net, batches):
 def _untouched(sample, batches):
     """Raises Wrong if the batch that the answer was given holds other values after the passes."""
     if not torch.equal(sample, batches[0][0]):
-        raise Wrong(
-            "A later call overwrote the batch that your function was given: it is the static input "
-            "of a graph."
-        )
+        raise Wrong(STATIC)
 
 
 @contextmanager

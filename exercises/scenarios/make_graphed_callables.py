@@ -1,6 +1,7 @@
 """Scenarios: graphed callables in a training loop. Each raises Wrong with the symptom it finds."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
     EAGER,
+    Used,
     Watched,
     Wrong,
     close,
@@ -19,12 +21,34 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import accumulated_gradients, draw_batches, losses_of, momentum
+from exercises.scenarios.rules import detached
 
 COLD = (
-    "The model never ran before its capture. The first call of a library sets it up, which a "
-    "capture refuses: leave num_warmup_iters at 3."
+    "The model never ran before its capture.",
+    "The first call of a library sets it up, which a capture refuses: leave num_warmup_iters at 3.",
 )
-OTHER_MODE = f"{EAGER} A graphed module replays only in the mode that it was graphed in."
+OTHER_MODE = (EAGER, "A graphed module replays only in the mode that it was graphed in.")
+STILL_DROPS = (
+    "The first block still drops.",
+    "A graph keeps the mode that a block had in the capture.",
+)
+TWICE = (
+    "The losses are those of a training in which, from the second step on, each gradient counts "
+    "twice.",
+    "What does .grad hold just before autograd adds the new gradient to it?",
+)
+ONE_OUTPUT = (
+    "The loss is 0, whatever the pair.",
+    "The second call writes its output where that of the first one was.",
+)
+ONE_BACKWARD = (
+    "The loss is right, but the gradients differ from eager.",
+    "Does the second forward pass overwrite what the backward pass of the first one reads?",
+)
+STATIC = (
+    "A later call overwrote a batch that your function was given.",
+    "It is the static input of the graph: graph with a clone.",
+)
 
 
 class Net(nn.Sequential):
@@ -55,9 +79,9 @@ def graph_without_one_dropout(answer: Callable) -> None:
         if close(found, _trained(frozen, batch)[0]):
             continue
         if close(found, _trained(unfrozen, batch)[0]):
-            raise Wrong("The first block still drops. When does a graph learn the mode of a block?")
+            raise Wrong(STILL_DROPS)
         if close(found, _trained(without, batch)[0]):
-            raise Wrong("All dropout is off: only that of the first block should be.")
+            raise Wrong("All dropout is off.", "Only that of the first block should be.")
         raise Wrong("Output and gradients are not those of eager with the first block in eval().")
     _untouched([sample], [batches[0][0]])
 
@@ -84,17 +108,14 @@ def train_in_place(answer: Callable) -> None:
     if len(losses) != len(batches):
         raise Wrong(f"{len(losses)} losses are returned for {len(batches)} batches.")
     if len(seen.captured) > 2:
-        raise Wrong(f"{len(seen.captured)} graphs were captured: graph once, before the loop.")
+        raise Wrong(f"{len(seen.captured)} graphs were captured.", "Graph once, before the loop.")
     if len(seen.replayed) != 10:
         raise Wrong(f"{len(seen.replayed)} graphs were replayed where 5 steps need 2 each.")
     if close(losses, doubled):
-        raise Wrong(
-            "The losses are those of a training in which, from the second step on, each gradient "
-            "counts twice. What does .grad hold just before autograd adds the new gradient to it?"
-        )
+        raise Wrong(TWICE)
     if not close(losses, expected):
-        number = [close(*pair) for pair in zip(losses, expected, strict=False)].index(False) + 1
-        raise Wrong(f"Loss {number} is the first that differs from eager.")
+        raise Wrong(parting(losses, expected, what="Loss"))
+    detached(Used([], losses, Counter(), seen))
     _untouched([batch for batch, _ in batches], inputs)
 
 
@@ -114,7 +135,7 @@ def graph_siamese(answer: Callable) -> None:
             used = use(loss_of, [pair])
             loss = used.kept[0]
             if not torch.is_tensor(loss) or not loss.requires_grad:
-                raise Wrong("backward() cannot run on what it returns: return the loss itself.")
+                raise Wrong("backward() cannot run on what it returns.", "Return the loss itself.")
             loss.backward()
         _siamese(loss, expected, net, twin, seen)
     _untouched(samples, inputs[:2])
@@ -125,21 +146,18 @@ def _siamese(
 ) -> None:
     """Raises Wrong unless loss and gradients of a pair are eager's and come from replays."""
     if seen.captured:
-        raise Wrong("It captures in each call: graph once, before loss_of.")
+        raise Wrong("It captures in each call.", "Graph once, before loss_of.")
     if not seen.replayed:
         raise Wrong(EAGER)
     if not loss.count_nonzero():
-        raise Wrong("The loss is 0, whatever the pair: where is the output of the first call?")
+        raise Wrong(ONE_OUTPUT)
     if not close(loss, expected):
         raise Wrong("The loss differs from eager.")
     gradients = [parameter.grad for parameter in net.parameters()]
     if any(gradient is None for gradient in gradients):
         raise Wrong("A parameter has no gradient.")
     if not close(gradients, [parameter.grad for parameter in twin.parameters()]):
-        raise Wrong(
-            "The loss is right, but the gradients differ from eager: does the second forward pass "
-            "overwrite what the backward pass of the first one reads?"
-        )
+        raise Wrong(ONE_BACKWARD)
 
 
 def graph_for_accumulation(answer: Callable) -> None:
@@ -201,10 +219,7 @@ def _added(found: list, expected: list, last: list, seen: Watched) -> None:
 def _untouched(given: list, before: list) -> None:
     """Raises Wrong if a batch that an answer was given holds other values now."""
     if not all(map(torch.equal, given, before)):
-        raise Wrong(
-            "A later call overwrote a batch that your function was given: it is the static input "
-            "of the graph."
-        )
+        raise Wrong(STATIC)
 
 
 def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from cpu_graph.graphs import CUDAGraph
-from exercises.answers.graph_use import Used, Wrong, close, copied, use, watch
+from exercises.answers.graph_use import Used, Wrong, close, copied, parting, use, watch
 from exercises.scenarios.common import (
     TRAINED,
     draw_batches,
@@ -23,9 +23,32 @@ from exercises.scenarios.common import (
     perceptron,
     sgd_step,
 )
+from exercises.scenarios.rules import callers_own, detached, one_graph
 
-TOO_EARLY = "A replay reads its buffer before its batch has arrived."
-OVERWRITTEN = "A copy overwrites a buffer that a step still reads."
+TOO_EARLY = (
+    "A replay reads its buffer before its batch has arrived.",
+    "Let the stream of the replays wait for the copy.",
+)
+OVERWRITTEN = (
+    "A copy overwrites a buffer that a step still reads.",
+    "Let the copy stream wait for that step.",
+)
+IN_TURN = (
+    "The losses are right, but the copies do not run during the steps.",
+    "A replay should wait for its own batch only, and the CPU for nothing.",
+)
+NOT_ZEROED = (
+    "No zero_grad is captured.",
+    "It looks as if each step adds to the last gradient.",
+)
+OLD_WEIGHTS = (
+    "Later steps train with the bfloat16 weights of the first: autocast keeps them until its block "
+    "ends."
+)
+IN_FLOAT32 = (
+    "The products run in float32.",
+    "Keep the forward pass under autocast.",
+)
 
 
 def graph_per_buffer(answer: Callable) -> None:
@@ -84,10 +107,7 @@ def prefetching(answer: Callable) -> None:
     used.gives(expected, {})
     used.replays(graphs=2 * steps, operators=8 * steps)
     if CUDAGraph.stand_in and min(map(len, beside)) < steps - 1:
-        raise Wrong(
-            "The losses are right, but the copies do not run during the steps: a replay should "
-            "wait for its own batch only, and the CPU for nothing."
-        )
+        raise Wrong(IN_TURN)
 
 
 def steps_in_one_graph(answer: Callable) -> None:
@@ -100,7 +120,8 @@ def steps_in_one_graph(answer: Callable) -> None:
         _stacks(losses_of(net, lambda own: momentum(own, 0), fed), steps)
         for fed in (batches, firsts)
     )
-    train = answer(sgd_step(net), net, *copied(stacks[0]))
+    with watch() as built:
+        train = answer(sgd_step(net), net, *stacks[0])
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     used.gives(
@@ -108,6 +129,7 @@ def steps_in_one_graph(answer: Callable) -> None:
         {"Every step trains on the first batch: step number i should read inputs[i].": repeated},
     )
     used.replays(graphs=3, operators=18)
+    one_graph(built)
 
 
 def bf16_steps_in_one_graph(answer: Callable) -> None:
@@ -127,17 +149,17 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
         return zero_grad(*args, **options)
 
     optimizer.zero_grad = noted
-    train = answer(net, optimizer, *copied(stacks[0]))
+    train = answer(net, optimizer, *stacks[0])
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     if not any(dropped) and not close(used.given, each):
-        raise Wrong("No zero_grad is captured: it looks as if each step adds to the last gradient.")
-    old = "Later steps train with the bfloat16 weights of the first."
+        raise Wrong(NOT_ZEROED)
     if close(used.given, around) and not close(around, each):
-        raise Wrong(old)
+        raise Wrong(parting(used.given, each), OLD_WEIGHTS)
     if _distance(used.given, without) < 0.1 * _distance(each, without):
-        raise Wrong("The products run in float32: keep the forward pass under autocast.")
+        raise Wrong(IN_FLOAT32)
     used.gives(each, {})
+    detached(used)
     used.replays(graphs=3, operators=18)
 
 
@@ -159,15 +181,15 @@ def _beside_replays() -> list:
     return pairs
 
 
-def _race(pairs: list) -> str:
-    """What is wrong if an operator writes what a replay beside it reads, or ""."""
+def _race(pairs: list) -> tuple[str, str] | None:
+    """What is wrong if an operator writes what a replay beside it reads, or None."""
     for node, unordered in pairs:
         written = [span for span, writes in node.spans.items() if writes]
         for other in unordered:
             if any(_overlap(mine, theirs) for mine in written for theirs in other.spans):
                 launch, _ = other.stream
                 return TOO_EARLY if node.clock[node.stream] < launch else OVERWRITTEN
-    return ""
+    return None
 
 
 def _overlap(these, those):
@@ -222,13 +244,14 @@ def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> Used:
         losses = train(*stack)
         if torch.is_tensor(losses) and losses.numel() == 1 < steps:
             raise Wrong(
-                f"It returns one loss where {steps} are asked: keep the loss of every step."
+                f"It returns one loss where {steps} are asked.", "Keep the loss of every step."
             )
         if isinstance(losses, list | tuple) and losses:
             return torch.stack(list(losses))
         return losses
 
-    return use(losses_of_stack, stacks)
+    with callers_own("inputs or targets", stacks):
+        return use(losses_of_stack, stacks)
 
 
 def _distance(these, those):

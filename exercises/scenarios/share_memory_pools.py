@@ -9,7 +9,6 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
-from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import (
     EAGER,
     EVERY_TIME_THE_FIRST,
@@ -18,34 +17,44 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    parting,
     use,
     watch,
 )
-from exercises.scenarios.common import few, launch_log, perceptron
+from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
-OVERWRITTEN = "The decoder reads what the scorer has written."
-SCORES_LOST = (
-    "The scores are those of no request. The scorer was captured after the decoder, so its output "
-    "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
-    "it."
+COLD = (
+    "A function is captured without a warm-up.",
+    "Call each function once before its capture.",
 )
-ONE_POOL = "Each graph has a pool of its own: give the later ones the pool of the first."
+OVERWRITTEN = (
+    "The decoded results are decode(score(request)).",
+    "The decoder reads what the scorer has written.",
+)
+SCORES_LOST = (
+    "The scores are those of no request.",
+    "The scorer was captured after the decoder, so its output "
+    "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
+    "it.",
+)
+ONE_POOL = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
 NOT_ORDERED = (
-    "A call has to replay encode, score and decode, in this order and as three graphs: a server "
-    "may stop after the score."
+    "A call does not replay encode, score and decode, in this order and as three graphs.",
+    "A server may stop after the score.",
 )
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
-    "The results are wrong, although each graph has its own memory. Do both streams wait: for the "
-    "copy of the inputs before the replays, and for the replays before their results are read?"
+    "Each graph has its own memory. Do both streams wait: for the copy of the inputs before the "
+    "replays, and for the replays before their results are read?"
 )
 STILL_ONE_POOL = (
-    "The graphs share a pool, so they must never run at the same time: give each a private pool."
+    "The graphs share a pool, so they must never run at the same time.",
+    "Give each a private pool.",
 )
-ONE_STREAM = "Both graphs are replayed on the same stream: they cannot run at the same time."
-IN_TURN = (
-    "The results are right, but the second replay cannot begin before the first one has ended: the "
-    "graphs never run at the same time."
+ONE_STREAM = (
+    "Both graphs are replayed on the same stream, so they cannot run at the same time.",
+    "Replay one of them on another stream.",
 )
 LIST = "Return a list with one function for each sample."
 LATE = (
@@ -60,6 +69,26 @@ LARGEST_FIRST = (
 )
 
 
+class Noted:
+    """Functions that note in which graph each was captured, and which of them never ran before."""
+
+    def __init__(self, built: Watched):
+        self.built, self.warm, self.cold = built, set(), set()
+        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
+
+    def __call__(self, name: str, function: Callable) -> Callable:
+        """The function, with the notes taken."""
+
+        def call(x):
+            if torch.cuda.is_current_stream_capturing():
+                self.graphs[name] = self.built.captured[-1]
+                self.cold |= {name} - self.warm
+            self.warm.add(name)
+            return function(x)
+
+        return call
+
+
 def scored_decoder(answer: Callable) -> None:
     """Three functions, of which the third to be captured is the second to be replayed.
 
@@ -71,27 +100,17 @@ def scored_decoder(answer: Callable) -> None:
     scorer = nn.Linear(4, 16).cuda()
     rows = few()
     requests = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
-    graphs: dict[str, torch.cuda.CUDAGraph] = {}
-
-    def noted(name, function):
-        def call(x):
-            if torch.cuda.is_current_stream_capturing():
-                graphs[name] = built.captured[-1]
-            return function(x)
-
-        return call
-
+    sample = requests[0].clone()
     with torch.no_grad():
         expected = [(scorer(request), decoder(encoder(request))) for request in requests]
         wrong = [(scorer(request), decoder(scorer(request))) for request in requests]
-        with watch() as built:
-            predict = answer(
-                noted("encode", encoder),
-                noted("decode", decoder),
-                noted("score", scorer),
-                requests[0].clone(),
-            )
-        used = use(predict, requests)
+        with callers_own("sample", sample):
+            with watch() as built:
+                noted = Noted(built)
+                encode, decode = noted("encode", encoder), noted("decode", decoder)
+                predict = answer(encode, decode, noted("score", scorer), sample)
+            used = use(predict, requests)
+    graphs = noted.graphs
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if _decoded_alone(used.given, expected) and _captured_later(built, graphs, "score", "decode"):
@@ -101,6 +120,8 @@ def scored_decoder(answer: Callable) -> None:
     if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
         raise Wrong(NOT_ORDERED)
     _in_one_pool(built)
+    if noted.cold:
+        raise Wrong(COLD)
     used.replays(graphs=3 * len(requests), operators=6 * len(requests))
 
 
@@ -126,51 +147,51 @@ def two_models(answer: Callable) -> None:
     rows = few()
     batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     streams: list[torch.cuda.Stream] = []
-    beside: list[bool] = []
+    in_turn: list[Wrong] = []
     replay = torch.cuda.CUDAGraph.replay
 
     def noted(graph):
         streams.append(torch.cuda.current_stream())
         replay(graph)
-        beside.append(_last_two_unordered())
+        if len(streams) % 2 == 0:
+            in_turn.extend(_waited())
 
     with torch.no_grad():
         expected = [(first(batch), second(batch)) for batch in batches]
-        with watch() as built:
-            predict = answer(first, second, batches[0].clone())
-        with patch.object(torch.cuda.CUDAGraph, "replay", noted):
-            used = use(predict, batches)
+        with callers_own("sample", batches):
+            with watch() as built:
+                predict = answer(first, second, batches[0])
+            with patch.object(torch.cuda.CUDAGraph, "replay", noted):
+                used = use(predict, batches)
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if close(used.given, expected[:1] * len(batches)):
         raise Wrong(EVERY_TIME_THE_FIRST)
     if not close(used.given, expected):
-        raise Wrong(MEET if len(built.pools) < 2 else WAITS)
+        differs = parting(used.given, expected)
+        raise Wrong(differs, MEET if len(built.pools) < 2 else WAITS)
     used.gives(expected, {})
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
-    _at_once(built, streams, beside)
+    _at_once(built, streams, in_turn)
 
 
-def _at_once(built: Watched, streams: list, beside: list[bool]) -> None:
+def _waited() -> list[Wrong]:
+    """What the rule says of the last replay, which is told only if nothing else is wrong."""
+    try:
+        replays_at_the_same_time()
+    except Wrong as wrong:
+        return [wrong]
+    return []
+
+
+def _at_once(built: Watched, streams: list, in_turn: list[Wrong]) -> None:
     """Raises Wrong unless the two replays of each call may run at the same time."""
     if len(built.pools) < 2:
         raise Wrong(STILL_ONE_POOL)
     if any(one == other for one, other in zip(streams[::2], streams[1::2], strict=True)):
         raise Wrong(ONE_STREAM)
-    if CUDAGraph.stand_in and not all(beside[1::2]):
-        raise Wrong(IN_TURN)
-
-
-def _last_two_unordered() -> bool:
-    """Whether the last two replays may run at the same time. Only the stand-in knows."""
-    launches: dict[int, list] = {}
-    for node in launch_log():
-        if isinstance(node.stream, tuple):
-            launches.setdefault(node.stream[0], []).append(node)
-    if len(launches) < 2:  # the CPU has waited between them
-        return False
-    earlier, later = (launches[number] for number in sorted(launches)[-2:])
-    return any(not one.before(other.clock) for one in earlier for other in later)
+    if in_turn:
+        raise in_turn[0]
 
 
 def graphs_in_one_pool(answer: Callable) -> None:
@@ -178,20 +199,23 @@ def graphs_in_one_pool(answer: Callable) -> None:
     net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)).cuda()
     rows = [few(), 8, 1]
     samples = [torch.randn(number, 4, device="cuda") for number in rows]
+    given = copied(samples)
     order = [0, 1, 2, 1, 0, 2]
     requests = [torch.randn(rows[size], 4, device="cuda") for size in order]
     with torch.no_grad():
         expected = [net(request) for request in requests]
         stale = [net(samples[size]) for size in order]
         with watch() as built:
-            functions = answer(net, copied(samples))
+            functions = answer(net, given)
         is_list = isinstance(functions, list | tuple) and len(functions) == 3
         if not is_list or not all(map(callable, functions)):
             raise Wrong(LIST)
         _told_apart(functions, samples)
-        used = use(
-            lambda size, request: functions[size](request), list(zip(order, requests, strict=True))
-        )
+        with callers_own("samples", given):
+            used = use(
+                lambda size, request: functions[size](request),
+                list(zip(order, requests, strict=True)),
+            )
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if len(set(used.seen.replayed)) < 3:

@@ -8,15 +8,109 @@ CANCELS = "AdamW divides by the size of the gradients, so the norm cancels."
 NO_CAPACITY = "No capacity of these loads drops between 1% and this share."
 NOT_USED = "What the outside functions compute during the capture is not used."
 NO_GRADIENT = "What is compared or copied without gradients needs no detach."
+ZEROED = "Gradients that are zeroed in the graph train as new ones do."
+ANY_BATCH = "Any batch serves as the sample."
+WAITS_ANYWAY = "torch.cuda.graph waits for all streams before it captures."
+BY_CHANCE = "About half: of so few images, chance alone mirrors a share that differs more."
+REGISTERED = (
+    "From torch 2.15 on a capture registers its generators; older versions refuse this change."
+)
+WARM_UP_DROPPED = "The result of the warm-up is dropped, and its autograd graph with it."
 
 RIGHT: dict[str, dict[str, str]] = {
+    "profile_steps": {
+        "7 to 8 in range(7)": "The schedule has ended, so the call after it is not recorded.",
+        "5 to 6 in active=5": "The loop ends after five recorded calls, which are saved at the end of the block.",
+        "1 to 2 in repeat=1": "The loop ends before a second round begins.",
+    },
+    "make_predictor": {
+        "unwrap with torch.no_grad():": WARM_UP_DROPPED,
+    },
+    "make_scaled_predictor": {
+        "unwrap with torch.no_grad():": WARM_UP_DROPPED,
+        "drop predict.net = net": "Only the text of make_predictor says that the caller may delete the network.",
+    },
+    "train_epoch": {
+        "True turned in set_to_none=True": ZEROED,
+        "0 to 1 in batches[0]": ANY_BATCH,
+    },
+    "log_and_capture": {
+        "True turned in set_to_none=True": ZEROED,
+    },
+    "capture_training": {
+        "True turned in set_to_none=True": ZEROED,
+    },
+    "gradients_of": {
+        "swap net.zero_grad(set_to_none=True)": INDEPENDENT,
+        "True turned in set_to_none=True": ZEROED,
+    },
+    "graph_after_warm_up": {
+        "swap for static, new in zip(state['static'], batch, strict=True):": INDEPENDENT,
+        "swap if state['calls'] <= 3:": INDEPENDENT,
+    },
+    "train_with_falling_rate": {
+        "True turned in set_to_none=True": ZEROED,
+    },
+    "resume": {
+        "swap net.load_state_dict(checkpoint['net'])": INDEPENDENT,
+    },
+    "train_in_place": {
+        "swap for parameter in net.parameters():": "After graphing, too, .grad becomes a tensor that is not the graph's.",
+        "False turned in set_to_none=False": "The other repair: autograd then adds nothing to what the graph wrote.",
+        "0 to 1 in batches[0]": ANY_BATCH,
+    },
+    "graph_for_accumulation": {
+        "swap for name, buffer in graphed.named_buffers():": INDEPENDENT,
+    },
+    "make_solver": {
+        "swap static_x = x.clone()": INDEPENDENT,
+        "0.01 to 0.0101 in static_moved > 0.01": "No round of these inputs moves z by a distance between the two.",
+    },
+    "flip_graph": {
+        "0.5 to 0.505 in torch.rand(len(images), 1, 1, 1, device='cuda') < 0.5": BY_CHANCE,
+        "0.5 to 0.55 in torch.rand(len(images), 1, 1, 1, device='cuda') < 0.5": BY_CHANCE,
+    },
+    "noise_graph": {
+        "swap graph = torch.cuda.CUDAGraph()": REGISTERED,
+        "drop if torch.__version__ < (2, 15):": REGISTERED,
+        "swap if torch.__version__ < (2, 15):": REGISTERED,
+        "drop graph.register_generator_state(generator)": REGISTERED,
+        "2 to 3 in (2, 15)": "Registering the generator before the capture is right in every version.",
+        "15 to 16 in (2, 15)": "Registering the generator before the capture is right in every version.",
+    },
+    "scored_decoder": {
+        "swap decode(encode(static_input))": INDEPENDENT,
+        "swap score(static_input)": "The scorer still runs before its own capture.",
+        "swap with torch.cuda.graph(encoder, pool=pool):": "The scorer has no intermediate results, so its replay writes nothing but the scores.",
+    },
+    "two_models": {
+        "swap replay_first = capture_step(partial(first, static_input))": INDEPENDENT,
+    },
+    "prefetching": {
+        "swap torch.cuda.current_stream().wait_stream(copy_stream)": INDEPENDENT,
+        "swap if number + 1 < len(batches):": "The copy stream has waited for the step before, so the copy still runs during this one.",
+        "2 to 3 in range(2)": "A third buffer is not used.",
+    },
+    "time_capture": {
+        "drop side_stream.wait_stream(torch.cuda.current_stream())": "torch.cuda.synchronize() waits for all streams.",
+        "drop torch.cuda.current_stream().wait_stream(side_stream)": "torch.cuda.synchronize() waits for all streams.",
+        "swap with torch.cuda.stream(side_stream):": "torch.cuda.synchronize() waits for all streams.",
+        "drop torch.cuda.synchronize()": "The last of three: on the stand-in a capture launches nothing.",
+    },
+    "train_from_warm_up": {
+        "swap with torch.cuda.stream(side_stream):": WAITS_ANYWAY,
+        "drop torch.cuda.current_stream().wait_stream(side_stream)": WAITS_ANYWAY,
+        "drop inputs, targets = batches[3]": ANY_BATCH,
+        "swap inputs, targets = batches[3]": INDEPENDENT,
+        "3 to 4 in batches[3]": ANY_BATCH,
+    },
     "logger": {
         "1 to 2 in torch.zeros(1, dtype=torch.int64, device='cuda')": "Both entries of row name the same row.",
     },
     "anneal_and_train": {
         "swap loss = (x * weight / temperature - 1).square().mean()": INDEPENDENT,
         "no detach in return loss.detach()": "The losses are read as numbers.",
-        "0 to 1 in batches[0]": "Any batch serves as the sample.",
+        "0 to 1 in batches[0]": ANY_BATCH,
     },
     "read_results": {
         "swap arrived[this].record()": INDEPENDENT,
@@ -25,7 +119,7 @@ RIGHT: dict[str, dict[str, str]] = {
     },
     "train_with_schedule": {
         "0 to 1 in rates[0]": "Each replay is given its rate before.",
-        "True turned in set_to_none=True": "Gradients that are zeroed in the graph train as new ones do.",
+        "True turned in set_to_none=True": ZEROED,
     },
     "train_on_plateau": {
         "swap scheduler.step(losses_of_epoch.mean())": INDEPENDENT,
@@ -47,7 +141,7 @@ RIGHT: dict[str, dict[str, str]] = {
         "swap net.load_state_dict(checkpoint['model'])": INDEPENDENT,
         "swap optimizer.load_state_dict(checkpoint['optimizer'])": INDEPENDENT,
         "swap scheduler.load_state_dict(checkpoint['scheduler'])": INDEPENDENT,
-        "0 to 1 in batches[0]": "Any batch serves as the sample.",
+        "0 to 1 in batches[0]": ANY_BATCH,
     },
     "train_and_evaluate": {
         "drop net.train()": "The network is in training mode when the step is captured first.",

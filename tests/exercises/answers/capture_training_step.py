@@ -222,7 +222,7 @@ def continue_with_graph__on_the_default_stream(net, optimizer, step, inputs, tar
 
 def continue_with_graph__right_with_unchanged(net, optimizer, step, *static_batch):
     with unchanged(net, optimizer):
-        replay = capture_step(step, *static_batch)
+        replay = capture_step(step, *[tensor.clone() for tensor in static_batch])
     return lambda *batch: replay(*batch).clone()
 
 
@@ -232,7 +232,7 @@ def continue_with_graph__right_tensor_by_tensor(net, optimizer, step, *static_ba
         tensors += state.values()
     values = [tensor.detach().clone() for tensor in tensors]
     random_state = torch.cuda.get_rng_state()
-    replay = capture_step(step, *static_batch, warmup=1)
+    replay = capture_step(step, *[tensor.clone() for tensor in static_batch], warmup=1)
     with torch.no_grad():
         for tensor, value in zip(tensors, values, strict=True):
             tensor.copy_(value)
@@ -350,6 +350,7 @@ def capture_training__eager(net, optimizer, *static):
 
 def by_hand(net, optimizer, static, stream, capture_stream=None):
     step = step_of(net, optimizer)
+    static = [tensor.clone() for tensor in static]
     weights = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     random_state = torch.cuda.get_rng_state()
     stream.wait_stream(torch.cuda.current_stream())
@@ -471,10 +472,11 @@ def gradients_of__right_zeroed(net, inputs):
         loss.backward()
         return loss.detach()
 
-    return capture_step(step, inputs)
+    return capture_step(step, inputs.clone())
 
 
 def gradients_of__right_dropped_before_the_capture(net, inputs):
+    inputs = inputs.clone()
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side_stream):

@@ -381,7 +381,7 @@ def steps_in_one_graph__right_losses_written(step, net, inputs, targets):
         return losses
 
     with unchanged(net):
-        replay = capture_step(steps, inputs, targets)
+        replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 
 
@@ -398,7 +398,7 @@ def bf16_steps_in_one_graph__as_given(net, optimizer, inputs, targets):
         return torch.stack(losses)
 
     with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs, targets)
+        replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 
 
@@ -414,7 +414,7 @@ def bf16_steps_in_one_graph__autocast_around_the_capture(net, optimizer, inputs,
         return torch.stack(losses)
 
     with unchanged(net, optimizer), torch.autocast("cuda", dtype=torch.bfloat16):
-        replay = capture_step(steps, inputs, targets)
+        replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 
 
@@ -430,7 +430,7 @@ def bf16_steps_in_one_graph__no_zero_grad(net, optimizer, inputs, targets):
         return torch.stack(losses)
 
     with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs, targets)
+        replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 
 
@@ -446,7 +446,7 @@ def bf16_steps_in_one_graph__in_float32(net, optimizer, inputs, targets):
         return torch.stack(losses)
 
     with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs, targets)
+        replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 
 
@@ -462,7 +462,7 @@ def bf16_steps_in_one_graph__warm_up_trained(net, optimizer, inputs, targets):
             losses.append(loss.detach())
         return torch.stack(losses)
 
-    replay = capture_step(steps, inputs, targets)
+    replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 
 
@@ -479,7 +479,7 @@ def bf16_steps_in_one_graph__losses_not_cloned(net, optimizer, inputs, targets):
         return torch.stack(losses)
 
     with unchanged(net, optimizer):
-        return capture_step(steps, inputs, targets)
+        return capture_step(steps, inputs.clone(), targets.clone())
 
 
 def bf16_steps_in_one_graph__right_without_the_cache(net, optimizer, inputs, targets):
@@ -495,7 +495,7 @@ def bf16_steps_in_one_graph__right_without_the_cache(net, optimizer, inputs, tar
         return torch.stack(losses)
 
     with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs, targets)
+        replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 
 
@@ -513,5 +513,5 @@ def bf16_steps_in_one_graph__right_cache_cleared(net, optimizer, inputs, targets
         return torch.stack(losses)
 
     with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs, targets)
+        replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()

@@ -315,7 +315,7 @@ def graphs_in_one_pool__right_pool_of_the_first(net, samples):
     replays = [None] * len(samples)
     pool = None
     for number in order:
-        replays[number] = capture_step(net, samples[number], pool=pool)
+        replays[number] = capture_step(net, samples[number].clone(), pool=pool)
         pool = replays[number].graph.pool()
     return [lambda inputs, replay=replay: replay(inputs).clone() for replay in replays]
 
