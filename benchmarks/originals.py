@@ -26,9 +26,7 @@ def eager(batches: Batches, model: torch.nn.Module) -> Step:
 
 
 def whole_step(batches: Batches, model: torch.nn.Module) -> Step:
-    """Forward pass, loss, backward pass and optimizer
-    in one graph; every step copies its batch in.
-    """
+    """Forward pass, loss, backward pass and optimizer in one graph; every step copies its batch in."""
     optimizer = make_optimizer(model)
     static_input, static_target = (torch.randn_like(tensor) for tensor in batches[0])
     warm_up(partial(training_step, model, optimizer, static_input, static_target))
@@ -69,8 +67,8 @@ def graphed_model(batches: Batches, model: torch.nn.Module) -> Step:
 
 
 def graphed_block2(batches: Batches, model: torch.nn.Module) -> Step:
-    """Only block2 in graphs. Defect: the sample requires
-    no gradient, so none is captured for block1.
+    """Only block2 in graphs. Defect: the sample requires no gradient, so none is captured for
+    block1.
     """
     with torch.no_grad():
         sample = model.block1(batches[0][0])

@@ -1,5 +1,5 @@
-"""The report: tables with ratios and spread, and where
-and with what they were measured, as Markdown.
+"""The report: tables with ratios and spread, and where and with what they were measured, as
+Markdown.
 """
 
 import hashlib

@@ -17,8 +17,8 @@ COUNTS = {"gpu_busy_us": "GPU busy, µs", "launches": "launches", "kernels": "ke
 
 
 def build_all(batches: Batches) -> tuple[dict[str, Step], dict[str, int]]:
-    """A step by name for every loop, and how many
-    training steps one call of it is (1 if not named).
+    """A step by name for every loop, and how many training steps one call of it is (1 if not
+    named).
     """
     original = {
         f"original: {name}": build(batches, make_model()) for name, build in ORIGINALS.items()
@@ -28,8 +28,8 @@ def build_all(batches: Batches) -> tuple[dict[str, Step], dict[str, int]]:
 
 
 def measure_all() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Time and trace every loop; return measure's rounds
-    and the traces' means, both per training step.
+    """Time and trace every loop; return measure's rounds and the traces' means, both per training
+    step.
     """
     torch.set_float32_matmul_precision("high")  # matrix products in TF32, as in the originals
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(
@@ -54,8 +54,8 @@ def per_training_step(rounds: pd.DataFrame, per_call: dict[str, int]) -> pd.Data
 
 
 def tables(rounds: pd.DataFrame, traced: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two tables for the report, beside the originals'
-    eager loop and beside their whole-step graph.
+    """Two tables for the report, beside the originals' eager loop and beside their whole-step
+    graph.
 
     The first tells all, the second only the ratios.
     """

@@ -1,5 +1,5 @@
-"""Run a lesson's functions on several ranks: PyTorch's
-torchrun, on a script made of the lesson's own cells.
+"""Run a lesson's functions on several ranks: PyTorch's torchrun, on a script made of the lesson's
+own cells.
 """
 
 import json
@@ -128,8 +128,8 @@ def run(
 
 
 def source(pieces: Iterable[Callable]) -> list[str]:
-    """The lines of the cells that define the functions, each
-    cell once. Raises ValueError where there are none.
+    """The lines of the cells that define the functions, each cell once. Raises ValueError where
+    there are none.
     """
     now = vars(sys.modules["__main__"])
     newest = [now.get(piece.__name__, piece) for piece in pieces]

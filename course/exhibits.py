@@ -1,6 +1,4 @@
-"""The failure gallery's tools: show a failure as it
-really appears, assert it, and assert its fix.
-"""
+"""The failure gallery's tools: show a failure as it really appears, assert it, and assert its fix."""
 
 import gc
 import inspect
@@ -227,8 +225,8 @@ def shown() -> pd.DataFrame:
 
 
 def index(exhibits: pd.DataFrame) -> Markdown:
-    """The gallery's index: what one sees (exhibits: from
-    shown), the exhibit, the lesson that teaches the fix.
+    """The gallery's index: what one sees (exhibits: from shown), the exhibit, the lesson that
+    teaches the fix.
     """
     lessons = {entry.title: entry.lesson for entry in entries()}
     rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
@@ -276,8 +274,8 @@ def _row(entry: Entry) -> str:
 
 
 def _newer(version):
-    """The running version of torch (which compares "2.9"
-    < "2.13") if it is not older than version, else "".
+    """The running version of torch (which compares "2.9" < "2.13") if it is not older than version,
+    else "".
     """
     return running if (running := sys.modules["torch"].__version__) >= version else ""
 

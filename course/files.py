@@ -18,8 +18,8 @@ class SavingError(LessonError):
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """Give the block a path to write to; what it wrote
-    becomes the file at path once the block ends.
+    """Give the block a path to write to; what it wrote becomes the file at path once the block
+    ends.
 
     The file is written beside path, in a folder of its own that goes away again, so that an error,
     an interrupt or a full disk leaves an earlier file as it was. Missing folders are made. Raises

@@ -42,8 +42,8 @@ def lesson(
     needs: Sequence[str] = (),
     recorded_on: str = "",
 ) -> Markdown:
-    """Open the lesson name (its file name without
-    number and suffix): %%gpu cells work from here on.
+    """Open the lesson name (its file name without number and suffix): %%gpu cells work from here
+    on.
 
     They run live where there are that many CUDA GPUs and the packages in needs (import names), else
     they play the recording; live=False plays it even there. recorded_on: the folder of traces/
@@ -127,8 +127,8 @@ def current() -> "Lesson":
 
 @dataclass
 class Lesson:
-    """A lesson's name, whether it runs live, where its
-    traces are, and its recording on the GPU of that name.
+    """A lesson's name, whether it runs live, where its traces are, and its recording on the GPU of
+    that name.
     """
 
     name: str
@@ -203,8 +203,8 @@ def imported(source: str) -> dict[str, Any]:
 
 
 def round_numbers(shell: Any) -> None:
-    """Let an IPython shell show floats, and pandas those in
-    tables, to five digits; the values stay what they are.
+    """Let an IPython shell show floats, and pandas those in tables, to five digits; the values stay
+    what they are.
     """
     pd.options.display.float_format = five_digits
     plain = shell.display_formatter.formatters["text/plain"]

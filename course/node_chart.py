@@ -10,8 +10,8 @@ from helpers.charts import COLOURS, sheet
 def draw_nodes(
     labels: Sequence[str], edges: list[list[int]], colours: Sequence[str], title: str, wide: int = 7
 ) -> Axes:
-    """Draw each node behind those that it waits for, one per
-    row of labels, in the course's colours of these names.
+    """Draw each node behind those that it waits for, one per row of labels, in the course's colours
+    of these names.
 
     edges: sorted pairs of a node's number and that of one that waits for it. A line holds so many
     (wide) levels of the graph and turns round at its end; nodes of one level stand below each

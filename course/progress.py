@@ -54,8 +54,8 @@ def exercises(path: Path) -> list[str]:
 
 
 def note(lesson: str) -> str:
-    """Markdown on the solved exercises: the lesson's own, in
-    Start here one line and every lesson's folded under it.
+    """Markdown on the solved exercises: the lesson's own, in Start here one line and every lesson's
+    folded under it.
 
     "" outside the copy, and while none is solved.
     """

@@ -10,8 +10,8 @@ from helpers.timing import compare
 
 
 def every_gpu(rounds: str) -> pd.DataFrame:
-    """What compare() says of the rounds of that name in the
-    open lesson, for each GPU; this machine's first, if live.
+    """What compare() says of the rounds of that name in the open lesson, for each GPU; this
+    machine's first, if live.
 
     Raises RecordingError if a recording has no value of that name.
     """

@@ -1,5 +1,5 @@
-"""torch.cond and torch.while_loop: as Python's, or
-as conditional nodes where a capture asks for them.
+"""torch.cond and torch.while_loop: as Python's, or as conditional nodes where a capture asks for
+them.
 
 torch compiles both before it runs them. Here they are called as they are.
 """

@@ -103,8 +103,8 @@ class Device:
         return self.pools[-1] if self.pools and kind == "cuda" else None
 
     def overwrite(self, stale, capture):
-        """Poison freed memory that a real allocator might
-        have split or joined: now, or by a replay.
+        """Poison freed memory that a real allocator might have split or joined: now, or by a
+        replay.
         """
         for block in stale:
             if capture is None:
@@ -128,8 +128,8 @@ class Device:
         return {span: writes for tensor in tensors if (span := self.memory.span(tensor))}
 
     def addresses(self, tree, kept):
-        """Arguments or results by where they lie. Of ordinary
-        CPU memory: the kept tensors, and copies of others.
+        """Arguments or results by where they lie. Of ordinary CPU memory: the kept tensors, and
+        copies of others.
         """
         kept = {id(tensor) for tensor in kept}
 

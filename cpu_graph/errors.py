@@ -33,15 +33,14 @@ CUDA = {
 }
 PAGEABLE = (
     "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is "
-    "pinned. "
-    "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
+    "pinned. Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
 )
 TWO_DEVICES = (
     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 )
 DIFFERENT_ARGUMENT = (
-    "Expected all tensors to be on the same device, but got {} is on {}, different from other "
-    "tensors on {}"
+    "Expected all tensors to be on the same device, but got {} is on {}, "
+    "different from other tensors on {}"
 )
 SCALARS = {  # what ATen calls types of whole numbers
     torch.bool: "Bool",
@@ -65,13 +64,12 @@ NO_KERNEL = "Could not run '{}' with arguments from the 'CUDA' backend."
 NO_PINNING = "Only dense CPU tensors can be pinned"
 LENGTHS = "'lengths' argument should be a 1D CPU int64 tensor, but got {}D cuda:0 {} tensor"
 NUMPY = (
-    "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
-    "memory first."
+    "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+    "host memory first."
 )
 SEED = (
     "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is "
-    "the same as the "
-    "original seed."
+    "the same as the original seed."
 )
 UNREGISTERED = "Attempt to increase offset for a CUDA generator not in capture mode."
 if PER_CAPTURE:
@@ -86,9 +84,9 @@ NEW_GENERATOR = (
 )
 STALE_STREAM = (  # instead of 906 since 2.13
     "During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' has a stale "
-    "reference to "
-    "the default stream (stream 0) from warmup. This will invalidate the capture because "
-    "cudaStreamWaitEvent on the default stream pulls a non-capturing stream into the graph."
+    "reference to the default stream (stream 0) from warmup. This will invalidate the capture "
+    "because cudaStreamWaitEvent on the default stream pulls a "
+    "non-capturing stream into the graph."
 )
 INVALIDATED = (  # the allocator's words since 2.13, where before the kernel's launch said 901
     "info.status != cudaStreamCaptureStatusInvalidated INTERNAL ASSERT FAILED at "
@@ -100,8 +98,8 @@ OUTSIDE = "Offset increment outside graph capture encountered unexpectedly."
 LATE = "Cannot register the state during capturing stage."
 NO_GRAPH = "Called CUDAGraph::replay without a preceding successful capture."
 OWNS_GRAPH = (
-    "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new "
-    "instance."
+    "This CUDAGraph instance already owns a captured graph. To capture a "
+    "new graph, create a new instance."
 )
 NOT_KEPT = "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
 REPLAY_INSIDE = (
@@ -144,8 +142,8 @@ class MissingAttribute(NotModelled, AttributeError):
 
 
 def refusal(text: str, kind: type[Exception] = RuntimeError) -> Exception:
-    """An error that torch raises on a GPU; errors
-    without this mark are the stand-in's own failures.
+    """An error that torch raises on a GPU; errors without this mark are the stand-in's own
+    failures.
     """
     error = kind(text)
     error.as_on_a_gpu = True  # type: ignore[attr-defined]

@@ -21,9 +21,7 @@ def lost(capture):
 
 
 def lost_inputs(device, capture):
-    """At a replay: say which tensors are gone, and
-    which results of its pool are another graph's.
-    """
+    """At a replay: say which tensors are gone, and which results of its pool are another graph's."""
     for block, read in lost(capture):
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
@@ -91,8 +89,7 @@ def not_zeroed(device, capture, gradients):
         hint(
             device,
             f"The backward pass in graph {capture.number} adds to {count} gradients that were "
-            "there "
-            "before the capture, and nothing in the graph sets them to zero: every replay adds to "
-            "what the one before has left. Set them to None before the capture, or call zero_grad "
-            "in it.",
+            "there before the capture, and nothing in the graph sets them to zero: every replay "
+            "adds to what the one before has left. Set them to None before the capture, or call "
+            "zero_grad in it.",
         )

@@ -24,8 +24,8 @@ LARGE = 10 * 2**20  # bytes: from here on PyTorch's blocks are segments of their
 
 
 class Block:
-    """Some memory with a fixed address; its home is its
-    kind ("cuda" or "pinned"), pool, stream and size.
+    """Some memory with a fixed address; its home is its kind ("cuda" or "pinned"), pool, stream and
+    size.
     """
 
     numbers = count(1)
@@ -175,8 +175,8 @@ class Memory:
         return [block for block in others if size is None or shares(block.home[3], size)]
 
     def empty_cache(self):
-        """Give free memory outside private pools back to the
-        driver. Small blocks share segments: they stay.
+        """Give free memory outside private pools back to the driver. Small blocks share segments:
+        they stay.
         """
         for block in self.stale(None, None):
             block.bytes.fill_(0xFF)

@@ -1,5 +1,5 @@
-"""A pytest plugin: tests of code that captures CUDA
-graphs, on a CPU and on a GPU where there is one.
+"""A pytest plugin: tests of code that captures CUDA graphs, on a CPU and on a GPU where there is
+one.
 
     def test_on_the_stand_in(cpu_graphs):
         ...                                # torch.cuda works on CPU tensors in this test

@@ -1,5 +1,5 @@
-"""torch.save and torch.load: a tensor of the stand-in's
-memory is saved, and comes back, as a CUDA tensor.
+"""torch.save and torch.load: a tensor of the stand-in's memory is saved, and comes back, as a CUDA
+tensor.
 """
 
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from torch import serialization
 
 @contextmanager
 def locations(device):
-    """Let torch tag storages in the stand-in's memory
-    with "cuda:0", and bring such storages back there.
+    """Let torch tag storages in the stand-in's memory with "cuda:0", and bring such storages back
+    there.
     """
 
     def tag(storage):

@@ -1,5 +1,5 @@
-"""torch's names for the time of a block: what the stand-in
-puts under which of them, and the block itself.
+"""torch's names for the time of a block: what the stand-in puts under which of them, and the block
+itself.
 """
 
 from contextlib import ExitStack, contextmanager

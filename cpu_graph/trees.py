@@ -23,8 +23,8 @@ def tensors_in(*trees):
 
 
 def mapped(change, tree, kind=torch.Tensor):
-    """The same arguments or results with change(tensor) in
-    place of each tensor, or of each object of a kind.
+    """The same arguments or results with change(tensor) in place of each tensor, or of each object
+    of a kind.
     """
     if isinstance(tree, kind):
         return change(tree)

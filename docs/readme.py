@@ -135,8 +135,8 @@ def lesson_list() -> str:
                 facts.append(f"builds on {found}")
             facts += recorded_on(path, first)
             lines += [
-                f"**{number(path)} [{title(path)}](../read/{path.stem}.md)**. After it you can "
-                f"{promise}.",
+                f"**{number(path)} [{title(path)}](../read/{path.stem}.md)**. After "
+                f"it you can {promise}.",
                 "",
                 f"*{'; '.join(facts)}.*",
                 "",

@@ -20,8 +20,8 @@ import torch
 def open_graph(
     work: Callable[[], Any], warmup: int = 3, pool: tuple | None = None
 ) -> tuple[torch.cuda.CUDAGraph, Any]:
-    """Capture work() so that the graph can be opened;
-    the graph, not yet instantiated, and the output.
+    """Capture work() so that the graph can be opened; the graph, not yet instantiated, and the
+    output.
 
     warmup: how often work runs before, on a side
     stream. pool: of another graph, to share its memory.
@@ -39,8 +39,8 @@ def open_graph(
 
 
 def ask(function: str, *arguments: Any) -> list:
-    """What a function of the CUDA driver returns, behind its
-    error code. Raises RuntimeError with the error's name.
+    """What a function of the CUDA driver returns, behind its error code. Raises RuntimeError with
+    the error's name.
     """
     from cuda.bindings import driver
 
@@ -51,9 +51,7 @@ def ask(function: str, *arguments: Any) -> list:
 
 
 def captured_nodes() -> int:
-    """How many nodes the capture that is under way
-    on the current stream has; 0 if there is none.
-    """
+    """How many nodes the capture that is under way on the current stream has; 0 if there is none."""
     if not torch.cuda.is_current_stream_capturing():
         return 0
     raw = ask("cuStreamGetCaptureInfo", torch.cuda.current_stream().cuda_stream)[2]
@@ -76,8 +74,8 @@ def edges_of(graph: torch.cuda.CUDAGraph) -> list[list[int]]:
 
 
 def describe(node: Any) -> dict[str, str | int]:
-    """A node's kind; a kernel's name, blocks and threads
-    per block; how many bytes a copy or a fill writes.
+    """A node's kind; a kernel's name, blocks and threads per block; how many bytes a copy or a fill
+    writes.
     """
     kind = ask("cuGraphNodeGetType", node)[0].name.removeprefix("CU_GRAPH_NODE_TYPE_").lower()
     row = {"kind": kind, "kernel": "", "blocks": 0, "threads": 0, "bytes": 0}
@@ -127,8 +125,8 @@ def set_parameters(graph: torch.cuda.CUDAGraph, node: Any, values: list[bytes]) 
 
 
 def set_source(graph: torch.cuda.CUDAGraph, node: Any, source: torch.Tensor) -> None:
-    """Let a copy of the executable graph read another tensor,
-    of the same size and in the same kind of memory.
+    """Let a copy of the executable graph read another tensor, of the same size and in the same kind
+    of memory.
     """
     p = ask("cuGraphMemcpyNodeGetParams", node)[0]
     setattr(p, "srcDevice" if source.is_cuda else "srcHost", source.data_ptr())

@@ -98,6 +98,6 @@ def _call_text(name, arguments):
 
 def _lost(error):
     return (
-        f"○ The solution does not run here ({words(error)}): run the lesson's cells again, from "
-        "the first."
+        f"○ The solution does not run here ({words(error)}): run the "
+        "lesson's cells again, from the first."
     )

@@ -37,8 +37,8 @@ def unfinished(path: Path) -> list[str]:
 
 
 def unrecorded(path: Path, traces: Path = TRACES) -> list[str]:
-    """A sentence if the lesson in this notebook has
-    %%gpu cells and no recording on the reference GPU.
+    """A sentence if the lesson in this notebook has %%gpu cells and no recording on the reference
+    GPU.
     """
     lesson = unnumbered(path.stem)
     recording = traces / REFERENCE_GPU / f"{lesson}.json"
@@ -99,8 +99,8 @@ def _without_scenario(lesson: str, sources: list[str]) -> Iterator[str]:
 
 
 def _without_title(sources: list[str], prose: str) -> Iterator[str]:
-    """Exhibits of the gallery: the index links each to its
-    heading, and capturable explains it under its title.
+    """Exhibits of the gallery: the index links each to its heading, and capturable explains it
+    under its title.
     """
     headings = set(re.findall(r"^### (.+)$", prose, re.MULTILINE))
     causes = {entry.title for entry in entries()}
@@ -108,8 +108,7 @@ def _without_title(sources: list[str], prose: str) -> Iterator[str]:
         if not title:
             yield (
                 f"An exhibit has no title: give {show}(title, ...) one, and the heading ### of the "
-                "same words "
-                "above its cell."
+                "same words above its cell."
             )
         elif title not in headings:
             yield f"The exhibit {title!r} has no heading: write ### {title} above its cell."

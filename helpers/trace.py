@@ -185,8 +185,8 @@ class Trace:
         if processes > 1:
             return (
                 f"the file holds {'steps' if marked else 'launches'} of {processes} processes, "
-                "whose step numbers and correlation ids collide: read the trace of each process by "
-                "itself."
+                "whose step numbers and correlation ids collide: read the "
+                "trace of each process by itself."
             )
         ids = self.launches.correlation
         if ids[(ids > 0) & ids.isin(self.gpu.correlation)].duplicated().any():
@@ -218,8 +218,8 @@ class Trace:
             return ""
         return (
             f"{(by_us > CLOCK_US).sum()} of {len(self.gpu)} GPU activities {what}, by up to "
-            f"{by_us.max():.0f} µs: the GPU's clock is off, so nobody can tell when the GPU was "
-            "idle."
+            f"{by_us.max():.0f} µs: the GPU's clock is off, so nobody "
+            "can tell when the GPU was idle."
         )
 
     def _late_us(self):
@@ -269,8 +269,8 @@ class Trace:
             return f"{text}. The trace has no steps: call profiler.step() after each one."
         if self.gpu.graph[(self.gpu.kind == "kernel") & (self.gpu.step >= 0)].mean() > 0.9:
             return (
-                f"{text}. Its kernels come from graphs already, {s.graph_launches:.3g} launched "
-                "per step."
+                f"{text}. Its kernels come from graphs already, "
+                f"{s.graph_launches:.3g} launched per step."
             )
         saved_us = s.idle_share * s.step_us * (1 - waits * s.loader_share)
         times = s.step_us / max(s.step_us - saved_us, s.gpu_busy_us)

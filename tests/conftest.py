@@ -33,9 +33,7 @@ torch._C._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 
 
 def pytest_xdist_auto_num_workers():
-    """As many workers as cores, but one where lessons
-    run live: two would time each other's work.
-    """
+    """As many workers as cores, but one where lessons run live: two would time each other's work."""
     return 1 if torch.cuda.is_available() else None
 
 
@@ -90,8 +88,8 @@ def new_context(chromium):
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory, worker_id):
-    """The site as `make site` builds it, warnings are errors;
-    the workers share one, which the first to ask builds.
+    """The site as `make site` builds it, warnings are errors; the workers share one, which the
+    first to ask builds.
     """
     pages = pytest.importorskip("docs.pages", reason="the site needs what `make test` installs")
     folder = tmp_path_factory.getbasetemp()
@@ -118,8 +116,8 @@ def served(site):
 
 @pytest.fixture(scope="module", autouse=True)
 def young_process():
-    """Only what these tests make is looked at where code asks
-    what is alive: a test run has 300,000 objects more.
+    """Only what these tests make is looked at where code asks what is alive: a test run has 300,000
+    objects more.
     """
     gc.collect()
     gc.freeze()
@@ -127,8 +125,8 @@ def young_process():
 
 @pytest.fixture
 def shell():
-    """IPython, as fresh as in a new kernel, but for its history
-    on the disk and its long tracebacks (0.1 s each).
+    """IPython, as fresh as in a new kernel, but for its history on the disk and its long tracebacks
+    (0.1 s each).
     """
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
@@ -147,9 +145,7 @@ def recorded_trace(request):
 
 @pytest.fixture
 def write_trace(tmp_path):
-    """Write events, made by those of tests/support/traces.py,
-    as a Kineto trace; return its path.
-    """
+    """Write events, made by those of tests/support/traces.py, as a Kineto trace; return its path."""
 
     def write(*events, name="trace.json"):
         content = json.dumps({"schemaVersion": 1, "traceEvents": list(events)}).encode()

@@ -72,8 +72,8 @@ def live_report(found: dict) -> Iterator[tuple[str, str]]:
 
 
 def why_no_gpu(found: dict) -> str:
-    """What a machine without a GPU gains from one, and
-    what is between torch and the GPU if it has one.
+    """What a machine without a GPU gains from one, and what is between torch and the GPU if it has
+    one.
     """
     if not found["driver"]:
         missing = "install NVIDIA's driver, or pass the GPU into the container (--gpus all)"
@@ -86,8 +86,8 @@ def why_no_gpu(found: dict) -> str:
             "CUDA_VISIBLE_DEVICES"
         )
     return (
-        "no GPU: lessons play recordings; with one they run live. If this machine has one: "
-        f"{missing}"
+        "no GPU: lessons play recordings; with one they run live. If "
+        f"this machine has one: {missing}"
     )
 
 

@@ -27,8 +27,8 @@ JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}
 
 
 def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
-    """Bring the copy up to the course; return a sentence
-    for each thing that the learner should know.
+    """Bring the copy up to the course; return a sentence for each thing that the learner should
+    know.
 
     A lesson that is missing is copied. One that the learner has neither edited nor run is replaced
     when the course's has changed, and goes when the course has it no more. All others stay as they
@@ -103,8 +103,8 @@ def names(course: Path) -> list[str]:
 
 
 def content(path: Path) -> str:
-    """A short hash of what a learner can change in a notebook;
-    what JupyterLab adds by itself counts for nothing.
+    """A short hash of what a learner can change in a notebook; what JupyterLab adds by itself
+    counts for nothing.
     """
     data = path.read_bytes()
     try:
@@ -132,8 +132,8 @@ def _unnumbered(name: str) -> str:
 
 
 def _read(origins: Path) -> dict[str, str]:
-    """What each copied lesson was copied from, by name;
-    without it, what differs counts as the learner's.
+    """What each copied lesson was copied from, by name; without it, what differs counts as the
+    learner's.
     """
     try:
         return dict(json.loads(origins.read_text()))

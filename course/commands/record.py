@@ -161,8 +161,8 @@ def without_paths(content: Any, name: str) -> Any:
 
 
 def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:
-    """Outputs of source, which is run in the lesson's
-    kernel, with TOOLS, but is no part of the lesson.
+    """Outputs of source, which is run in the lesson's kernel, with TOOLS, but is no part of the
+    lesson.
     """
     cell = nbformat.v4.new_code_cell(f"{TOOLS}\n{source}")
     client.nb.cells.append(cell)

@@ -34,8 +34,8 @@ from course.lesson import current
 
 
 def run_lessons(paths: list[Path], folder: Path = EXECUTED) -> dict[str, dict]:
-    """Run notebooks through nbmake, all in one pytest; return
-    seconds and peak GPU MiB of each live one, by lesson.
+    """Run notebooks through nbmake, all in one pytest; return seconds and peak GPU MiB of each live
+    one, by lesson.
 
     The executed copies are left in folder. A lesson that played its recording, for want of GPUs or
     packages, is left out. Raises RuntimeError with pytest's words unless every one passed and every
@@ -63,8 +63,8 @@ def run_lessons(paths: list[Path], folder: Path = EXECUTED) -> dict[str, dict]:
 
 
 def through_nbmake(paths: list[Path], *options: str, env: dict | None = None) -> tuple:
-    """Run notebooks through nbmake, one after the other,
-    in a pytest that heeds no settings of the project.
+    """Run notebooks through nbmake, one after the other, in a pytest that heeds no settings of the
+    project.
 
     options: of pytest and nbmake; env: the environment, by default this process's.
     Returns the finished process, and for each notebook its seconds and whether it passed.
@@ -84,8 +84,8 @@ def through_nbmake(paths: list[Path], *options: str, env: dict | None = None) ->
 
 
 def _with_asking_cell(path, folder):
-    """A copy of the notebook with one more cell, which asks
-    whether it ran live and for the most GPU memory it held.
+    """A copy of the notebook with one more cell, which asks whether it ran live and for the most
+    GPU memory it held.
     """
     notebook = nbformat.read(path, as_version=4)
     notebook.cells.append(nbformat.v4.new_code_cell(ASK))
@@ -94,8 +94,8 @@ def _with_asking_cell(path, folder):
 
 
 def _row(path):
-    """Whether it ran live, and MiB: what the added cell
-    gave; the cell itself is taken out of the copy again.
+    """Whether it ran live, and MiB: what the added cell gave; the cell itself is taken out of the
+    copy again.
     """
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -107,8 +107,8 @@ def _row(path):
 
 
 def keep(row: dict, rows: Path = ROWS) -> None:
-    """Put a machine's row into the file of rows, in the
-    place of its earlier one for the same GPU and torch.
+    """Put a machine's row into the file of rows, in the place of its earlier one for the same GPU
+    and torch.
     """
     earlier = json.loads(rows.read_text()) if rows.exists() else []
     others = [
@@ -119,9 +119,7 @@ def keep(row: dict, rows: Path = ROWS) -> None:
 
 
 def table(rows: Path = ROWS) -> str:
-    """The rows as a Markdown table: a line per machine
-    and torch, with the total over its lessons.
-    """
+    """The rows as a Markdown table: a line per machine and torch, with the total over its lessons."""
     if not rows.exists():
         return "*No live run has been kept yet.*"
     lines = [

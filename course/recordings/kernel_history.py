@@ -14,8 +14,8 @@ ELSEWHERE = "or run this on a machine with a CUDA GPU."
 
 
 class NeedsGPU(LessonError):
-    """A %%gpu cell without a GPU, where the recording was
-    made by other code than is in front of the reader.
+    """A %%gpu cell without a GPU, where the recording was made by other code than is in front of
+    the reader.
     """
 
 
@@ -40,8 +40,8 @@ class History:
         self.statements += statements(source)
 
     def allows(self, source: str, recording: Recording) -> RecordedCell:
-        """The recorded %%gpu cell with this source. Raises
-        NeedsGPU if other code came before it here.
+        """The recorded %%gpu cell with this source. Raises NeedsGPU if other code came before it
+        here.
         """
         own = cell_hash(source)
         number = next((i for i, cell in enumerate(recording.cells) if cell.cell == own), None)
@@ -54,8 +54,8 @@ class History:
             more = f" {RUN_ABOVE}" if len(missing) > 1 else ""
             raise NeedsGPU(
                 "this %%gpu cell was recorded after the %%gpu cell that begins with "
-                f"`{missing[0].begins}`, which was not run here: run that cell first, {ELSEWHERE}"
-                f"{more}"
+                f"`{missing[0].begins}`, which was not run here: run that cell first, "
+                f"{ELSEWHERE}{more}"
             )
         self._check_statements(source, recording, recording.cells[number])
         self.played.add(own)

@@ -130,8 +130,8 @@ def _bindings(body: Iterable[ast.stmt]) -> Bindings:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """The names that a piece of code mentions, with the
-    attribute that follows: {"measure", "ladder.RUNGS"}.
+    """The names that a piece of code mentions, with the attribute that follows: {"measure",
+    "ladder.RUNGS"}.
     """
     found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
     for inner in ast.walk(node):

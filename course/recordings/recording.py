@@ -118,8 +118,8 @@ class Recording:
         return decode(name, values[name])
 
     def trace(self, name: str) -> Path:
-        """The file of a profiler trace. Raises RecordingError
-        if it is missing, or another one than was recorded.
+        """The file of a profiler trace. Raises RecordingError if it is missing, or another one than
+        was recorded.
         """
         path = (
             self.path.with_suffix("") / Path(self.about["traces"].get(name, f"{name}.json.gz")).name
@@ -210,8 +210,8 @@ def _pretty(value: Any, indent: str = "") -> str:
 
 
 def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
-    """The recording of a lesson on a GPU, both by their names
-    in traces/; the reference GPU's, if that one has none.
+    """The recording of a lesson on a GPU, both by their names in traces/; the reference GPU's, if
+    that one has none.
 
     Raises RecordingError.
     """
@@ -226,8 +226,8 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
 
 
 def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
-    """Every recording of a lesson, the reference GPU's
-    first. Raises RecordingError if one is damaged.
+    """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is
+    damaged.
     """
     paths = sorted(
         traces.glob(f"*/{name}.json"), key=lambda path: (path.parent.name != REFERENCE_GPU, path)
@@ -236,8 +236,8 @@ def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
 
 
 def digest(content: dict[str, Any]) -> str:
-    """Of everything in a recording but the digest itself;
-    the same however JSON and line ends are written.
+    """Of everything in a recording but the digest itself; the same however JSON and line ends are
+    written.
     """
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 

@@ -20,8 +20,8 @@ PLAIN = {bool, int, str, type(None)}  # what is its own JSON
 
 @dataclass(frozen=True)
 class Codec:
-    """A kind of value that JSON has no word for: how it
-    becomes plain JSON, and how that becomes the value again.
+    """A kind of value that JSON has no word for: how it becomes plain JSON, and how that becomes
+    the value again.
 
     to_json(name, value) and from_json(name, content): name is the variable's, for errors. words:
     the kind in an error's list of all kinds, "" for a special case of another. example: a value of
@@ -104,8 +104,8 @@ def lossy(codec: Codec) -> str:
     """
     if codec.from_json is None:
         return (
-            f"The codec {codec.tag} has no from_json: a recorded value of this kind could not be "
-            "played."
+            f"The codec {codec.tag} has no from_json: a recorded value of "
+            "this kind could not be played."
         )
     if not codec.holds(codec.example):
         return (

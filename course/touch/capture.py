@@ -1,5 +1,5 @@
-"""Eager, capture and replay on one time axis: what the
-CPU does, what waits in the queue, what the GPU does.
+"""Eager, capture and replay on one time axis: what the CPU does, what waits in the queue, what the
+GPU does.
 """
 
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ PANEL = 122
 LANE = 26
 LANES = {"CPU": 26, "queue": 58, "GPU": 90}  # where they begin below a panel's top
 TITLE = (
-    "Eager launches piece by piece, a capture records the launches, a replay launches them all at "
-    "once."
+    "Eager launches piece by piece, a capture records the launches, a "
+    "replay launches them all at once."
 )
 
 
 @dataclass
 class Phase:
-    """What happens in a phase. Times are microseconds
-    from its start; none lies outside of the window.
+    """What happens in a phase. Times are microseconds from its start; none lies outside of the
+    window.
 
     cpu: (start, end, name) of each named range; launches: when each began; queue: (time, how many
     wait from then on), or how many are recorded; gpu: (start, end) of each activity; done: when
@@ -45,8 +45,8 @@ class Phase:
 
 
 def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
-    """One step of the first trace (eager), its capture,
-    and the replays of the second in the same time.
+    """One step of the first trace (eager), its capture, and the replays of the second in the same
+    time.
 
     The capture has no trace of its own: it runs the eager step's Python, and
     records a node for each of its launches. Raises IndexError without such a step.
@@ -101,8 +101,8 @@ def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
 
 
 def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float, int]]:
-    """(time, count): how many activities are launched and
-    not begun, from each time on at which that changes.
+    """(time, count): how many activities are launched and not begun, from each time on at which
+    that changes.
     """
     changes = pd.concat([pd.Series(1, gpu.launch_us), pd.Series(-1, gpu.start_us)])
     changes.index = (changes.index - start).to_series().clip(lower=0).round(1)

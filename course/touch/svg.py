@@ -1,5 +1,5 @@
-"""The few shapes that the pictures are made of, as SVG
-text without styles of its own: it may lie in any page.
+"""The few shapes that the pictures are made of, as SVG text without styles of its own: it may lie
+in any page.
 """
 
 from html import escape

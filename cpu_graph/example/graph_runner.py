@@ -1,5 +1,5 @@
-"""A small graph runner, as a server has one: a graph
-for each batch size, requests padded to the next.
+"""A small graph runner, as a server has one: a graph for each batch size, requests padded to the
+next.
 """
 
 from collections.abc import Callable

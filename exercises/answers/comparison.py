@@ -30,9 +30,7 @@ def differences(yours: Any, expected: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value in Python's own types, all the way
-    down; tables stay, for their labels may matter.
-    """
+    """The value in Python's own types, all the way down; tables stay, for their labels may matter."""
     if hasattr(value, "detach") and hasattr(value, "tolist"):  # a tensor, without importing torch
         value = value.detach().cpu().tolist()
     elif isinstance(value, np.ndarray | np.generic):
@@ -83,8 +81,8 @@ def _labelled(value):
 
 
 def _by_label(value):
-    """A table as a dict: of columns, or of entries by
-    index; repeated labels become entries themselves.
+    """A table as a dict: of columns, or of entries by index; repeated labels become entries
+    themselves.
     """
     if isinstance(value, pd.DataFrame):
         return dict(value.items())
@@ -152,8 +150,8 @@ def _one_entry(yours, expected):
 
 
 def _numbers(yours, expected):
-    """Whether both are plain numbers that a slip can be
-    read from: not 0, and not too large for floats.
+    """Whether both are plain numbers that a slip can be read from: not 0, and not too large for
+    floats.
     """
     return all(type(side) in (int, float) and 0 < abs(side) < 1e15 for side in (yours, expected))
 

@@ -1,5 +1,5 @@
-"""What is wrong with an answer that captures a graph: used
-as a reader would use it, and told by its symptoms.
+"""What is wrong with an answer that captures a graph: used as a reader would use it, and told by
+its symptoms.
 """
 
 from collections import Counter
@@ -140,8 +140,8 @@ def _apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Ten
 
 @dataclass
 class Used:
-    """What some calls of an answer gave, when it was
-    returned and at the end, and what they launched.
+    """What some calls of an answer gave, when it was returned and at the end, and what they
+    launched.
     """
 
     given: list
@@ -167,8 +167,8 @@ class Used:
         if outside > operators:
             outside, operators, where = self._per_call(outside, operators)
             raise Wrong(
-                f"{outside} operators ran outside of the graph {where}, where {operators} would "
-                "do.",
+                f"{outside} operators ran outside of the graph "
+                f"{where}, where {operators} would do.",
                 "Capture them too.",
             )
 
@@ -246,8 +246,8 @@ def returned(answer: Any) -> Callable:
 
 
 def use(answer: Callable, requests: Iterable, what: str = "The function that you return") -> Used:
-    """Call the answer with each request (a tuple of
-    arguments, or one argument), and keep what it gives.
+    """Call the answer with each request (a tuple of arguments, or one argument), and keep what it
+    gives.
 
     Raises Wrong where it gives no tensors.
     """

@@ -1,5 +1,5 @@
-"""Judge code that should use a graph: run it on the
-stand-in or on a GPU, and count what it launches.
+"""Judge code that should use a graph: run it on the stand-in or on a GPU, and count what it
+launches.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ from cpu_graph.graphs import CUDAGraph
 
 @dataclass
 class Trial:
-    """One run: its result with tensors on the CPU, or its
-    error; graphs and operators launched; its seed.
+    """One run: its result with tensors on the CPU, or its error; graphs and operators launched; its
+    seed.
     """
 
     result: Any
@@ -56,8 +56,8 @@ def trials(
 
 @contextmanager
 def launches() -> Iterator[Counter]:
-    """Count the launches of the block: "graphs" that it
-    replays, and "operators" that it runs outside them.
+    """Count the launches of the block: "graphs" that it replays, and "operators" that it runs
+    outside them.
 
     Views are no launches, copies are. What a capture records is not counted, what a warm-up runs
     is: open the block after it. Works inside cpu_graphs() and on a GPU.

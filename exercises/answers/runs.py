@@ -1,5 +1,5 @@
-"""Runs of an answer, on the stand-in and then on the GPU
-if there is one, and in words what is wrong with them.
+"""Runs of an answer, on the stand-in and then on the GPU if there is one, and in words what is
+wrong with them.
 """
 
 import gc
@@ -68,8 +68,8 @@ def _problem(answer, scenario, gpu):
 
 @contextmanager
 def _undisturbed(gpu: bool) -> Iterator[list]:
-    """Random states stay, warnings are kept back, and
-    captures need not search the notebook for garbage.
+    """Random states stay, warnings are kept back, and captures need not search the notebook for
+    garbage.
     """
     # a capture that failed leaves the generator in it (torch 2.11); one that ends well sets it
     # right

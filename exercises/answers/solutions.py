@@ -36,8 +36,8 @@ wrong_runs: Counter = Counter()  # of each (lesson, exercise) since it was last 
 
 @dataclass
 class Asked:
-    """An exercise as a cell checks it: its name and its
-    lesson's, the cell's variables and the notebook's own dict.
+    """An exercise as a cell checks it: its name and its lesson's, the cell's variables and the
+    notebook's own dict.
 
     problem: why the answer need not be run, in a sentence, else "". is_repair: whether the lesson
     gives a function that runs, and is broken.
@@ -138,8 +138,8 @@ def stub_of(lesson: str, name: str) -> Meaning | None:
 
 
 def solutions() -> dict[str, str]:
-    """The source of the cell that defines it, for each
-    function of the open lesson's solutions notebook.
+    """The source of the cell that defines it, for each function of the open lesson's solutions
+    notebook.
     """
     found = {}
     for path in NOTEBOOKS.glob(f"solutions/[0-9]*_{current().name}.ipynb"):
@@ -152,8 +152,8 @@ def solutions() -> dict[str, str]:
 
 
 def name_of(answer: Any, names: Mapping[str, Any]) -> str:
-    """The exercise that an answer is for: what it is
-    bound to in the notebook, or else its own name.
+    """The exercise that an answer is for: what it is bound to in the notebook, or else its own
+    name.
 
     names: the notebook's variables. "" if the answer has no name at all. Raises LookupError if the
     lesson has no solution of that name.
@@ -170,8 +170,8 @@ def name_of(answer: Any, names: Mapping[str, Any]) -> str:
 
 
 def unfit(name: str, answer: Any) -> str:
-    """What to say of an answer that cannot be run: it has
-    no name, is still to do, or is no function; else "".
+    """What to say of an answer that cannot be run: it has no name, is still to do, or is no
+    function; else "".
     """
     if not name:
         return "✗ Give your function the name of the exercise, and check it by that name."
@@ -186,8 +186,8 @@ def unfit(name: str, answer: Any) -> str:
 
 
 def solution(name: str, names: Mapping[str, Any]) -> Callable:
-    """The function of that name from the open lesson's
-    solutions notebook, among the notebook's variables.
+    """The function of that name from the open lesson's solutions notebook, among the notebook's
+    variables.
     """
     namespace = dict(names)
     exec(compile(solutions()[name], f"<solution of {name}>", "exec"), namespace)
@@ -195,8 +195,8 @@ def solution(name: str, names: Mapping[str, Any]) -> Callable:
 
 
 def copies(arguments: tuple) -> tuple:
-    """Deep copies that share what the arguments share; what
-    cannot be copied deeply is cloned, or stays itself.
+    """Deep copies that share what the arguments share; what cannot be copied deeply is cloned, or
+    stays itself.
     """
     memo = {}
     return tuple(_copied(value, memo) for value in arguments)

@@ -1,5 +1,5 @@
-"""Scenarios: a graph serves requests, a network predicts, a
-state moves. Each raises Wrong with the symptom it finds.
+"""Scenarios: a graph serves requests, a network predicts, a state moves. Each raises Wrong with the
+symptom it finds.
 """
 
 import copy
@@ -150,9 +150,7 @@ def _keeps_weights(answer, net, sample):
 
 
 def _watched(net):
-    """The forward passes of a network from now on: "eager",
-    "capture" or "capture with gradients".
-    """
+    """The forward passes of a network from now on: "eager", "capture" or "capture with gradients"."""
     passes = []
 
     def note(module, inputs, outputs):
@@ -193,14 +191,14 @@ def trajectory(answer: Callable) -> None:
         raise Wrong(EAGER)
     if graphs != states:
         raise Wrong(
-            f"{graphs} graph launches for {states} states: capture one step, and replay it for "
-            "each."
+            f"{graphs} graph launches for {states} states: capture "
+            "one step, and replay it for each."
         )
     one_graph(used.seen)
     if calls[:1] == ["capture"]:
         raise Wrong(
-            "It captures without a warm-up: call step(state) once before the capture. Nobody needs "
-            "the result."
+            "It captures without a warm-up: call step(state) once before the capture. Nobody "
+            "needs the result."
         )
 
 
@@ -210,8 +208,8 @@ def _drift(found, expected):
         return f"Every state is the last one: {SHARED}"
     if close(found, [expected[0]] * len(found)):
         return (
-            "Every state is the first one: the graph must write the new state where it reads the "
-            "old one."
+            "Every state is the first one: the graph must write the new "
+            "state where it reads the old one."
         )
     if not close(found[0], expected[0]):
         return "The first state is not the first: the warm-up has moved the state, so put it back."

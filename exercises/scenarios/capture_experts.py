@@ -25,8 +25,8 @@ COUNTED_OUTSIDE = (
 )
 OTHER_COUNT = "total is {found} after all replays, where {right} is right."
 FROZEN_GROUPS = (
-    "The groups have the sizes that they had at the capture: tokens of other routings meet the "
-    "wrong expert.",
+    "The groups have the sizes that they had at the capture: tokens of other "
+    "routings meet the wrong expert.",
     "The sizes must stay on the GPU, or be read anew for each call.",
 )
 FROZEN_ORDER = (
@@ -51,8 +51,8 @@ TOO_FEW = (
 BESIDE = "{found} operators ran outside of the graphs, where {right} would do."
 BY_RANK = (
     "Rows meet the wrong expert.",
-    "exchange returns them by rank, and the product needs them by expert: transpose, do not only "
-    "reshape.",
+    "exchange returns them by rank, and the product needs them by expert: "
+    "transpose, do not only reshape.",
 )
 BACK = (
     "Results come back at the wrong rows.",

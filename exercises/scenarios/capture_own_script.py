@@ -1,5 +1,5 @@
-"""Scenarios: a step that captures itself, a schedule, a
-smaller last batch, a training that is resumed.
+"""Scenarios: a step that captures itself, a schedule, a smaller last batch, a training that is
+resumed.
 
 Each raises Wrong with the symptom it finds.
 """
@@ -25,8 +25,8 @@ FROZEN = (
 )
 CONSTANT = (
     "The losses are those of a learning rate that never falls.",
-    "Every step trains at the first rate: the scheduler must write into the tensor that the graph "
-    "reads.",
+    "Every step trains at the first rate: the scheduler must write into "
+    "the tensor that the graph reads.",
 )
 MOMENTUM = (
     "The first loss is right, the next ones are not.",
@@ -138,8 +138,8 @@ def step_for_any_batch(answer: Callable) -> None:
     used.gives(expected, {})
     if len(used.seen.replayed) < len(full) - WARMUP:
         raise Wrong(
-            f"{len(used.seen.replayed)} replays: {len(full) - WARMUP} full batches follow the "
-            "warm-up."
+            f"{len(used.seen.replayed)} replays: {len(full) - WARMUP} "
+            "full batches follow the warm-up."
         )
 
 

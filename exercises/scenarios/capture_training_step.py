@@ -1,5 +1,5 @@
-"""Scenarios: two broken captures, a training run that
-goes on, a whole training step, gradients alone.
+"""Scenarios: two broken captures, a training run that goes on, a whole training step, gradients
+alone.
 
 Each raises Wrong with the symptom it finds.
 """
@@ -239,8 +239,8 @@ def capture_training(answer: Callable) -> None:
         used = use(train, batches)
         if not optimizer.state:
             raise Wrong(
-                "The optimizer has lost the state that the graph works on: set it to zero in place "
-                "instead."
+                "The optimizer has lost the state that the graph works on: "
+                "set it to zero in place instead."
             )
         used.gives(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
         used.replays(graphs=5, operators=15)

@@ -34,8 +34,8 @@ OLD_HEAD = (
     "again, and copy the values and the scale into the captured tensors."
 )
 HALF_QUANTISED = (
-    "After an update the int8 values are new and their scale is old, or the other way round: copy "
-    "both."
+    "After an update the int8 values are new and their scale is old, or "
+    "the other way round: copy both."
 )
 OLD_BODY = "After an update the head is new and the body old: copy all weights."
 OVERWRITTEN = "A later replay wrote over a result: clone it."

@@ -1,5 +1,5 @@
-"""Scenarios: graphs around a read, a graph or eager, and a
-graph of all but the optimizer. Each raises Wrong with what it finds.
+"""Scenarios: graphs around a read, a graph or eager, and a graph of all but the optimizer. Each
+raises Wrong with what it finds.
 """
 
 import copy
@@ -34,8 +34,8 @@ from exercises.scenarios.rules import callers_own, detached, one_graph
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
 ANEW = "It captures while it is used: capture once, before the first call."
 ADDED = (
-    "The first loss is right, its gradients are not: each replay adds to what .grad held at the "
-    "capture.",
+    "The first loss is right, its gradients are not: each replay adds to "
+    "what .grad held at the capture.",
     "Zero the gradients inside the graph.",
 )
 ONE_ROW = (
@@ -154,8 +154,8 @@ def _pick(inputs: torch.Tensor) -> torch.Tensor:
 
 
 def graph_without_optimizer(answer: Callable) -> None:
-    """A network with dropout; before each of five steps
-    the loop sets the optimizer's rate, a Python number.
+    """A network with dropout; before each of five steps the loop sets the optimizer's rate, a
+    Python number.
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())

@@ -1,5 +1,5 @@
-"""What several lessons' scenarios use: random sizes, a
-network and its eager training, what warm-ups leave behind.
+"""What several lessons' scenarios use: random sizes, a network and its eager training, what
+warm-ups leave behind.
 """
 
 import copy
@@ -45,8 +45,8 @@ def perceptron(*between: nn.Module) -> nn.Module:
 
 
 def draw_batches(count: int) -> list:
-    """Pairs of inputs (rows, 4) and targets (rows, 2)
-    on the GPU; the seed of the run chooses the rows.
+    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the
+    rows.
     """
     rows = few()
     return [
@@ -58,9 +58,7 @@ def draw_batches(count: int) -> list:
 def losses_of(
     net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
 ) -> list:
-    """The losses of an eager training of a copy of
-    net; anew: with a new optimizer for each step.
-    """
+    """The losses of an eager training of a copy of net; anew: with a new optimizer for each step."""
     net = copy.deepcopy(net)
     optimizer, losses = make(net.parameters()), []
     for number, (inputs, targets) in enumerate(batches):

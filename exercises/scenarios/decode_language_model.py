@@ -23,8 +23,8 @@ FORGETS = (
     "The cache forgets what is written: let the model write into the very cache that it is given."
 )
 FROZEN = (
-    "The position stays that of the capture: keep it in a tensor, and advance that in place, "
-    "inside."
+    "The position stays that of the capture: keep it in a tensor, and "
+    "advance that in place, inside."
 )
 NOT_FED = (
     "Every call decodes the same input token: write the new one into tokens, in place, inside."
@@ -41,12 +41,12 @@ DREW = (
     "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
 )
 WAITS = (
-    "Each call waits for the GPU: leave the tokens there, and let the caller decide when to read "
-    "them."
+    "Each call waits for the GPU: leave the tokens there, and let the "
+    "caller decide when to read them."
 )
 NO_ROOM = (
-    "The warm-up decodes beyond the end of the cache, which has room for one warm-up: capture with "
-    "warmup=1."
+    "The warm-up decodes beyond the end of the cache, which has room for one "
+    "warm-up: capture with warmup=1."
 )
 ONE_STAGE = "A reduction still runs over all {} logits of a row: reduce within the pieces first."
 State = tuple[Tensor, Tensor, Tensor]
@@ -82,8 +82,8 @@ def decoded(
 
 
 def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator[tuple[str, list]]:
-    """What can be wrong with count tokens, and the tokens
-    it leads to. draw(late) begins late draws later.
+    """What can be wrong with count tokens, and the tokens it leads to. draw(late) begins late draws
+    later.
     """
     expected = decoded(model, state, count, draw())
     yield READ, [state[0], *expected[:-1]]
@@ -189,8 +189,8 @@ def _generated(given, tokens, count, every, made, start):
         raise Wrong(f"The tokens are not eager's: yours {given[:6]}, expected {tokens[:6]}.")
     if made != asked:
         raise Wrong(
-            f"{made} replays where {asked} do: {every} tokens in one graph, and a look after each "
-            "replay."
+            f"{made} replays where {asked} do: {every} tokens in one "
+            "graph, and a look after each replay."
         )
 
 

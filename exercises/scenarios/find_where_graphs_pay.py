@@ -156,8 +156,8 @@ def _trains_each_once(losses, count, eager_steps, seen):
     if eager_steps != WARM_UP or len(seen.replayed) != count - WARM_UP:
         raise Wrong(
             f"For {count} batches it runs {eager_steps} eager steps and replays the graph "
-            f"{len(seen.replayed)} times, not {WARM_UP} and {count - WARM_UP}: each batch is "
-            "trained once."
+            f"{len(seen.replayed)} times, not {WARM_UP} and "
+            f"{count - WARM_UP}: each batch is trained once."
         )
 
 
@@ -196,8 +196,8 @@ def _losses(net, batches):
 
 
 def graph_if_it_pays(answer: Callable) -> None:
-    """A network, with numbers of calls and times for which
-    a graph is worth its capture and others for which it is not.
+    """A network, with numbers of calls and times for which a graph is worth its capture and others
+    for which it is not.
     """
     net = nn.Linear(4, 3).cuda()
     batches = list(torch.randn(4, few(), 4, device="cuda"))

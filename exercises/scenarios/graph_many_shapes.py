@@ -38,8 +38,8 @@ SPOILED = (
     "remove it: select, with torch.where."
 )
 SEVERAL_INPUTS = (
-    "Each graph has its own static input: let all of them read the first rows of one, of the "
-    "largest size."
+    "Each graph has its own static input: let all of them read the first "
+    "rows of one, of the largest size."
 )
 SEVERAL_POOLS = "Each graph has its own pool: give all of them the same one, with pool=."
 SMALLEST_FIRST = (
@@ -149,8 +149,8 @@ def pad_to_buckets(answer: Callable) -> None:
     graphs = set(zip(places, used.seen.replayed, strict=True))
     if len(set(used.seen.replayed)) < 3:
         raise Wrong(
-            "Requests of all lengths go through the same graph: take the smallest that holds the "
-            "request."
+            "Requests of all lengths go through the same graph: take the "
+            "smallest that holds the request."
         )
     if len(graphs) > 3:
         raise Wrong(

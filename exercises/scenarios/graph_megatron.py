@@ -1,5 +1,5 @@
-"""Scenarios: graphs of several models, an iteration of several
-microbatches, and its validation. Each raises Wrong with what it finds.
+"""Scenarios: graphs of several models, an iteration of several microbatches, and its validation.
+Each raises Wrong with what it finds.
 """
 
 import copy
@@ -51,8 +51,8 @@ TOO_OFTEN = (
     "Capture each number of rows once for each model.",
 )
 ZEROED = (
-    "The graph sets the gradients to zero: leave that to the caller, who may add up several "
-    "iterations."
+    "The graph sets the gradients to zero: leave that to the caller, who "
+    "may add up several iterations."
 )
 LAST = "The gradients are those of the last microbatch alone: do not zero them within the graph."
 
@@ -106,8 +106,8 @@ def iterate_eagerly(net: nn.Module, group: list, zero_between: bool = False) -> 
 
 
 def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tuple[Used, list]:
-    """How iterate was used, and the gradients after
-    each call; the caller zeroes its own before each.
+    """How iterate was used, and the gradients after each call; the caller zeroes its own before
+    each.
     """
     found = []
 
@@ -120,8 +120,8 @@ def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tu
     used = use(asked, [tuple(group) for group in groups])
     if any(gradient is not mine for gradient, mine in zip(gradients(net), own, strict=True)):
         raise Wrong(
-            "It replaced .grad: add to the gradients that exist, because the caller zeroes and "
-            "reads those."
+            "It replaced .grad: add to the gradients that exist, because the "
+            "caller zeroes and reads those."
         )
     return used, found
 
@@ -237,8 +237,8 @@ def _iterates(iterate, net, groups, facts):
     used, found = iterations(net, iterate, groups, own)
     if used.given[0].numel() != count:
         raise Wrong(
-            f"It gives {used.given[0].numel()} losses where {count} are asked: one for each "
-            "microbatch."
+            f"It gives {used.given[0].numel()} losses where {count} are "
+            "asked: one for each microbatch."
         )
     whole = [count * losses for losses in expected]
     used.gives(
@@ -259,8 +259,8 @@ def _iterates(iterate, net, groups, facts):
 
 
 def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> Used:
-    """How the two were used: a pair of losses for each
-    input, with a step of plain SGD between the two.
+    """How the two were used: a pair of losses for each input, with a step of plain SGD between the
+    two.
     """
 
     around = []

@@ -29,8 +29,8 @@ NO_BACKWARD = (
     "The graphed part gets no gradient: captured by hand, its forward pass has no backward."
 )
 OTHER_SHAPE = (
-    "The gradients are not the eager ones: does the sample have the shape of what the part before "
-    "returns?"
+    "The gradients are not the eager ones: does the sample have the shape "
+    "of what the part before returns?"
 )
 NO_WARM_UP = (
     "It captures without a warm-up.",
@@ -39,8 +39,8 @@ NO_WARM_UP = (
 )
 HISTORY = (
     "A sample has a history.",
-    "It keeps the autograd graph of the part before it alive, and a later capture of that part "
-    "would fail.",
+    "It keeps the autograd graph of the part before it alive, and a later "
+    "capture of that part would fail.",
 )
 STATIC = (
     "A later call overwrote the batch that your function was given.",
@@ -131,8 +131,8 @@ def graph_second(answer: Callable) -> None:
 
 
 def graph_around(answer: Callable) -> None:
-    """Three parts, of which the one in the middle reads
-    a value; four passes, each compared with eager.
+    """Three parts, of which the one in the middle reads a value; four passes, each compared with
+    eager.
     """
     first = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
     last = Part(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))

@@ -225,8 +225,8 @@ def _gets_a_graph(notes: Compilation) -> None:
         )
     if notes.modified:
         raise Wrong(
-            "The compiled function still modifies an argument (mutated inputs), so it gets no "
-            "graph.",
+            "The compiled function still modifies an argument "
+            "(mutated inputs), so it gets no graph.",
             "Add 1 outside of it, or mark the argument as static.",
         )
 
@@ -287,8 +287,8 @@ def _trained(used, notes, expected, first_again):
     used.replays(graphs=5, operators=15)
     if not notes.captured:
         raise Wrong(
-            "The graph holds eager kernels: nothing that torch.compile gives was called in the "
-            "capture."
+            "The graph holds eager kernels: nothing that torch.compile "
+            "gives was called in the capture."
         )
     used.gives(
         expected,

@@ -33,8 +33,8 @@ COSTS = (
 
 
 def capture_in_lanes(answer: Callable) -> None:
-    """Works of one input that do not need each other,
-    some of which take longer; two lanes for them.
+    """Works of one input that do not need each other, some of which take longer; two lanes for
+    them.
     """
     costs = COSTS[few(0, len(COSTS))]
     inputs, weights = (
@@ -128,8 +128,8 @@ def _sorted(results, order):
 
 
 def _short(streams, costs):
-    """Raises Wrong unless the works are on two streams,
-    of which the longer takes no longer than it must.
+    """Raises Wrong unless the works are on two streams, of which the longer takes no longer than it
+    must.
     """
     lanes = {}
     for number, stream in streams.items():
@@ -146,6 +146,6 @@ def _short(streams, costs):
     if max(lanes.values()) > best:
         parts = " and ".join(f"{lane:g}" for lane in lanes.values())
         raise Wrong(
-            f"The lanes take {parts}, where {best:g} for the longer one would do: the longest "
-            "works first."
+            f"The lanes take {parts}, where {best:g} for the longer one "
+            "would do: the longest works first."
         )

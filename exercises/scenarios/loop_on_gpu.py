@@ -1,5 +1,5 @@
-"""Scenarios: iterations of a loop that know their end, steps
-that may be skipped. Each raises Wrong with what it finds.
+"""Scenarios: iterations of a loop that know their end, steps that may be skipped. Each raises Wrong
+with what it finds.
 """
 
 from collections.abc import Callable
@@ -47,8 +47,8 @@ BEYOND = "A replay after the limit still changes something: count the iterations
 
 
 def capture_turn(answer: Callable) -> None:
-    """Rows on a ring of tokens, each at another distance
-    from the end token; one does not get there in time.
+    """Rows on a ring of tokens, each at another distance from the end token; one does not get there
+    in time.
     """
     size, limit = 29, few(6, 12)
     ring = torch.randperm(size).tolist()
@@ -163,8 +163,8 @@ def guarded_step(answer: Callable) -> None:
 
 
 def _judge(used, weights, requests):
-    """Raises Wrong unless the weights after each request
-    are the expected ones; the second has an infinity.
+    """Raises Wrong unless the weights after each request are the expected ones; the second has an
+    infinity.
     """
     second = torch.cat([one.flatten() for one in used.given[1]])
     if close(used.given[:2], _descent(weights, requests[:2], _any_is_finite)):

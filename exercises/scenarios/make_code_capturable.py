@@ -80,8 +80,8 @@ def entropy(answer: Callable) -> None:
 
 
 def ramp(answer: Callable) -> None:
-    """A function that counts its calls, captured at its
-    first and replayed a few times more than it counts.
+    """A function that counts its calls, captured at its first and replayed a few times more than it
+    counts.
     """
     steps = few(3, 6)
     vectors, calls = 1 + torch.rand(steps + 3, 4, device="cuda"), range(1, steps + 4)
@@ -234,7 +234,7 @@ def _moved_nothing(function: Callable, before: dict[str, int]) -> None:
     for name, address in before.items():
         if now.get(name, address) != address:
             raise Wrong(
-                f"`{name}` is a new tensor after each call, but the graph reads the address of the "
-                "old one.",
+                f"`{name}` is a new tensor after each call, but the graph "
+                "reads the address of the old one.",
                 f"Write into it in place, as in `{name}.add_(1)`.",
             )

@@ -33,8 +33,8 @@ STILL_DROPS = (
     "A graph keeps the mode that a block had in the capture.",
 )
 TWICE = (
-    "The losses are those of a training in which, from the second step on, each gradient counts "
-    "twice.",
+    "The losses are those of a training in which, from the second step "
+    "on, each gradient counts twice.",
     "What does .grad hold just before autograd adds the new gradient to it?",
 )
 ONE_OUTPUT = (
@@ -161,8 +161,8 @@ def _siamese(
 
 
 def graph_for_accumulation(answer: Callable) -> None:
-    """A model with batch normalization, and an ordinary
-    loop of three steps with two micro-batches each.
+    """A model with batch normalization, and an ordinary loop of three steps with two micro-batches
+    each.
     """
     net = Net(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
     twin, batches = copy.deepcopy(net), draw_batches(6)
@@ -171,8 +171,8 @@ def graph_for_accumulation(answer: Callable) -> None:
     graphed = _module(_answer(answer, net, sample))
     if not close(graphed.state_dict(), before):
         raise Wrong(
-            "The warm-up moved the running statistics of batch normalization: put the buffers back "
-            "in place."
+            "The warm-up moved the running statistics of batch normalization: "
+            "put the buffers back in place."
         )
     for name, buffer in graphed.named_buffers():
         if buffer.data_ptr() != buffers[name]:

@@ -187,8 +187,8 @@ def train(answer: Callable) -> None:
         raise Wrong(f"It calls step {len(before_a_step)} times for {len(batches)} batches.")
     if before_a_step[-1]:
         raise Wrong(
-            f"The CPU waited {before_a_step[-1]} times for the GPU before the last step was "
-            "launched.",
+            f"The CPU waited {before_a_step[-1]} times for the GPU "
+            "before the last step was launched.",
             "Keep the losses on the GPU, and read them after the loop.",
         )
     if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
@@ -199,8 +199,8 @@ def train(answer: Callable) -> None:
     if close(given, right[-1:].expand_as(right)):
         raise Wrong(
             "Every loss is the last one.",
-            "step returns the same tensor each time, and the next replay writes over it: keep a "
-            "clone.",
+            "step returns the same tensor each time, and the next "
+            "replay writes over it: keep a clone.",
         )
     if not close(given, right):
         raise Wrong("The losses are not those of the steps, in their order.")

@@ -42,8 +42,8 @@ NOT_ZEROED = (
     "It looks as if each step adds to the last gradient.",
 )
 OLD_WEIGHTS = (
-    "Later steps train with the bfloat16 weights of the first: autocast keeps them until its block "
-    "ends."
+    "Later steps train with the bfloat16 weights of the first: autocast "
+    "keeps them until its block ends."
 )
 IN_FLOAT32 = (
     "The products run in float32.",

@@ -1,5 +1,5 @@
-"""The ten broken scripts of a lesson: what each is given,
-what it should give, and what a repair may still do wrong.
+"""The ten broken scripts of a lesson: what each is given, what it should give, and what a repair
+may still do wrong.
 """
 
 import gc
@@ -33,8 +33,8 @@ READS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "
 
 
 class Script(NamedTuple):
-    """make(steps): arguments, of torch's random state;
-    eager(*arguments): what the script should give.
+    """make(steps): arguments, of torch's random state; eager(*arguments): what the script should
+    give.
 
     lesson: where its fault is taught. steps: of a short run, a long one has twice as many. beside:
     operators that each step may launch outside of its graphs. one_pool: whether all of its graphs
@@ -86,8 +86,8 @@ def _careful(model, optimizer, batches, limit):
 
 
 def _answers(model, inputs):
-    """What a model gives for each input: a dict is keywords,
-    a tensor of many lengths comes with its count.
+    """What a model gives for each input: a dict is keywords, a tensor of many lengths comes with
+    its count.
     """
     with torch.no_grad():
         if isinstance(model, list):
@@ -206,9 +206,7 @@ class Run:
 
 
 def judge(known: Script, script: Callable) -> None:
-    """Run eager and the script, and the script half
-    as long, each from the same seed. Raises Wrong.
-    """
+    """Run eager and the script, and the script half as long, each from the same seed. Raises Wrong."""
     with torch.cuda.graph(
         torch.cuda.CUDAGraph()
     ):  # a failed capture can confuse the generator up to the next good one
@@ -228,9 +226,7 @@ def judge(known: Script, script: Callable) -> None:
 
 
 def run(function: Callable, arguments: tuple) -> Run:
-    """Call function(*arguments), and note what it
-    gives and what it makes of weights and buffers.
-    """
+    """Call function(*arguments), and note what it gives and what it makes of weights and buffers."""
     inputs = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     given = [one.clone() for one in inputs]
     models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
@@ -311,8 +307,8 @@ def _pools(yours: Run) -> str | tuple[str, str]:
     if pools <= 1:
         return ""
     return (
-        f"right, but its graphs use {pools} memory pools, which need the memory of all models at "
-        "once.",
+        f"right, but its graphs use {pools} memory pools, which need "
+        "the memory of all models at once.",
         "Let them share one, and repair it there.",
     )
 
@@ -342,8 +338,8 @@ def _slow(short: Run, long: Run, beside: int) -> str:
         )
     if more["operators"] > beside * steps:
         return (
-            f"right, but slow: each step launches {more['operators'] // steps} operators outside "
-            "its graphs."
+            "right, but slow: each step launches "
+            f"{more['operators'] // steps} operators outside its graphs."
         )
     return ""
 
@@ -412,8 +408,8 @@ def _after(eager: Run, yours: Run) -> str | tuple[str, str]:
     if lost:
         return (
             f"its results are eager's, but afterwards {', '.join(lost)} hold NaN.",
-            "A gradient was infinite in the last step, and infinity times 0 is NaN: select, do not "
-            "multiply.",
+            "A gradient was infinite in the last step, and infinity times 0 "
+            "is NaN: select, do not multiply.",
         )
     if different:
         return f"its results are eager's, but afterwards {', '.join(different)} differ."

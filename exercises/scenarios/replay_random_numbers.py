@@ -69,8 +69,8 @@ def flip_graph(answer: Callable) -> None:
         found = _flips(given, images, mirror)
         if found is None:
             raise Wrong(
-                f"Result {len(flips) + 1} holds an image that is neither the one given nor its "
-                "mirror image."
+                f"Result {len(flips) + 1} holds an image that is neither the "
+                "one given nor its mirror image."
             )
         flips.append(found)
     used.gives(used.given, {})  # nothing was overwritten

@@ -18,8 +18,8 @@ class Denoiser(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Scores (1, 64) of the next token, from a token
-    (1,), its position, and a cache of those before.
+    """Scores (1, 64) of the next token, from a token (1,), its position, and a cache of those
+    before.
     """
 
     def __init__(self, most: int):

@@ -1,5 +1,5 @@
-"""Scenarios: attention over a length, a step in pieces, requests
-of several tokens, batches of a decoder padded to a few sizes.
+"""Scenarios: attention over a length, a step in pieces, requests of several tokens, batches of a
+decoder padded to a few sizes.
 
 Each raises Wrong with the symptom it finds.
 """
@@ -89,24 +89,24 @@ ROWS = 6
 VOCABULARY = 23
 BATCHES = ((2, 0), (0, 2, 4), (4,), (0, 2, 4, 1), (1,), (2, 3, 1), (0, 3))  # live rows, of five
 WARMED = (
-    "The warm-up writes into a request's row of the cache: before a capture the static rows hold "
-    "the spare one."
+    "The warm-up writes into a request's row of the cache: before a capture the "
+    "static rows hold the spare one."
 )
 PADDED = (
-    "Padding writes into a request's row of the cache: it belongs into the spare one, in every "
-    "call."
+    "Padding writes into a request's row of the cache: it belongs "
+    "into the spare one, in every call."
 )
 SHORT = (
-    "A result needs one row for each request: take a size that holds the batch, and give the upper "
-    "rows."
+    "A result needs one row for each request: take a size that holds the "
+    "batch, and give the upper rows."
 )
 OTHERS_ROW = (
     "The results are right, but padding is computed in a request's row of the cache. It belongs "
     "into the spare row, where it cannot change a request."
 )
 STAYED = (
-    "Positions stay what they were at the capture: copy them, the tokens and the rows into static "
-    "inputs."
+    "Positions stay what they were at the capture: copy them, the tokens "
+    "and the rows into static inputs."
 )
 
 
@@ -327,9 +327,7 @@ def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> dict:
 
 
 def serve_in_buckets(answer: Callable) -> None:
-    """A tiny decoder whose requests come and go, and
-    a cache with a row for each and a spare one.
-    """
+    """A tiny decoder whose requests come and go, and a cache with a row for each and a spare one."""
     (step, cache, writes), spare = _decoder(), few(1, ROWS)
     live = [row for row in range(ROWS) if row != spare]
     calls, start = _calls(live), copied(cache)
@@ -410,6 +408,6 @@ def _captured_well(built: Watched, used: Used) -> None:
     order = [built.captured.index(graphs[size]) for size in reversed(SIZES)]
     if order != sorted(order):
         raise Wrong(
-            "A smaller graph is captured before a larger one: with the largest first, the pool "
-            "stays small."
+            "A smaller graph is captured before a larger one: with the "
+            "largest first, the pool stays small."
         )

@@ -34,9 +34,8 @@ OVERWRITTEN = (
 )
 SCORES_LOST = (
     "The scores are those of no request.",
-    "The scorer was captured after the decoder, so its output "
-    "is stored where the decoder keeps an intermediate result, and the decoder's replay overwrites "
-    "it.",
+    "The scorer was captured after the decoder, so its output is stored where the decoder keeps "
+    "an intermediate result, and the decoder's replay overwrites it.",
 )
 ONE_POOL = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
 NOT_ORDERED = (
@@ -220,8 +219,8 @@ def graphs_in_one_pool(answer: Callable) -> None:
         raise Wrong(EAGER)
     if len(set(used.seen.replayed)) < 3:
         raise Wrong(
-            "All functions replay the same graph: each must keep its own, so define it in a "
-            "function."
+            "All functions replay the same graph: each must keep its "
+            "own, so define it in a function."
         )
     used.gives(expected, {EVERY_TIME_THE_FIRST: stale})
     used.replays(graphs=6, operators=12)

@@ -1,6 +1,5 @@
-"""Scenarios of Speculate tokens: drafts are verified, a
-speculative step, several steps up to a limit. Each
-raises Wrong with the symptom it finds.
+"""Scenarios of Speculate tokens: drafts are verified, a speculative step, several steps up to a
+limit. Each raises Wrong with the symptom it finds.
 """
 
 import copy
@@ -24,8 +23,8 @@ NOT_GREEDY = (
     "Count the agreements up to the first disagreement.",
 )
 AFTER_A_REJECTED_ONE = (
-    "A draft counts although one before it was rejected: count the agreements up to the first "
-    "disagreement."
+    "A draft counts although one before it was rejected: count the "
+    "agreements up to the first disagreement."
 )
 FIRST_DRAFTS = "Every call verifies the first drafts: copy the new ones into the static input."
 DRAFTS_WRITTEN = "A rejected draft stays in text: write the model's choices, not the drafts."
@@ -40,8 +39,8 @@ NOT_READ = (
 )
 BEYOND = "A step started beyond the limit: hold input_pos back after every step, in the graph."
 TOO_FAR = (
-    "After replay {} a row is at {}, beyond the limit of {}: hold input_pos back after every step, "
-    "in the graph."
+    "After replay {} a row is at {}, beyond the limit of {}: hold input_pos back after every "
+    "step, in the graph."
 )
 State = tuple[Tensor, Tensor, Tensor]
 

@@ -1,6 +1,5 @@
-"""Scenarios of Split a decoder over two GPUs: one rank's
-share of a layer, sums through a buffer, a head in two
-halves. The scenario plays the other rank.
+"""Scenarios of Split a decoder over two GPUs: one rank's share of a layer, sums through a buffer, a
+head in two halves. The scenario plays the other rank.
 """
 
 from collections.abc import Callable

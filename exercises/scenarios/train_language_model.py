@@ -31,8 +31,8 @@ from helpers.capture import capture_step, unchanged
 BOUND = 1.0  # the norm that the exercise clips to
 ONCE = "Clip once, when the gradients of all micro-batches are added up."
 UNCLIPPED = (
-    "The gradients are not clipped: clip them between the last backward pass and the optimizer's "
-    "step."
+    "The gradients are not clipped: clip them between the last backward "
+    "pass and the optimizer's step."
 )
 LAST = "The gradients are those of the last micro-batch: zero them once, before the first."
 SUMMED = "The gradients of earlier steps are still in: zero them at the beginning of each step."
@@ -62,8 +62,8 @@ LOADED_LATE = (
 )
 WARM_AVERAGES = (
     "The first loss is right, the later ones are not.",
-    "The warm-up changed the optimizer's averages that were loaded: let unchanged restore the "
-    "optimizer too.",
+    "The warm-up changed the optimizer's averages that were loaded: let "
+    "unchanged restore the optimizer too.",
 )
 NEW_SCHEDULE = ("The learning rates are those of a new schedule.", "Load the scheduler too.")
 NEW_AVERAGES = ("The optimizer begins with empty averages.", "Load its state too.")
@@ -80,12 +80,12 @@ DROPOUT_IN_EVALUATION = (
 EVALUATION_TRAINS = "The evaluation changes the weights: it only computes the loss."
 NEW_LR = "The optimizer has a new tensor for its learning rate, and the graph reads the old one."
 MOVED = (
-    "The network has new tensors, and the graph goes on with the old ones: copy into those that "
-    "are there."
+    "The network has new tensors, and the graph goes on with the old ones: "
+    "copy into those that are there."
 )
 REPLACED = (
-    "The optimizer has new tensors, and the graph goes on with the old ones: copy into those that "
-    "are there."
+    "The optimizer has new tensors, and the graph goes on with the old ones: "
+    "copy into those that are there."
 )
 
 NAMES = {
@@ -111,8 +111,8 @@ def train(
     clip: str = "step",
     divide: str = "loss",
 ) -> list:
-    """The losses of an eager training of a copy of net.
-    zero, clip: once for each "step" or "part", or "never".
+    """The losses of an eager training of a copy of net. zero, clip: once for each "step" or "part",
+    or "never".
 
     divide by the number of parts: each part's "loss",
     only the "sum" that is returned, or "nothing".
@@ -224,9 +224,8 @@ def resumed(
     schedule: bool = True,
     random: torch.Tensor | None = None,
 ) -> list:
-    """The losses of a training that resumes with the parts of
-    checkpoint that are named. warm: the batch of a warm-up of three
-    steps, after which only the weights were restored. random: the
+    """The losses of a training that resumes with the parts of checkpoint that are named. warm: the
+    batch of a warm-up of three steps, after which only the weights were restored. random: the
     random state, if it is not the checkpoint's.
     """
     training = new_training(net)
@@ -331,8 +330,8 @@ def checkpoints(answer: Callable) -> None:
         judge(net, optimizer, known, right)
         if not close(four_losses(replay, lr), straight):
             raise Wrong(
-                "Dropout draws other numbers than after the checkpoint: save the random state, and "
-                "set it."
+                "Dropout draws other numbers than after the checkpoint: "
+                "save the random state, and set it."
             )
 
 
@@ -437,8 +436,8 @@ def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
 
 
 def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: dict) -> None:
-    """Raises Wrong unless the tensors that the graph
-    knows are still in use, and hold what is right.
+    """Raises Wrong unless the tensors that the graph knows are still in use, and hold what is
+    right.
     """
     now = known_to(net, optimizer)
     messages = {

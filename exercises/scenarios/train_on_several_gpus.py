@@ -1,6 +1,4 @@
-"""Scenarios: steps under DDP, in one process. DDP is a
-stand-in: what a second rank sends is given.
-"""
+"""Scenarios: steps under DDP, in one process. DDP is a stand-in: what a second rank sends is given."""
 
 import copy
 from collections.abc import Callable, Container, Iterator
@@ -33,16 +31,16 @@ TIMED = (
 COLD = "DDP takes its first step in the capture: warm up for eleven steps."
 GRAPHED_DDP = (
     "Each rank trains alone: no gradient of the other rank arrived.",
-    "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP wrap "
-    "the graphs.",
+    "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP "
+    "wrap the graphs.",
 )
 STEP_1_ALONE = (
     "The gradients of the other rank arrived in step 1 alone.",
     GRAPHED_DDP[1],
 )
 DECIDED_ALONE = (
-    "Your rank took step 4, whose batch was bad on the other rank, so the ranks' weights differ "
-    "from here on.",
+    "Your rank took step 4, whose batch was bad on the other rank, so the "
+    "ranks' weights differ from here on.",
     "Exchange what decides with the other ranks.",
 )
 OTHERS_ONLY = "Your rank took a step that its own batch should have prevented."
@@ -52,8 +50,8 @@ ONE_IS_ENOUGH = (
 )
 WHOLE_STEP = (
     "The whole step is one graph.",
-    "Here forward and backward are to be two graphs; DDP, its all-reduce and the optimizer stay "
-    "eager.",
+    "Here forward and backward are to be two graphs; DDP, its "
+    "all-reduce and the optimizer stay eager.",
 )
 NO_STEP = ("The weights do not move.", "Take the optimizer's step.")
 COASTS = (
@@ -83,8 +81,8 @@ NAN = (
 
 @contextmanager
 def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
-    """DDP averages with the gradients of a second rank,
-    others, and refuses in a capture what the real one refuses.
+    """DDP averages with the gradients of a second rank, others, and refuses in a capture what the
+    real one refuses.
 
     Yields the list of the DDPs that the block builds.
     It knows forward, no_sync and gradients; no buckets.

@@ -21,8 +21,8 @@ STEPS = 8  # an input is rounded to -8, ..., 8
 
 
 class Scaled(nn.Module):
-    """A layer with delayed scaling in plain PyTorch: scale ()
-    and history (3,) are buffers, the newest amax first.
+    """A layer with delayed scaling in plain PyTorch: scale () and history (3,) are buffers, the
+    newest amax first.
     """
 
     def __init__(self):
@@ -32,8 +32,8 @@ class Scaled(nn.Module):
         self.register_buffer("history", torch.zeros(3))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(rows, 4) to (rows, 3): rounds the inputs with
-        the scale, and notes their amax in the history.
+        """(rows, 4) to (rows, 3): rounds the inputs with the scale, and notes their amax in the
+        history.
         """
         self.history[0].copy_(inputs.abs().max())
         rounded = (inputs * self.scale).round().clamp(-STEPS, STEPS)
@@ -83,8 +83,8 @@ def graph_scaled(answer: Callable) -> None:
             )
         if not close(layer.state_dict(), before):
             raise Wrong(
-                "The warm-up moved scale and history: put them back in place, before the first "
-                "replay."
+                "The warm-up moved scale and history: put them back in "
+                "place, before the first replay."
             )
         with callers_own("inputs", sample, batches):
             used = use(run, batches)

@@ -104,9 +104,7 @@ OWN_WORDS = {  # their sections speak of the code that they show
 
 
 def test_an_exhibit_says_what_its_section_says():
-    """But for those whose section speaks of the code
-    that it shows: an answer knows no such code.
-    """
+    """But for those whose section speaks of the code that it shows: an answer knows no such code."""
     assert [title for title, _, _ in SECTIONS] == [
         entry.title for entry in entries() if entry.exhibit
     ]

@@ -10,8 +10,8 @@ from tests.support.learner import CELLS, Learner, recorded_here
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The lesson "speed", recorded by the recorder, here
-    on the CPU: a folder with notebooks/ and traces/.
+    """The lesson "speed", recorded by the recorder, here on the CPU: a folder with notebooks/ and
+    traces/.
     """
     warned = "%%gpu\nimport warnings\n\nwarnings.warn('old')"
     return recorded_here(tmp_path_factory.mktemp("course"), "03_speed.ipynb", *CELLS, warned)

@@ -1,5 +1,5 @@
-"""Recordings compare definitions by their text: a move makes
-none stale, a changed line exactly those that reach it.
+"""Recordings compare definitions by their text: a move makes none stale, a changed line exactly
+those that reach it.
 """
 
 import ast
@@ -35,8 +35,8 @@ RECORDINGS = [as_if_recorded_now(name, notebook) for name, notebook in LESSONS.i
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """A copy of the rooms that lessons reach, to change
-    at will, which recordings are compared with.
+    """A copy of the rooms that lessons reach, to change at will, which recordings are compared
+    with.
     """
     for room in reached_code.ROOMS:
         for file in (ROOT / room).rglob("*"):

@@ -39,8 +39,8 @@ def profile(new_context):
 
 @pytest.fixture
 def open_page(profile, request):
-    """Open an address in a new window; in the end, nothing
-    may have asked another machine for anything.
+    """Open an address in a new window; in the end, nothing may have asked another machine for
+    anything.
     """
     asked = []
 
@@ -211,8 +211,8 @@ def stand_in(tmp_path):
 def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
     trace = recorded_lesson("start_here").trace("eager")
     opening = (
-        "from course.perfetto import open_in_perfetto\nfrom course.lesson import lesson, "
-        "trace_file\n"
+        "from course.perfetto import open_in_perfetto\nfrom "
+        "course.lesson import lesson, trace_file\n"
     )
     call = (
         f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
@@ -264,9 +264,7 @@ animate_capture({name: read_trace(trace_file(name)) for name in ("eager", "whole
 
 @pytest.mark.weekly
 def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, open_notebook):
-    """The keys reach the slider and no cell; an output
-    that nobody trusts shows the picture alone.
-    """
+    """The keys reach the slider and no cell; an output that nobody trusts shows the picture alone."""
     write_notebook(lab.folder / "my_lessons" / "touch.ipynb", TRACES)
     notebook = open_notebook("my_lessons/touch.ipynb")
     notebook.run_all()

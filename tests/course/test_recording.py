@@ -187,8 +187,8 @@ def write(path, content):
 
 
 def relabelled(path, gpu, folder):
-    """A copy of a recording as if it had been made on
-    another GPU; recordings themselves are never edited.
+    """A copy of a recording as if it had been made on another GPU; recordings themselves are never
+    edited.
     """
     content = json.loads(path.read_text())
     content["gpu"] = gpu
@@ -379,8 +379,8 @@ def everything(folder):
 def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(
     traces, path, tmp_path, monkeypatch
 ):
-    """Stop before every replacement and removal of a file
-    in turn: the old recording plays, or the new one.
+    """Stop before every replacement and removal of a file in turn: the old recording plays, or the
+    new one.
     """
     notebook = write_notebook(tmp_path / "03_speed.ipynb", OPENING, "%%gpu speed\nspeed = 42")
     about = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-01-01"}
@@ -425,8 +425,8 @@ def test_without_a_gpu_the_recorder_says_so(capsys, monkeypatch):
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    """A lesson with measure in a %%gpu cell and compare beside
-    it, its recording, and the rooms to change at will.
+    """A lesson with measure in a %%gpu cell and compare beside it, its recording, and the rooms to
+    change at will.
     """
     for room in ("helpers", "course"):
         ignore = shutil.ignore_patterns("__pycache__")

@@ -1,5 +1,5 @@
-"""Pictures that one can touch: what they say, and that they
-ask nobody for anything. In a browser: the site's tests.
+"""Pictures that one can touch: what they say, and that they ask nobody for anything. In a browser:
+the site's tests.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""Every operator of torch's own test database, captured
-and replayed: how does it end, here and on a GPU?
+"""Every operator of torch's own test database, captured and replayed: how does it end, here and on
+a GPU?
 
 `python -m tests.cpu_graph.operator_sweep` writes cpu_graph/OPERATORS.md
 from the stand-in's endings and, where they are recorded, a GPU's.
@@ -121,8 +121,8 @@ def told(error) -> str:
 
 
 def compared(eager, captured, undefined) -> str:
-    """Whether a replay gives what eager gives; of
-    undefined or random values, types and shapes alone.
+    """Whether a replay gives what eager gives; of undefined or random values, types and shapes
+    alone.
     """
     one, other, mine = (
         [leaf for leaf in tree_leaves(each) if isinstance(leaf, torch.Tensor)]

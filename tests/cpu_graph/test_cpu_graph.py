@@ -136,15 +136,15 @@ def test_a_program_ends_as_on_the_gpu(name):
 
 
 def is_of_the_machine(ending):
-    """Whether a record tells of a machine whose cuDNN was
-    older than torch's: that is no property of the program.
+    """Whether a record tells of a machine whose cuDNN was older than torch's: that is no property
+    of the program.
     """
     return any("cuDNN version incompatibility" in said for said in ending.get("fails", []))
 
 
 def recorded():
-    """What the reference GPU gave, with the newest
-    version of torch that is not newer than this one.
+    """What the reference GPU gave, with the newest version of torch that is not newer than this
+    one.
     """
     command = "python -m tests.cpu_graph.conformance"
     assert CONFORMANCE.exists(), (

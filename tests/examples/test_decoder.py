@@ -1,5 +1,5 @@
-"""The decoder to copy: its lesson shows it, it runs on a
-CPU and in a graph, and it computes what Llama computes.
+"""The decoder to copy: its lesson shows it, it runs on a CPU and in a graph, and it computes what
+Llama computes.
 """
 
 import os
@@ -54,8 +54,8 @@ def test_greedy_tokens_do_not_repeat_themselves():
 
 @torch.no_grad()
 def test_rows_stand_at_places_of_their_own():
-    """Two prompts of different lengths, decoded side by side
-    and one by one, also in the first rows of a cache.
+    """Two prompts of different lengths, decoded side by side and one by one, also in the first rows
+    of a cache.
     """
     model = Decoder(TINY)
     alone = [start(model, TINY, 1, length=length, seed=length) for length in (3, 7)]

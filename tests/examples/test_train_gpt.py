@@ -1,6 +1,4 @@
-"""The training to copy: it runs by itself, in graphs
-as eagerly, and no checkpoint loses a weight.
-"""
+"""The training to copy: it runs by itself, in graphs as eagerly, and no checkpoint loses a weight."""
 
 import ast
 import re
@@ -77,8 +75,8 @@ def test_dropout_and_evaluation_reach_the_losses():
 
 
 def test_a_step_adds_up_the_gradients_of_its_micro_batches():
-    """Four windows in one micro-batch, or in two: the
-    same gradients, up to rounding, and the same loss.
+    """Four windows in one micro-batch, or in two: the same gradients, up to rounding, and the same
+    loss.
     """
     gradients, losses = [], []
     data = torch.arange(400) % 7
@@ -130,9 +128,7 @@ def saved():
 
 
 def load(checkpoint, **changes):
-    """What load_checkpoint says of a changed checkpoint,
-    into a training that must stay as it was.
-    """
+    """What load_checkpoint says of a changed checkpoint, into a training that must stay as it was."""
     torch.save(checkpoint, "changed.pt")
     model = GPT(GPTConfig(**(saved_config(checkpoint) | changes)))
     optimizer = make_optimizer(model)
@@ -267,8 +263,8 @@ def test_a_finished_training_says_so(saved, capsys):
 
 
 def test_a_checkpoint_of_a_gpu_goes_on_without_one():
-    """The stand-in's device counts as a CPU here, so the file
-    is relabelled: dropout is not resumed, and it says so.
+    """The stand-in's device counts as a CPU here, so the file is relabelled: dropout is not
+    resumed, and it says so.
     """
     straight = train("straight.pt", dropout=0.0)
     train("saved.pt", dropout=0.0, stop_after=4)

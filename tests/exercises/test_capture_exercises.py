@@ -1,5 +1,5 @@
-"""Every exercise in captures: its solution, its wrong
-answers and its other right ones; no lesson is played.
+"""Every exercise in captures: its solution, its wrong answers and its other right ones; no lesson
+is played.
 """
 
 import re
@@ -87,8 +87,8 @@ def test_right_answers_are_right_with_every_seed(monkeypatch, path, name):
 @needs_gpu
 @each
 def test_it_says_the_same_where_there_is_a_gpu(monkeypatch, path, name):
-    """Where answers are tried on both: what waits for what,
-    and what a stale row holds, the GPU alone may not show.
+    """Where answers are tried on both: what waits for what, and what a stale row holds, the GPU
+    alone may not show.
     """
     held(monkeypatch, path, name, gpu=None)
 

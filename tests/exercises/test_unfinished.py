@@ -1,5 +1,5 @@
-"""Each addition to a lesson that was left half-way is told
-in one sentence; half a kind of value is in test_codecs.
+"""Each addition to a lesson that was left half-way is told in one sentence; half a kind of value is
+in test_codecs.
 """
 
 import nbformat
@@ -24,8 +24,8 @@ LESSON = {
 
 
 def lesson(folder, recorded=True, solutions=(SOLVED,), **cells):
-    """What a small lesson lacks of which all is there but
-    for what is said; a cell that is None is left out.
+    """What a small lesson lacks of which all is there but for what is said; a cell that is None is
+    left out.
     """
     notebook = folder / FILE
     cells = {name: source for name, source in (LESSON | cells).items() if source}
@@ -86,8 +86,7 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
         (
             {"heading": "### Another failure"},
             "The exhibit 'A value read in a capture' has no heading: write ### A value read in a "
-            "capture above its "
-            "cell.",
+            "capture above its cell.",
         ),
         (
             {"gpu": "%%gpu x\nx = 1\nwith fails(says=900):\n    x.item()"},

@@ -314,8 +314,8 @@ def test_the_count_of_a_live_run_wants_every_lesson_executed(tmp_path):
 
 @pytest.fixture
 def weekly_report(tmp_path):
-    """Run report.sh with a gh that answers from here; return
-    its status and the calls that change something.
+    """Run report.sh with a gh that answers from here; return its status and the calls that change
+    something.
     """
 
     def answer(result, green, issue=""):

@@ -1,5 +1,5 @@
-"""What import-linter, ruff and mypy cannot say of the
-rooms (pyproject.toml has their rules; `make lint`).
+"""What import-linter, ruff and mypy cannot say of the rooms (pyproject.toml has their rules; `make
+lint`).
 """
 
 import ast

@@ -1,5 +1,5 @@
-"""The course's site: built without a warning, whole and
-self-contained; test_site_in_a_browser.py reads it.
+"""The course's site: built without a warning, whole and self-contained; test_site_in_a_browser.py
+reads it.
 """
 
 import re

@@ -104,8 +104,8 @@ def test_code_is_copied_by_a_button(page):
 
 
 def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
-    """Perfetto's address is answered here; here alone, as
-    Chromium keeps no file for the next page where it asks us.
+    """Perfetto's address is answered here; here alone, as Chromium keeps no file for the next page
+    where it asks us.
     """
     page.context.route(
         "https://**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html")

@@ -1,5 +1,5 @@
-"""Steps that a CUDA graph captures, in which preflight
-must find nothing: each a function of the device.
+"""Steps that a CUDA graph captures, in which preflight must find nothing: each a function of the
+device.
 
 It returns the step and what makes a batch of its inputs.
 """

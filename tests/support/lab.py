@@ -61,8 +61,8 @@ class Lab:
             return None
 
     def stop(self):
-        """End the server: by force where a page's last request
-        was still under way, whose thread then never ends.
+        """End the server: by force where a page's last request was still under way, whose thread
+        then never ends.
         """
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):

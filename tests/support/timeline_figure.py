@@ -1,5 +1,5 @@
-"""What browsers try in JupyterLab and on the site alike: a
-timeline by mouse and keys, Perfetto's button, the looks.
+"""What browsers try in JupyterLab and on the site alike: a timeline by mouse and keys, Perfetto's
+button, the looks.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ def handed(trace, name):
 
 
 def touch(figure, lesson, names, step=3):
-    """Hover, switch, walk and zoom on a figure that explore
-    has drawn of two of a lesson's recorded traces.
+    """Hover, switch, walk and zoom on a figure that explore has drawn of two of a lesson's recorded
+    traces.
     """
     traces = {name: read_trace(recorded_lesson(lesson).trace(name)) for name in names}
     data = timeline_data(traces, step)
@@ -83,8 +83,8 @@ def switch(figure, bars, others, ticks):
 
 
 def walk(figure, bars):
-    """The keys walk from bar to bar, and down from a launch
-    to what it launched; Enter zooms, Escape leaves.
+    """The keys walk from bar to bar, and down from a launch to what it launched; Enter zooms,
+    Escape leaves.
     """
     keyboard = figure.page.keyboard
     for _ in range(4):  # past the buttons

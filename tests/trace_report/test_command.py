@@ -176,8 +176,8 @@ def test_a_trace_without_a_gpu_has_a_chart_of_the_host(no_gpu, tmp_path, capsys)
     picture, html = tmp_path / "host.png", tmp_path / "host.html"
     assert main([str(no_gpu), "--chart", str(picture), "--html", str(html)]) == 0
     assert capsys.readouterr().out == (
-        "host: No verdict: it holds no GPU activity, so record ProfilerActivity.CUDA, on a machine "
-        "with a GPU.\n"
+        "host: No verdict: it holds no GPU activity, so record ProfilerActivity.CUDA, on a "
+        "machine with a GPU.\n"
     )
     assert colour("host time") in colours_of(picture)
     assert colour("GPU busy time") not in colours_of(picture)

@@ -1,6 +1,4 @@
-"""What a timeline to touch says of each bar;
-tests/support/timeline_figure.py tries it in browsers.
-"""
+"""What a timeline to touch says of each bar; tests/support/timeline_figure.py tries it in browsers."""
 
 import pytest
 
@@ -48,8 +46,8 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
     ]
     assert [bar[4] for bar in bars] == [
         "20.0 µs on the host, from 1.00 µs to 21.0 µs.",
-        "1.00 µs on the host, from 5.00 µs to 6.00 µs; starts k (4.00 µs), 5.00 µs after it was "
-        "called.",
+        "1.00 µs on the host, from 5.00 µs to 6.00 µs; starts k (4.00 "
+        "µs), 5.00 µs after it was called.",
         "1.00 µs on the host, from 8.00 µs to 9.00 µs; "
         "starts 2 kernels and copies, the first 7.00 µs after it was called.",
         "9.00 µs on the host, from 30.0 µs to 39.0 µs.",

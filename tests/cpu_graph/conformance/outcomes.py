@@ -9,8 +9,8 @@ PROGRAMS = {}
 
 
 def program(gives, shows=None, refused=None):
-    """Register a function as a program: what it should
-    give, and the gallery's exhibit that it shows.
+    """Register a function as a program: what it should give, and the gallery's exhibit that it
+    shows.
 
     gives: the value, or the start of the first line of the error, or of each in the chain.
     refused: what the stand-in names in its refusal, if it does not model the program.
@@ -103,8 +103,8 @@ def outcome(name):
 
 
 def on_gpu():
-    """How all programs end on this machine's GPU, each
-    after a good capture, which sets generators right.
+    """How all programs end on this machine's GPU, each after a good capture, which sets generators
+    right.
     """
     found = {}
     for name, function in PROGRAMS.items():

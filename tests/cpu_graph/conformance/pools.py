@@ -60,8 +60,8 @@ def two_results_of_one_pool_are_two_tensors():
 
 
 def slow_and_quick(shared, two_streams):
-    """What a graph gives that sleeps between two operators
-    while another one of its pool is replayed.
+    """What a graph gives that sleeps between two operators while another one of its pool is
+    replayed.
     """
     x, pool = ones(2**20), torch.cuda.graph_pool_handle() if shared else None
 

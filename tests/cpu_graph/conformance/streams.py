@@ -82,8 +82,8 @@ def a_wait_reads_in_time():
 
 
 def written_on_the_side(wait):
-    """What the main stream, which takes its time, reads
-    in a tensor that a side stream fills with 7.
+    """What the main stream, which takes its time, reads in a tensor that a side stream fills with
+    7.
     """
     x, side = ones(4), torch.cuda.Stream()
     torch.cuda.synchronize()

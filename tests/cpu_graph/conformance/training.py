@@ -151,8 +151,8 @@ def capturable_adamw_equals_eager():
 
 @program(
     [
-        "RuntimeError: Attempting CUDA graph capture of step() for an instance of Adam but "
-        "param_groups'"
+        "RuntimeError: Attempting CUDA graph capture of step() for an "
+        "instance of Adam but param_groups'"
     ]
 )
 def adam_without_capturable():

@@ -165,8 +165,8 @@ programs(
 programs(
     refused="CUDA refuses it",
     eight_bit_products_of_eights=(
-        "RuntimeError: Expected trailing dimension of mat1 to be divisible by 16 but got mat1 "
-        "shape:",
+        "RuntimeError: Expected trailing dimension of mat1 to be "
+        "divisible by 16 but got mat1 shape:",
         lambda: said(
             lambda: torch._scaled_mm(
                 ones(8, 8).to(torch.float8_e4m3fn),
