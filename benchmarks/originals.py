@@ -26,7 +26,9 @@ def eager(batches: Batches, model: torch.nn.Module) -> Step:
 
 
 def whole_step(batches: Batches, model: torch.nn.Module) -> Step:
-    """Forward pass, loss, backward pass and optimizer in one graph; every step copies its batch in."""
+    """Forward pass, loss, backward pass and optimizer in one graph; every step copies its
+    batch in.
+    """
     optimizer = make_optimizer(model)
     static_input, static_target = (torch.randn_like(tensor) for tensor in batches[0])
     warm_up(partial(training_step, model, optimizer, static_input, static_target))

@@ -1,4 +1,6 @@
-"""The failure gallery's tools: show a failure as it really appears, assert it, and assert its fix."""
+"""The failure gallery's tools: show a failure as it really appears, assert it, and assert
+its fix.
+"""
 
 import gc
 import inspect

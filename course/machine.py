@@ -1,4 +1,6 @@
-"""What this machine has: its GPU, driver and versions, and what some lessons need beyond one GPU."""
+"""What this machine has: its GPU, driver and versions, and what some lessons need beyond
+one GPU.
+"""
 
 import platform
 import subprocess
@@ -43,7 +45,9 @@ def machine() -> dict[str, str | None]:
 
 
 def cpu_name() -> str | None:
-    """The model of this machine's CPU, which sets the time of an eager step; None if it is unknown."""
+    """The model of this machine's CPU, which sets the time of an eager step; None if it is
+    unknown.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux

@@ -33,7 +33,9 @@ def accumulators(root):
 
 
 def check_leaves(device, leaves):
-    """Refuse gradients that would be added on the default stream, where their leaf was first used."""
+    """Refuse gradients that would be added on the default stream, where their leaf was
+    first used.
+    """
     if any(leaf.metadata.get("stream") == 0 for leaf in leaves):
         if PER_CAPTURE:
             raise refusal(STALE_STREAM)

@@ -21,7 +21,9 @@ def lost(capture):
 
 
 def lost_inputs(device, capture):
-    """At a replay: say which tensors are gone, and which results of its pool are another graph's."""
+    """At a replay: say which tensors are gone, and which results of its pool are another
+    graph's.
+    """
     for block, read in lost(capture):
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"

@@ -256,7 +256,9 @@ def refuse_backward(gradient):
 
 @instead_of(torch.nn.functional.one_hot)
 def one_hot(device, function, tensor, num_classes=-1):
-    """With a number of classes a GPU looks at no value; the CPU's operator looks for the largest."""
+    """With a number of classes a GPU looks at no value; the CPU's operator looks for the
+    largest.
+    """
     if device.kind(tensor) != "cuda":
         return function(tensor, num_classes)
     with wanting(device, "cuda"):

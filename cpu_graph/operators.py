@@ -349,7 +349,9 @@ def without_mask(operator, args):
 
 
 def draw(device, operator, kwargs):
-    """The generator that an operator draws from, as a node holds it, and the arguments without it."""
+    """The generator that an operator draws from, as a node holds it, and the arguments
+    without it.
+    """
     if torch.Tag.nondeterministic_seeded not in operator.tags:
         return None, kwargs
     # Python's, which operators do not get

@@ -60,7 +60,9 @@ class Order:
         self.wait(HOST, everything)
 
     def save(self, spans):
-        """Keep what blocks hold, before they are written to for the first time since the log began."""
+        """Keep what blocks hold, before they are written to for the first time since the
+        log began.
+        """
         for (block, *_), writes in spans.items():
             if writes and block not in self.before:
                 self.before[block] = block.bytes.clone()

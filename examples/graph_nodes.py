@@ -51,7 +51,9 @@ def ask(function: str, *arguments: Any) -> list:
 
 
 def captured_nodes() -> int:
-    """How many nodes the capture that is under way on the current stream has; 0 if there is none."""
+    """How many nodes the capture that is under way on the current stream has; 0 if there
+    is none.
+    """
     if not torch.cuda.is_current_stream_capturing():
         return 0
     raw = ask("cuStreamGetCaptureInfo", torch.cuda.current_stream().cuda_stream)[2]

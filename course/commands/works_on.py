@@ -119,7 +119,9 @@ def keep(row: dict, rows: Path = ROWS) -> None:
 
 
 def table(rows: Path = ROWS) -> str:
-    """The rows as a Markdown table: a line per machine and torch, with the total over its lessons."""
+    """The rows as a Markdown table: a line per machine and torch, with the total over its
+    lessons.
+    """
     if not rows.exists():
         return "*No live run has been kept yet.*"
     lines = [

@@ -1,4 +1,6 @@
-"""Tests of the runner that need no GPU, and use one where there is one: `pytest cpu_graph/example`."""
+"""Tests of the runner that need no GPU, and use one where there is one: `pytest
+cpu_graph/example`.
+"""
 
 import pytest
 import torch

@@ -30,7 +30,9 @@ def differences(yours: Any, expected: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value in Python's own types, all the way down; tables stay, for their labels may matter."""
+    """The value in Python's own types, all the way down; tables stay, for their labels may
+    matter.
+    """
     if hasattr(value, "detach") and hasattr(value, "tolist"):  # a tensor, without importing torch
         value = value.detach().cpu().tolist()
     elif isinstance(value, np.ndarray | np.generic):

@@ -7,7 +7,9 @@ from typing import Any
 
 
 def words(error: BaseException) -> str:
-    """An error's type and the first line of its message; never raises, whatever its __str__ does."""
+    """An error's type and the first line of its message; never raises, whatever its
+    __str__ does.
+    """
     try:
         first = str(error).strip().partition("\n")[0]
     except Exception:

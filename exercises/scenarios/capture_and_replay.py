@@ -150,7 +150,9 @@ def _keeps_weights(answer, net, sample):
 
 
 def _watched(net):
-    """The forward passes of a network from now on: "eager", "capture" or "capture with gradients"."""
+    """The forward passes of a network from now on: "eager", "capture" or "capture with
+    gradients".
+    """
     passes = []
 
     def note(module, inputs, outputs):

@@ -58,7 +58,9 @@ def draw_batches(count: int) -> list:
 def losses_of(
     net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
 ) -> list:
-    """The losses of an eager training of a copy of net; anew: with a new optimizer for each step."""
+    """The losses of an eager training of a copy of net; anew: with a new optimizer for
+    each step.
+    """
     net = copy.deepcopy(net)
     optimizer, losses = make(net.parameters()), []
     for number, (inputs, targets) in enumerate(batches):

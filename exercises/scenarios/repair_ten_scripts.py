@@ -206,7 +206,9 @@ class Run:
 
 
 def judge(known: Script, script: Callable) -> None:
-    """Run eager and the script, and the script half as long, each from the same seed. Raises Wrong."""
+    """Run eager and the script, and the script half as long, each from the same seed.
+    Raises Wrong.
+    """
     with torch.cuda.graph(
         torch.cuda.CUDAGraph()
     ):  # a failed capture can confuse the generator up to the next good one
@@ -226,7 +228,9 @@ def judge(known: Script, script: Callable) -> None:
 
 
 def run(function: Callable, arguments: tuple) -> Run:
-    """Call function(*arguments), and note what it gives and what it makes of weights and buffers."""
+    """Call function(*arguments), and note what it gives and what it makes of weights and
+    buffers.
+    """
     inputs = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     given = [one.clone() for one in inputs]
     models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]

@@ -327,7 +327,9 @@ def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> dict:
 
 
 def serve_in_buckets(answer: Callable) -> None:
-    """A tiny decoder whose requests come and go, and a cache with a row for each and a spare one."""
+    """A tiny decoder whose requests come and go, and a cache with a row for each and a
+    spare one.
+    """
     (step, cache, writes), spare = _decoder(), few(1, ROWS)
     live = [row for row in range(ROWS) if row != spare]
     calls, start = _calls(live), copied(cache)

@@ -1,4 +1,6 @@
-"""Scenarios: steps under DDP, in one process. DDP is a stand-in: what a second rank sends is given."""
+"""Scenarios: steps under DDP, in one process. DDP is a stand-in: what a second rank sends
+is given.
+"""
 
 import copy
 from collections.abc import Callable, Container, Iterator

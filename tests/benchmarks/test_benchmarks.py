@@ -20,7 +20,9 @@ from tests.support.machine import needs_gpu
 
 @pytest.fixture
 def no_dying_graphs():
-    """Graphs of earlier tests must not be collected while one is captured: that breaks the capture."""
+    """Graphs of earlier tests must not be collected while one is captured: that breaks the
+    capture.
+    """
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     gc.collect()
     gc.disable()

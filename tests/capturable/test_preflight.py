@@ -779,7 +779,9 @@ def test_a_scalar_on_the_cpu_is_frozen():
 
 
 def test_a_scalar_that_an_operator_of_the_step_made_is_no_number_of_its_own():
-    """Such as the seed that attention keeps for its backward pass, on the CPU outside of a capture."""
+    """Such as the seed that attention keeps for its backward pass, on the CPU outside of a
+    capture.
+    """
     seed, x = torch.tensor(5), torch.empty(2, device="meta")
     add = torch.ops.aten.add.Tensor
     assert host_numbers(add, [x, seed], set()) == [5]

@@ -1,4 +1,6 @@
-"""Tasks on several ranks, with gloo on the CPU: what they give, and that nothing outlives the call."""
+"""Tasks on several ranks, with gloo on the CPU: what they give, and that nothing outlives
+the call.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""What stops a recording or a measurement in the middle, and what the course says and keeps then."""
+"""What stops a recording or a measurement in the middle, and what the course says and
+keeps then.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""The training to copy: it runs by itself, in graphs as eagerly, and no checkpoint loses a weight."""
+"""The training to copy: it runs by itself, in graphs as eagerly, and no checkpoint loses a
+weight.
+"""
 
 import ast
 import re
@@ -128,7 +130,9 @@ def saved():
 
 
 def load(checkpoint, **changes):
-    """What load_checkpoint says of a changed checkpoint, into a training that must stay as it was."""
+    """What load_checkpoint says of a changed checkpoint, into a training that must stay as
+    it was.
+    """
     torch.save(checkpoint, "changed.pt")
     model = GPT(GPTConfig(**(saved_config(checkpoint) | changes)))
     optimizer = make_optimizer(model)

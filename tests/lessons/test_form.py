@@ -1,4 +1,6 @@
-"""Every notebook as a file: its form, its links, its code, and whether its recording is still true."""
+"""Every notebook as a file: its form, its links, its code, and whether its recording is
+still true.
+"""
 
 import json
 import re

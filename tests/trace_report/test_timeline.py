@@ -1,4 +1,6 @@
-"""What a timeline to touch says of each bar; tests/support/timeline_figure.py tries it in browsers."""
+"""What a timeline to touch says of each bar; tests/support/timeline_figure.py tries it in
+browsers.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""What a graph checks of its caller, launches of one graph, blocks of another size, inference mode."""
+"""What a graph checks of its caller, launches of one graph, blocks of another size,
+inference mode.
+"""
 
 import torch
 from torch import nn

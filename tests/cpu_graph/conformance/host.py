@@ -22,7 +22,9 @@ LONG = 10**8
 
 
 def in_capture(name, gives, ask, shows=None):
-    """A program that does one thing in a capture, with a tensor, one on the CPU and a pinned one."""
+    """A program that does one thing in a capture, with a tensor, one on the CPU and a
+    pinned one.
+    """
 
     def asks():
         x = ones(4)

@@ -1,4 +1,6 @@
-"""Inputs of all kinds, and programs that ask whether a replay on new values gives what eager gives."""
+"""Inputs of all kinds, and programs that ask whether a replay on new values gives what
+eager gives.
+"""
 
 import torch
 from torch.utils._pytree import tree_leaves
