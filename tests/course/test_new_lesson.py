@@ -16,7 +16,7 @@ from docs.minutes import count, stated
 NEITHER = shutil.ignore_patterns(".*", "__pycache__", "my_lessons", "_build", "*.egg-info")
 CHECKS = [
     "tests/lessons/test_form.py",
-    "tests/lessons/test_capture_exercises.py",
+    "tests/exercises/test_capture_exercises.py",
     "tests/lessons/test_renumber.py",
 ]
 
@@ -41,6 +41,7 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
         f"notebooks/{file}",
         f"notebooks/solutions/{file}",
         "exercises/scenarios/check_things.py",
+        "tests/exercises/answers/check_things.py",
     ):
         assert name in said.stdout and "erb_object" not in (project / name).read_text()
     assert 'make record ARGS="check_things"' in said.stdout
@@ -58,7 +59,7 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
 @pytest.fixture
 def root(tmp_path):
     """A project of one lesson."""
-    for folder in ("notebooks/solutions", "course/scenarios"):
+    for folder in ("notebooks/solutions", "exercises/scenarios", "tests/exercises/answers"):
         (tmp_path / folder).mkdir(parents=True)
     for path in ("notebooks/00_share_pools.ipynb", "notebooks/solutions/00_share_pools.ipynb"):
         shutil.copy(lesson_file("start_here"), tmp_path / path)
@@ -101,7 +102,7 @@ def test_nothing_is_overwritten(root):
 
 
 def test_links_hold_the_numbers_of_this_project(root):
-    lesson, solutions, _ = new_lesson.new_lesson("draw_lines", 1, root)
+    lesson, solutions, *_ = new_lesson.new_lesson("draw_lines", 1, root)
     assert lesson.name == solutions.name == "01_draw_lines.ipynb"
     assert "# Draw lines" in nbformat.read(lesson, as_version=4).cells[0].source
     assert "(../01_draw_lines.ipynb)" in solutions.read_text()
