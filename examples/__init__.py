@@ -1,5 +1,7 @@
 """Code to copy, which needs torch alone (and the Triton and cuda.bindings that come with it).
 
+train_mlp_eager, train_mlp: a training script as many people have it, and the same with a graph
+profile_step: time a step and profile it
 train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
 worth_a_graph: the step time, the busy time and the cost of a capture, and when it is worth it
 many_steps_one_graph: train with ten steps in one graph

@@ -130,10 +130,12 @@ def stub_of(lesson: str, name: str) -> Meaning | None:
     for path in NOTEBOOKS.glob(f"[0-9]*_{lesson}.ipynb"):
         for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
             if cell.cell_type == "code" and re.search(rf"^def {name}\(", cell.source, re.M):
-                codes = compile(python(cell.source), str(path), "exec").co_consts
-                for code in codes:
-                    if isinstance(code, CodeType) and code.co_name == name:
-                        return Meaning(code, _text(code))
+                for node in ast.parse(python(cell.source)).body:
+                    # alone, as IPython compiles it: calls of what its cell imports differ
+                    codes = compile(ast.Module([node], []), str(path), "exec").co_consts
+                    for code in codes:
+                        if isinstance(code, CodeType) and code.co_name == name:
+                            return Meaning(code, _text(code))
     return None
 
 

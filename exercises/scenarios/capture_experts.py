@@ -133,7 +133,8 @@ def graph_counted(answer: Callable) -> None:
 
 def _counts(function, counter, xs, layer, capacity):
     """Raises Wrong unless replays alone count the drops, from the start."""
-    (total, start), n_expert, tokens = counter, 4, len(xs[0])
+    total, start = counter
+    n_expert, tokens = 4, len(xs[0])
     before = total.item()
     if callable(function) and before > start:
         raise Wrong(WARM_UP_COUNTED.format(found=before, start=start))

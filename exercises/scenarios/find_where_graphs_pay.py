@@ -127,7 +127,8 @@ def train_from_warm_up(answer: Callable) -> None:
     """A training of some batches; three of them belong to the warm-up."""
     net, batches = perceptron(nn.Tanh()), draw_batches(few(5, 9))
     initial, given = copy.deepcopy(net), copied(batches)
-    train, eager_steps, streams = sgd_step(net), 0, []
+    train = sgd_step(net)
+    eager_steps, streams = 0, []
 
     def step(*batch):
         nonlocal eager_steps

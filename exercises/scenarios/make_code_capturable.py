@@ -205,7 +205,8 @@ def _is_trained(losses, weight, initial, batches, falling):
 
 def _annealed(weight, batches, temperatures, summed=False):
     """The losses and the weight of the script; summed: with the gradients of earlier steps."""
-    weight, losses, total = weight.clone().requires_grad_(), [], 0
+    weight = weight.clone().requires_grad_()
+    losses, total = [], 0
     for batch, temperature in zip(batches, temperatures, strict=False):
         loss = (batch.to(weight.device) * weight / temperature - 1).square().mean()
         (gradient,) = torch.autograd.grad(loss, weight)

@@ -72,7 +72,8 @@ class Noted:
     """Functions that note in which graph each was captured, and which of them never ran before."""
 
     def __init__(self, built: Watched):
-        self.built, self.warm, self.cold = built, set(), set()
+        self.built = built
+        self.warm, self.cold = set(), set()
         self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
 
     def __call__(self, name: str, function: Callable) -> Callable:

@@ -9,41 +9,16 @@ import time
 import pytest
 import torch
 
-from course.lesson import Lesson
 from course.paths import NOTEBOOKS, lesson_name
-from course.recordings.cells import checked
 from cpu_graph.device import Device
 from cpu_graph.graphs import CUDAGraph
 from exercises import scenarios
-from exercises.answers import graph_use, runs, solutions
-from exercises.checks import check_capture
+from exercises.answers import graph_use, runs
 from tests.support.answers import RIGHT, answers
+from tests.support.captures import EXERCISES, PREDICTOR, SEEDS, each, verdict
 from tests.support.notebooks import code
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-
-
-def found():
-    """(lesson's path, exercise) for every check of a capture, in reading order."""
-    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
-        for source in code(path):
-            yield from ((path, name) for kind, name in checked(source) if kind == "check_capture")
-
-
-SEEDS = runs.SEEDS
-EXERCISES = list(found())
-PREDICTOR = next(one for one in EXERCISES if one[1] == "make_predictor")
-each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, name in EXERCISES])
-
-
-def verdict(monkeypatch, path, name, answer, gpu=False):
-    monkeypatch.setattr(solutions, "SYMPTOM_ALONE", 0)
-    lesson = Lesson(lesson_name(path), live=False)
-    monkeypatch.setattr(solutions, "current", lambda: lesson)
-    namespace = {"check_capture": check_capture, name: answer, "gpu": gpu}
-    outcome = eval(f"check_capture({name}, gpu=gpu)", namespace)
-    assert "\n" not in repr(outcome), "one sentence, no traceback"
-    return outcome
 
 
 def held(monkeypatch, path, name, gpu, seeds=SEEDS):

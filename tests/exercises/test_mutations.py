@@ -8,8 +8,8 @@ import pytest
 from course.paths import lesson_name
 from exercises.answers import limits, runs
 from tests.exercises.accepted_mutants import RIGHT
-from tests.exercises.test_capture_exercises import EXERCISES, each, verdict
 from tests.support import answers
+from tests.support.captures import EXERCISES, each, verdict
 from tests.support.mutants import mutants
 
 SECONDS = 10  # of a mutant whose loop does not end

@@ -9,7 +9,7 @@ from course.lessons import lesson_file
 from course.paths import lesson_name
 from exercises import scenarios
 from exercises.scenarios import rules
-from tests.exercises.test_capture_exercises import EXERCISES, each
+from tests.support.captures import EXERCISES, each
 
 SENTENCES = {  # of an exercise's text or stub -> the rules of which its scenario calls one
     r"(?<!trains with )\bone graph\b": (rules.one_graph,),

@@ -7,7 +7,7 @@ import torch
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
-PATIENCE = 600  # seconds: no test depends on how fast the machine is, and none waits for ever
+PATIENCE = 180  # seconds: no test depends on how fast the machine is, and none waits for ever
 
 
 def wait_for(condition):

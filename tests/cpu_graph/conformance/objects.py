@@ -76,7 +76,8 @@ def streams_of_no_certain_device():
 
 @program([True, 2])
 def an_event_of_no_certain_device():
-    x, event, side = ones(2), torch.Event("cuda"), torch.cuda.Stream()
+    x = ones(2)
+    event, side = torch.Event("cuda"), torch.cuda.Stream()
     x.add_(1)
     event.record(torch.cuda.current_stream())
     side.wait_event(event)
@@ -183,7 +184,8 @@ def more_memory_than_there_is_in_a_capture():
 
 @program([True, False])
 def addresses_in_a_pool_of_other_sizes_can_be_compared():
-    pool, x, y = torch.cuda.graph_pool_handle(), ones(2**20), ones(2**19)
+    pool = torch.cuda.graph_pool_handle()
+    x, y = ones(2**20), ones(2**19)
     captured(lambda: ((x * 2) + 1).sum(), pool=pool)
     result = captured(lambda: y * 3, pool=pool).output
     return [result.data_ptr() == result.data_ptr(), result.data_ptr() == x.data_ptr()]

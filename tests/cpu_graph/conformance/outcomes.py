@@ -18,7 +18,8 @@ def program(gives, shows=None, refused=None):
 
     def register(function):
         assert function.__name__ not in PROGRAMS, function.__name__
-        function.gives, function.shows, function.refused = gives, shows, refused
+        function.gives = gives
+        function.shows, function.refused = shows, refused
         PROGRAMS[function.__name__] = function
         return function
 
