@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from course import beside, lesson, paths
+from course import lesson, paths, recorded_gpus
 from course.commands import record
 from course.recordings import reached_code, recording
 from course.recordings.cells import code_cells, handed_on
@@ -225,15 +225,15 @@ def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
     shutil.copy(tmp_path / "nvidia-h200" / "start_here.json", tmp_path / "local")
     monkeypatch.setattr(lesson, "TRACES", tmp_path)
     monkeypatch.setattr(lesson, "_open", lesson.Lesson("start_here", live=False))
-    table = beside.every_gpu("timings")
+    table = recorded_gpus.every_gpu("timings")
     names = [name.partition(",")[0] for name in table.index.get_level_values(0)]
     assert names == ["NVIDIA H200"] * 2 + ["Other GPU"] * 2
     shell.user_ns["timings"] = recorded_lesson("start_here").value("timings")
     monkeypatch.setattr(lesson, "_open", lesson.Lesson("start_here", live=True))
-    assert len(beside.every_gpu("timings")) == 6
+    assert len(recorded_gpus.every_gpu("timings")) == 6
     with pytest.raises(RecordingError, match="no value 'other'"):
         shell.user_ns["other"] = shell.user_ns["timings"]
-        beside.every_gpu("other")
+        recorded_gpus.every_gpu("other")
 
 
 @pytest.mark.parametrize(
