@@ -107,11 +107,11 @@ def test_no_test_imports_another():
 def test_an_assignment_sets_two_names_at_most():
     """Of several values, side by side; what a function returns may have more parts."""
     found = [
-        f"{path}.py:{node.lineno}"
+        f"{path}.py: {ast.unparse(node.targets[0])}"
         for path, tree in MODULES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
-        if path.name != "torch_names"  # one, until *Ten broken scripts* is recorded again
     ]
-    assert found == []
+    # *Ten broken scripts* was recorded with this one: split it before it is recorded again
+    assert found == ["cpu_graph/torch_names.py: (cloned, copied, resized)"]
