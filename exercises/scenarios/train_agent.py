@@ -1,0 +1,302 @@
+"""Scenarios: a rollout, normalised observations, a replay buffer, a delayed update.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    close,
+    copied,
+    returned,
+    same,
+    use,
+    watch,
+)
+from exercises.scenarios.common import DREW, TRAINED, few
+from exercises.scenarios.rules import one_graph
+
+MOVED = (
+    "The environments have moved before the first play.",
+    "Put their state back in place after the warm-up.",
+)
+SAME_START = (
+    "Every play begins where the first one began.",
+    "The next play continues where the last one ended: leave the state to the graph.",
+)
+ONE_STATE = (
+    "The observations of a play are all the same state, its last one.",
+    "Clone the state before the step changes it.",
+)
+FROZEN_STATISTICS = (
+    "Every call normalises with the statistics of the same moment: mean and variance do not "
+    "follow the observations.",
+    "Change them in place: a replay reads and writes the tensors of the capture.",
+)
+COUNTED = (
+    "The statistics already contain observations when the first call comes.",
+    "The warm-up has updated them: put them back in place.",
+)
+NEVER_STORED = (
+    "A row is drawn that was never stored.",
+    "Draw among the rows that are filled, and count them on the GPU.",
+)
+STALE_DRAWS = (
+    "Of the rows that the last call stored, it draws none, in many draws.",
+    "The number of filled rows grows: a Python number is frozen.",
+)
+SAME_PLACE = (
+    "Every call stores its rows at the same place.",
+    "The position must be a tensor that the graph moves on.",
+)
+LEFT_BEHIND = (
+    "After the first call the buffer holds rows that no call has stored.",
+    "The warm-up stored them: put the buffer back in place.",
+)
+SHIFTED = (
+    "The first call does not store its rows at the beginning of the buffer.",
+    "The warm-up has moved the position: put it back in place.",
+)
+EVERY_CALL = (
+    "The actor is trained in every call.",
+    "What Python decides is recorded once: decide between replays.",
+)
+NEVER = (
+    "The actor is never trained.",
+    "What Python decides is recorded once: decide between replays.",
+)
+OFF_BY_ONE = (
+    "The actor is trained in the right rhythm, but not in the calls delay, 2 * delay, ...",
+    "Count the calls from 1.",
+)
+
+
+class Cart:
+    """Environments whose state changes in place."""
+
+    def __init__(self, state: Tensor) -> None:
+        self.state = state.clone()
+
+    def step(self, action: Tensor) -> Tensor:
+        """Push, and begin again at zero where the first number leaves its range."""
+        self.state.mul_(1.1).add_(action[:, None] - 0.4)
+        done = self.state[:, 0].abs() > 2
+        self.state.mul_(~done[:, None])
+        return done
+
+
+def graph_rollout(answer: Callable) -> None:
+    """Four rollouts of a few steps, with random actions."""
+    num_steps = few(2, 5)
+    start = torch.randn(few(), 4, device="cuda")
+    weight = torch.randn(4, device="cuda")
+
+    def act(obs):
+        return (obs @ weight + torch.randn(len(obs), device="cuda") > 0).float()
+
+    random = torch.cuda.get_rng_state()
+    env = Cart(start)
+    expected = [_play(act, env, num_steps) for _ in range(4)]
+    torch.cuda.set_rng_state(random)
+    from_the_start = [_play(act, Cart(start), num_steps) for _ in range(4)]
+    torch.cuda.set_rng_state(random)
+
+    env = Cart(start)
+    with watch() as seen:
+        play = returned(answer(act, env, num_steps))
+    one_graph(seen)
+    if not same(env.state, start):
+        raise Wrong(MOVED)
+    if not same(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+    used = use(play, [()] * 4)
+    used.replays(graphs=4, operators=12)
+    last_states = [
+        (after[0][:1].expand_as(obs), dones) for (obs, dones), after in pairwise(expected)
+    ]
+    if close(used.given[:-1], last_states):
+        raise Wrong(ONE_STATE)
+    used.gives(expected, {SAME_START: from_the_start})
+
+
+def _play(act, env, num_steps):
+    """The observations and dones of an eager rollout."""
+    observations, dones = [], []
+    for _ in range(num_steps):
+        observations.append(env.state.clone())
+        dones.append(env.step(act(env.state)))
+    return torch.stack(observations), torch.stack(dones)
+
+
+def graph_normalized_policy(answer: Callable) -> None:
+    """A linear policy, and five batches of observations."""
+    policy = nn.Linear(4, 2).cuda().requires_grad_(False)
+    batches = list(3 * torch.randn(5, few(3, 7), 4, device="cuda") + 1)
+    sample = torch.randn_like(batches[0])
+    normalized = partial(_normalized, policy, sample, batches)
+    expected = normalized()
+    used = use(answer(policy, sample.clone()), batches)
+    if not used.seen.replayed and not used.counts["graphs"]:
+        raise Wrong(EAGER)
+    for warm_up in range(12):
+        if close(used.given, normalized(warm_up, frozen=True)):
+            raise Wrong(FROZEN_STATISTICS)
+        if warm_up and close(used.given, normalized(warm_up)):
+            raise Wrong(COUNTED)
+    never = [policy(batch) for batch in batches]
+    first = [expected[0]] * len(batches)
+    used.gives(
+        expected,
+        {"The observations are not normalised.": never, EVERY_TIME_THE_FIRST: first},
+    )
+    used.replays(graphs=len(batches), operators=20)
+
+
+def _normalized(policy, sample, batches, warm_up=0, frozen=False):
+    """The results of an eager policy, whose statistics have seen the sample warm_up times.
+
+    frozen: every batch finds the statistics of that moment.
+    """
+    mean, var = torch.zeros(4, device="cuda"), torch.ones(4, device="cuda")
+    results = []
+    for number, obs in enumerate([sample] * warm_up + batches):
+        new_mean, new_var = mean.lerp(obs.mean(0), 0.1), var.lerp(obs.var(0), 0.1)
+        results.append(policy((obs - new_mean) / (new_var + 1e-5).sqrt()))
+        if not frozen or number < warm_up:
+            mean, var = new_mean, new_var
+    return results[warm_up:]
+
+
+def graph_replay_buffer(answer: Callable) -> None:
+    """Six calls of two rows each fill a buffer of nine rows, and begin to overwrite it."""
+    buffer = torch.zeros(9, 3, device="cuda")
+    calls = list(torch.arange(1.0, 37.0, device="cuda").view(6, 2, 3))
+    with watch() as seen:
+        store_and_draw = returned(answer(buffer, 200, -torch.ones(2, 3, device="cuda")))
+    one_graph(seen)
+    stored, held = [], torch.zeros(9, 3, device="cuda")
+
+    def call(number):
+        drawn = store_and_draw(calls[number])
+        stored.append(copied(buffer))
+        return drawn
+
+    used = use(call, range(6))
+    if not used.counts["graphs"]:
+        raise Wrong(EAGER)
+    _stored_as_a_ring(stored, calls, held)
+    for number, drawn in enumerate(used.given):
+        if not torch.is_tensor(drawn) or drawn.shape != (200, 3):
+            raise Wrong("Each call should return a tensor of the shape (200, 3) in this run.")
+        ids = set(drawn[:, 0].tolist())
+        so_far = {row[0] for row in stored[number].tolist() if row[0] > 0}
+        if not ids <= so_far:
+            raise Wrong(NEVER_STORED)
+        if not ids & set(calls[number][:, 0].tolist()):
+            raise Wrong(STALE_DRAWS)
+    used.gives(used.given, {})  # the caller keeps them
+    used.replays(graphs=6, operators=18)
+
+
+def _stored_as_a_ring(stored, calls, held):
+    """Raises Wrong unless the buffer holds after each call what an eager one holds."""
+    first = stored[0]
+    for number, rows in enumerate(calls):
+        index = (2 * number + torch.arange(2, device="cuda")) % len(held)
+        held[index] = rows
+        if same(stored[number], held):
+            continue
+        if number == 0:
+            if same(first[:2], rows):
+                raise Wrong(LEFT_BEHIND)
+            missing = not (first == rows[0]).all(1).any()
+            raise Wrong("The first call does not store its rows." if missing else SHIFTED)
+        if (stored[number] != first).any(1).sum() <= len(rows):
+            raise Wrong(SAME_PLACE)
+        raise Wrong(f"After call {number + 1} the buffer does not hold the rows of all calls.")
+
+
+class Learner:
+    """A critic, its target and an actor, and the two steps that train them."""
+
+    def __init__(self, net: nn.ModuleDict) -> None:
+        self.net = net
+
+    def critic_step(self, obs: Tensor) -> Tensor:
+        """Train the critic; returns its loss."""
+        critic, target = self.net["critic"], self.net["target"]
+        wanted = obs.sum(1, keepdim=True) + 0.5 * target(obs).detach()
+        loss = (critic(obs) - wanted).square().mean()
+        self._descend(critic, loss)
+        return loss.detach()
+
+    def actor_step(self, obs: Tensor) -> None:
+        """Train the actor, and move the target towards the critic."""
+        actor, critic, target = (self.net[name] for name in ("actor", "critic", "target"))
+        self._descend(actor, (actor(obs) - critic(obs).detach()).square().mean())
+        with torch.no_grad():
+            for slow, fast in zip(target.parameters(), critic.parameters(), strict=True):
+                slow.lerp_(fast, 0.3)
+
+    def _descend(self, module, loss):
+        parameters = list(module.parameters())
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.sub_(gradient, alpha=0.05)
+
+
+def graph_delayed_update(answer: Callable) -> None:
+    """Seven batches; the actor is trained in every second or third call."""
+    delay, rows = few(2, 4), few()
+    net = nn.ModuleDict({name: nn.Linear(4, 1) for name in ("actor", "critic", "target")}).cuda()
+    batches = list(torch.randn(7, rows, 4, device="cuda"))
+    before = copied(net.state_dict())
+    trained = partial(_trained, net, batches)
+    expected, weights = trained(lambda call: call % delay == 0)
+    wrong = {EVERY_CALL: trained(lambda call: True), NEVER: trained(lambda call: False)}
+    wrong[OFF_BY_ONE] = trained(lambda call: call % delay == 1)
+
+    own = copy.deepcopy(net)
+    learner = Learner(own)
+    first = torch.randn(rows, 4, device="cuda")
+    train = answer(own, learner.critic_step, learner.actor_step, delay, first)
+    if not close(own.state_dict(), before):
+        raise Wrong(TRAINED)
+    used = use(train, batches)
+    if not used.counts["graphs"]:
+        raise Wrong(EAGER)
+    for said, (losses, ends) in wrong.items():
+        if close(used.given, losses) and close(own.state_dict(), ends):
+            raise Wrong(said)
+    first_always = partial(_trained, net, [first] * 7, lambda call: call % delay == 0)
+    used.gives(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
+    if not close(own.state_dict(), weights):
+        raise Wrong("The losses are right, and the weights of actor and target are not eager's.")
+    if used.seen.captured:
+        raise Wrong("It captures while it is used.", "Capture before the first call.")
+    if used.counts["operators"] > 30:
+        raise Wrong(
+            f"{used.counts['operators']} operators ran outside of the graphs in 7 calls.",
+            "Both steps belong into graphs.",
+        )
+
+
+def _trained(net, batches, acts):
+    """The losses of an eager training, and its weights; acts(call): is the actor trained?"""
+    learner = Learner(copy.deepcopy(net))
+    losses = []
+    for call, obs in enumerate(batches, 1):
+        losses.append(learner.critic_step(obs))
+        if acts(call):
+            learner.actor_step(obs)
+    return losses, copied(learner.net.state_dict())
