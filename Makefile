@@ -30,6 +30,8 @@ RUN := $(VENV)/bin/python -m
 # listens to signals, faulthandler the process of what does not
 TESTS := $(RUN) pytest --numprocesses=auto --dist=worksteal --max-worker-restart=0 -m "not weekly" \
     --timeout=600 --override-ini=faulthandler_timeout=900 --override-ini=faulthandler_exit_on_timeout=true
+# compiled modules are kept: a hundred processes of the tests import torch
+unexport PYTHONDONTWRITEBYTECODE
 STAMPS := $(addprefix $(VENV)/,ready test works-on)
 
 # a set-up of another place, or one whose Python is gone, is no set-up

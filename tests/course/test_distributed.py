@@ -92,6 +92,10 @@ def test_each_rank_tells_what_its_task_gave(cell):
     tasks = {"sum": partial(cell.total, what="all")}
     told = run([cell.join], tasks, environment={"SEEN": "1"}, seconds=PATIENCE)
     assert told["sum"].ranks == [{"rank": rank, "all": 3.0, "seen": "1"} for rank in (0, 1)]
+
+
+@pytest.mark.weekly
+def test_a_rank_that_fails_tells_its_cause(cell):
     told = run([cell.join], {"failure": cell.fails}, ranks=1, seconds=PATIENCE)
     assert told["failure"].ranks == [{"raised": "the cause"}]
     assert "RuntimeError: what follows" in told["failure"].log

@@ -5,6 +5,7 @@ a GPU?
 from the stand-in's endings and, where they are recorded, a GPU's.
 """
 
+import functools
 import gc
 import sys
 import types
@@ -29,6 +30,7 @@ UNDEFINED = "empty", "rand", "bernoulli"  # values that nobody knows, which may 
 DATABASE = "torch.testing._internal.common_methods_invocations"
 
 
+@functools.cache
 def database() -> dict:
     """torch's operators by name, each with sample inputs."""
     from torch.testing._internal.common_methods_invocations import op_db

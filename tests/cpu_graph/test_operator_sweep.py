@@ -9,6 +9,7 @@ from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from tests.cpu_graph import operator_sweep
 
+pytestmark = pytest.mark.weekly
 LIST = ROOT / "cpu_graph" / "OPERATORS.md"
 
 

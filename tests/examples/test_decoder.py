@@ -235,6 +235,7 @@ assert triton_decoder.read_all(data).tolist() == data.sum(1).tolist()
 """
 
 
+@pytest.mark.weekly
 def test_the_triton_kernels_compute_the_same():
     """In Triton's interpreter, which an environment variable chooses before the import.
 

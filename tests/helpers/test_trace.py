@@ -647,9 +647,10 @@ def mutated(seed):
     return data
 
 
-def test_a_thousand_mutated_traces_end_in_numbers_or_one_sentence(tmp_path):
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.weekly)])
+def test_mutated_traces_end_in_numbers_or_one_sentence(tmp_path, count):
     path, ends = tmp_path / "trace.json", collections.Counter()
-    for seed in range(1000):
+    for seed in range(count):
         path.write_bytes(mutated(seed))
         try:
             trace = read_trace(path)
@@ -666,7 +667,7 @@ def test_a_thousand_mutated_traces_end_in_numbers_or_one_sentence(tmp_path):
             assert "(0." not in trace.verdict(), f"{seed}: a graph makes no step slower"
             ends["read"] += 1
     print(dict(ends))
-    assert sum(ends.values()) == 1000 and min(ends.values()) > 200
+    assert sum(ends.values()) == count and min(ends.values()) > count / 5
 
 
 def test_the_command_prints_a_summary_and_a_verdict(recorded_trace):
@@ -793,6 +794,7 @@ def test_20_000_steps_take_as_many_calls_as_200(write_trace):
     assert calls[20_000] < 1.2 * calls[200]
 
 
+@pytest.mark.weekly
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc"
 )

@@ -92,9 +92,8 @@ def outcome(name):
     """
     from cpu_graph import cpu_graphs
 
-    if not gc.get_freeze_count():
-        gc.freeze()  # what was there before the first program: a collection then takes no time
     gc.collect()
+    gc.freeze()  # the next collection looks only at what this program leaves
     gc.disable()
     try:
         with cpu_graphs():
