@@ -627,16 +627,15 @@ def test_what_the_step_raises_comes_through_and_nothing_changes():
 
 
 def lesson_function(name):
-    """A function that the lesson defines, made to run on the CPU."""
-    source = next(cell.source for cell in LESSON.cells if f"def {name}(" in cell.source)
+    """A function as the lesson defines it last, made to run on the CPU."""
+    cells = [cell for cell in LESSON.cells if cell.cell_type == "code"]
+    source = [cell.source for cell in cells if f"def {name}(" in cell.source][-1]
     names = {
-        "random": random,
+        "__name__": __name__,
         "torch": torch,
         "mse_loss": mse_loss,
         "clip_grad_norm_": clip_grad_norm_,
     }
-    names["__name__"] = __name__
-    source = source.replace(".cuda()", "")
     exec(compile(source, f"{name}.py", "exec"), names)
     lines = source.splitlines(keepends=True)
     linecache.cache[f"{name}.py"] = (
@@ -645,56 +644,51 @@ def lesson_function(name):
         lines,
         f"{name}.py",
     )  # as IPython does for its cells
-    return names[name], lines
+    return names[name]
 
 
-@pytest.fixture
-def training():
-    model = make_model(WIDTHS, device="cpu")
-    optimizer = torch.optim.SGD(model.parameters(), torch.tensor(0.1), fused=True)
+def lesson_state(lr, temperature, **options):
+    model = make_model(WIDTHS, (0, 0, 0), device="cpu")
+    optimizer = torch.optim.AdamW(model.parameters(), lr, **options)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-    t = SimpleNamespace(model=model, optimizer=optimizer, scheduler=scheduler)
-    t.temperature = 2.0
-    t.average = torch.zeros(())
-    t.history = []
-    return t
+    state = SimpleNamespace(model=model, optimizer=optimizer, scheduler=scheduler)
+    state.temperature = temperature
+    state.average = torch.zeros(())
+    return state
 
 
 PLANTED = {  # kind of finding -> what its lines in the lesson's broken step hold
-    "CPU work": ["random.choice", "max(1.0", "scheduler.step()", "history.append"],
-    "frozen number": ["random.choice", "/ state.temperature", "optimizer.step()"],
-    "sync": ["if loss > 2", "error_if_nonfinite", "y[y.abs() > 4]", "loss.item()"],
+    "CPU work": ["max(1.0", "scheduler.step()"],
+    "frozen number": ["/ state.temperature", "optimizer.step()"],
+    "sync": ["error_if_nonfinite", "targets[targets.abs() > 4]", "loss.item()"],
     "optimizer": ["optimizer.step()"],
-    "moved tensor": ["state.average"],
-    "output": ["return values"],
+    "moved tensor": ["state.average ="],
+    "output": ["return ["],
 }
 
 
-def test_the_lessons_broken_step_has_every_planted_fault(training):
-    training.optimizer = torch.optim.AdamW(training.model.parameters())
-    training.scheduler = torch.optim.lr_scheduler.ExponentialLR(training.optimizer, 0.9)
-    broken_step, _ = lesson_function("broken_step")
+def test_the_lessons_broken_step_has_every_planted_fault():
+    broken_step = lesson_function("broken_step")
+    broken_step.__globals__["halve_large"] = lesson_function("halve_large")  # repaired by hand
+    state = lesson_state(1e-3, 2.0)
     batches = batches_on("cpu")
-    random.seed(0)
-    table = look(partial(broken_step, training), *batches[0], other_inputs=batches[1])
+    table = look(partial(broken_step, state), *batches[0], other_inputs=batches[1])
     recorded = recorded_lesson("make_code_capturable").value("findings")
-    on_cpu = recorded[recorded.kind != "copy"]  # on the CPU there is none
-    assert table.rule.to_list() == on_cpu.kind.to_list()
-    assert table.line.to_list() == on_cpu.line.to_list()
+    assert table.rule.to_list() == recorded.rule.to_list()
+    assert table.line.to_list() == recorded.line.to_list()
     for rule, texts in PLANTED.items():
         lines = table.line[table.rule == rule]
         assert len(lines) == len(texts)
         assert all(text in line for text, line in zip(texts, lines, strict=True))
     assert set(table.rule) == PLANTED.keys()
-    assert training.history == [] and training.temperature == 2.0
+    assert state.temperature == 2.0
 
 
-def test_the_lessons_repaired_step_has_none(training):
-    repaired_step, _ = lesson_function("repaired_step")
-    training.sign, training.temperature = torch.tensor(1.0), torch.tensor(2.0)
-    training.history, training.row = torch.zeros(100, 4), torch.zeros(1, dtype=int)
+def test_the_lessons_repaired_step_has_none():
+    state = lesson_state(torch.tensor(1e-3), torch.tensor(2.0), capturable=True)
     batches = batches_on("cpu")
-    table = look(partial(repaired_step, training), *batches[0], other_inputs=batches[1])
+    step = partial(lesson_function("repaired_step"), state)
+    table = look(step, *batches[0], other_inputs=batches[1])
     assert table.empty, table.to_string()
 
 
