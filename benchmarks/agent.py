@@ -136,11 +136,11 @@ def traced(step: Callable[[], object], wait: Callable[[], None], path: Path) -> 
         wait()
 
     try:
-        gpu = read_trace(record_trace(step_and_wait, path, steps=2, warmup=1)).gpu
+        gpu = read_trace(record_trace(step_and_wait, path, steps=1, warmup=1)).gpu
     except TraceError as error:
         print(error, file=sys.stderr)
         return {}
-    return {"busy ms": busy_time(gpu) / 2 / 1000, "kernels": (gpu.kind == "kernel").sum() / 2}
+    return {"busy ms": busy_time(gpu) / 1000, "kernels": (gpu.kind == "kernel").sum()}
 
 
 def rows_of(rounds: pd.DataFrame, facts: dict[str, dict[str, float]]) -> pd.DataFrame:

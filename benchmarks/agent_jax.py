@@ -26,7 +26,8 @@ from examples.train_agent import (
 
 LEARNING_RATE = 2.5e-3
 N_HIDDEN = 64
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
+BETA1, BETA2 = 0.9, 0.999  # torch.optim.Adam's defaults
+EPSILON = 1e-8
 
 Weights = dict[str, list[tuple[Array, Array]]]  # of actor and critic, for each layer
 

@@ -96,6 +96,7 @@ def array_of(tensor):
     return np.array(tensor.tolist(), dtype=str(tensor.dtype).removeprefix("torch."))
 
 
+@pytest.mark.weekly  # compiling takes seconds
 def test_jax_plays_and_trains_as_pytorch_does(on_the_stand_in):
     jax = pytest.importorskip("jax")
     from benchmarks import agent_jax
