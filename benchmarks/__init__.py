@@ -4,4 +4,6 @@ Variants   ladder: those of "Shorten a step to its kernel time"; originals: the 
            examples the course grew from
 Measured   steps: all of them
 Written    report
+Apart      agent: the training of an agent next to JAX, whose part is agent_jax
+           (python -m benchmarks.agent)
 """

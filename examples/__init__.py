@@ -10,6 +10,7 @@ share_a_pool: graphs for several batch sizes in one memory pool
 graph_blocks: train with two blocks of a model in graphs
 augment_in_graph: train with augmentation inside the graph
 train_agent: train an agent with PPO, environments included, in one graph
+train_agent_off_policy: train one with TD3 and a replay buffer, in two graphs
 decoder: a language model with a static key-value cache, ready for a graph
 serving: requests in slots, and a step of mixed lengths
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
