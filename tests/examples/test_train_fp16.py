@@ -1,0 +1,77 @@
+"""The float16 training to copy: a graph trains as eager, and what its numbered lines are for."""
+
+from contextlib import suppress
+
+import pytest
+
+from course.paths import ROOT
+from cpu_graph import cpu_graphs
+
+FILE = ROOT / "examples/train_fp16.py"
+CHANGES = {  # a line, what takes its place, and what happens
+    1: ("self.copy_stream.wait_event(self.has_been_read)", "pass", "silent"),
+    2: ("torch.cuda.current_stream().wait_stream(self.copy_stream)", "pass", "silent"),
+    3: (', capture_error_mode="thread_local"', "", "same"),  # fails by chance beside workers
+    4: ("return self.loss.clone()", "return self.loss", "silent"),
+    5: ('lr = torch.tensor(1e-3, device="cuda")', "lr = 1e-3", "silent"),
+    6: ("capturable=True,", "", "raises"),
+    7: ("fused=True,", "", "raises"),
+}
+
+
+SMALLER = (  # the stand-in has no other threads
+    ("WORKERS = 2", "WORKERS = 0"),
+    ("ROWS, WIDTH = 4_000, 512", "ROWS, WIDTH = 256, 16"),
+)
+
+
+def run(*changes, name="train_fp16"):
+    """The names of the script, with some of its text changed."""
+    script = FILE.read_text()
+    for text, instead in (*SMALLER, *changes):
+        assert script.count(text) == 1
+        script = script.replace(text, instead)
+    names = {"__name__": name}
+    exec(compile(script, str(FILE), "exec"), names)
+    return names
+
+
+def losses_of(*changes, graphed=True):
+    """The losses of the script, and the number of replays."""
+    with cpu_graphs() as device:
+        return run(*changes)["train"](graphed), device.counts["graphs"]
+
+
+@pytest.fixture(scope="module")
+def eager_losses():
+    losses, replays = losses_of(graphed=False)
+    assert replays == 0 and len(set(losses)) == 8
+    return losses
+
+
+def test_the_graph_trains_as_eager(eager_losses):
+    losses, replays = losses_of()
+    assert losses == eager_losses
+    assert replays == len(losses) - 3, "all steps but the warm-up"
+
+
+@pytest.mark.parametrize("number", CHANGES)
+def test_without_a_line_it_ends_otherwise(number, eager_losses):
+    line, instead, expected = CHANGES[number]
+    found = "raises"
+    with suppress(RuntimeError):
+        losses, _ = losses_of((line, instead))
+        found = "same" if losses == eager_losses else "silent"
+    assert found == expected
+
+
+def test_every_numbered_line_is_left_out_once():
+    lines = [line.rpartition("# ")[2] for line in FILE.read_text().splitlines()]
+    numbers = {int(line[0]) for line in lines if line[:1].isdigit() and line[1:2] == "."}
+    assert numbers == CHANGES.keys()
+
+
+def test_it_runs_by_itself(capsys):
+    with cpu_graphs():
+        run(name="__main__")
+    assert capsys.readouterr().out.endswith("8 of 8 losses are equal to the eager ones\n")
