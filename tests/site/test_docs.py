@@ -81,7 +81,8 @@ def test_a_fault_has_a_script_versions_and_a_lesson(title):
     assert len(code.splitlines()) < 30 and max(map(len, code.splitlines())) <= 100
     said = re.findall(r"^- \*\*(.*):\*\* .+", FAULTS[title], re.MULTILINE)
     assert {"Seen on", "Shown in"} <= set(said) <= {"Seen on", "Repaired in", "Thread", "Shown in"}
-    assert re.search(r"\*\*Shown in:\*\* \[.*\]\(\.\./(notebooks|examples)/", FAULTS[title])
+    shown = r"\*\*Shown in:\*\* \[.*\]\((\.\./(notebooks|examples)/|optimizers\.md)"
+    assert re.search(shown, FAULTS[title])
 
 
 def test_faults_that_need_more_than_the_stand_in_are_on_the_page():
