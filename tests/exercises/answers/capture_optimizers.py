@@ -481,6 +481,26 @@ def train_prefetched__right_two_buffers(step, net, batches):
     return torch.stack(losses)
 
 
+def train_prefetched__right_as_in_the_example(step, net, batches):
+    static_batch = [tensor.cuda() for tensor in batches[0]]
+    with unchanged(net):
+        replay = capture_step(step, *static_batch)
+    next_batch = [torch.empty_like(tensor) for tensor in static_batch]
+    copy_stream = torch.cuda.Stream()
+    has_been_read = torch.cuda.Event()
+    has_been_read.record()
+    losses = []
+    for batch in batches:
+        copy_stream.wait_event(has_been_read)
+        with torch.cuda.stream(copy_stream):
+            copy_batch(next_batch, batch)
+        torch.cuda.current_stream().wait_stream(copy_stream)
+        copy_batch(static_batch, next_batch)
+        has_been_read.record()
+        losses.append(replay().clone())
+    return torch.stack(losses)
+
+
 def train_prefetched__right_read_on_a_stream_of_its_own(step, net, batches):
     static_batch = [tensor.cuda() for tensor in batches[0]]
     with unchanged(net):
