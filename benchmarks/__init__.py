@@ -6,4 +6,6 @@ Measured   steps: all of them
 Written    report
 Apart      agent: the training of an agent next to JAX, whose part is agent_jax
            (python -m benchmarks.agent)
+           optimizers: which of PyTorch's optimizers and schedulers a graph gets right
+           (python -m benchmarks.optimizers)
 """

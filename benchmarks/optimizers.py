@@ -23,7 +23,7 @@ OPTIMIZERS = (
     *("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax"),
     *("LBFGS", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
 )
-SETTINGS = {  # a learning rate here becomes a tensor on the GPU
+SETTINGS: dict[str, dict] = {  # a learning rate here becomes a tensor on the GPU
     "none": {},
     "tensor": {"lr": 0.01},
     "tensor, fused": {"lr": 0.01, "fused": True},

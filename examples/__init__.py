@@ -9,6 +9,7 @@ many_steps_one_graph: train with ten steps in one graph
 share_a_pool: graphs for several batch sizes in one memory pool
 graph_blocks: train with two blocks of a model in graphs
 augment_in_graph: train with augmentation inside the graph
+train_fp16: train in float16, with a prefetcher and a loader with workers
 train_agent: train an agent with PPO, environments included, in one graph
 train_agent_off_policy: train one with TD3 and a replay buffer, in two graphs
 decoder: a language model with a static key-value cache, ready for a graph
