@@ -43,7 +43,7 @@ class PrefetchedStep:
         if self.calls <= WARMUP:
             return self._warm_up()
         if self.calls == WARMUP + 1:
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # 3. workers
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # 3. loader runs
                 self.loss = self.step(*self.static_batch)
         self.graph.replay()
         return self.loss.clone()  # 4. the next replay overwrites it
