@@ -23,12 +23,13 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import few, launch_log
 
 REFUSED = (
-    "The capture is refused: {error}. Something in the function needs a value on the CPU, such as "
-    ".item(), a slice up to a tensor, or a boolean index. Keep the shape, and select with a mask."
+    "The capture is refused: {error}.",
+    "Something in the function needs a value on the CPU, such as .item(), a slice up to a tensor, "
+    "or a boolean index. Keep the shape, and select with a mask.",
 )
 FROM_THE_CPU = (
-    "The capture is refused, because the function copies a tensor from the CPU: make it on the "
-    'GPU, with device="cuda".'
+    "The capture is refused, because the function copies a tensor from the CPU.",
+    'Make it on the GPU, with device="cuda".',
 )
 A_NUMBER = "It returns a Python number, which every replay repeats: return a tensor."
 COUNTED_BEHIND = "A value behind the request counts: mask all values from `length` on."
@@ -56,8 +57,8 @@ SMALLEST_FIRST = (
 )
 SPREAD = (
     "The standard deviation is too large for requests that are shorter than x.",
-    "Behind the request, `centered` is zero minus the mean, and its square counts: mask again after "
-    "the mean is subtracted.",
+    "Behind the request, `centered` is zero minus the mean, and its square counts: mask again "
+    "after the mean is subtracted.",
 )
 COUNTED = (
     "The mean and the standard deviation are those of all rows.",
@@ -178,13 +179,14 @@ def _captured(answer, request):
         with torch.cuda.graph(graph):
             torch.zeros(1, device="cuda")  # a graph that is refused shall not be called empty, too
             output = answer(*static)
-    except RuntimeError as error:
-        text = str(error.__context__ or error)
+    except RuntimeError as refusal:
+        text = str(refusal.__context__ or refusal)
         if "captur" not in text:
             raise
         if "pinned" in text:
             raise Wrong(FROM_THE_CPU) from None
-        raise Wrong(REFUSED.format(error=text.splitlines()[0].rstrip("."))) from None
+        error = text.splitlines()[0].rstrip(".")
+        raise Wrong(REFUSED[0].format(error=error), REFUSED[1]) from None
     if isinstance(output, int | float):
         raise Wrong(A_NUMBER)
     if not torch.is_tensor(output):
