@@ -6,6 +6,7 @@ train_gpt: train a small GPT, with each training step in one graph; it reads sha
 worth_a_graph: the step time, the busy time and the cost of a capture, and when it is worth it
 many_steps_one_graph: train with ten steps in one graph
 share_a_pool: graphs for several batch sizes in one memory pool
+pad_to_buckets: graphs for sequences of many lengths, and results read one batch later
 graph_blocks: train with two blocks of a model in graphs
 augment_in_graph: train with augmentation inside the graph
 train_agent: train an agent with PPO, environments included, in one graph
