@@ -7,6 +7,7 @@ worth_a_graph: the step time, the busy time and the cost of a capture, and when 
 check_step: a step that can be captured, and whether its graph trains the same
 many_steps_one_graph: train with ten steps in one graph
 share_a_pool: graphs for several batch sizes in one memory pool
+pad_to_buckets: graphs for sequences of many lengths, and results read one batch later
 graph_blocks: train with two blocks of a model in graphs
 augment_in_graph: train with augmentation inside the graph
 train_fp16: train in float16, with a prefetcher and a loader with workers

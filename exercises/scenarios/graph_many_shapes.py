@@ -11,16 +11,25 @@ from torch import nn
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import EAGER, EVERY_TIME_THE_FIRST, Wrong, close, use, watch
+from exercises.answers.graph_use import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    close,
+    parting,
+    use,
+    watch,
+)
 from exercises.scenarios.common import few, launch_log
 
 REFUSED = (
-    "The capture is refused: {error}. Something in the function needs a value on the CPU, such as "
-    ".item(), a slice up to a tensor, or a boolean index. Keep the shape, and select with a mask."
+    "The capture is refused: {error}.",
+    "Something in the function needs a value on the CPU, such as .item(), a slice up to a tensor, "
+    "or a boolean index. Keep the shape, and select with a mask.",
 )
 FROM_THE_CPU = (
-    "The capture is refused, because the function copies a tensor from the CPU: make it on the "
-    'GPU, with device="cuda".'
+    "The capture is refused, because the function copies a tensor from the CPU.",
+    'Make it on the GPU, with device="cuda".',
 )
 A_NUMBER = "It returns a Python number, which every replay repeats: return a tensor."
 COUNTED_BEHIND = "A value behind the request counts: mask all values from `length` on."
@@ -45,6 +54,23 @@ SEVERAL_POOLS = "Each graph has its own pool: give all of them the same one, wit
 SMALLEST_FIRST = (
     "A smaller graph is captured before a larger one, which then cannot fit into its memory: "
     "capture the largest first."
+)
+SPREAD = (
+    "The standard deviation is too large for requests that are shorter than x.",
+    "Behind the request, `centered` is zero minus the mean, and its square counts: mask again "
+    "after the mean is subtracted.",
+)
+COUNTED = (
+    "The mean and the standard deviation are those of all rows.",
+    "Mask the rows behind the request before each sum, and divide by `length`.",
+)
+NOT_ZERO = (
+    "The rows behind the request are not zero.",
+    "Mask again after the mean is subtracted.",
+)
+SPOILED_BY = (
+    "An infinity or nan behind the request spoils the result.",
+    "Arithmetic with a mask does not remove it: select, with torch.where.",
 )
 SAME_BUFFER = (
     "Several results are the same memory.",
@@ -74,7 +100,11 @@ def largest_valid(answer: Callable) -> None:
         values[length:] = torch.tensor(behind, device="cuda")[: size - length]
         requests.append((values, torch.tensor(length, device="cuda")))
 
-    replay = _captured(answer, requests[0])
+    captured = _captured(answer, requests[0])
+
+    def replay(values, length):
+        return captured(values, length).reshape(())
+
     expected = [values[:n].max() for (values, _), n in zip(requests, lengths, strict=True)]
     finite = list(zip(requests[:4], lengths[:4], strict=True))
     symptoms = {
@@ -91,6 +121,56 @@ def largest_valid(answer: Callable) -> None:
         raise Wrong(SPOILED)
 
 
+def standardize(answer: Callable) -> None:
+    """Rows with finite and other numbers behind the valid ones; the answer is captured."""
+    size, columns = 6, few(2, 5)
+    lengths = [3, 2, size, few(2, 5), 4, 2]
+    nan, inf = float("nan"), float("inf")
+    requests = []
+    for number, length in enumerate(lengths):
+        x = torch.randn(size, columns, device="cuda") + 3
+        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [inf, nan, -inf, nan]
+        x[length:] = torch.tensor(behind, device="cuda")[: size - length, None]
+        requests.append((x, torch.tensor(length, device="cuda")))
+
+    replay = _captured(answer, requests[0])
+    given = use(replay, requests[:4], what="It").given
+    pairs = [(x, length) for (x, _), length in zip(requests, lengths, strict=True)]
+    expected = [_standardized(x[:length]) for x, length in pairs]
+    shapes = {tuple(result.shape) for result in given}
+    if shapes != {(size, columns)}:
+        raise Wrong(f"It returns tensors of shape {shapes.pop()} for x of shape {(size, columns)}.")
+    tops = [result[:length] for result, length in zip(given, lengths[:4], strict=True)]
+    _statistics(tops, expected[:4], pairs[:4])
+    if any(result[length:].any() for result, length in zip(given, lengths[:4], strict=True)):
+        raise Wrong(NOT_ZERO)
+    others = use(replay, requests[4:], what="It").given
+    zeros = [torch.cat([top, top.new_zeros(size - len(top), columns)]) for top in expected[4:]]
+    if not close(others, zeros):
+        raise Wrong(SPOILED_BY)
+
+
+def _standardized(x, padding=0):
+    """x, (rows, columns), by the mean of its rows, and by their variance with rows of padding."""
+    mean = x.mean(0)
+    squares = (x - mean).square().sum(0) + padding * mean.square()
+    return (x - mean) / (squares / len(x) + 1e-5).sqrt()
+
+
+def _statistics(tops, expected, pairs):
+    """Raises Wrong unless the valid rows have the statistics of the valid rows."""
+    if close(tops, expected):
+        return
+    symptoms = {
+        SPREAD: [_standardized(x[:length], len(x) - length) for x, length in pairs],
+        COUNTED: [_standardized(x)[:length] for x, length in pairs],
+    }
+    for said, results in symptoms.items():
+        if close(tops, results):
+            raise Wrong(said)
+    raise Wrong(parting(tops, expected))
+
+
 def _captured(answer, request):
     """A function that replays the answer for a request. Raises Wrong if it cannot be captured."""
     static = [tensor.clone() for tensor in request]
@@ -99,13 +179,14 @@ def _captured(answer, request):
         with torch.cuda.graph(graph):
             torch.zeros(1, device="cuda")  # a graph that is refused shall not be called empty, too
             output = answer(*static)
-    except RuntimeError as error:
-        text = str(error.__context__ or error)
+    except RuntimeError as refusal:
+        text = str(refusal.__context__ or refusal)
         if "captur" not in text:
             raise
         if "pinned" in text:
             raise Wrong(FROM_THE_CPU) from None
-        raise Wrong(REFUSED.format(error=text.splitlines()[0].rstrip("."))) from None
+        error = text.splitlines()[0].rstrip(".")
+        raise Wrong(REFUSED[0].format(error=error), REFUSED[1]) from None
     if isinstance(output, int | float):
         raise Wrong(A_NUMBER)
     if not torch.is_tensor(output):
@@ -115,7 +196,7 @@ def _captured(answer, request):
         for tensor, new in zip(static, inputs, strict=True):
             tensor.copy_(new)
         graph.replay()
-        return output.clone().reshape(())
+        return output.clone()
 
     return replay
 

@@ -224,33 +224,64 @@ def read_results__right_read_later_on_the_gpu(answer, requests, columns):
     return list(torch.stack(kept).cpu())
 
 
-def choose_server__buckets_for_a_busy_gpu(host_us, step_us, may_compile, lengths, plans):
-    return choose_server(step_us, step_us, may_compile, lengths, plans)
+def standardize__selected_once(x, length):
+    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
+    x = torch.where(valid, x, 0)
+    mean = x.sum(0) / length
+    centered = x - mean
+    variance = centered.square().sum(0) / length
+    return centered / (variance + 1e-5).sqrt()
 
 
-def choose_server__compiles_always(host_us, step_us, may_compile, lengths, plans):
-    return choose_server(host_us, step_us, True, lengths, plans)
+def standardize__selected_first_and_last(x, length):
+    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
+    return torch.where(valid, standardize__selected_once(x, length), 0)
 
 
-def choose_server__nothing_in_between(host_us, step_us, may_compile, lengths, plans):
-    rounded = step_us if host_us > 0.5 * step_us else 0
-    return choose_server(rounded, step_us, may_compile, lengths, plans)
+def standardize__rows_behind_left(x, length):
+    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
+    mean = torch.where(valid, x, 0).sum(0) / length
+    centered = x - mean
+    variance = torch.where(valid, centered, 0).square().sum(0) / length
+    return centered / (variance + 1e-5).sqrt()
 
 
-def choose_server__finest_sizes(host_us, step_us, may_compile, lengths, plans):
-    kind, name = choose_server(host_us, step_us, may_compile, lengths, plans)
-    return kind, name and list(plans)[-1]
+def standardize__multiplied_twice(x, length):
+    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
+    mean = (x * valid).sum(0) / length
+    centered = (x - mean) * valid
+    return centered / (centered.square().sum(0) / length + 1e-5).sqrt()
 
 
-def choose_server__one_bucket(host_us, step_us, may_compile, lengths, plans):
-    kind, name = choose_server(host_us, step_us, may_compile, lengths, plans)
-    return kind, name and "1 bucket"
+def standardize__of_all_rows(x, length):
+    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
+    centered = x - x.mean(0)
+    return torch.where(valid, centered / (centered.square().mean(0) + 1e-5).sqrt(), 0)
 
 
-def choose_server__share_of_the_real_rows(host_us, step_us, may_compile, lengths, plans):
-    kind, name = choose_server(host_us, step_us, may_compile, lengths, plans)
-    for candidate, sizes in plans.items():
-        padded_rows = sum(sizes[bisect_left(sizes, length)] for length in lengths)
-        if name and padded_rows / sum(lengths) - 1 <= 0.3:
-            return kind, candidate
-    return kind, name
+def standardize__sliced(x, length):
+    centered = x[:length] - x[:length].mean(0)
+    result = torch.zeros_like(x)
+    result[:length] = centered / (centered.square().mean(0) + 1e-5).sqrt()
+    return result
+
+
+def standardize__unbiased(x, length):
+    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
+    mean = torch.where(valid, x, 0).sum(0) / length
+    centered = torch.where(valid, x - mean, 0)
+    return centered / (centered.square().sum(0) / (length - 1) + 1e-5).sqrt()
+
+
+def standardize__right_selected_then_multiplied(x, length):
+    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
+    x = torch.where(valid, x, 0)
+    centered = (x - x.sum(0) / length) * valid
+    return centered * (centered.square().sum(0) / length + 1e-5).rsqrt()
+
+
+def standardize__right_masked_fill(x, length):
+    behind = (torch.arange(len(x), device="cuda") >= length)[:, None]
+    mean = x.masked_fill(behind, 0).sum(0) / length
+    centered = (x - mean).masked_fill(behind, 0)
+    return centered / (centered.square().sum(0) / length + 1e-5).sqrt()
