@@ -33,7 +33,7 @@ def test_it_trains_as_the_eager_model(capsys):
             'torch.compile(build_model(), mode="reduce-overhead")',
             "graphs of its own",
         ),
-        ("WARMUP = 3", "WARMUP = 0", "warm up before it"),
+        ("WARMUP = 3", "WARMUP = 0", "the first call, which compiles"),
     ],
 )
 def test_the_capture_refuses(capsys, line, instead, refused):
