@@ -9,6 +9,7 @@ many_steps_one_graph: train with ten steps in one graph
 share_a_pool: graphs for several batch sizes in one memory pool
 pad_to_buckets: graphs for sequences of many lengths, and results read one batch later
 graph_blocks: train with two blocks of a model in graphs
+compile_and_capture: train with compiled kernels in one graph
 augment_in_graph: train with augmentation inside the graph
 train_fp16: train in float16, with a prefetcher and a loader with workers
 train_agent: train an agent with PPO, environments included, in one graph

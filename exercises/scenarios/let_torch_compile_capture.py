@@ -125,11 +125,13 @@ class CompiledFunction:
             torch.zeros(1, device="cuda")  # a graph that is refused shall not be called empty, too
             if self.mode in OWN_GRAPHS:
                 raise Wrong(
-                    f'mode="{self.mode}" replays graphs of its own, and a capture refuses that: '
-                    "use another."
+                    f'mode="{self.mode}" replays graphs of its own, and a capture refuses that.',
+                    "Use a mode without graphs.",
                 )
             if not self.called:
-                raise Wrong("The capture is the first call, and so it compiles: warm up before it.")
+                raise Wrong(
+                    "The capture contains the first call, which compiles.", "Warm up before it."
+                )
             self.notes.captured += 1
         self.called = True
         if self.mode not in OWN_GRAPHS:
@@ -195,16 +197,16 @@ def make_scaled(answer: Callable) -> None:
                 result = scaled(x)
             copies += inspect.from_cpu
             if not isinstance(result, torch.Tensor):
-                raise Wrong(f"scaled(x) gives {brief(result)}: a tensor is asked.")
+                raise Wrong(f"scaled(x) returns {brief(result)}, not a tensor.")
             expected = (x @ x).relu() * on_gpu
             if close(result, expected) and number > 1:
-                raise Wrong("The product is not multiplied by the number of calls any more.")
+                raise Wrong("The product is no longer multiplied by the number of calls.")
             if not close(result, expected * number):
                 raise Wrong(f"The result of call {number} is not that of the original.")
             if not close(calls, torch.full((), float(number), device="cuda")):
                 raise Wrong(
-                    f"The tensor calls holds {calls.item():g} after call {number}: it has to count "
-                    "the calls, in place."
+                    f"The tensor calls holds {calls.item():g} after call {number}.",
+                    "It has to count the calls, so add 1 to this tensor in place.",
                 )
     _gets_a_graph(notes)
     if copies > 1:
@@ -288,7 +290,7 @@ def _trained(used, notes, expected, first_again):
     if not notes.captured:
         raise Wrong(
             "The graph holds eager kernels: nothing that torch.compile "
-            "gives was called in the capture."
+            "returned was called in the capture."
         )
     used.gives(
         expected,
