@@ -512,7 +512,9 @@ def graph_without_optimizer__zeroed_outside(net, optimizer, inputs, targets):
 
 
 def graph_without_optimizer__nothing_restored(net, optimizer, inputs, targets):
-    return then_step(capture_step(passes(net, optimizer), inputs.clone(), targets.clone()), optimizer)
+    return then_step(
+        capture_step(passes(net, optimizer), inputs.clone(), targets.clone()), optimizer
+    )
 
 
 def graph_without_optimizer__not_cloned(net, optimizer, inputs, targets):
