@@ -21,7 +21,7 @@ GPU_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 CUDA_CALLS = {"cuda_runtime", "cuda_driver"}
 RANGES = {"user_annotation"}
 NUMBERS = ("busy_us", "gradients_us", "other_us", "optimizer_us", "before", "waits")
-PRODUCTS = re.compile("gemm|nvjet|xmma|cutlass|conv|cudnn|flash|fmha|attention", re.IGNORECASE)
+PRODUCTS = re.compile("gemm|gemv|nvjet|xmma|cutlass|conv|cudnn|flash|fmha|attention", re.IGNORECASE)
 WARM_UP, TIMED = 2, 5  # times through all batches
 
 
@@ -80,10 +80,10 @@ def answers(events: list[dict], step_us: float) -> dict[str, float]:
 
     The GPU works on one stream, and no step is a graph yet.
     """
-    marks = [event for event in events if event["name"] == MARK and event.get("cat") in RANGES]
+    marks = [event for event in events if event.get("cat") in RANGES and event["name"] == MARK]
     steps = [read_step(events, mark) for mark in marks]
-    if not all(step["busy_us"] for step in steps) or not steps:
-        raise ValueError("A step launched no GPU work: profile it on a CUDA GPU.")
+    if not steps or not all(step["gradients_us"] for step in steps):
+        raise ValueError("A marked step launched no GPU work: profile on a CUDA GPU.")
     mean = {name: sum(step[name] for step in steps) / len(steps) for name in NUMBERS}
     return {
         "idle": max(0.0, 1 - mean["busy_us"] / step_us - mean["before"]),  # <- 1
