@@ -1,5 +1,5 @@
-"""Scenarios: graphs around a read, a graph or eager, and a graph of all but the optimizer. Each
-raises Wrong with what it finds.
+"""Scenarios: a step as the tree advises, graphs around a read, a graph or eager, and a graph of all
+but the optimizer. Each raises Wrong with what it finds.
 """
 
 import copy
@@ -46,6 +46,56 @@ OTHER_DTYPE = (
     "The result has another dtype than eager's: copy_ converted the input, without an error. "
     "Compare the dtypes too."
 )
+
+
+ADVISED = [  # found, graphs of a step, and whether optimizer.step() runs outside of them
+    ({"idle": 0.199, "optimizer": 1.8}, 0, True),
+    ({"idle": 0.201, "optimizer": 0.995}, 1, True),
+    ({"idle": 0.201, "optimizer": 1.005}, 1, False),
+]
+
+
+def train_as_advised(answer: Callable) -> None:
+    """Three readers: a busy GPU, a short optimizer, and one that takes longer than the GPU."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(4)
+    random = torch.cuda.get_rng_state()
+    expected, symptoms = _trained(net, batches, random, rates=None)
+    for found, graphs, outside in ADVISED:
+        own = copy.deepcopy(net)
+        optimizer = momentum(own.parameters())
+        given, before = copied(batches[0]), copied(own.state_dict())
+        with callers_own("inputs or targets", given, batches):
+            with watch() as built:
+                train = answer(own, optimizer, *given, dict(found))
+            one_graph(built)
+            _untouched(own, before, random)
+            used, stepped = _counted(train, optimizer, batches)
+            used.gives(expected, symptoms)
+            detached(used)
+        _as_advised(used, built, len(stepped), found, graphs, outside)
+
+
+def _counted(train, optimizer, batches):
+    """Some steps of train, and a True for each call of optimizer.step() in them."""
+    stepped: list[bool] = []
+    optimizer.register_step_post_hook(lambda *_: stepped.append(True))
+    return use(train, batches), stepped
+
+
+def _as_advised(used, built, stepped, found, graphs, outside):
+    """Raises Wrong unless the steps ran as the tree says for found."""
+    case = f"(found is {found})"
+    if not graphs:
+        if built.captured or used.counts["graphs"]:
+            raise Wrong(f"It captures a step in which the GPU idles for less than a fifth {case}.")
+        return
+    if not built.captured and not used.counts["graphs"]:
+        raise Wrong(f"It stays eager where the GPU idles for a fifth or more {case}.")
+    if outside and not stepped:
+        raise Wrong(f"The optimizer is in the graph, where the tree leaves it out {case}.")
+    if stepped and not outside:
+        raise Wrong(f"The optimizer runs outside of the graph, where the tree takes it in {case}.")
+    used.replays(graphs=len(used.given), operators=len(used.given) * (25 if outside else 3))
 
 
 def graph_around_read(answer: Callable) -> None:
@@ -216,24 +266,28 @@ def _first_gradients(net, batches, random):
     return accumulated_gradients(copy.deepcopy(net), batches[:1])
 
 
-def _trained(net, batches, random):
-    """The losses of an eager training, and functions that give those that each mistake leads to."""
+def _trained(net, batches, random, rates=RATES):
+    """The losses of an eager training, and functions that give those that each mistake leads to.
+
+    rates: of the optimizer in each step; None for the one that it has.
+    """
 
     def losses(rates, batches=batches):
         torch.cuda.set_rng_state(random)
         return losses_of(net, momentum, batches, rates)
 
-    return losses(RATES), {
+    steps = len(batches)
+    return losses(rates), {
         (
             "The rate stays that of the capture.",
             "Leave optimizer.step() outside of the graph.",
-        ): partial(losses, RATES[:1] * 5),
+        ): partial(losses, RATES[:1] * steps),
         (
             "The weights never move.",
             "After the replay .grad must be there for optimizer.step().",
-        ): partial(losses, [0.0] * 5),
+        ): partial(losses, [0.0] * steps),
         (
             "Every step trains on the first batch.",
             "Copy the new one into the static inputs.",
-        ): partial(losses, RATES, batches[:1] * 5),
+        ): partial(losses, rates, batches[:1] * steps),
     }

@@ -131,6 +131,9 @@ RIGHT: dict[str, dict[str, str]] = {
     "train_prefetched": {
         "swap with unchanged(net):": INDEPENDENT,
     },
+    "train_as_advised": {
+        "swap if found['idle'] < 0.2:": INDEPENDENT,
+    },
     "graph_around_read": {
         "swap replay_left = capture_step(left, hidden)": INDEPENDENT,
     },

@@ -221,7 +221,7 @@ def test_streams_of_two_gpus_have_lanes_of_their_own(write_trace):
     assert labels[2:] == ["GPU 0, stream 7", "GPU 1, stream 7"]
 
 
-@pytest.mark.parametrize("name", ["static_input", "capture_and_replay"])
+@pytest.mark.parametrize("name", ["static_input", "capture_and_replay", "choose_api"])
 def test_a_drawing_keeps_to_the_colours_and_has_a_title(name):
     text = (ROOT / "docs/static" / f"{name}.svg").read_text()
     drawing = ElementTree.fromstring(text)

@@ -70,7 +70,7 @@ def test_names_on_a_fill_are_read(lane):
     assert contrast.ratio(contrast.in_dark(fill), contrast.in_dark(white)) >= TEXT
 
 
-@pytest.mark.parametrize("name", ["static_input", "capture_and_replay", "while_node"])
+@pytest.mark.parametrize("name", ["static_input", "capture_and_replay", "while_node", "choose_api"])
 def test_drawings_write_on_white_and_draw_in_colours_that_are_told_apart(name):
     text = (ROOT / f"docs/static/{name}.svg").read_text()
     decoration = {"#CCCCCC", "#DDDDDD", "#FFFFFF"}  # rules between rows

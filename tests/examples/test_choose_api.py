@@ -1,0 +1,114 @@
+"""The five questions: what each reads from a trace, and where the tree leads."""
+
+import gzip
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from course.paths import ROOT
+from course.recordings.recording import recorded_lesson
+from cpu_graph import cpu_graphs
+from examples import choose_api
+from examples.choose_api import MARK, advise, answers
+from helpers.trace import read_trace
+
+BUSY = 10.0  # µs of every kernel below
+
+
+def event(category, name, ts, dur=1.0, **args):
+    return {"cat": category, "name": name, "ts": ts, "dur": dur, "args": args}
+
+
+def step(start, *kernels, extra=()):
+    """A marked step of 100 µs that launches kernels, pairs of a name and a grid, every 10 µs."""
+    yield event("user_annotation", MARK, start, 100.0)
+    yield event("gpu_user_annotation", MARK, start + 10, 50.0)
+    for number, (name, grid) in enumerate(kernels, 1):
+        at = start + 10 * number
+        yield event("cuda_runtime", "cudaLaunchKernel", at, correlation=at)
+        yield event("kernel", name, at + 5, BUSY, correlation=at, grid=grid)
+    yield from extra
+
+
+GEMM, ADD = ("sm90_xmma_gemm_bf16", [8, 1, 1]), ("elementwise_kernel", [4, 1, 1])
+
+
+def test_a_trace_answers_the_five_questions():
+    update = event("user_annotation", "Optimizer.step#AdamW.step", 35, 30.0)
+    late = event("cuda_runtime", "cudaDeviceSynchronize", 95)
+    events = [*step(0, GEMM, GEMM, ADD, ADD, extra=[update, late])]
+    found = answers(events, step_us=200)
+    assert found == {
+        "idle": pytest.approx(1 - 4 * BUSY / 200 - 0.1),
+        "waits": 0,
+        "kinds": 1,
+        "optimizer": pytest.approx(30 / (3 * BUSY)),
+        "other": pytest.approx(0.5),
+    }
+
+
+def test_a_wait_counts_between_two_launches_alone():
+    read = event("cuda_runtime", "cudaStreamSynchronize", 15)
+    assert answers([*step(0, GEMM, ADD, extra=[read])], 200)["waits"] == 1
+
+
+@pytest.mark.parametrize(("other", "kinds"), [(ADD, 1), (("elementwise_kernel", [5, 1, 1]), 2)])
+def test_another_shape_is_another_kind_of_step(other, kinds):
+    events = [*step(0, GEMM, ADD), *step(200, GEMM, other)]
+    assert answers(events, 200)["kinds"] == kinds
+
+
+def test_a_trace_without_gpu_work_is_refused():
+    with pytest.raises(ValueError, match="no GPU work"):
+        answers([*step(0)], 200)
+
+
+def test_a_recorded_step_is_as_busy_as_the_course_says():
+    path = recorded_lesson("capture_training_step").trace("eager")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    marked = [
+        one | {"name": MARK} if one["name"].startswith("ProfilerStep#") else one for one in events
+    ]
+    busy_us = read_trace(path).summary().gpu_busy_us
+    marks = [one for one in marked if one["name"] == MARK and one["cat"] in choose_api.RANGES]
+    steps = [choose_api.read_step(marked, mark) for mark in marks]
+    assert sum(one["busy_us"] for one in steps) / len(steps) == pytest.approx(busy_us, rel=0.01)
+    assert advise(answers(marked, step_us=10 * busy_us)).startswith(("graph of", "whole-step"))
+
+
+SEEN = {"idle": 0.8, "waits": 0, "kinds": 1, "optimizer": 1.5, "other": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("number", "method"),
+    [
+        ({}, "whole-step graph, compiled"),
+        ({"idle": 0.1}, "compile"),
+        ({"waits": 0.2}, "graphed parts"),
+        ({"kinds": 2}, "a graph for each shape"),
+        ({"optimizer": 0.9}, "graph of forward and backward, compiled"),
+        ({"other": 0.1}, "whole-step graph"),
+        ({"optimizer": 0.9, "other": 0.1}, "graph of forward and backward"),
+    ],
+)
+def test_each_answer_leads_to_its_method(number, method):
+    assert advise(SEEN | number) == method
+
+
+def test_the_drawing_has_the_same_five_questions():
+    drawing = ElementTree.parse(ROOT / "docs/static/choose_api.svg").getroot()
+    texts = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert [text for text in texts if re.fullmatch(r"\d", text)] == ["1", "2", "3", "4", "5"]
+    for method in ("torch.compile", "graphed parts", "a graph for each", "whole-step graph"):
+        assert any(method in text for text in texts), method
+
+
+def test_it_runs_from_the_first_step_to_the_advice(monkeypatch, capsys):
+    traced = [*step(0, ADD)]
+    monkeypatch.setattr(choose_api, "trace_events", lambda *_: traced)
+    with cpu_graphs():
+        choose_api.main()
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == "graph of forward and backward, compiled"
