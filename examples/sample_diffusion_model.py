@@ -10,7 +10,6 @@ lines are those that a graph needs; without them this is an ordinary script.
 """
 
 import argparse
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ WARMUP = 3
 
 
 def draw(labels: Tensor, size: int) -> Tensor:
-    """A picture of each class, (batch, 1, size, size), from -1 to 1; place and radius are random."""
+    """A picture of each class, (batch, 1, size, size), from -1 to 1, at a random place and size."""
     batch_size = len(labels)
     grid = torch.linspace(-1, 1, size, device="cuda")
     centre = torch.empty(batch_size, 2, device="cuda").uniform_(-0.3, 0.3)
@@ -59,7 +58,8 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(n_embd, 3 * n_embd)
         self.proj = nn.Linear(n_embd, n_embd)
 
-    def forward(self, x: Tensor) -> Tensor:  # (B, T, n_embd)
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, n_embd) -> (B, T, n_embd)."""
         qkv = self.qkv(x).unflatten(-1, (3, self.n_head, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, n_head, T, head_dim)
         y = F.scaled_dot_product_attention(q, k, v)
@@ -77,7 +77,8 @@ class Modulated(nn.Module):
         nn.init.zeros_(self.modulation.weight)
         nn.init.zeros_(self.modulation.bias)
 
-    def forward(self, x: Tensor, condition: Tensor) -> Tensor:  # (B, T, n_embd), (B, n_embd)
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        """(B, T, n_embd), (B, n_embd) -> (B, T, n_embd)."""
         shift, scale, gate = self.modulation(condition)[:, None].chunk(3, -1)
         return x + gate * self.layer(self.norm(x) * (1 + scale) + shift)
 
@@ -87,13 +88,12 @@ class Block(nn.Module):
 
     def __init__(self, n_embd: int, n_head: int) -> None:
         super().__init__()
-        mlp = nn.Sequential(
-            nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd)
-        )
+        mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))
         self.attention = Modulated(Attention(n_embd, n_head), n_embd)
         self.mlp = Modulated(mlp, n_embd)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        """(B, T, n_embd), (B, n_embd) -> (B, T, n_embd)."""
         return self.mlp(self.attention(x, condition), condition)
 
 
