@@ -182,7 +182,8 @@ class Sampler:
     def denoise(self, sigmas: Tensor) -> None:
         """All steps; sigmas: the noise levels from 1 to 0."""
         for i in range(len(sigmas) - 1):
-            self.sigmas.copy_(sigmas[i : i + 2])  # 3. not a Python number
+            levels = sigmas[i : i + 2]
+            self.sigmas.copy_(levels)  # 3. not a Python number
             self.step()
 
     def sample(

@@ -17,18 +17,12 @@ SMALL = ["--size", "8", "--train-steps", "5", "--batch-size", "3", "--steps", "6
 # what a script without a graph may have in the place of each numbered line
 CHANGES = {
     "1 levels drawn on the GPU": ('1, device="cuda")  # 1.', "1).cuda()  # 1."),
-    "2 no branch": (
-        "1 + (self.guidance - 1) * (sigma > GUIDED_ABOVE)",
-        "self.guidance if sigma > GUIDED_ABOVE else 1.0",
-    ),
-    "3 level in a tensor": (
-        "self.sigmas.copy_(sigmas[i : i + 2])",
-        "self.sigmas = sigmas[i : i + 2].tolist()",
-    ),
+    "2 no branch": ("(sigma > GUIDED_ABOVE)", "bool(sigma > GUIDED_ABOVE)"),
+    "3 level in a tensor": ("self.sigmas.copy_(levels)", "self.sigmas = levels.tolist()"),
     "4 classes copied": ("self.labels.copy_(labels)", "self.labels = labels"),
     "5 guidance in a tensor": ("self.guidance.fill_(guidance)", "self.guidance = guidance"),
     "6 clone the pictures": ("self.x.clone()", "self.x"),
-    "7 levels on the GPU": (', device="cuda")  # 7.', ")  # 7."),
+    "7 levels on the GPU": (', device="cuda")  # 7.', ', device="cuda").cpu()  # 7.'),
     "8 side stream": ("with torch.cuda.stream(torch.cuda.Stream()):", "if True:"),
 }
 KINDS = {
