@@ -10,6 +10,7 @@ lines are those that a graph needs; without them this is an ordinary script.
 """
 
 import argparse
+import gc
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -215,6 +216,7 @@ class Graphed:
         if self.calls <= WARMUP:
             return self.work(*tensors)
         if self.calls == WARMUP + 1:
+            gc.collect()  # an old graph that is freed during a capture would end it
             with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream()):
                 self.results = self.work(*tensors)
         self.graph.replay()

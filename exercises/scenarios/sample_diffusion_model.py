@@ -299,7 +299,9 @@ def _shifted(num_steps, shift):
 
 def graph_seeded_sampler(answer: Callable) -> None:
     """Five calls of two or three seeds, with two seeds again at another place."""
-    num_images, size, num_steps = few(2, 4), few(3, 6), few(2, 4)
+    num_images = few(2, 4)
+    size = few(3, 6)
+    num_steps = few(2, 4)
     weight = 0.5 * torch.randn(size, size, device="cuda")
 
     def denoise(x, noise):
