@@ -37,12 +37,14 @@ KINDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
+@pytest.fixture(autouse=True, scope="module")
+def settings_stay():
     threads = torch.get_num_threads()
+    precision = torch.get_float32_matmul_precision()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
 
 
 def log_of(line="", instead="", flags=()):
