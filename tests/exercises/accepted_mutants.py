@@ -252,4 +252,15 @@ RIGHT: dict[str, dict[str, str]] = {
         "drop average.zero_()": "The momentum is 0 in the warm-up, which so moves nothing.",
         "0.0 to 1 in torch.tensor(0.0, device='cuda')": "The momentum is written before each replay, and the average is set back.",
     },
+    "graph_sampler": {
+        "swap sigma.fill_(1 - i / num_steps)": INDEPENDENT,
+    },
+    "graph_seeded_sampler": {
+        "2 to 3 in (2, 15)": "Registering the generators before the capture is right in every version.",
+        "15 to 16 in (2, 15)": "Registering the generators before the capture is right in every version.",
+    },
+    "graph_late_guidance": {
+        "swap replay_guided = capture_step(guided_step)": INDEPENDENT,
+        "swap sigma.fill_(sigmas[i])": INDEPENDENT,
+    },
 }

@@ -1,0 +1,423 @@
+"""Scenarios: a sampler, a scheduler on the CPU, a seed for each picture, guidance that ends early.
+
+Each raises Wrong with the symptom it finds.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exercises.answers.graph_use import (
+    EAGER,
+    Used,
+    Watched,
+    Wrong,
+    close,
+    returned,
+    same,
+    use,
+    watch,
+)
+from exercises.scenarios.common import few
+from exercises.scenarios.rules import callers_own, one_graph
+
+FROZEN = (
+    "The {} that the model sees in a replay is always that of the capture.",
+    "It was a number on the CPU, and so it is frozen: keep it in a CUDA tensor, and write there.",
+)
+FIRST_NOISE = (
+    "Every call begins with the noise that was there at the capture.",
+    "Copy the caller's noise into the tensor that the graph changes.",
+)
+GOES_ON = (
+    "Every call goes on with the pictures of the call before.",
+    "Copy the caller's noise into the tensor that the graph changes.",
+)
+NOT_PER_STEP = (
+    "It launches {} graphs for {} steps.",
+    "Capture one step, and replay it once for each step of a call.",
+)
+FROZEN_SIZE = (
+    "The noise levels are right, and the size of the steps is not.",
+    "How far a step goes depends on the call: it must not be a number of the capture.",
+)
+MODEL_OUTSIDE = (
+    "The model runs outside of the graph while pictures are made.",
+    "Replay it.",
+)
+OTHER_TABLE = (
+    "The scheduler has a table of {} noise levels in a call of {} steps.",
+    "Call set_timesteps in each call.",
+)
+ONE_LEVEL = (
+    "The model sees the same noise level in every step.",
+    "Write the level of each step into the very tensor that the graph reads.",
+)
+IGNORES_SEEDS = (
+    "Two calls with the same seeds return different pictures.",
+    "The graph draws from the generators of the capture: seed these, not others.",
+)
+NEIGHBOURS = (
+    "The picture of a seed depends on the other seeds of its batch.",
+    "Each picture needs a generator of its own.",
+)
+SAME_PICTURES = (
+    "The pictures do not depend on the seeds.",
+    "Seed the generators in each call, before the replay.",
+)
+SAME_NOISE = (
+    "Every step adds the same noise.",
+    "Draw new numbers for each step.",
+)
+BOTH = (
+    "The guided step runs in {} of {} steps, and {} steps are above the cutoff.",
+    "Two graphs: decide between replays which one a step needs.",
+)
+APART = (
+    "The steps without guidance do not begin where those with guidance ended.",
+    "Both graphs must change one tensor.",
+)
+
+
+class Denoiser:
+    """The velocity of pictures, (batch, size); it notes how it is called.
+
+    Outside of a capture it runs eagerly: called while it is used, it is not replayed.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.weight = 0.5 * torch.randn(size, size, device="cuda")
+        self.shift = torch.randn(size, device="cuda")
+        self.frozen = ""
+        self.eager_calls = 0
+
+    def __call__(self, x: Tensor, sigma: Any, guidance: Any = 1.0) -> Tensor:
+        """The velocity; notes in a capture what is frozen, and otherwise that it ran."""
+        if torch.cuda.is_current_stream_capturing():
+            values = {"noise level": sigma, "guidance scale": guidance}
+            frozen = [name for name, value in values.items() if not _on_the_gpu(value)]
+            self.frozen = frozen[0] if frozen else ""
+        else:
+            self.eager_calls += 1
+        return self.velocity(x, sigma, guidance)
+
+    def velocity(self, x: Tensor, sigma: Any, guidance: Any = 1.0) -> Tensor:
+        """The same, without a note."""
+        return x + guidance * (x @ self.weight + 3 * sigma * self.shift).tanh()
+
+    def check(self, guided: bool = True) -> None:
+        """Raises Wrong if what the model was captured with is frozen; guided: guidance, too."""
+        if self.frozen == "noise level" or (self.frozen and guided):
+            raise Wrong(FROZEN[0].format(self.frozen), FROZEN[1])
+
+
+def _on_the_gpu(value):
+    return torch.is_tensor(value) and value.is_cuda
+
+
+def _levels(num_steps):
+    return [1 - step / num_steps for step in range(num_steps + 1)]
+
+
+def _euler(model, x, levels, guidance=1.0):
+    """The pictures after eager steps through the noise levels."""
+    for sigma, next_sigma in pairwise(levels):
+        x = x + (next_sigma - sigma) * model.velocity(x, sigma, guidance)
+    return x
+
+
+def _per_step(used: Used, steps: int) -> None:
+    """Raises Wrong unless each step was one replay, with little beside it."""
+    if used.seen.captured:
+        raise Wrong("It captures while it is used.", "Capture once, before the first call.")
+    found = used.counts["graphs"]
+    if not found:
+        raise Wrong(EAGER)
+    if found != steps:
+        raise Wrong(NOT_PER_STEP[0].format(found, steps), NOT_PER_STEP[1])
+
+
+def graph_sampler(answer: Callable) -> None:
+    """Four calls, with other noise, guidance scales and numbers of steps."""
+    size = few(3, 6)
+    model = Denoiser(size)
+    noises = list(torch.randn(5, few(), size, device="cuda"))
+    calls = [(1.5, 4), (3.0, 4), (3.0, 6), (0.5, 2)]
+    requests = [(noise, *call) for noise, call in zip(noises[1:], calls, strict=True)]
+
+    def expected_from(starts):
+        return [
+            _euler(model, start, _levels(num_steps), guidance)
+            for start, (guidance, num_steps) in zip(starts, calls, strict=True)
+        ]
+
+    expected = expected_from(noises[1:])
+    with callers_own("noise", *noises):
+        with watch() as seen:
+            sample = returned(answer(model, noises[0]))
+        one_graph(seen)
+        model.eager_calls = 0
+        used = use(sample, requests)
+    steps = sum(num_steps for _, num_steps in calls)
+    if used.counts["graphs"] and not close(used.given, expected):
+        model.check()
+        _parted(used, model, noises, calls, expected_from)
+    _per_step(used, steps)
+    if model.eager_calls:
+        raise Wrong(MODEL_OUTSIDE)
+    if used.counts["operators"] > 8 * steps + 8 * len(calls):
+        raise Wrong(f"{used.counts['operators']} operators ran outside of the graph.")
+    used.gives(expected, {})
+
+
+def _parted(used, model, noises, calls, expected_from):
+    """Raises Wrong with what the results of a sampler show."""
+    if close(used.given, expected_from([noises[0]] * len(calls))):
+        raise Wrong(FIRST_NOISE)
+    for start in noises[:2]:
+        chained = []
+        for guidance, num_steps in calls:
+            start = _euler(model, start, _levels(num_steps), guidance)
+            chained.append(start)
+        if close(used.given[1:], chained[1:]):
+            raise Wrong(GOES_ON)
+    if _one_level(used, model, noises[1:], [(_levels(steps), one) for one, steps in calls]):
+        raise Wrong(ONE_LEVEL)
+    for steps_of_capture in (1, 2, 4, 6, 10, 20, 50):
+        sized = []
+        for x, (guidance, num_steps) in zip(noises[1:], calls, strict=True):
+            for sigma in _levels(num_steps)[:-1]:
+                x = x - model.velocity(x, sigma, guidance) / steps_of_capture
+            sized.append(x)
+        if close(used.given, sized):
+            raise Wrong(FROZEN_SIZE)
+
+
+def _one_level(used, model, noises, calls):
+    """Whether the results are those of a model that sees one level; calls: levels, guidance."""
+    for seen in (0.0, 1.0):
+        frozen = []
+        for x, (levels, guidance) in zip(noises, calls, strict=True):
+            for sigma, next_sigma in pairwise(levels):
+                x = x + (next_sigma - sigma) * model.velocity(x, seen, guidance)
+            frozen.append(x)
+        if close(used.given, frozen):
+            return True
+    return False
+
+
+class Scheduler:
+    """A scheduler as in diffusers: its table is on the CPU, and Python counts its steps."""
+
+    def __init__(self, shift: float) -> None:
+        self.shift = shift
+        self.set_timesteps(50)
+
+    def set_timesteps(self, num_steps: int) -> None:
+        """Begin anew, with so many steps."""
+        levels = torch.linspace(1, 0, num_steps + 1)
+        self.sigmas = self.shift * levels / (1 + (self.shift - 1) * levels)
+        self.step_index = 0
+
+    def step(self, velocity: Tensor, x: Tensor) -> Tensor:
+        """The pictures after the next step."""
+        sigma = self.sigmas[self.step_index]
+        next_sigma = self.sigmas[self.step_index + 1]
+        self.step_index += 1
+        return x + (next_sigma - sigma) * velocity
+
+
+def graph_pipeline(answer: Callable) -> None:
+    """Three calls with 4, 4 and 3 steps, and a scheduler with a random shift."""
+    size = few(3, 6)
+    shift = 1.0 + few(1, 5)
+    model = Denoiser(size)
+    noises = list(torch.randn(4, few(), size, device="cuda"))
+    counts = [4, 4, 3]
+    expected = []
+    for noise, num_steps in zip(noises[1:], counts, strict=True):
+        scheduler = Scheduler(shift)
+        scheduler.set_timesteps(num_steps)
+        expected.append(_euler(model, noise, scheduler.sigmas.tolist()))
+
+    scheduler = Scheduler(shift)
+    with callers_own("noise", *noises):
+        with watch() as seen:
+            pipeline = returned(answer(model, scheduler, noises[0]))
+        one_graph(seen)
+        model.eager_calls = 0
+        used = use(pipeline, list(zip(noises[1:], counts, strict=True)))
+    if used.counts["graphs"] and not close(used.given, expected):
+        model.check(guided=False)
+        if len(scheduler.sigmas) != counts[-1] + 1:
+            raise Wrong(OTHER_TABLE[0].format(len(scheduler.sigmas), counts[-1]), OTHER_TABLE[1])
+        _scheduled(used, model, noises, counts, shift)
+    _per_step(used, sum(counts))
+    if model.eager_calls:
+        raise Wrong(MODEL_OUTSIDE)
+    used.gives(expected, {})
+
+
+def _scheduled(used, model, noises, counts, shift):
+    """Raises Wrong with what the results of a pipeline show."""
+    tables = [(_shifted(num_steps, shift), 1.0) for num_steps in counts]
+    if _one_level(used, model, noises[1:], tables):
+        raise Wrong(ONE_LEVEL)
+    for step in range(5):  # the step at which it was captured, if that froze its size
+        sigma, next_sigma = _shifted(50, shift)[step : step + 2]
+        frozen = []
+        for x, num_steps in zip(noises[1:], counts, strict=True):
+            for level in _shifted(num_steps, shift)[:-1]:
+                x = x + (next_sigma - sigma) * model.velocity(x, level)
+            frozen.append(x)
+        if close(used.given, frozen):
+            raise Wrong(
+                FROZEN_SIZE[0],
+                "The scheduler reads its table at capture only: leave its step outside.",
+            )
+    late = []
+    for x, num_steps in zip(noises[1:], counts, strict=True):
+        levels = _shifted(num_steps, shift)
+        for sigma, next_sigma in pairwise(levels):
+            x = x + (next_sigma - sigma) * model.velocity(x, next_sigma)
+        late.append(x)
+    if close(used.given, late):
+        raise Wrong(
+            "The model sees the noise level of the next step.",
+            "The scheduler moves on in its step: read the level before that.",
+        )
+
+
+def _shifted(num_steps, shift):
+    scheduler = Scheduler(shift)
+    scheduler.set_timesteps(num_steps)
+    return scheduler.sigmas.tolist()
+
+
+def graph_seeded_sampler(answer: Callable) -> None:
+    """Five calls of two or three seeds, with two seeds again at another place."""
+    num_images = few(2, 4)
+    size = few(3, 6)
+    num_steps = few(2, 4)
+    weight = 0.5 * torch.randn(size, size, device="cuda")
+
+    def denoise(x, noise):
+        return (x @ weight).tanh() + 0.5 * noise
+
+    def alone(seed, again=False):
+        """The picture of a seed; again: with the same noise in each step."""
+        generator = torch.Generator("cuda").manual_seed(seed)
+        x = torch.randn(size, device="cuda", generator=generator)
+        noise = torch.randn(size, device="cuda", generator=generator)
+        for step in range(num_steps):
+            if step and not again:
+                noise = torch.randn(size, device="cuda", generator=generator)
+            x = denoise(x[None], noise)[0]
+        return x
+
+    first = list(range(11, 11 + num_images))
+    others = [seed + 40 for seed in first]
+    mixed = [first[1], others[0], first[0]][:num_images]
+    calls = [first, others, mixed, first, first]
+    expected = [torch.stack([alone(seed) for seed in seeds]) for seeds in calls]
+    repeated = [torch.stack([alone(seed, True) for seed in seeds]) for seeds in calls]
+
+    with watch() as seen:
+        sample = returned(answer(denoise, num_images, size, num_steps))
+    one_graph(seen)
+    used = use(sample, [(list(seeds),) for seeds in calls])
+    if used.counts["graphs"] and not close(used.given, expected):
+        _seeded(used, repeated)
+    used.replays(graphs=len(calls), operators=len(calls) * (4 * num_images * (num_steps + 1) + 8))
+    used.gives(expected, {})
+
+
+def _seeded(used, repeated):
+    """Raises Wrong with what the pictures of first, others, mixed, first, first show."""
+    if close(used.given, repeated):
+        raise Wrong(SAME_NOISE)
+    if same(used.given, used.given[:1] * len(used.given)):
+        used.gives(used.given, {})
+        raise Wrong(SAME_PICTURES)
+    if not close(used.given[3], used.given[4]) or not close(used.given[0], used.given[3]):
+        raise Wrong(IGNORES_SEEDS)
+    if not close(used.given[2][0], used.given[0][1]):
+        raise Wrong(NEIGHBOURS)
+
+
+class Steps:
+    """A step with guidance and one without; they note in which graphs they are."""
+
+    def __init__(self, size: int, seen: Watched) -> None:
+        self.model = Denoiser(size)
+        self.seen = seen
+        self.guided_graphs: list = []
+
+    def guided(self, x: Tensor, sigma: Any) -> Tensor:
+        """The velocity with guidance."""
+        if torch.cuda.is_current_stream_capturing():
+            self.guided_graphs.append(self.seen.captured[-1])
+        return self.model(x, sigma, 3.0)
+
+    def plain(self, x: Tensor, sigma: Any) -> Tensor:
+        """The velocity without guidance."""
+        return self.model(x, sigma, 1.0)
+
+    def pictures(self, x: Tensor, levels: list, cutoff: float, late: bool = False) -> Tensor:
+        """Those of an eager loop; late: the steps at the cutoff are guided, too."""
+        for sigma, next_sigma in pairwise(levels):
+            above = sigma >= cutoff if late else sigma > cutoff
+            guidance = 3.0 if above else 1.0
+            x = x + (next_sigma - sigma) * self.model.velocity(x, sigma, guidance)
+        return x
+
+
+def graph_late_guidance(answer: Callable) -> None:
+    """Five calls: guidance ends at different levels, never, and at once."""
+    size = few(3, 6)
+    noises = list(torch.randn(6, few(), size, device="cuda"))
+    levels = [1.0, 0.75, 0.5, 0.25, 0.0]
+    calls = [(levels, 0.6), (levels, 0.5), (levels[::2], 0.3), (levels, 0.0), (levels, 1.0)]
+    requests = [
+        (noise, list(given), end) for noise, (given, end) in zip(noises[1:], calls, strict=True)
+    ]
+
+    with callers_own("noise", *noises):
+        with watch() as seen:
+            steps = Steps(size, seen)
+            sample = returned(answer(steps.guided, steps.plain, noises[0]))
+        steps.model.eager_calls = 0
+        used = use(sample, requests)
+    expected = [steps.pictures(*request) for request in requests]
+    if used.counts["graphs"] and not close(used.given, expected):
+        steps.model.check(guided=False)
+        _late(used, steps, requests)
+    total = sum(len(given) - 1 for given, _ in calls)
+    _per_step(used, total)
+    if steps.model.eager_calls:
+        raise Wrong(MODEL_OUTSIDE)
+    above = sum(sigma > end for given, end in calls for sigma in given[:-1])
+    guided = sum(graph in steps.guided_graphs for graph in used.seen.replayed)
+    if guided != above:
+        raise Wrong(BOTH[0].format(guided, total, above), BOTH[1])
+    used.gives(expected, {})
+
+
+def _late(used, steps, requests):
+    """Raises Wrong with what the pictures of a sampler show whose guidance ends early."""
+    always = [steps.pictures(noise, levels, -1.0) for noise, levels, _ in requests]
+    never = [steps.pictures(noise, levels, 2.0) for noise, levels, _ in requests]
+    at_cutoff = [steps.pictures(*request, late=True) for request in requests]
+    for said, results in (("with", always), ("without", never)):
+        if close(used.given, results):
+            raise Wrong(
+                f"Every step is {said} guidance.",
+                "What Python decides is recorded once: decide between replays.",
+            )
+    if close(used.given, at_cutoff):
+        raise Wrong("A step whose noise level is equal to the cutoff is guided.")
+    if close(used.given[3:], [always[3], never[4]]):
+        raise Wrong(APART)

@@ -1,0 +1,160 @@
+"""A small diffusion model, trained and sampled as graphs on the stand-in."""
+
+import runpy
+import sys
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+
+import pytest
+import torch
+
+from course.paths import ROOT
+from cpu_graph import cpu_graphs
+from examples.sample_diffusion_model import NO_CLASS, DiT, Graphed, Sampler, draw, noise_levels
+
+FILE = ROOT / "examples/sample_diffusion_model.py"
+SMALL = ["--size", "8", "--train-steps", "5", "--batch-size", "3", "--steps", "6"]
+# what a script without a graph may have in the place of each numbered line
+CHANGES = {
+    "1 levels drawn on the GPU": ('1, device="cuda")  # 1.', "1).cuda()  # 1."),
+    "2 no branch": ("(sigma > GUIDED_ABOVE)", "bool(sigma > GUIDED_ABOVE)"),
+    "3 level in a tensor": ("self.sigmas.copy_(levels)", "self.sigmas = levels.tolist()"),
+    "4 classes copied": ("self.labels.copy_(labels)", "self.labels = labels"),
+    "5 guidance in a tensor": ("self.guidance.fill_(guidance)", "self.guidance = guidance"),
+    "6 clone the pictures": ("self.x.clone()", "self.x"),
+    "7 levels on the GPU": (', device="cuda")  # 7.', ', device="cuda").cpu()  # 7.'),
+    "8 side stream": ("with torch.cuda.stream(torch.cuda.Stream()):", "if True:"),
+}
+KINDS = {
+    "1 levels drawn on the GPU": "raises",
+    "2 no branch": "raises",
+    "3 level in a tensor": "silent",
+    "4 classes copied": "silent",
+    "5 guidance in a tensor": "silent",
+    "6 clone the pictures": "silent",
+    "7 levels on the GPU": "same",
+    "8 side stream": "raises",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def settings_stay():
+    threads = torch.get_num_threads()
+    precision = torch.get_float32_matmul_precision()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
+
+
+def log_of(line="", instead="", flags=()):
+    """The log of the script with one of its lines changed, the seconds apart."""
+    script = FILE.read_text()
+    assert script.count(line) == 1 or not line
+    narrow = (
+        ("n_layer: int = 4", "n_layer: int = 1"),
+        ("n_embd: int = 256", "n_embd: int = 16"),
+        ("init.zeros_", "init.ones_"),  # a model of so few steps should see its inputs, too
+    )
+    for text, other in ((line, instead), *narrow):
+        script = script.replace(text, other) if text else script
+    names = {"__name__": "sample_diffusion_model"}
+    exec(compile(script, str(FILE), "exec"), names)
+    with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
+        names["main"]([*SMALL, *flags])
+        replays = device.counts["graphs"]
+    return [one for one in printed.getvalue().splitlines() if " in " not in one], replays
+
+
+@pytest.fixture(scope="module")
+def eager_log():
+    log, replays = log_of(flags=["--eager"])
+    assert replays == 0 and len(log) == 1 + 3
+    return log
+
+
+def test_the_graphs_give_the_same_as_eager(eager_log):
+    log, replays = log_of()
+    assert log == eager_log
+    assert replays == (5 - 3) + (6 + 6 + 3 - 3), "all steps but the warm-ups"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_without_a_line_it_ends_as_the_lesson_says(change, eager_log):
+    found = "raises"
+    with suppress(RuntimeError):
+        log, _ = log_of(*CHANGES[change])
+        found = "same" if log == eager_log else "silent"
+    assert found == KINDS[change]
+
+
+def test_every_numbered_line_is_left_out_once():
+    comments = [line.rpartition("  # ")[2] for line in FILE.read_text().splitlines()]
+    numbers = {comment[0] for comment in comments if comment[:1].isdigit()}
+    assert {change[0] for change in CHANGES} == numbers
+    assert CHANGES.keys() == KINDS.keys()
+
+
+def test_a_picture_has_its_shape_inside_and_nothing_outside():
+    with cpu_graphs():
+        torch.manual_seed(0)
+        disk, ring, square, cross = draw(torch.arange(4, device="cuda"), 32)[:, 0]
+    areas = [(picture > 0).float().mean().item() for picture in (disk, ring, square, cross)]
+    assert all(0.05 < area < 0.5 for area in areas)
+    for picture in (disk, ring, square, cross):
+        assert picture[0].max() == picture[:, 0].max() == -1, "nothing at the edge"
+    rows, columns = torch.nonzero(ring > -1, as_tuple=True)
+    centre = (rows.min() + rows.max()) // 2, (columns.min() + columns.max()) // 2
+    assert ring[centre] == -1, "a ring has a hole"
+
+
+def small_sampler(batch_size):
+    torch.manual_seed(0)
+    model = DiT(8, n_layer=1, n_embd=16).cuda()
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.2)
+    return Sampler(model, batch_size)
+
+
+def test_a_seed_gives_its_picture_in_any_batch():
+    with cpu_graphs():
+        labels = torch.tensor([2, 1], device="cuda")
+        both = small_sampler(2).sample(labels, [7, 8], 2.0, noise_levels(4))
+        alone = small_sampler(1).sample(labels[1:], [8], 2.0, noise_levels(4))
+        assert torch.allclose(both[1:], alone, atol=1e-5)
+
+
+def test_guidance_of_one_is_the_model_alone():
+    with cpu_graphs():
+        sampler = small_sampler(1)
+        labels = torch.tensor([2], device="cuda")
+        pictures = sampler.sample(labels, [0], 1.0, noise_levels(1))
+        noise = torch.empty(1, 1, 8, 8, device="cuda")
+        noise[0].normal_(generator=torch.Generator("cuda").manual_seed(0))
+        with torch.no_grad():
+            velocity = sampler.model(noise, torch.ones((), device="cuda"), labels)
+            other = sampler.model(noise, torch.ones((), device="cuda"), labels.fill_(NO_CLASS))
+        assert torch.allclose(pictures, noise - velocity, atol=1e-5)
+        assert not torch.allclose(velocity, other)
+
+
+def test_all_steps_as_one_graph():
+    with cpu_graphs() as device, torch.cuda.stream(torch.cuda.Stream()):
+        labels = torch.tensor([2, 1], device="cuda")
+        levels = noise_levels(3)
+        expected = small_sampler(2).sample(labels, [7, 8], 2.0, levels)
+        sampler = small_sampler(2)
+        sampler.denoise = Graphed(sampler.denoise)
+        results = [sampler.sample(labels, [7, 8], 2.0, levels) for _ in range(5)]
+        assert device.counts["graphs"] == 2
+        assert all(torch.equal(result, expected) for result in results)
+
+
+def test_it_runs_by_itself_and_saves_pictures(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "pictures.pgm"
+    monkeypatch.setattr(sys, "argv", [FILE.name, *SMALL[:-1], "4", "--save", str(path)])
+    with cpu_graphs():
+        runpy.run_path(str(FILE), run_name="__main__")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("guidance 3.0, 2 steps: means ")
+    content = path.read_bytes()
+    assert content.startswith(b"P5 96 8 255\n") and len(content) == 12 + 96 * 8
