@@ -354,9 +354,7 @@ def graph_rows__a_graph_for_each_row(model, config, prompts):
 
 def graph_rows__padded(model, config, prompts):
     longest = max(prompt.shape[1] for prompt in prompts)
-    padded = [
-        torch.nn.functional.pad(prompt, (0, longest - prompt.shape[1])) for prompt in prompts
-    ]
+    padded = [torch.nn.functional.pad(prompt, (0, longest - prompt.shape[1])) for prompt in prompts]
     return rows_of(model, config, padded)
 
 
