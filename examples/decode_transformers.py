@@ -26,10 +26,25 @@ def build_model() -> Any:
         return LlamaForCausalLM(config).eval()
 
 
+def static_cache(model: Any, max_cache_len: int) -> StaticCache:
+    """The cache of all prompts."""
+    cache = StaticCache(config=model.config, max_cache_len=max_cache_len)  # 1. its full length
+    if any(layer.is_sliding for layer in cache.layers):
+        raise ValueError("A layer with a sliding window counts in a number that a graph freezes.")
+    return cache
+
+
+def ended(made: list[Tensor], eos_token_id: int | None) -> bool:
+    """Whether each row has written its end."""
+    return eos_token_id is not None and bool(
+        (torch.cat(made, dim=1) == eos_token_id).any(dim=1).all()
+    )
+
+
 @torch.no_grad()
 def graphed(model: Any, batch_size: int, max_cache_len: int) -> Callable[..., Tensor]:
     """A function (prompt, max_new_tokens, eos_token_id) that returns new tokens, (B, n)."""
-    cache = StaticCache(config=model.config, max_cache_len=max_cache_len)  # 1. its full length
+    cache = static_cache(model, max_cache_len)
     tokens = torch.zeros(batch_size, 1, dtype=torch.int64, device="cuda")
 
     def prefill(prompt: Tensor) -> None:
@@ -62,9 +77,8 @@ def graphed(model: Any, batch_size: int, max_cache_len: int) -> Callable[..., Te
         while len(made) < max_new_tokens:
             graph.replay()
             made.append(tokens.clone())  # 5. the next replay overwrites it
-            if eos_token_id is not None and len(made) % POLL == 0:  # 6. a wait every 16 tokens
-                if (torch.cat(made, dim=1) == eos_token_id).any(dim=1).all():
-                    break
+            if len(made) % POLL == 0 and ended(made, eos_token_id):  # 6. a wait every 16 tokens
+                break
         return torch.cat(made, dim=1)  # after a row's end its tokens mean nothing
 
     return generate

@@ -180,7 +180,13 @@ def _without_wait(following: Any) -> Any:
 
 
 def _answers(
-    model: Decoder, requests: list, *, reads=True, places=True, warm=3, beside=0
+    model: Decoder,
+    requests: list,
+    *,
+    reads: bool = True,
+    places: bool = True,
+    warm: int = 3,
+    beside: int = 0,
 ) -> list[Tensor]:
     """What an answer's respond returns to the requests, pairs of prompt and count.
 

@@ -2,6 +2,8 @@
 needed.
 """
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -57,3 +59,12 @@ def test_it_stops_within_a_poll_of_the_end_and_refuses_what_does_not_fit():
         assert stopped == tokens[: polls * script["POLL"]]
         with pytest.raises(ValueError, match="holds 64 tokens, and 107 are needed"):
             generate(prompt, 100)
+
+
+def test_a_sliding_window_is_refused():
+    from transformers import MistralConfig
+
+    namespace = namespace_of(SOURCE)
+    model = SimpleNamespace(config=MistralConfig(num_hidden_layers=1, sliding_window=16))
+    with pytest.raises(ValueError, match="sliding window"):
+        namespace["static_cache"](model, 64)
