@@ -16,6 +16,7 @@ train_fp16: train in float16, with a prefetcher and a loader with workers
 train_agent: train an agent with PPO, environments included, in one graph
 train_agent_off_policy: train one with TD3 and a replay buffer, in two graphs
 sample_diffusion_model: train a small diffusion model and sample it, both with graphs
+decode_transformers: a model of the transformers package decodes in one graph
 decoder: a language model with a static key-value cache, ready for a graph
 serving: requests in slots, and a step of mixed lengths
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
@@ -24,7 +25,7 @@ train_small_llama: how the two were trained
 adapters: a linear layer with an adapter of its own for each row
 weight_updates: new weights for the small Llama, written by another process
 rollouts: texts that the small Llama samples, and a step of policy gradient on them
-transformers_llama: Llama of the transformers package on the decoder's weights
+transformers_llama: the decoder's weights under the names of transformers' Llama
 repeatability: does a step repeat its bits, and if not, which operator does not?
 megatron_gpt: Megatron's GPT on one GPU, built as Megatron's training script does
 megatron_pipeline: the same GPT as a pipeline of two stages, in eager and with graphs

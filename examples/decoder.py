@@ -191,6 +191,23 @@ class Decoder(nn.Module):
         return x
 
 
+def prefill(
+    model: Decoder, config: Config, prompts: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Read each prompt (1, T) into its row of a new cache; their lengths may differ.
+
+    Returns the state of the first decode step: tokens and input_pos, (B, 1), and the cache.
+    """
+    weight = model.embedding.weight
+    kv_cache = new_kv_cache(config, len(prompts), weight.device.type, weight.dtype)
+    tokens = []
+    for row, prompt in enumerate(prompts):
+        input_pos = model.positions[None, : prompt.shape[1]]
+        tokens.append(sample(model(prompt, input_pos, kv_cache[:, :, row : row + 1])))
+    lengths = [[prompt.shape[1]] for prompt in prompts]
+    return torch.cat(tokens), torch.tensor(lengths, device=weight.device), kv_cache
+
+
 def project(x: Tensor, weight: Tensor) -> Tensor:
     """x (B, dim) times the head (vocab_size, dim), in float32, because logits in bfloat16 tie."""
     if x.is_cuda and x.dtype != torch.float32:

@@ -1,5 +1,5 @@
-"""Scenarios: a decoder's next tokens, one or several in a graph, and the largest logit in two
-stages. Each raises Wrong with the symptom it finds.
+"""Scenarios: a decoder's next tokens: of one prompt after the other, drawn, of several rows, up to
+the end. Each raises Wrong with the symptom it finds.
 """
 
 from collections.abc import Callable, Iterator
@@ -7,11 +7,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.graphs import CUDAGraph
 from examples.decoder import Config, Decoder, new_kv_cache, sample
-from exercises.answers.graph_use import EAGER, Wrong, close, copied, nothing_freed, use, watch
+from exercises.answers.graph_use import (
+    EAGER,
+    Wrong,
+    close,
+    copied,
+    nothing_freed,
+    returned,
+    use,
+    watch,
+)
 from exercises.scenarios.common import few, launch_log
 from exercises.scenarios.rules import one_graph
 
@@ -48,7 +56,36 @@ NO_ROOM = (
     "The warm-up decodes beyond the end of the cache, which has room for one "
     "warm-up: capture with warmup=1."
 )
-ONE_STAGE = "A reduction still runs over all {} logits of a row: reduce within the pieces first."
+LAST = ("All tokens of an answer are its last one.", "Clone each token after its replay.")
+IGNORED = (
+    "The first token of an answer is right, and the others do not follow from the prompt.",
+    "The graph reads the cache of its capture: read the prompt into that one.",
+)
+WENT_ON = (
+    "The first token of an answer is right, and the others are decoded at the positions where the "
+    "answer before ended.",
+    "Write the length of the prompt into input_pos, in place.",
+)
+IGNORED_AND_WENT_ON = (
+    "The first token of an answer is right, and the others do not follow from the prompt, whatever "
+    "it is.",
+    "Read the prompt into the cache of the capture, and write its length into input_pos.",
+)
+BESIDE = (
+    "The new tokens are decoded one position beside the right one.",
+    "The first new token belongs right after the prompt: count the tokens before it.",
+)
+PAIR = "Two things are asked: the first tokens, (B, 1), and a function that returns the next ones."
+NOT_ALONE = (
+    "The first tokens are not those that the prompts get alone: read each prompt as it is, without "
+    "padding, into its own row of the cache."
+)
+OVERWRITES_FIRST = (
+    "The first tokens were right when you returned them, and a replay wrote over them: clone them."
+)
+ONE_POSITION = (
+    "All rows are decoded at the position of the {} prompt: input_pos has a position for each row."
+)
 State = tuple[Tensor, Tensor, Tensor]
 
 
@@ -142,6 +179,120 @@ def _without_wait(following: Any) -> Any:
     return call
 
 
+def _answers(
+    model: Decoder,
+    requests: list,
+    *,
+    reads: bool = True,
+    places: bool = True,
+    warm: int = 3,
+    beside: int = 0,
+) -> list[Tensor]:
+    """What an answer's respond returns to the requests, pairs of prompt and count.
+
+    reads: the prompt goes into the graph's cache. places: its length becomes the position, plus
+    beside. warm: steps of a warm-up that nobody undoes.
+    """
+    cache = new_kv_cache(SIZES, 1, "cuda", torch.float32)
+    tokens = torch.zeros(1, 1, dtype=torch.int64, device="cuda")
+    position = torch.zeros_like(tokens)
+    for _ in range(warm):
+        tokens = sample(model(tokens, position, cache))
+        position = position + 1
+    answers = []
+    for prompt, count in requests:
+        own = cache if reads else torch.zeros_like(cache)
+        tokens = sample(model(prompt, torch.arange(prompt.shape[1], device="cuda")[None], own))
+        if places:
+            position = torch.full_like(tokens, prompt.shape[1] + beside)
+        made = [tokens]
+        for _ in range(count - 1):
+            tokens = sample(model(tokens, position, cache))
+            position = position + 1
+            made.append(tokens)
+        answers.append(torch.cat(made, dim=1))
+    return answers
+
+
+def make_responder(answer: Callable) -> None:
+    """Three prompts of different lengths, one after the other; the second is the shortest."""
+    model = Decoder(SIZES, "cuda").requires_grad_(False)
+    requests = [
+        (torch.randint(SIZES.vocab_size, (1, length), device="cuda"), count)
+        for length, count in ((few(6, 9), 4), (few(2, 5), 3), (few(9, 12), 3))
+    ]
+    expected = _answers(model, requests)
+    with watch() as built:
+        respond = returned(answer(model, SIZES))
+    one_graph(built)
+    used = use(respond, requests)
+    if not close(used.given, expected):
+        if all(bool((made == made[:, -1:]).all()) for made in used.given):
+            raise Wrong(LAST)
+        for message, change in _response_faults():
+            if close(used.given, _answers(model, requests, **change)):
+                raise Wrong(message)
+    used.gives(expected, {})
+    asked = sum(count - 1 for _, count in requests)
+    used.replays(graphs=max(asked, used.counts["graphs"]), operators=10**6)
+
+
+def _response_faults() -> Iterator[tuple[tuple[str, str], dict]]:
+    for warm in (3, 0):
+        yield IGNORED, {"reads": False, "warm": warm}
+        yield WENT_ON, {"places": False, "warm": warm}
+        yield IGNORED_AND_WENT_ON, {"reads": False, "places": False, "warm": warm}
+    yield BESIDE, {"beside": -1}
+    yield BESIDE, {"beside": 1}
+
+
+def graph_rows(answer: Callable) -> None:
+    """Three prompts of different lengths as rows of one batch."""
+    model = Decoder(SIZES, "cuda").requires_grad_(False)
+    lengths = [few(6, 9), few(2, 5), few(10, 13)]
+    prompts = [torch.randint(SIZES.vocab_size, (1, length), device="cuda") for length in lengths]
+    calls = 4
+    cache = new_kv_cache(SIZES, len(prompts), "cuda", torch.float32)
+    first = torch.cat(
+        [
+            sample(
+                model(
+                    prompt,
+                    torch.arange(prompt.shape[1], device="cuda")[None],
+                    cache[:, :, row : row + 1],
+                )
+            )
+            for row, prompt in enumerate(prompts)
+        ]
+    )
+    state = (first, torch.tensor(lengths, device="cuda")[:, None], cache)
+    expected = decoded(model, state, calls)
+    with watch() as built:
+        pair = answer(model, SIZES, copied(prompts))
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not torch.is_tensor(pair[0]):
+        raise Wrong(PAIR)
+    one_graph(built)
+    given = pair[0].clone()
+    used = use(_without_wait(returned(pair[1])), [()] * calls)
+    if not close(given, first):
+        for number, tokens in enumerate(expected, 2):
+            if close(given, tokens):
+                raise Wrong(WARMED.format(number))
+        raise Wrong(NOT_ALONE)
+    if not close(used.given, expected):
+        for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
+            same = (first, torch.full_like(first, length), cache)
+            if close(used.given, decoded(model, same, calls)):
+                raise Wrong(ONE_POSITION.format(which))
+        for message, tokens in broken(model, state, calls, lambda late=0: ()):
+            if close(used.given, tokens):
+                raise Wrong(message)
+    used.gives(expected, {})
+    if not close(pair[0], first):
+        raise Wrong(OVERWRITES_FIRST)
+    used.replays(graphs=calls, operators=calls)
+
+
 def generate(answer: Callable) -> None:
     """One row that comes to its end within a replay, not before the limit, or just behind it."""
     for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5), (None, 5, 3)):
@@ -192,57 +343,3 @@ def _generated(given, tokens, count, every, made, start):
             f"{made} replays where {asked} do: {every} tokens in one "
             "graph, and a look after each replay."
         )
-
-
-def largest_token(answer: Callable) -> None:
-    """The largest logit's number, for several rows and pieces, captured and on new logits."""
-    for rows, pieces, size in ((1, 8, 16), (3, 4, 10), (2, 16, 3)):
-        logits = [torch.randn(rows, pieces * size, device="cuda") for _ in range(3)]
-        static = logits[0].clone()
-        with Reductions() as reductions:
-            first = answer(static, pieces)
-        if max(reductions.lengths, default=0) > max(pieces, size):
-            raise Wrong(ONE_STAGE.format(pieces * size))
-        if not torch.is_tensor(first):
-            raise Wrong("A tensor (B, 1) is asked: the CPU must not read the number.")
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            found = answer(static, pieces)
-        for new in logits:
-            static.copy_(new)
-            graph.replay()
-            expected = new.argmax(dim=-1, keepdim=True)
-            _largest(found.clone(), expected, pieces, size)
-
-
-def _largest(found: Tensor, expected: Tensor, pieces: int, size: int) -> None:
-    """Raises Wrong unless found are the expected numbers, (B, 1)."""
-    if found.shape != expected.shape:
-        raise Wrong(f"The shape is {tuple(found.shape)}, expected {tuple(expected.shape)}.")
-    if torch.equal(found, expected):
-        return
-    if torch.equal(found, expected % size):
-        raise Wrong("These are places within a piece: add where the piece begins.")
-    if torch.equal(found, expected // size):
-        raise Wrong("These are the numbers of the pieces, not of the logits.")
-    if torch.equal(found, expected // size * pieces + expected % size):
-        raise Wrong("A piece begins at its number times the size of a piece.")
-    raise Wrong(f"Yours are {found.flatten().tolist()}, expected {expected.flatten().tolist()}.")
-
-
-class Reductions(TorchDispatchMode):
-    """Notes over how many numbers each argmax, max and topk of the block runs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lengths: list[int] = []
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        if operator.overloadpacket.__name__ in ("argmax", "max", "amax", "topk", "sort"):
-            dim = args[1] if len(args) > 1 else (kwargs or {}).get("dim")
-            if operator.overloadpacket.__name__ in ("topk", "sort"):
-                dim = -1
-            if isinstance(dim, list):
-                dim = dim[0] if dim else None
-            self.lengths.append(args[0].numel() if dim is None else args[0].shape[dim])
-        return operator(*args, **(kwargs or {}))

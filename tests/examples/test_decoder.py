@@ -12,15 +12,9 @@ import torch
 
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
-from examples.decoder import Config, Decoder, new_kv_cache, sample
+from examples.decoder import Config, Decoder, new_kv_cache, prefill, sample
 from examples.repeatability import KeepOutputs, differing_runs, first_to_differ
-from examples.transformers_llama import (
-    OPTIONAL,
-    DecodeStep,
-    decode_steps,
-    llama_like,
-    without_optional_packages,
-)
+from examples.transformers_llama import decoder_like
 from helpers.capture import capture_step, unchanged
 from tests.support.clean_steps import models_of
 
@@ -113,64 +107,33 @@ def test_sampling_follows_the_logits():
 @torch.no_grad()
 def test_llama_computes_the_same_on_the_same_weights():
     models_of("transformers")
-    model = Decoder(TINY)
-    for norm in (one for one in model.parameters() if one.dim() == 1):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    llama_config = LlamaConfig(
+        vocab_size=256,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=96,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        tie_word_embeddings=True,
+        initializer_range=0.2,
+    )
+    llama = LlamaForCausalLM(llama_config).eval()
+    for norm in (one for one in llama.parameters() if one.dim() == 1):
         norm.normal_(1, 0.1)
-    tokens, positions, cache, prompt = start(model, TINY, 2)
-    llama = llama_like(model, TINY)
-    shared = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
-    assert {weight.untyped_storage().data_ptr() for weight in llama.parameters()} == shared
+    model, config = decoder_like(llama)
+
+    _, _, cache, prompt = start(model, config, 2)
     places = torch.arange(prompt.shape[1]).expand_as(prompt)
-    ours = model(prompt, places, new_kv_cache(TINY, 2, "cpu", torch.float32))
-    assert torch.allclose(ours, llama(prompt).logits[:, -1], atol=1e-4)
-    theirs = DecodeStep(llama, prompt, TINY.max_seq_len)
-    for _ in range(20):
-        theirs()
-        assert torch.equal(step(model, tokens, positions, cache), theirs.tokens)
-    assert [int(count) for count in theirs.counts] == [prompt.shape[1] + 20] * TINY.n_layers
-
-
-def next_tokens(decode, tokens, count=24):
-    """The tokens that count calls of decode write into tokens, (1, 1)."""
-    found = []
-    for _ in range(count):
-        decode()
-        found.append(tokens.item())
-    return found
-
-
-@torch.no_grad()
-def test_a_graph_of_llama_needs_the_counts_of_its_cache():
-    models_of("transformers")
-    with cpu_graphs():
-        llama = llama_like(Decoder(TINY, "cuda"), TINY)
-        prompt = torch.arange(20, device="cuda")[None]
-        eager = DecodeStep(llama, prompt, TINY.max_seq_len)
-        expected = next_tokens(eager, eager.tokens)
-        made = {}
-        for what in ("token and position", "counts too"):
-            step = DecodeStep(llama, prompt, TINY.max_seq_len)
-            with unchanged(step.tokens, step.input_pos, *(step.counts if "counts" in what else ())):
-                replay = capture_step(step)
-            made[what] = next_tokens(replay, step.tokens)
-    assert made["counts too"] == expected != made["token and position"]
-
-
-def test_without_transformers_there_are_no_steps_but_a_sentence(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    assert decode_steps(Decoder(TINY), TINY, torch.arange(20)[None]) == {}
-    assert "transformers is left out" in capsys.readouterr().out
-
-
-def test_optional_packages_are_hidden_from_the_first_import_of_transformers(monkeypatch):
-    for name in (*OPTIONAL, "transformers"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    with without_optional_packages():
-        assert all(sys.modules[name] is None for name in OPTIONAL)
-    assert not any(name in sys.modules for name in OPTIONAL)
-    monkeypatch.setitem(sys.modules, "transformers", sys)
-    with without_optional_packages():
-        assert not any(name in sys.modules for name in OPTIONAL)
+    assert torch.allclose(model(prompt, places, cache), llama(prompt).logits[:, -1], atol=1e-4)
+    tokens, positions, cache = prefill(model, config, prompt[:, None])
+    made = [tokens.clone()]
+    made += [step(model, tokens, positions, cache).clone() for _ in range(19)]
+    theirs = llama.generate(prompt, max_new_tokens=20, do_sample=False, eos_token_id=None)
+    assert torch.equal(torch.cat(made, dim=1), theirs[:, prompt.shape[1] :])
 
 
 ONE_ROW = """

@@ -150,6 +150,9 @@ RIGHT: dict[str, dict[str, str]] = {
         "drop net.train()": "The network is in training mode when the step is captured first.",
         "swap replay_step = capture_step(step, inputs.clone(), targets.clone(), pool=pool)": INDEPENDENT,
     },
+    "make_responder": {
+        "swap tokens.copy_(sample(model(prompt, positions, kv_cache)))": INDEPENDENT,
+    },
     "generate": {
         "no warm-up in capture_step(steps, warmup=1)": "The prompt has run the model before.",
         "1 to 2 in warmup=1": "The cache has room for limit + 2 * every - 1 tokens, so for two warm-ups.",

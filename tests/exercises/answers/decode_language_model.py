@@ -1,49 +1,97 @@
 """Answers to the exercises of *Decode a language model*: wrong ones, and other right ones (`__right_`)."""
 
 
-def numbers(config):
-    heads = config.n_heads + 2 * config.n_kv_heads
-    block = config.dim * (heads * config.head_dim + config.dim + 3 * config.hidden_dim)
-    cache = 2 * config.n_layers * config.n_kv_heads * config.max_seq_len * config.head_dim
-    return config.n_layers * block, config.vocab_size * config.dim, cache
+def responder(
+    model, config, reads=True, places=True, clones=True, beside=0, warmup=3, anew=False, eager=False
+):
+    """make_responder with faults: what goes wrong is False, or beside the position."""
+    kv_cache = new_kv_cache(config, 1, "cuda", torch.float32)
+    tokens = torch.zeros(1, 1, dtype=torch.int64, device="cuda")
+    input_pos = torch.zeros_like(tokens)
+
+    def step():
+        tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
+        input_pos.add_(1)
+
+    replay = step if eager else capture_step(step, warmup=warmup)
+
+    def respond(prompt, count):
+        own = kv_cache if reads else new_kv_cache(config, 1, "cuda", torch.float32)
+        positions = torch.arange(prompt.shape[1], device="cuda")[None]
+        tokens.copy_(sample(model(prompt, positions, own)))
+        if places:
+            input_pos.fill_(prompt.shape[1] + beside)
+        made = [tokens.clone() if clones else tokens]
+        again = capture_step(step, warmup=0) if anew else replay
+        for _ in range(count - 1):
+            again()
+            made.append(tokens.clone() if clones else tokens)
+        return torch.cat(made, dim=1)
+
+    return respond
 
 
-def floor_of__weights_once_a_row(config, rows, bytes_per_us, step_us):
-    floor_us = 2 * rows * sum(numbers(config)) / bytes_per_us
-    return floor_us, floor_us / step_us
+def make_responder__as_given(model, config):
+    return responder(model, config, reads=False, places=False, clones=False)
 
 
-def floor_of__numbers_not_bytes(config, rows, bytes_per_us, step_us):
-    blocks, embedding, cache = numbers(config)
-    floor_us = (blocks + embedding + rows * cache) / bytes_per_us
-    return floor_us, floor_us / step_us
+def make_responder__only_cloned(model, config):
+    return responder(model, config, reads=False, places=False)
 
 
-def floor_of__no_cache(config, rows, bytes_per_us, step_us):
-    floor_us = 2 * sum(numbers(config)[:2]) / bytes_per_us
-    return floor_us, floor_us / step_us
+def make_responder__new_cache(model, config):
+    return responder(model, config, reads=False)
 
 
-def floor_of__head_and_embedding(config, rows, bytes_per_us, step_us):
-    blocks, embedding, cache = numbers(config)
-    floor_us = 2 * (blocks + 2 * embedding + rows * cache) / bytes_per_us
-    return floor_us, floor_us / step_us
+def make_responder__position_goes_on(model, config):
+    return responder(model, config, places=False)
 
 
-def floor_of__keys_of_every_head(config, rows, bytes_per_us, step_us):
-    blocks, embedding, cache = numbers(config)
-    cache *= config.n_heads // config.n_kv_heads
-    floor_us = 2 * (blocks + embedding + rows * cache) / bytes_per_us
-    return floor_us, floor_us / step_us
+def make_responder__one_before(model, config):
+    return responder(model, config, beside=-1)
 
 
-def floor_of__share_upside_down(config, rows, bytes_per_us, step_us):
-    floor_us, _ = floor_of(config, rows, bytes_per_us, step_us)
-    return floor_us, step_us / floor_us
+def make_responder__not_cloned(model, config):
+    return responder(model, config, clones=False)
 
 
-def floor_of__no_share(config, rows, bytes_per_us, step_us):
-    return floor_of(config, rows, bytes_per_us, step_us)[0]
+def make_responder__captured_for_each_prompt(model, config):
+    return responder(model, config, anew=True)
+
+
+def make_responder__eager(model, config):
+    return responder(model, config, eager=True)
+
+
+def make_responder__right_one_warm_up(model, config):
+    return responder(model, config, warmup=1)
+
+
+def make_responder__right_cache_zeroed(model, config):
+    kv_cache = new_kv_cache(config, 1, "cuda", torch.float32)
+    tokens = torch.zeros(1, 1, dtype=torch.int64, device="cuda")
+    input_pos = torch.zeros_like(tokens)
+
+    def step():
+        tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
+        input_pos.add_(1)
+        return tokens
+
+    with unchanged(tokens, input_pos, kv_cache):
+        replay = capture_step(step)
+
+    def respond(prompt, count):
+        kv_cache.zero_()
+        length = prompt.shape[1]
+        tokens.copy_(sample(model(prompt, torch.arange(length, device="cuda")[None], kv_cache)))
+        input_pos.copy_(torch.full_like(input_pos, length))
+        answer = torch.empty(1, count, dtype=torch.int64, device="cuda")
+        answer[:, :1] = tokens
+        for number in range(1, count):
+            answer[:, number : number + 1] = replay()
+        return answer
+
+    return respond
 
 
 def capture_decode(step, tokens, input_pos, generator):
@@ -246,6 +294,93 @@ def graph_decode__right_by_hand(model, tokens, input_pos, kv_cache, temperature,
     return following
 
 
+def rows_of(model, config, prompts, positions=None, clones=True, restores=True, eager=False):
+    """graph_rows with faults. positions: from the lengths of the prompts."""
+    kv_cache = new_kv_cache(config, len(prompts), "cuda", torch.float32)
+    first = []
+    for row, prompt in enumerate(prompts):
+        places = torch.arange(prompt.shape[1], device="cuda")[None]
+        first.append(sample(model(prompt, places, kv_cache[:, :, row : row + 1])))
+    tokens = torch.cat(first)
+    lengths = [prompt.shape[1] for prompt in prompts]
+    lengths = positions(lengths) if positions else lengths
+    input_pos = torch.tensor(lengths, device="cuda")[:, None]
+
+    def step():
+        tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
+        input_pos.add_(1)
+
+    replay = step
+    if not eager:
+        with unchanged(*[tokens, input_pos] * restores):
+            replay = capture_step(step)
+
+    def following():
+        replay()
+        return tokens.clone()
+
+    return tokens.clone() if clones else tokens, following
+
+
+def graph_rows__longest_position(model, config, prompts):
+    return rows_of(model, config, prompts, lambda lengths: [max(lengths)] * len(lengths))
+
+
+def graph_rows__shortest_position(model, config, prompts):
+    return rows_of(model, config, prompts, lambda lengths: [min(lengths)] * len(lengths))
+
+
+def graph_rows__first_not_cloned(model, config, prompts):
+    return rows_of(model, config, prompts, clones=False)
+
+
+def graph_rows__warm_up_decoded(model, config, prompts):
+    return rows_of(model, config, prompts, restores=False)
+
+
+def graph_rows__eager(model, config, prompts):
+    return rows_of(model, config, prompts, eager=True)
+
+
+def graph_rows__only_the_function(model, config, prompts):
+    return rows_of(model, config, prompts)[1]
+
+
+def graph_rows__a_graph_for_each_row(model, config, prompts):
+    pairs = [rows_of(model, config, [prompt]) for prompt in prompts]
+    first = torch.cat([tokens for tokens, _ in pairs])
+    return first, lambda: torch.cat([following() for _, following in pairs])
+
+
+def graph_rows__padded(model, config, prompts):
+    longest = max(prompt.shape[1] for prompt in prompts)
+    padded = [torch.nn.functional.pad(prompt, (0, longest - prompt.shape[1])) for prompt in prompts]
+    return rows_of(model, config, padded)
+
+
+def graph_rows__right_most_of_the_prompt_first(model, config, prompts):
+    """The first token comes from a replay too, which reads the last token of each prompt."""
+    kv_cache = new_kv_cache(config, len(prompts), "cuda", torch.float32)
+    for row, prompt in enumerate(prompts):
+        places = torch.arange(prompt.shape[1], device="cuda")[None]
+        model(prompt, places, kv_cache[:, :, row : row + 1])
+    tokens = torch.cat([prompt[:, -1:] for prompt in prompts])
+    input_pos = torch.tensor([[prompt.shape[1] - 1] for prompt in prompts], device="cuda")
+
+    def step():
+        tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
+        input_pos.add_(1)
+
+    with unchanged(tokens, input_pos):
+        replay = capture_step(step)
+
+    def following():
+        replay()
+        return tokens.clone()
+
+    return following(), following
+
+
 def tokens_graph(model, tokens, input_pos, kv_cache, count, clean=True, clone=torch.clone):
     def steps():
         made = []
@@ -399,55 +534,3 @@ def generate__right_a_buffer(model, tokens, input_pos, kv_cache, end, every, lim
         made += buffer.tolist()
     made = made[:limit]
     return made[: made.index(end) + 1] if end in made else made
-
-
-def stages(logits, n_pieces):
-    pieces = logits.unflatten(-1, (n_pieces, -1))
-    values, indices = pieces.max(dim=-1)
-    piece = values.argmax(dim=-1, keepdim=True)
-    return piece, indices.gather(-1, piece), pieces.shape[-1]
-
-
-def largest_token__one_stage(logits, n_pieces):
-    return logits.argmax(dim=-1, keepdim=True)
-
-
-def largest_token__within_the_piece(logits, n_pieces):
-    return stages(logits, n_pieces)[1]
-
-
-def largest_token__times_the_pieces(logits, n_pieces):
-    piece, index, _ = stages(logits, n_pieces)
-    return piece * n_pieces + index
-
-
-def largest_token__not_b_by_1(logits, n_pieces):
-    return largest_token(logits, n_pieces)[:, 0]
-
-
-def largest_token__reads_the_piece(logits, n_pieces):
-    found = []
-    for row in logits.unflatten(-1, (n_pieces, -1)):
-        values, indices = row.max(dim=-1)
-        piece = values.argmax()
-        found.append(piece * row.shape[-1] + indices[piece])  # an index of one number: waits
-    return torch.stack(found)[:, None]
-
-
-def largest_token__as_a_number(logits, n_pieces):
-    piece, index, size = stages(logits, n_pieces)
-    return (piece * size + index)[0].item()
-
-
-def largest_token__right_by_rows(logits, n_pieces):
-    values, indices = logits.view(len(logits), n_pieces, -1).max(dim=-1)
-    rows = torch.arange(len(logits), device=logits.device)
-    piece = values.argmax(dim=-1)
-    return (piece * (logits.shape[1] // n_pieces) + indices[rows, piece])[:, None]
-
-
-def largest_token__right_take_along_dim(logits, n_pieces):
-    size = logits.shape[-1] // n_pieces
-    starts = torch.arange(n_pieces, device=logits.device) * size
-    values, indices = logits.unflatten(-1, (n_pieces, size)).max(dim=-1)
-    return (indices + starts).take_along_dim(values.argmax(dim=-1, keepdim=True), dim=-1)
