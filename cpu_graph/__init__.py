@@ -1,7 +1,7 @@
 """CUDA graphs on a CPU: torch's own names, on a stand-in that knows what they mean.
 
 What a graph is   core, nodes, graphs: operators with the memory they work on, captured and replayed
-The device        device, device_kind, memory, pools, streams, order, generators: one launch at a
+The device        device, placement, memory, pools, streams, order, generators: one launch at a
                   time, in an order
 Under torch       torch_names: the block; functions, methods, operators, shapes, tables, trees: what
                   torch's calls do there; autograd, autocast, callbacks, control_flow, saving: and

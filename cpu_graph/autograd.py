@@ -3,7 +3,7 @@
 import torch
 from torch.utils._pytree import tree_leaves
 
-from cpu_graph.device_kind import wanting
+from cpu_graph.placement import wanting
 from cpu_graph.errors import PER_CAPTURE, STALE_STREAM, refusal
 from cpu_graph.hints import not_zeroed
 
@@ -32,7 +32,7 @@ def accumulators(root):
         nodes += [following for following, _ in node.next_functions]
 
 
-def check_leaves(device, leaves):
+def refuse_default_stream_gradients(device, leaves):
     """Refuse gradients that would be added on the default stream, where their leaf was
     first used.
     """
@@ -54,7 +54,7 @@ def backward(device, function, /, *args, **kwargs):
         with wanting(device, None):
             return function(*args, **kwargs)
     if device.capturing() and function is not torch.autograd.grad:
-        check_leaves(device, list(accumulators(root)))
+        refuse_default_stream_gradients(device, list(accumulators(root)))
     here, there = (
         device.stream,
         block.writer if isinstance(block.writer, int) else device.stream,

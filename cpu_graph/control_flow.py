@@ -11,7 +11,7 @@ from cpu_graph.errors import NotModelled
 MODE = "CUDAGraphCaptureControlFlowOpDispatchMode"
 
 
-def conditional_nodes(device):
+def nodes_module(device):
     """torch's module that makes conditional nodes, if a capture is under way in its mode."""
     if not device.capturing():
         return None
@@ -25,7 +25,7 @@ def conditional_nodes(device):
 
 def cond(device):
     def cond(pred, true_fn, false_fn, operands=()):
-        nodes = conditional_nodes(device)
+        nodes = nodes_module(device)
         if nodes:
             if not hasattr(nodes, "if_else_node"):
                 raise NotModelled(
@@ -39,7 +39,7 @@ def cond(device):
 
 def while_loop(device):
     def while_loop(cond_fn, body_fn, carried_inputs):
-        nodes = conditional_nodes(device)
+        nodes = nodes_module(device)
         if nodes:
             if not hasattr(nodes, "while_loop_node"):
                 raise NotModelled(

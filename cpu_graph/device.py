@@ -5,7 +5,7 @@ from threading import get_ident
 
 import torch
 
-from cpu_graph.device_kind import Asked
+from cpu_graph.placement import Asked
 from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
 from cpu_graph.hints import overwritten
 from cpu_graph.memory import LARGE, Memory, Place, rounded

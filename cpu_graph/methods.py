@@ -7,7 +7,7 @@ import torch
 from torch._tensor_str import _add_suffixes
 
 from cpu_graph.autograd import backward
-from cpu_graph.device_kind import GPU, moved, place, wanting
+from cpu_graph.placement import GPU, moved, place, wanting
 from cpu_graph.errors import (
     GRADIENT_PLACE,
     NUMPY,
@@ -119,7 +119,8 @@ def to(device, function, tensor, /, *args, **kwargs):
         return function(tensor, *args, **kwargs)
     here = device.kind(tensor)
     want = place(where)
-    if here == "pinned" and want == "cuda" and dtype not in (None, tensor.dtype):
+    converts = dtype not in (None, tensor.dtype)
+    if here == "pinned" and want == "cuda" and converts and not non_blocking:
         tensor = function(tensor, dtype)  # on the CPU, where the result is not pinned
     if want not in (None, here) and not (want == "cpu" and here == "pinned"):
         tensor = moved(device, tensor, want, non_blocking)

@@ -262,7 +262,7 @@ def waits(device, operator, args, kwargs, placed, kind):
         raise refusal(two_devices(operator, args, kwargs, placed))
     to = placed[0][1] if operator is aten.copy_.default else kind
     pageable = copies and (
-        kind == "cpu" or ("pinned" in kinds | {kind} and by_a_temporary(operator, args, to))
+        kind == "cpu" or ("pinned" in kinds | {kind} and by_a_temporary(operator, args, kwargs, to))
     )
     if ordinary or pageable:
         if device.capturing():
@@ -279,12 +279,17 @@ def check_places(operator, args, kwargs, placed, kinds):
         raise refusal(CPU_INDEXED)
 
 
-def by_a_temporary(operator, args, kind):
-    """Whether torch copies from or to pinned memory by way of CPU memory that is not pinned."""
+def by_a_temporary(operator, args, kwargs, kind):
+    """Whether torch copies from or to pinned memory by way of CPU memory that is not pinned.
+
+    A copy that does not wait converts types on the GPU.
+    """
     if operator is not aten.copy_.default:
         return kind == "cuda" and not dense(args[0])
     target, source = args[:2]
-    same = (target.dtype, target.shape) == (source.dtype, source.shape)
+    non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking")
+    same_type = target.dtype is source.dtype or non_blocking
+    same = same_type and target.shape == source.shape
     if same and target.stride() == source.stride() and dense(source):
         return False
     return not (same and source.is_contiguous()) if kind == "cuda" else not target.is_contiguous()

@@ -4,7 +4,7 @@ from itertools import cycle
 
 import torch
 
-from cpu_graph.device_kind import place
+from cpu_graph.placement import place
 from cpu_graph.errors import NotModelled, cuda_error, missing, not_pickled
 from cpu_graph.order import HOST, merge
 

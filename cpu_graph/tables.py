@@ -56,7 +56,7 @@ def many_test_elements(device, args, kwargs):
     return tested.numel() >= int(10 * elements.numel() ** 0.145)
 
 
-def ends_of_groups(device, args, kwargs):
+def groups_end_on_cpu(device, args, kwargs):
     """Only in bfloat16 does the kernel of grouped_mm read on the GPU where each group ends."""
     offs = args[2] if len(args) > 2 else kwargs.get("offs")
     return offs is not None and args[0].dtype is not torch.bfloat16
@@ -76,7 +76,7 @@ if not SINCE_2_15:  # it checked that no deviation is negative
         WAITING[getattr(aten.normal, name)] = always
 READS_A_COPY = {  # the same, by a copy to ordinary memory, which a capture refuses in other words
     aten.bincount.default: always,
-    aten._grouped_mm.default: ends_of_groups,
+    aten._grouped_mm.default: groups_end_on_cpu,
 }
 if not SINCE_2_15:
     READS_A_COPY[aten.histc.default] = WAITING.pop(aten.histc.default)

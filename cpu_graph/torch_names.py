@@ -17,7 +17,7 @@ from cpu_graph.autocast import as_on_a_gpu
 from cpu_graph.callbacks import callers, seeing
 from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
-from cpu_graph.device_kind import GPU, place
+from cpu_graph.placement import GPU, place
 from cpu_graph.errors import DEVICE_INDEX, NotModelled, refusal
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
@@ -255,7 +255,8 @@ def of_storages(device):
     """What a storage says of its place, and copies of its memory: launches like all others."""
     storages = torch.UntypedStorage
     real, shared = storages.device, storages.is_shared
-    cloned, copied, resized = storages.clone, storages.copy_, storages.resize_
+    cloned, copied = storages.clone, storages.copy_
+    resized = storages.resize_
 
     def where(storage):
         block = device.memory.blocks.get(storage.data_ptr())
@@ -332,7 +333,7 @@ def record_stream(device):
     def call(tensor, stream):
         if not isinstance(stream, torch.Stream):
             words = "record_stream(): argument 's' (position 1) must be Stream"
-            raise refusal(f"{words}, not {type(stream).__name__}", TypeError)
+            raise refusal(f"{words}, not {type(stream).__name__}")
         block = device.memory.find(tensor)
         if block is None:
             words = "Could not run 'aten::record_stream' with arguments from the 'CPU' backend."

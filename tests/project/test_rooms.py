@@ -113,5 +113,4 @@ def test_an_assignment_sets_two_names_at_most():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
     ]
-    # *Ten broken scripts* was recorded with this one: split it before it is recorded again
-    assert found == ["cpu_graph/torch_names.py: (cloned, copied, resized)"]
+    assert found == []

@@ -84,7 +84,7 @@ def an_event_of_no_certain_device():
     return [isinstance(event, torch.Event), settled(x)[0].item()]
 
 
-@program("TypeError")
+@program("RuntimeError")
 def a_stream_that_is_a_text():
     return said(lambda: ones(2).record_stream("side")).partition(":")[0]
 

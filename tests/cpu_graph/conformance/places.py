@@ -246,11 +246,11 @@ programs(
         )(),
     ),
     a_copy_from_pinned_of_another_type=(
-        PAGEABLE,
+        THREES,
         lambda: from_pinned(pinned(2, 2).double().pin_memory()),
     ),
     a_pinned_tensor_to_another_type_on_the_gpu=(
-        PAGEABLE,
+        [1, 1],
         lambda: captured_with(
             lambda host: host.to("cuda", torch.float16, non_blocking=True), pinned(2)
         )(),
