@@ -20,6 +20,10 @@ NEW_MEMORY = (
     "Copy the saved values back into the parameters, in place.",
 )
 NO_NODE = "The graph has no {} node: capture one."
+OPEN = (
+    "The capture ends inside of a body.",
+    "Call end_capture_to_conditional_node after the body.",
+)
 ENDLESS = (
     "A loop does not end: its body ran {} times in one launch.",
     "Set the condition at the end of the body, from a flag that becomes false.",
@@ -94,9 +98,15 @@ def body_runs(most: int) -> Iterator[list[int]]:
 
 
 def has_node(seen: Watched, loops: bool) -> None:
-    """A while or an if node: raises Wrong if no captured graph has one. Only the stand-in knows."""
-    nodes = [node for graph in seen.captured for node in graph.capture.nodes if CUDAGraph.stand_in]
-    if nodes and not any(isinstance(node, Conditional) and node.loops == loops for node in nodes):
+    """A while or an if node: raises Wrong if no captured graph has one, or if the capture ended
+    inside of a body. Only the stand-in knows.
+    """
+    if CUDAGraph.stand_in is None:
+        return
+    if any(len(graph.capture.bodies) > 1 for graph in seen.captured):
+        raise Wrong(OPEN)
+    nodes = [node for graph in seen.captured for node in graph.capture.nodes]
+    if not any(isinstance(node, Conditional) and node.loops == loops for node in nodes):
         raise Wrong(NO_NODE.format("while" if loops else "if"))
 
 
@@ -203,9 +213,9 @@ def capture_sampler(answer: Callable) -> None:
         expected,
         {
             STALE: lambda: [used.given[0]] * len(starts),
-            SAME_NOISE: lambda: used.given if close(used.given[0], used.given[2]) else [],
             FIRST_ROW: [reference(*request, row=0) for request in enumerate(starts)],
             NO_TEMPERATURE: [reference(*request, scale=1.0) for request in enumerate(starts)],
+            SAME_NOISE: lambda: used.given if close(used.given[0], used.given[2]) else [],
         },
     )
     _runs_as_often(runs, [int((row != -1).sum()) for row in expected])

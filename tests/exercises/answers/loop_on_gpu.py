@@ -339,6 +339,18 @@ def guarded_step__without_a_node(parameters, lr):
     return partial(lambda graph, _: graph.replay(), graph, buffers)
 
 
+def guarded_step__node_not_ended(parameters, lr):
+    optimizer = torch.optim.SGD(parameters, lr=lr, momentum=0.9)
+    with unchanged(*parameters, optimizer):
+        optimizer.step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
+        graph.begin_capture_to_if_node(finite)
+        optimizer.step()
+    return partial(lambda graph, _: graph.replay(), graph, optimizer)
+
+
 def guarded_step__new_weights(parameters, lr):
     saved = [p.detach().clone() for p in parameters]
     replay = captured_step(parameters, lr, lambda optimizer: optimizer.step())
