@@ -68,6 +68,16 @@ def test_state_from_before_the_capture_is_not_reset():
     assert solved(functions)[1] == [True, False]
 
 
+@pytest.mark.parametrize("line", ["    solve.kept = matrix", "    pass  # nothing kept"])
+def test_the_function_keeps_the_matrix(line):
+    functions = changed("    solve.kept = matrix", line)
+    with cpu_graphs() as device:
+        solve = functions["make_solver"](system()[0], 1e-4, limit=40)
+        solve(torch.ones(16, device="cuda"))
+        lost = any("memory whose tensor is gone" in hint for hint in device.hints)
+    assert lost == ("kept =" not in line)
+
+
 def test_a_body_that_raises_an_error_leaves_no_open_node():
     with cpu_graphs():
         graph = torch.cuda.CUDAGraph()

@@ -10,6 +10,7 @@ import torch
 
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
+from cpu_graph.errors import SINCE_2_15
 
 PAGE = (ROOT / "docs/loops_in_graphs.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -22,7 +23,7 @@ def lacks(block):
         return "" if GPU and find_spec("cuda.core") else "a CUDA GPU and cuda.core"
     if "pin_memory" in block:
         return "" if GPU else "a CUDA GPU"
-    return "" if hasattr(torch._C._CUDAGraph, "begin_capture_to_while_node") else "torch 2.15"
+    return "" if SINCE_2_15 else "torch 2.15"
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
