@@ -1,138 +1,229 @@
-"""Scenarios: iterations of a loop that know their end, steps that may be skipped. Each raises Wrong
-with what it finds.
-"""
+"""Scenarios: loops and skipped steps in conditional nodes. Each raises Wrong with what it finds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 
-from exercises.answers.graph_use import Wrong, close, copied, use
-from exercises.scenarios.common import few
+from cpu_graph.graphs import Conditional, CUDAGraph, flat, taken
+from exercises.answers.graph_use import Watched, Wrong, close, copied, returned, use, watch
+from exercises.scenarios import rules
+from exercises.scenarios.common import FILLED, few
 
 MOVED = (
-    "The warm-up has moved {}.",
+    "The warm-up has moved the weights.",
     "Put back what it changed, before the first replay.",
-)
-NOT_EMPTY = "answers holds {} before the first replay: it begins with -1 everywhere."
-OUT_OF_BOUNDS = (
-    "A replay after the limit indexes a column that answers does not have: select the column with "
-    "torch.where, which finds none then."
 )
 NEW_MEMORY = (
     "The parameters have new memory, and the graph writes to the old one.",
     "Copy the saved values back into the parameters, in place.",
 )
-NEVER_MOVES = (
-    "The weights never move.",
-    "The step has to write into the parameters, in place, where all gradients are finite.",
+NO_NODE = "The graph has no {} node: capture one."
+OPEN = (
+    "The capture ends inside of a body.",
+    "Call end_capture_to_conditional_node after the body.",
 )
+ENDLESS = (
+    "A loop does not end: its body ran {} times in one launch.",
+    "Set the condition at the end of the body, from a flag that becomes false.",
+)
+TOO_OFTEN = (
+    "The body runs {} times in a launch, where {} would do.",
+    "Compute the flag from the new state, and set the condition after it.",
+)
+STALE = (
+    "Every call returns the first completions.",
+    "Reset the completions, the count and the flags in the graph, before the node.",
+)
+NO_END = (
+    "The EOS token is missing in the completions.",
+    "Write it, then stop.",
+)
+FIRST_END = (
+    "All rows end with the first one that has ended.",
+    "Go on while any row does.",
+)
+GOES_ON = (
+    "A row goes on after its EOS token.",
+    "Write only into the rows that have not ended.",
+)
+DRAWS = (
+    "The graph draws random numbers, which PyTorch refuses in a conditional node.",
+    "Draw the noise of all iterations before the launch.",
+)
+SAME_NOISE = (
+    "Every call uses the same noise.",
+    "Draw it again, in place, before each launch.",
+)
+FIRST_ROW = (
+    "Every iteration uses the first row of the noise.",
+    "Iteration i reads row i: index the noise with count.",
+)
+NO_TEMPERATURE = "The temperature changes nothing: divide the logits by it."
 ONE_IS_ENOUGH = (
     "A gradient that is not finite reaches the weights.",
-    "The step is taken if any number is finite: all of them must be.",
+    "The step is to be taken only if all gradients are finite.",
 )
-SPOILED = (
-    "A gradient that is not finite spoils the weights.",
-    "Zero times infinity is not a number: torch.where selects without multiplying.",
+ANEW = (
+    "From the second step on, the weights are those of SGD without momentum.",
+    "A state that is created in the body is created again by every replay: a step before the "
+    "capture must create it.",
 )
-INFINITE = (
-    "An infinite gradient reaches the weights.",
-    "isfinite tells it, isnan does not.",
+NEVER_MOVES = (
+    "The weights never move.",
+    "The step has to be in the body, and its flag true where all gradients are finite.",
 )
-EACH_ALONE = (
-    "Each {} is judged alone.",
-    "What is not finite stops the step for all.",
-)
-GOES_ON = "A row goes on after its end token: choose with torch.where what it keeps."
-BEYOND = "A replay after the limit still changes something: count the iterations, in a tensor."
 
 
-def capture_turn(answer: Callable) -> None:
-    """Rows on a ring of tokens, each at another distance from the end token; one does not get there
-    in time.
+@contextmanager
+def body_runs(most: int) -> Iterator[list[int]]:
+    """How often the bodies of conditional nodes ran on the stand-in, a number for each launch of a
+    node. Raises Wrong in a launch of more than so many.
     """
+    runs: list[int] = []
+
+    def counted(node):
+        runs.append(0)
+        node.begins.read()
+        while node.set:
+            runs[-1] += 1
+            if runs[-1] > most:
+                raise Wrong(ENDLESS[0].format(runs[-1]), ENDLESS[1])
+            yield from taken(node.nodes)
+            node.set = node.set and node.loops
+
+    with patch.object(Conditional, "rounds", counted):
+        yield runs
+
+
+def has_node(seen: Watched, loops: bool) -> None:
+    """A while or an if node: raises Wrong if no captured graph has one, or if the capture ended
+    inside of a body. Only the stand-in knows.
+    """
+    if CUDAGraph.stand_in is None:
+        return
+    if any(len(graph.capture.bodies) > 1 for graph in seen.captured):
+        raise Wrong(OPEN)
+    nodes = [node for graph in seen.captured for node in graph.capture.nodes]
+    if not any(isinstance(node, Conditional) and node.loops == loops for node in nodes):
+        raise Wrong(NO_NODE.format("while" if loops else "if"))
+
+
+def capture_generate(answer: Callable) -> None:
+    """Rows on a ring of tokens, each at another distance from EOS; one does not get there."""
     size, limit = 29, few(6, 12)
     ring = torch.randperm(size).tolist()
     after = torch.tensor(
         [ring[(ring.index(token) + 1) % size] for token in range(size)], device="cuda"
     )
-    distances = [few(2, limit), limit + 3, 1, limit - 1]
-    tokens = torch.tensor([ring[-1 - distance] for distance in distances], device="cuda")
-    start = tokens.tolist()
-    rows = [[ring[(place - distance) % size] for place in range(limit)] for distance in distances]
-    given = answer(lambda last: after[last], tokens, ring[-1], limit)
-    if not (
-        isinstance(given, tuple | list) and len(given) == 3 and all(map(torch.is_tensor, given[1:]))
+    distances = [[2, limit + 3, 1, limit - 1], [1, 3, 2, 3], [limit, 2, 4, 1]]
+    requests = [
+        torch.tensor([ring[-1 - distance] for distance in row], device="cuda") for row in distances
+    ]
+    sample = requests[0].clone()
+    with (
+        rules.callers_own("tokens", sample, *requests),
+        watch() as seen,
+        body_runs(limit + 2) as runs,
     ):
-        raise Wrong(
-            "Return three things: a function that replays an iteration, answers, and going."
-        )
-    replay, answers, going = given
-    if tuple(answers.shape) != (len(rows), limit):
-        raise Wrong(f"The answers have the shape {tuple(answers.shape)}, not (rows, limit).")
-    if going.numel() != 1 or going.dtype != torch.bool:
-        raise Wrong(f"going is to be one bool, not {tuple(going.shape)} of {going.dtype}.")
-    if tokens.tolist() == start and going.item() and (answers != -1).all():
-        raise Wrong(NOT_EMPTY.format(sorted({*answers.flatten().tolist()})[:2]))
-    if tokens.tolist() != start or (answers != -1).any() or not going.item():
-        raise Wrong(MOVED[0].format("the tokens, the answers or going"), MOVED[1])
+        generate = returned(answer(lambda last: after[last], sample, ring[-1], limit))
+        used = use(generate, requests)
+    rules.one_graph(seen)
+    used.replays(graphs=len(requests), operators=3 * len(requests))
+    has_node(seen, loops=True)
+    ends = [[min(limit, distance) for distance in row] for row in distances]
 
-    def after_replay():
-        try:
-            replay()
-        except RuntimeError as error:
-            if "device-side assert" in str(error):
-                raise Wrong(OUT_OF_BOUNDS) from None
-            raise
-        return copied((tokens, answers, going.view(())))
+    def completions(lengths):
+        return [
+            _completions(row, ring, limit, lengths(distance, max(end)))
+            for row, distance, end in zip(distances, distances, ends, strict=True)
+        ]
 
-    states = use(after_replay, [()] * (limit + 3))
-    for number, state in enumerate(states.given, 1):
-        _compare(number, [one.tolist() for one in state], rows, ring[-1])
-    states.replays(graphs=limit + 3, operators=3 * (limit + 3))
+    used.gives(
+        completions(lambda row, _: [min(limit, distance) for distance in row]),
+        {
+            NO_END: completions(lambda row, _: [d - 1 if d <= limit else limit for d in row]),
+            FIRST_END: completions(lambda row, _: [min(row)] * len(row)),
+            GOES_ON: completions(lambda row, longest: [longest] * len(row)),
+            STALE: lambda: [used.given[0]] * len(requests),
+        },
+    )
+    _runs_as_often(runs, [max(row) for row in ends])
 
 
-def _compare(number, state, rows, end):
-    """Raises Wrong unless the state after so many iterations is the expected one."""
-    tokens, answers, going = state
-    limit, more = len(rows[0]), False
-    for token, answer, row in zip(tokens, answers, rows, strict=True):
-        stop = min(number, row.index(end) + 1 if end in row else limit)
-        more = more or (stop == number < limit and row[stop - 1] != end)
-        if answer != row[:stop] + [-1] * (limit - stop):
-            raise Wrong(_parted(number, answer, row[:stop], end))
-        if token != row[stop - 1]:
-            raise Wrong(
-                GOES_ON
-                if end in row[:stop]
-                else BEYOND
-                if number > limit
-                else _parted(number, token, row, end)
-            )
-    if bool(going) != more:
-        why = (
-            "a row has not come to its end"
-            if more
-            else "every row has come to its end, or the limit"
-        )
-        raise Wrong(f"After iteration {number} going is {not more}, but {why}.")
+def _completions(distances, ring, limit, lengths):
+    """The tokens of rows that start so far from the end of the ring; -1 after these lengths."""
+    table = torch.full((len(distances), limit), -1, device="cuda")
+    for row, distance, length in zip(table, distances, lengths, strict=True):
+        tokens = [ring[(number - distance) % len(ring)] for number in range(length)]
+        row[:length] = torch.tensor(tokens, device="cuda")
+    return table
 
 
-def _parted(number, found, expected, end):
-    """What is wrong with a row after so many iterations, in words."""
-    if isinstance(found, list):
-        written = [token for token in found if token != -1]
-        if end in expected and written == expected[:-1]:
-            return "The end token is missing in the answers: write it, then stop."
-        if end in expected and written[: len(expected)] == expected:
-            return GOES_ON
-        if number > len(found):
-            return BEYOND
-        if not written:
-            return (
-                "The answers stay as they are: does a replay read and write the tensors that you "
-                "made, in place?"
-            )
-    return f"After iteration {number} a row is {found}, and {expected} is expected."
+def _runs_as_often(runs, expected):
+    """Raises Wrong if a launch ran the body more or less often than expected."""
+    if CUDAGraph.stand_in is None:
+        return
+    for found, enough in zip(runs, expected, strict=True):
+        if found != enough:
+            raise Wrong(TOO_OFTEN[0].format(found, enough), TOO_OFTEN[1])
+
+
+def capture_sampler(answer: Callable) -> None:
+    """A table of logits: each token has those of the next one. EOS is rare."""
+    size, limit, temperature = 11, few(8, 12), 0.5
+    table = torch.randn(size, size, device="cuda")
+    table[:, 0] -= 1.5
+    starts = [torch.tensor([token], device="cuda") for token in (3, 5, 3, 7)]
+    sample = starts[0].clone()
+
+    def reference(seed, token, row=None, scale=temperature):
+        """The completion of one call, computed eagerly; row: of the noise, for each token."""
+        torch.manual_seed(seed)
+        noise = torch.empty(limit, size, device="cuda").exponential_()
+        completion = torch.full((limit,), -1, device="cuda")
+        for number in range(limit):
+            scores = table[token] / scale - noise[number if row is None else row].log()
+            token = scores.argmax(dim=-1)
+            completion[number] = token[0]
+            if token.item() == 0:
+                break
+        return completion
+
+    with (
+        rules.callers_own("token", sample, *starts),
+        watch() as seen,
+        body_runs(limit + 2) as runs,
+    ):
+        sampler = returned(answer(lambda token: table[token], sample, temperature, 0, limit))
+
+        def sampled(seed, token):
+            torch.manual_seed(seed)
+            return sampler(token)
+
+        used = use(sampled, list(enumerate(starts)))
+    rules.one_graph(seen)
+    used.replays(graphs=len(starts), operators=6 * len(starts))
+    has_node(seen, loops=True)
+    if any(getattr(node, "draws", None) for graph in seen.captured for node in _nodes(graph)):
+        raise Wrong(DRAWS)
+    expected = [reference(*request) for request in enumerate(starts)]
+    used.gives(
+        expected,
+        {
+            STALE: lambda: [used.given[0]] * len(starts),
+            FIRST_ROW: [reference(*request, row=0) for request in enumerate(starts)],
+            NO_TEMPERATURE: [reference(*request, scale=1.0) for request in enumerate(starts)],
+            SAME_NOISE: lambda: used.given if close(used.given[0], used.given[2]) else [],
+        },
+    )
+    _runs_as_often(runs, [int((row != -1).sum()) for row in expected])
+
+
+def _nodes(graph):
+    """The nodes of a graph, those in bodies too, on the stand-in."""
+    return flat(graph.capture.nodes) if CUDAGraph.stand_in else []
 
 
 def guarded_step(answer: Callable) -> None:
@@ -145,11 +236,12 @@ def guarded_step(answer: Callable) -> None:
     for pair, spoil in zip(requests, spoils, strict=True):
         pair[few(0, 2)][0, 0] += spoil
     addresses = [one.data_ptr() for one in parameters]
-    replay = answer(parameters, 0.5)
+    with watch() as seen:
+        replay = returned(answer(parameters, 0.5))
     if [one.data_ptr() for one in parameters] != addresses:
         raise Wrong(NEW_MEMORY)
     if not close(parameters, before):
-        raise Wrong(MOVED[0].format("the weights"), MOVED[1])
+        raise Wrong(MOVED)
 
     def train(*pair):
         for one, gradient in zip(parameters, pair, strict=True):
@@ -158,44 +250,37 @@ def guarded_step(answer: Callable) -> None:
         return copied(parameters)
 
     used = use(train, requests)
-    _judge(used, before, requests)
     used.replays(graphs=len(spoils), operators=10 * len(spoils))
-
-
-def _judge(used, weights, requests):
-    """Raises Wrong unless the weights after each request are the expected ones; the second has an
-    infinity.
-    """
-    second = torch.cat([one.flatten() for one in used.given[1]])
-    if close(used.given[:2], _descent(weights, requests[:2], _any_is_finite)):
+    has_node(seen, loops=False)
+    if not all(map(_all_finite, used.given)):
         raise Wrong(ONE_IS_ENOUGH)
-    if second.isnan().any():
-        raise Wrong(SPOILED)
-    if second.isinf().any():
-        raise Wrong(INFINITE)
-    rules = {
-        NEVER_MOVES: lambda *_: False,
-        (EACH_ALONE[0].format("parameter"), EACH_ALONE[1]): lambda _, one: one.isfinite().all(),
-        (EACH_ALONE[0].format("element"), EACH_ALONE[1]): lambda _, one: one.isfinite(),
-    }
-    expected = _descent(
-        weights, requests, lambda pair, _: all(one.isfinite().all() for one in pair)
+    ones = [torch.ones_like(one) for one in before]
+    used.gives(
+        _training(before, requests, _all_finite),
+        {
+            ANEW: _training(before, requests, _all_finite, momentum=0.0),
+            FILLED: _training(before, requests, _all_finite, buffers=ones),
+            NEVER_MOVES: [before] * len(requests),
+        },
     )
-    used.gives(expected, {what: _descent(weights, requests, rule) for what, rule in rules.items()})
 
 
-def _any_is_finite(pair, _):
-    return any(one.isfinite().any() for one in pair)
+def _all_finite(gradients):
+    return all(gradient.isfinite().all() for gradient in gradients)
 
 
-def _descent(weights, requests, allowed):
-    """The weights after each request, with what is allowed of its gradients."""
+def _training(weights, requests, allowed, momentum=0.9, buffers=None):
+    """The weights after each request, by SGD with momentum where its gradients are allowed."""
+    buffers = buffers or [torch.zeros_like(weight) for weight in weights]
     states = []
-    for pair in requests:
-        steps = [
-            torch.where(torch.as_tensor(allowed(pair, one), device=one.device), one, 0)
-            for one in pair
-        ]
-        weights = [weight - 0.5 * step for weight, step in zip(weights, steps, strict=True)]
+    for gradients in requests:
+        if allowed(gradients):
+            buffers = [
+                momentum * buffer + gradient
+                for buffer, gradient in zip(buffers, gradients, strict=True)
+            ]
+            weights = [
+                weight - 0.5 * buffer for weight, buffer in zip(weights, buffers, strict=True)
+            ]
         states.append(weights)
     return states

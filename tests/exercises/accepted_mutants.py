@@ -212,9 +212,14 @@ RIGHT: dict[str, dict[str, str]] = {
         "swap left(static_x)": INDEPENDENT,
         "swap with torch.cuda.stream(side):": INDEPENDENT,
     },
-    "capture_turn": {
-        "swap answers = torch.full((len(tokens), limit), -1, device='cuda')": INDEPENDENT,
+    "capture_generate": {
+        "swap tokens = tokens.clone()": INDEPENDENT,
+        "drop step(tokens)": "The step of the check uses no library that a warm-up has to set up.",
+        "swap completions = torch.full((len(tokens), limit), -1, device='cuda')": INDEPENDENT,
         "swap tokens.copy_(torch.where(alive, step(tokens), tokens))": INDEPENDENT,
+    },
+    "capture_sampler": {
+        "swap token = token.clone()": INDEPENDENT,
     },
     "capture_ddp": {
         "drop side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,

@@ -81,7 +81,9 @@ def test_a_fault_has_a_script_versions_and_a_lesson(title):
     assert len(code.splitlines()) < 30 and max(map(len, code.splitlines())) <= 100
     said = re.findall(r"^- \*\*(.*):\*\* .+", FAULTS[title], re.MULTILINE)
     assert {"Seen on", "Shown in"} <= set(said) <= {"Seen on", "Repaired in", "Thread", "Shown in"}
-    shown = r"\*\*Shown in:\*\* \[.*\]\((\.\./(notebooks|examples)/|optimizers\.md)"
+    shown = (
+        r"\*\*Shown in:\*\* \[.*\]\((\.\./(notebooks|examples)/|(optimizers|loops_in_graphs)\.md)"
+    )
     assert re.search(shown, FAULTS[title])
 
 

@@ -1,275 +1,371 @@
 """Answers to the exercises of *Loop on the GPU*: wrong ones, and other right ones (`__right_`)."""
 
-
-# typical wrong answers, which the lesson's check refuses
-def looped(before, body, limit, last="set_condition", lost=False, least=0, endless=-1):
-    """The body's runs, with a fault, if one is asked for."""
-    count, flag, condition = 0, False, False
-    for number in range(limit + 2):
-        for operation in body if number else before:
-            count += operation in ("tick", "lost tick")
-            if operation == "tick" or (lost and operation == "lost tick"):
-                flag = count < limit
-            if operation == last:
-                condition = flag
-        if not condition and number >= least:
-            return number
-    return endless
+from functools import partial
 
 
-def iterations__a_tick_sets_the_condition(before, body, limit):
-    return looped(before, body, limit, last="tick")
-
-
-def iterations__a_new_tensor_is_read(before, body, limit):
-    return looped(before, body, limit, lost=True)
-
-
-def iterations__at_least_once(before, body, limit):
-    return looped(before, body, limit, least=1)
-
-
-def iterations__an_endless_loop_counts(before, body, limit):
-    return looped(before, body, limit, endless=limit)
-
-
-def iterations__until_the_limit(before, body, limit):
-    return max(0, limit - 1)
-
-
-def iterations__the_flag_decides(before, body, limit):
-    count, flag = 0, False
-    for number in range(limit + 2):
-        for operation in body if number else before:
-            count += operation in ("tick", "lost tick")
-            if operation == "tick":
-                flag = count < limit
-        if not flag:
-            return number
-    return -1
-
-
-def iterations__right_by_a_large_bound(before, body, limit):
-    state = {"count": 0, "flag": False, "condition": False}
-
-    def launch(operations):
-        for operation in operations:
-            if operation.endswith("tick"):
-                state["count"] += 1
-            if operation == "tick":
-                state["flag"] = state["count"] < limit
-            elif operation == "set_condition":
-                state["condition"] = state["flag"]
-
-    launch(before)
-    number = 0
-    while state["condition"] and number < 10_000:
-        launch(body)
-        number += 1
-    return -1 if state["condition"] else number
-
-
-def turns(
-    step, tokens, end, limit, choose=torch.where, any_row=torch.any, limited=True, early=False
+def generating(
+    step,
+    sample,
+    end,
+    limit,
+    *,
+    clone=torch.clone,
+    reset=True,
+    early=False,
+    any_row=torch.any,
+    masked=True,
+    limited=True,
+    sets="last",
 ):
-    answers = torch.full((len(tokens), limit), -1, device="cuda")
-    places = torch.arange(limit, device="cuda")
+    """A graph that generates, with a fault if one is asked for, and the function that replays it."""
+    tokens = sample.clone()
+    completions = torch.full((len(tokens), limit), -1, device="cuda")
+    columns = torch.arange(limit, device="cuda")
     count = torch.zeros((), dtype=torch.long, device="cuda")
     alive = torch.ones_like(tokens, dtype=torch.bool)
-    going = alive.any()
+    going = torch.ones((), dtype=torch.bool, device="cuda")
+
+    def begin():
+        completions.fill_(-1)
+        count.zero_()
+        alive.fill_(True)
+        going.fill_(True)
 
     def turn():
-        tokens.copy_(choose(alive, step(tokens), tokens))
+        tokens.copy_(step(tokens))
         if early:
             alive.logical_and_(tokens != end)
-        here = alive[:, None] & (places == count)
-        answers.copy_(torch.where(here, tokens[:, None], answers))
+        here = columns == count
+        here = alive[:, None] & here if masked else here.expand_as(completions)
+        completions.copy_(torch.where(here, tokens[:, None], completions))
         count.add_(1)
         alive.logical_and_(tokens != end)
         if limited:
             alive.logical_and_(count < limit)
         going.copy_(any_row(alive))
 
-    return turn, [answers, going, tokens, count, alive]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        if reset:
+            begin()
+        graph.begin_capture_to_while_node(going)
+        if sets == "first":
+            graph.set_conditional_handle_for_current_node(going)
+        turn()
+        if sets == "last":
+            graph.set_conditional_handle_for_current_node(going)
+        graph.end_capture_to_conditional_node()
+
+    def generate(new_tokens):
+        tokens.copy_(new_tokens)
+        graph.replay()
+        return clone(completions)
+
+    generate.state = columns, count, alive, going
+    return generate
 
 
-def captured_turns(*arguments, **options):
-    turn, state = turns(*arguments, **options)
-    with unchanged(*state):
-        return capture_step(turn), *state[:2]
+def capture_generate__state_is_gone(step, tokens, end, limit):
+    generate = generating(step, tokens, end, limit)
+    del generate.state
+    return generate
 
 
-def capture_turn__tokens_go_on(step, tokens, end, limit):
-    return captured_turns(step, tokens, end, limit, choose=lambda alive, new, old: new)
+def capture_generate__rows_go_on(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, masked=False)
 
 
-def capture_turn__end_token_missing(step, tokens, end, limit):
-    return captured_turns(step, tokens, end, limit, early=True)
+def capture_generate__end_token_missing(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, early=True)
 
 
-def capture_turn__first_end_stops_all(step, tokens, end, limit):
-    return captured_turns(step, tokens, end, limit, any_row=torch.all)
+def capture_generate__first_end_stops_all(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, any_row=torch.all)
 
 
-def capture_turn__no_limit(step, tokens, end, limit):
-    return captured_turns(step, tokens, end, limit, limited=False)
+def capture_generate__no_limit(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, limited=False)
 
 
-def capture_turn__warm_up_stays(step, tokens, end, limit):
-    turn, (answers, going, *_) = turns(step, tokens, end, limit)
-    return capture_step(turn), answers, going
+def capture_generate__condition_never_set(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, sets="never")
 
 
-def capture_turn__asks_the_cpu(step, tokens, end, limit):
-    turn, state = turns(step, tokens, end, limit)
-    with unchanged(*state):
-        return capture_step(lambda: turn() if state[1].item() else None), *state[:2]
+def capture_generate__condition_set_first(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, sets="first")
 
 
-def capture_turn__eager(step, tokens, end, limit):
-    turn, (answers, going, *_) = turns(step, tokens, end, limit)
-    return turn, answers, going
+def capture_generate__never_reset(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, reset=False)
 
 
-def capture_turn__right_by_index(step, tokens, end, limit):
-    answers = torch.full((len(tokens), limit), -1, device="cuda")
-    count = torch.zeros(1, dtype=torch.long, device="cuda")
-    going = torch.ones(1, dtype=torch.bool, device="cuda")
+def capture_generate__not_cloned(step, tokens, end, limit):
+    return generating(step, tokens, end, limit, clone=lambda completions: completions)
 
-    def turn():
-        column = count.clamp(max=limit - 1)
-        last = answers.index_select(1, (count - 1).clamp(0, limit - 1))[:, 0]
-        alive = ((last != end) & (last != -1) | (count == 0)) & (count < limit)
-        new = torch.where(alive, step(tokens), tokens)
-        kept = answers.index_select(1, column)[:, 0]
-        answers.index_copy_(1, column, torch.where(alive, new, kept)[:, None])
-        tokens.copy_(new)
+
+def capture_generate__unrolled(step, tokens, end, limit):
+    tokens = tokens.clone()
+    completions = torch.full((len(tokens), limit), -1, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        completions.fill_(-1)
+        alive = torch.ones_like(tokens, dtype=torch.bool)
+        for column in range(limit):
+            tokens.copy_(step(tokens))
+            completions[:, column] = torch.where(alive, tokens, -1)
+            alive = alive & (tokens != end)
+
+    def generate(new_tokens):
+        tokens.copy_(new_tokens)
+        graph.replay()
+        return completions.clone()
+
+    return generate
+
+
+def capture_generate__eager(step, tokens, end, limit):
+    def generate(tokens):
+        completions = torch.full((len(tokens), limit), -1, device="cuda")
+        alive = torch.ones_like(tokens, dtype=torch.bool)
+        for column in range(limit):
+            tokens = step(tokens)
+            completions[:, column] = torch.where(alive, tokens, -1)
+            alive = alive & (tokens != end)
+        return completions
+
+    return generate
+
+
+def capture_generate__callers_tokens(step, tokens, end, limit):
+    tokens.clone = lambda: tokens
+    return generating(step, tokens, end, limit)
+
+
+def capture_generate__right_by_index(step, tokens, end, limit):
+    tokens = tokens.clone()
+    rows = torch.arange(len(tokens), device="cuda")
+    completions = torch.full((len(tokens), limit + 1), -1, device="cuda")  # the last one is waste
+    lengths = torch.zeros_like(tokens)
+    alive = torch.ones_like(tokens, dtype=torch.bool)
+    count = torch.zeros((), dtype=torch.long, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for state, value in ((completions, -1), (lengths, 0), (alive, True), (count, 0)):
+            state.fill_(value)
+        graph.begin_capture_to_while_node(alive.any())
+        tokens.copy_(step(tokens))
+        completions.index_put_((rows, torch.where(alive, lengths, limit)), tokens)
+        lengths.add_(alive)
         count.add_(1)
-        going.copy_((alive & (new != end)).any() & (count < limit))
+        alive.logical_and_(tokens != end)
+        graph.set_conditional_handle_for_current_node(alive.any() & (count < limit))
+        graph.end_capture_to_conditional_node()
 
-    with unchanged(tokens, answers, count, going):
-        replay = capture_step(turn)
-    return replay, answers, going
+    def generate(new_tokens):
+        tokens.copy_(new_tokens)
+        graph.replay()
+        return completions[:, :limit].clone()
 
-
-def captured_step(parameters, update, warmup=0):
-    @torch.no_grad()
-    def step():
-        for p in parameters:
-            p -= update(p.grad, [other.grad for other in parameters])
-
-    return capture_step(step, warmup=warmup)
+    generate.state = rows, lengths, alive, count
+    return generate
 
 
-def all_finite(gradients):
-    return torch.stack([gradient.isfinite().all() for gradient in gradients]).all()
+def sampling(
+    logits_of,
+    sample,
+    temperature,
+    end,
+    limit,
+    *,
+    draw=lambda noise: noise.exponential_(),
+    row=lambda noise, count: noise[count],
+    clone=torch.clone,
+    reset=True,
+    in_place=True,
+):
+    """A graph that samples, with a fault if one is asked for, and the function that replays it."""
+    token = sample.clone()
+    noise = torch.ones(limit, logits_of(token).shape[-1], device="cuda")
+    completion = torch.full((limit,), -1, device="cuda")
+    count = torch.zeros(1, dtype=torch.long, device="cuda")
+    going = torch.ones((), dtype=torch.bool, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        if reset:
+            completion.fill_(-1)
+            count.zero_()
+            going.fill_(True)
+        graph.begin_capture_to_while_node(going)
+        last = logits_of(token) / temperature - row(noise, count).log()
+        token.copy_(last.argmax(dim=-1))
+        completion[count] = token
+        if in_place:
+            count.add_(1)
+            going.copy_(((count < limit) & (token != end))[0])
+        else:
+            going = ((count + 1 < limit) & (token != end))[0]
+        graph.set_conditional_handle_for_current_node(going)
+        graph.end_capture_to_conditional_node()
+
+    def generate(new_token):
+        token.copy_(new_token)
+        draw(noise)
+        graph.replay()
+        return clone(completion)
+
+    generate.state = count, going
+    return generate
 
 
-def guarded_step__still_multiplied(parameters, rate):
-    return captured_step(parameters, lambda mine, every: rate * mine * all_finite(every))
+def capture_sampler__drawn_in_the_body(logits_of, token, temperature, end, limit):
+    def row(noise, count):
+        return torch.empty_like(noise[count]).exponential_()
+
+    return sampling(logits_of, token, temperature, end, limit, row=row)
 
 
-def guarded_step__warm_up_stays(parameters, rate):
-    def update(mine, every):
-        return torch.where(all_finite(every), rate * mine, 0)
+def capture_sampler__drawn_into_a_new_tensor(logits_of, token, temperature, end, limit):
+    def draw(noise):
+        noise = torch.empty_like(noise).exponential_()
 
-    return captured_step(parameters, update, warmup=3)
-
-
-def guarded_step__each_for_itself(parameters, rate):
-    def update(mine, every):
-        return torch.where(mine.isfinite().all(), rate * mine, 0)
-
-    return captured_step(parameters, update)
+    return sampling(logits_of, token, temperature, end, limit, draw=draw)
 
 
-def guarded_step__element_by_element(parameters, rate):
-    return captured_step(parameters, lambda mine, _: (rate * mine).nan_to_num(0, 0, 0))
+def capture_sampler__first_row(logits_of, token, temperature, end, limit):
+    return sampling(logits_of, token, temperature, end, limit, row=lambda noise, _: noise[:1])
 
 
-def guarded_step__infinities_pass(parameters, rate):
-    def update(mine, every):
-        return torch.where(torch.stack([one.isnan().any() for one in every]).any(), 0, rate * mine)
-
-    return captured_step(parameters, update)
+def capture_sampler__temperature_of_one(logits_of, token, temperature, end, limit):
+    return sampling(logits_of, token, 1.0, end, limit)
 
 
-def guarded_step__an_if(parameters, rate):
-    return captured_step(parameters, lambda mine, every: rate * mine if all_finite(every) else 0)
+def capture_sampler__never_reset(logits_of, token, temperature, end, limit):
+    return sampling(logits_of, token, temperature, end, limit, reset=False)
 
 
-def guarded_step__right_by_masking(parameters, rate):
-    def update(mine, every):
-        return (rate * mine).masked_fill(~all_finite(every), 0)
-
-    return captured_step(parameters, update)
+def capture_sampler__not_cloned(logits_of, token, temperature, end, limit):
+    return sampling(logits_of, token, temperature, end, limit, clone=lambda tokens: tokens)
 
 
-def guarded_step__D11_any_for_all(parameters, rate):
-    @torch.no_grad()
-    def step():
-        finite = torch.stack([p.grad.isfinite().any() for p in parameters]).any()
-        for p in parameters:
-            p -= torch.where(finite, rate * p.grad, 0)
-
-    with unchanged(*parameters):
-        return capture_step(step)
+def capture_sampler__count_not_written(logits_of, token, temperature, end, limit):
+    return sampling(logits_of, token, temperature, end, limit, in_place=False)
 
 
-def guarded_step__D10_data_replaced(parameters, rate):
-    @torch.no_grad()
-    def step():
+def capture_sampler__right_with_log_noise(logits_of, token, temperature, end, limit):
+    token = token.clone()
+    gumbel = torch.zeros(limit, logits_of(token).shape[-1], device="cuda")
+    tokens = torch.full((limit,), -1, device="cuda")
+    places = torch.arange(limit, device="cuda")
+    count = torch.zeros((), dtype=torch.long, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        tokens.fill_(-1)
+        count.zero_()
+        graph.begin_capture_to_while_node(count < limit)
+        scores = logits_of(token).div(temperature).add(gumbel.index_select(0, count.view(1)))
+        token.copy_(scores.argmax(dim=-1))
+        tokens.copy_(torch.where(places == count, token, tokens))
+        count.add_(1)
+        going = (count < limit).logical_and(token[0] != end)
+        graph.set_conditional_handle_for_current_node(going)
+        graph.end_capture_to_conditional_node()
+
+    def generate(new_token):
+        token.copy_(new_token)
+        gumbel.exponential_().log_().neg_()
+        graph.replay()
+        return tokens.clone()
+
+    generate.state = places, count
+    return generate
+
+
+def captured_step(parameters, lr, warm_up=lambda optimizer: None, allowed=None, momentum=0.9):
+    """A step in an if node, with a fault if one is asked for."""
+    optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum)
+    warm_up(optimizer)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
         finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
-        for p in parameters:
-            p -= torch.where(finite, rate * p.grad, 0)
+        graph.begin_capture_to_if_node(allowed(parameters) if allowed else finite)
+        optimizer.step()
+        graph.end_capture_to_conditional_node()
+    return partial(lambda graph, _: graph.replay(), graph, optimizer)
 
+
+def guarded_step__optimizer_gone(parameters, lr):
+    def warm_up(optimizer):
+        with unchanged(*parameters, optimizer):
+            optimizer.step()
+
+    return captured_step(parameters, lr, warm_up).args[0].replay
+
+
+def guarded_step__no_warm_up(parameters, lr):
+    return captured_step(parameters, lr)
+
+
+def guarded_step__warm_up_stays(parameters, lr):
+    return captured_step(parameters, lr, lambda optimizer: optimizer.step())
+
+
+def guarded_step__momentum_stays(parameters, lr):
+    def warm_up(optimizer):
+        with unchanged(*parameters):
+            optimizer.step()
+
+    return captured_step(parameters, lr, warm_up)
+
+
+def guarded_step__any_is_enough(parameters, lr):
+    def warm_up(optimizer):
+        with unchanged(*parameters, optimizer):
+            optimizer.step()
+
+    def allowed(parameters):
+        return torch.stack([p.grad.isfinite().any() for p in parameters]).any()
+
+    return captured_step(parameters, lr, warm_up, allowed)
+
+
+def guarded_step__without_a_node(parameters, lr):
+    buffers = [torch.zeros_like(p) for p in parameters]
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
+        for p, buffer in zip(parameters, buffers, strict=True):
+            buffer.copy_(torch.where(finite, 0.9 * buffer + p.grad, buffer))
+            p.sub_(torch.where(finite, lr * buffer, 0))
+    return partial(lambda graph, _: graph.replay(), graph, buffers)
+
+
+def guarded_step__node_not_ended(parameters, lr):
+    optimizer = torch.optim.SGD(parameters, lr=lr, momentum=0.9)
+    with unchanged(*parameters, optimizer):
+        optimizer.step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
+        graph.begin_capture_to_if_node(finite)
+        optimizer.step()
+    return partial(lambda graph, _: graph.replay(), graph, optimizer)
+
+
+def guarded_step__new_weights(parameters, lr):
     saved = [p.detach().clone() for p in parameters]
-    replay = capture_step(step)
-    for p, value in zip(parameters, saved):
-        p.data = value
+    replay = captured_step(parameters, lr, lambda optimizer: optimizer.step())
+    for p, values in zip(parameters, saved, strict=True):
+        p.data = values
     return replay
 
 
-def guarded_step__R5_name_rebound(parameters, rate):
-    @torch.no_grad()
-    def step():
-        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
-        for p in parameters:
-            p = torch.where(finite, p - rate * p.grad, p)
+def guarded_step__right_by_hand(parameters, lr):
+    def warm_up(optimizer):
+        saved = [p.detach().clone() for p in parameters]
+        optimizer.step()
+        with torch.no_grad():
+            for p, values in zip(parameters, saved, strict=True):
+                p.copy_(values)
+                optimizer.state[p]["momentum_buffer"].zero_()
 
-    with unchanged(*parameters):
-        return capture_step(step)
-
-
-def turn_of(step, tokens, end, limit, fill=-1, index=False):
-    """capture_turn with one thing changed."""
-    answers = torch.full((len(tokens), limit), fill, device="cuda")
-    places = torch.arange(limit, device="cuda")
-    count = torch.zeros((), dtype=torch.long, device="cuda")
-    alive = torch.ones_like(tokens, dtype=torch.bool)
-    going = alive.any()
-
-    def turn():
-        tokens.copy_(torch.where(alive, step(tokens), tokens))
-        if index:
-            answers.index_copy_(
-                1, count[None], torch.where(alive, tokens, -1)[:, None]
-            )
-        else:
-            here = alive[:, None] & (places == count)
-            answers.copy_(torch.where(here, tokens[:, None], answers))
-        count.add_(1)
-        alive.logical_and_(tokens != end).logical_and_(count < limit)
-        going.copy_(alive.any())
-
-    with unchanged(tokens, answers, count, alive, going):
-        replay = capture_step(turn)
-    return replay, answers, going
-
-
-def capture_turn__D12_index_past_the_limit(step, tokens, end, limit):
-    return turn_of(step, tokens, end, limit, index=True)
-
-
-def capture_turn__R5_answers_of_zeros(step, tokens, end, limit):
-    return turn_of(step, tokens, end, limit, fill=0)
+    return captured_step(parameters, lr, warm_up)
