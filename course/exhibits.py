@@ -41,8 +41,8 @@ ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
 )
 SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the whole lesson
     "DDP reads its timers in a capture": "Eleven warm-ups",
-    "DDP built on the default stream": "Failures and their remedies",
-    "Ranks that train apart": "Failures and their remedies",
+    "DDP built on the default stream": "A side stream",
+    "Ranks that train apart": "Which changes are safe?",
     "A rank that waits for a collective": "All ranks together",
     "A replay that never ends on one rank": "All ranks together",
     "A process group that cannot be destroyed": "End the program",

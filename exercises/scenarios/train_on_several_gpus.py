@@ -31,6 +31,12 @@ TIMED = (
     "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
 )
 COLD = "DDP takes its first step in the capture: warm up for eleven steps."
+TWICE = (
+    "Both micro-batches start an all-reduce in the graph, so the ranks average gradients twice per "
+    "step.",
+    "A replay runs no Python: no_sync belongs in the captured step, around the forward and "
+    "backward pass of the first micro-batch.",
+)
 GRAPHED_DDP = (
     "Each rank trains alone: no gradient of the other rank arrived.",
     "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP "
@@ -98,6 +104,7 @@ def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
         ddp.awaited = set()
         ddp.timer = torch.zeros((), device="cuda")
         ddp.unsynced = False
+        ddp.reductions = 0  # in captures
         ddp.aside = torch.cuda.current_stream() != torch.cuda.default_stream()
         for number, (parameter, other) in enumerate(zip(module.parameters(), others, strict=True)):
             parameter.register_post_accumulate_grad_hook(partial(_reduce, ddp, number, other))
@@ -117,6 +124,7 @@ def _forward(ddp, *inputs, **named):
         if not ddp.steps and torch.cuda.is_current_stream_capturing():
             raise Wrong(COLD)
         ddp.steps += 1
+        ddp.reductions += torch.cuda.is_current_stream_capturing()
         ddp.awaited = set(range(len(list(ddp.module.parameters()))))
     return ddp.module(*inputs, **named)
 
@@ -148,9 +156,11 @@ def losses_of_rank(
     skipped: Container[int] = (),
     momentum: float = 0.0,
     held: str = "both",
+    parts: int = 1,
 ) -> list:
     """Losses of an eager training of a copy of net with SGD. gradients: for each
-    step those of another rank, or None where nothing arrives from it.
+    step those of another rank, or None where nothing arrives from it. parts: micro-batches, whose
+    mean loss is trained on.
 
     Skipped steps hold weights and momentum ("both"), the weights alone while the momentum takes
     the gradients ("weights") or zeros ("weights, zeros"), or only have zero gradients ("nothing").
@@ -159,7 +169,8 @@ def losses_of_rank(
     parameters = list(net.parameters())
     momenta = [torch.zeros_like(parameter) for parameter in parameters]
     for number, (inputs, targets) in enumerate(batches):
-        loss = mse_loss(net(inputs), targets)
+        micro_batches = [(inputs[part::parts], targets[part::parts]) for part in range(parts)]
+        loss = torch.stack([mse_loss(net(x), y) for x, y in micro_batches]).mean()
         found = torch.autograd.grad(loss, parameters)
         losses.append(loss.detach())
         is_skipped = number in skipped
@@ -241,9 +252,20 @@ def _exchanged(flag):
 
 def capture_ddp(answer: Callable) -> None:
     """A network on five batches, beside a second rank whose gradients are drawn."""
+    _whole_step(answer)
+
+
+def accumulate_ddp(answer: Callable) -> None:
+    """The same in two micro-batches, of which the second alone starts an all-reduce."""
+    _whole_step(answer, parts=2)
+
+
+def _whole_step(answer, parts=1):
+    """Forward, backward, one average of gradients and the update are one graph."""
     net, batches, others, gradients = _drawn(5)
-    before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
-    losses = partial(losses_of_rank, copy.deepcopy(net))
+    before = copied(net.state_dict())
+    losses = partial(losses_of_rank, copy.deepcopy(net), parts=parts)
+    expected = losses(batches, gradients)
     symptoms: dict[str | tuple[str, str], Callable] = {
         UNMOVED: lambda: losses(batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
@@ -253,6 +275,8 @@ def capture_ddp(answer: Callable) -> None:
         with watch() as seen:
             train = _trainer(answer, net, given, built, before)
         used = use(_beside(train, others, gradients), batches)
+    if any(ddp.reductions > 1 for ddp in built):
+        raise Wrong(TWICE)
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     symptoms[unsynced] = lambda: losses(batches, [None] * 5)
     used.gives(expected, symptoms)

@@ -228,6 +228,13 @@ RIGHT: dict[str, dict[str, str]] = {
         "drop torch.cuda.current_stream().wait_stream(side_stream)": ON_A_GPU,
         "11 to 12 in warmup=11": "DDP needs eleven warm-up steps, and takes more.",
     },
+    "accumulate_ddp": {
+        "drop side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,
+        "swap side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,
+        "swap with torch.cuda.stream(side_stream):": ON_A_GPU,
+        "drop torch.cuda.current_stream().wait_stream(side_stream)": ON_A_GPU,
+        "11 to 12 in warmup=11": "DDP needs eleven warm-up steps, and takes more.",
+    },
     "skip_together": {
         "drop side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,
         "swap side_stream.wait_stream(torch.cuda.current_stream())": ON_A_GPU,

@@ -1,39 +1,6 @@
 """Answers to the exercises of *Train on several GPUs*: wrong ones, and other right ones (`__right_`)."""
 
 
-def outcome__by_name(calls):
-    common = set(calls[0]).intersection(*calls)
-    return 0, [rank for rank, own in enumerate(calls) if set(own) - common]
-
-
-def outcome__the_short_one_hangs(calls):
-    mismatched = sum(len(set(met)) > 1 for met in zip(*calls, strict=False))
-    longest = max(map(len, calls))
-    return mismatched, [rank for rank, own in enumerate(calls) if len(own) < longest]
-
-
-def outcome__stops_at_the_first(calls):
-    mismatched = any(len(set(met)) > 1 for met in zip(*calls, strict=False))
-    shortest = min(map(len, calls))
-    return int(mismatched), [rank for rank, own in enumerate(calls) if len(own) > shortest]
-
-
-def outcome__only_the_longest_hang(calls):
-    mismatched = sum(len(set(met)) > 1 for met in zip(*calls, strict=False))
-    shortest, longest = min(map(len, calls)), max(map(len, calls))
-    return mismatched, [rank for rank, own in enumerate(calls) if shortest < len(own) == longest]
-
-
-def outcome__the_first_of_the_longest(calls):
-    mismatched, hang = outcome__only_the_longest_hang(calls)
-    return mismatched, hang[:1]
-
-
-def outcome__mismatched_ones_hang(calls):
-    mismatched = sum(len(set(met)) > 1 for met in zip(*calls, strict=False))
-    return mismatched, list(range(len(calls))) if mismatched else []
-
-
 def on_side_stream(net):
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
@@ -162,6 +129,60 @@ def capture_ddp__right_by_hand(net, x, y):
         return loss.clone()
 
     return train
+
+
+def backward_of_half(net, x, y):
+    loss = mse_loss(net(x), y) / 2
+    loss.backward()
+    return loss
+
+
+def half_unsynced(ddp, x, y):
+    with ddp.no_sync():
+        return backward_of_half(ddp, x, y)
+
+
+def accumulating(net, x, y, first_half, second_half=backward_of_half, warmup=11):
+    """Each half is a function of (ddp, x, y): forward and backward pass of a micro-batch."""
+    ddp = on_side_stream(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        first = first_half(ddp, x[::2], y[::2])
+        second = second_half(ddp, x[1::2], y[1::2])
+        optimizer.step()
+        return (first + second).detach()
+
+    with unchanged(ddp):
+        replay = capture_step(step, x.clone(), y.clone(), warmup=warmup)
+    return lambda x, y: replay(x, y).clone()
+
+
+def accumulate_ddp__no_sync_around_the_backward_alone(net, x, y):
+    def first_half(ddp, x, y):
+        loss = mse_loss(ddp(x), y) / 2
+        with ddp.no_sync():
+            loss.backward()
+        return loss
+
+    return accumulating(net, x, y, first_half)
+
+
+def accumulate_ddp__both_unsynced(net, x, y):
+    return accumulating(net, x, y, half_unsynced, half_unsynced)
+
+
+def accumulate_ddp__the_first_is_not_trained(net, x, y):
+    return accumulating(net, x, y, lambda ddp, x, y: mse_loss(net(x), y) / 2)
+
+
+def accumulate_ddp__ten_steps_of_warm_up(net, x, y):
+    return accumulating(net, x, y, half_unsynced, warmup=10)
+
+
+def accumulate_ddp__right_by_the_bare_network(net, x, y):
+    return accumulating(net, x, y, lambda ddp, x, y: backward_of_half(net, x, y))
 
 
 def graph_under_ddp__around_ddp(net, x, y):
