@@ -1,10 +1,11 @@
 """Open a captured CUDA graph: list its nodes and edges, compare it with another, change it.
 
-In your script, three lines save what a capture holds:
+In your script, two lines save what a capture holds:
 
     graph = torch.cuda.CUDAGraph(keep_graph=True)  # 1. keep the definition (torch 2.8)
-    ...                                            # 2. capture as always
-    graph_nodes.save(graph, "today.json")          # 3. before or after replays
+    with torch.cuda.graph(graph):
+        static_loss = training_step()
+    graph_nodes.save(graph, "today.json")          # 2. write nodes and edges
 
 In a shell, without a GPU, this prints what differs; the exit status is 1 if something does:
 

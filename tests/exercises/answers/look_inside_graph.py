@@ -28,7 +28,7 @@ def trained(
         optimizer.step()
         return loss_of(loss)
 
-    with unchanged(net, optimizer) if restore else nullcontext():
+    with unchanged(*[net, optimizer][: 2 * restore]):
         replay = capture_step(step)
 
     def train(inputs, targets):
@@ -94,7 +94,13 @@ def graphed_training__eager(net, optimizer, inputs, targets):
 
 
 def graphed_training__right_with_static_inputs(net, optimizer, inputs, targets):
-    step = partial(training_step, net, optimizer)
+    def step(inputs, targets):
+        optimizer.zero_grad()
+        loss = F.mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
     with unchanged(net, optimizer):
         replay = capture_step(step, inputs.clone(), targets.clone())
     return lambda inputs, targets: replay(inputs, targets).clone()
