@@ -164,10 +164,10 @@ def differences(old: dict[str, list], new: dict[str, list]) -> list[str]:
                 before, after = old["nodes"][start + row], new["nodes"][other + row]
                 changed = _changed(before, after)
                 if changed:
-                    lines.append(f"~ {other + row} {_name(after)[:60]}: {changed}")
+                    lines.append(f"~ {other + row} {_name(after)[:72]}: {changed}")
         else:
-            lines += [f"- {row} {names[0][row][:60]}" for row in range(start, end)]
-            lines += [f"+ {row} {names[1][row][:60]}" for row in range(other, other_end)]
+            lines += [f"- {row} {names[0][row][:72]}" for row in range(start, end)]
+            lines += [f"+ {row} {names[1][row][:72]}" for row in range(other, other_end)]
     if names[0] == names[1]:
         for side, mine, others in (("old", old, new), ("new", new, old)):
             for edge in mine["edges"]:

@@ -1,4 +1,4 @@
-"""Scenarios: needless nodes and branches of a graph. Each raises Wrong with the symptom it finds."""
+"""Scenarios: needless nodes, and branches. Each raises Wrong with the symptom it finds."""
 
 import copy
 from collections import Counter
@@ -34,7 +34,6 @@ COSTS = (
     [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
     [1.0, 2.0, 3.0, 4.0, 5.0, 9.0],
 )
-
 
 
 def graphed_training(answer: Callable) -> None:
