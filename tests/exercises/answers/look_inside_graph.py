@@ -23,7 +23,7 @@ def trained(
     def step():
         if empty:
             optimizer.zero_grad(set_to_none=to_none)
-        loss = F.mse_loss(net(inside(static_inputs)), static_targets)
+        loss = mse_loss(net(inside(static_inputs)), static_targets)
         loss.backward()
         optimizer.step()
         return loss_of(loss)
@@ -85,7 +85,7 @@ def graphed_training__with_its_history(*given):
 def graphed_training__eager(net, optimizer, inputs, targets):
     def train(inputs, targets):
         optimizer.zero_grad()
-        loss = F.mse_loss(net(inputs), targets)
+        loss = mse_loss(net(inputs), targets)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -96,7 +96,7 @@ def graphed_training__eager(net, optimizer, inputs, targets):
 def graphed_training__right_with_static_inputs(net, optimizer, inputs, targets):
     def step(inputs, targets):
         optimizer.zero_grad()
-        loss = F.mse_loss(net(inputs), targets)
+        loss = mse_loss(net(inputs), targets)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -112,7 +112,7 @@ def graphed_training__right_with_grad(net, optimizer, inputs, targets):
     parameters = list(net.parameters())
 
     def step():
-        loss = F.mse_loss(net(static_inputs), static_targets)
+        loss = mse_loss(net(static_inputs), static_targets)
         gradients = torch.autograd.grad(loss, parameters)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
