@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+WIDTH = 72  # of a kernel's name in a line
 EDGE_TYPES = {0: "full", 1: "programmatic"}  # the driver's CUgraphDependencyType
 
 
@@ -154,26 +155,29 @@ def differences(old: dict[str, list], new: dict[str, list]) -> list[str]:
     numbers. If both have the same nodes, "edge" names an edge of only one of them. Addresses are
     not compared: they differ between any two captures.
     """
-    names = [[_name(node) for node in graph["nodes"]] for graph in (old, new)]
+    old_names = [_name(node) for node in old["nodes"]]
+    new_names = [_name(node) for node in new["nodes"]]
+    matcher = SequenceMatcher(None, old_names, new_names, autojunk=False)
     lines = []
-    for tag, start, end, other, other_end in SequenceMatcher(
-        None, *names, autojunk=False
-    ).get_opcodes():
-        if tag == "equal":
-            for row in range(end - start):
-                before, after = old["nodes"][start + row], new["nodes"][other + row]
-                changed = _changed(before, after)
-                if changed:
-                    lines.append(f"~ {other + row} {_name(after)[:72]}: {changed}")
-        else:
-            lines += [f"- {row} {names[0][row][:72]}" for row in range(start, end)]
-            lines += [f"+ {row} {names[1][row][:72]}" for row in range(other, other_end)]
-    if names[0] == names[1]:
-        for side, mine, others in (("old", old, new), ("new", new, old)):
-            for edge in mine["edges"]:
-                if edge not in others["edges"]:
-                    lines.append(f"edge of {side} only: {edge[0]} -> {edge[1]}, {edge[2]}")
+    for tag, start, end, new_start, new_end in matcher.get_opcodes():
+        if tag != "equal":
+            lines += [f"- {row} {old_names[row][:WIDTH]}" for row in range(start, end)]
+            lines += [f"+ {row} {new_names[row][:WIDTH]}" for row in range(new_start, new_end)]
+            continue
+        for row in range(new_start, new_end):
+            changed = _changed(old["nodes"][row - new_start + start], new["nodes"][row])
+            if changed:
+                lines.append(f"~ {row} {new_names[row][:WIDTH]}: {changed}")
+    if old_names == new_names:
+        lines += _edges_of_one(old, new, "old") + _edges_of_one(new, old, "new")
     return lines
+
+
+def _edges_of_one(graph, other, name):
+    """The edges that graph, of this name, has and the other one has not."""
+    known = {tuple(edge) for edge in other["edges"]}
+    edges = [edge for edge in graph["edges"] if tuple(edge) not in known]
+    return [f"edge of {name} only: {one} -> {two}, {kind}" for one, two, kind in edges]
 
 
 def _name(node):
