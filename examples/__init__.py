@@ -30,6 +30,6 @@ transformers_llama: the decoder's weights under the names of transformers' Llama
 repeatability: does a step repeat its bits, and if not, which operator does not?
 megatron_gpt: Megatron's GPT on one GPU, built as Megatron's training script does
 megatron_pipeline: the same GPT as a pipeline of two stages, in eager and with graphs
-graph_nodes: open a captured graph, and change what it does
+graph_nodes: open a captured graph, compare it with another one, and change what it does
 address_range: memory that is given back and taken again at the same addresses
 """

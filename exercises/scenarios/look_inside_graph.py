@@ -1,5 +1,7 @@
-"""Scenarios: branches of a graph. Each raises Wrong with the symptom it finds."""
+"""Scenarios: needless nodes, and branches. Each raises Wrong with the symptom it finds."""
 
+import copy
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
@@ -7,9 +9,11 @@ from itertools import combinations
 import torch
 
 from cpu_graph.graphs import CUDAGraph
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
-from exercises.scenarios.common import few
-from exercises.scenarios.rules import at_the_same_time, callers_own, one_graph
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use, watch
+from exercises.scenarios.common import TRAINED, draw_batches, few, losses_of, perceptron
+from exercises.scenarios.rules import at_the_same_time, callers_own, detached, one_graph
+from helpers.capture import capture_step
+from helpers.model import training_step
 
 PRODUCTS = ("aten::mm", "aten::addmm")
 LANES = "One lane waits for the other: fork both first, and join after the last work."
@@ -30,6 +34,47 @@ COSTS = (
     [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
     [1.0, 2.0, 3.0, 4.0, 5.0, 9.0],
 )
+
+
+def graphed_training(answer: Callable) -> None:
+    """Five steps of training, in a graph without a node more than they need."""
+    net = perceptron(torch.nn.Tanh())
+    batches = draw_batches(5)
+    make = partial(torch.optim.SGD, lr=0.1)
+    expected = losses_of(net, make, batches)
+    before, untouched = copied(net.state_dict()), copy.deepcopy(net)
+    with callers_own("inputs or targets", batches):
+        with watch() as built:
+            train = answer(net, make(net.parameters()), *batches[0])
+        if not close(net.state_dict(), before):
+            raise Wrong(TRAINED)
+        used = use(train, batches)
+    used.replays(graphs=5, operators=15)
+    first = partial(losses_of, untouched, make, batches[:1] * 5)
+    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
+    detached(used)
+    one_graph(built)
+    if CUDAGraph.stand_in is not None:  # on a GPU only a graph that was kept lists its nodes
+        _as_few_nodes(built.captured[0], untouched, batches[0])
+
+
+def _as_few_nodes(graph, net, batch):
+    """Raises Wrong if the graph has nodes that a plain training step on net does not have."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    step = partial(training_step, net, optimizer)
+    plain = capture_step(step, *(tensor.clone() for tensor in batch))
+    yours, needed = (Counter(map(_operator, one.capture.nodes)) for one in (graph, plain.graph))
+    more = yours - needed
+    if more:
+        names = ", ".join(f"{count} of {name}" for name, count in sorted(more.items()))
+        raise Wrong(
+            f"Your graph has nodes that the training does not need: {names}.",
+            "Take the lines that launch them out of the step, or change their arguments.",
+        )
+
+
+def _operator(node):
+    return node.operator.name().split(".")[0].removeprefix("aten::")
 
 
 def capture_in_lanes(answer: Callable) -> None:

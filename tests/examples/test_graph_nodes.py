@@ -3,13 +3,14 @@ a kernel with three parameters, and a copy that waits.
 """
 
 import ctypes
+import json
 import struct
+import subprocess
 import sys
 from enum import IntEnum
 from types import ModuleType, SimpleNamespace
 
 import pytest
-import torch
 
 from examples import graph_nodes
 
@@ -36,7 +37,8 @@ class Driver(ModuleType):
         return FINE, [1, 2, 3] if count else None, 3
 
     def cuGraphGetEdges(self, raw, count=0):
-        return FINE, [2, 1][: count or None], [3, 2][: count or None], None, 2
+        types = [SimpleNamespace(type=kind) for kind in (0, 1)]
+        return FINE, [2, 1][: count or None], [3, 2][: count or None], types, 2
 
     def cuGraphNodeGetType(self, node):
         return FINE, SimpleNamespace(name=KINDS[node])
@@ -65,7 +67,7 @@ class Driver(ModuleType):
         )
 
     def cuGraphMemcpyNodeGetParams(self, node):
-        return FINE, SimpleNamespace(WidthInBytes=4096, Height=1, Depth=1, srcHost=1, srcDevice=0)
+        return FINE, SimpleNamespace(WidthInBytes=4096, Height=1, Depth=1)
 
     def cuGraphMemsetNodeGetParams(self, node):
         return FINE, SimpleNamespace(width=4, height=2, elementSize=1)
@@ -75,17 +77,6 @@ class Driver(ModuleType):
         self.given[node] = [
             ctypes.string_at(at, len(value)) for at, value in zip(pointers, VALUES, strict=True)
         ]
-        return (FINE,)
-
-    def cuCtxGetCurrent(self):
-        return FINE, "context"
-
-    def cuGraphExecMemcpyNodeSetParams(self, executable, node, p, context):
-        self.given[node] = (p.srcHost, p.srcDevice, context)
-        return (FINE,)
-
-    def cuGraphNodeSetEnabled(self, executable, node, on):
-        self.given[node] = on
         return (FINE,)
 
 
@@ -130,14 +121,87 @@ def test_it_reads_and_changes_a_kernels_parameters(driver):
     assert driver.given[1] == other and graph_nodes.parameters_of(1) == VALUES
 
 
-def test_it_gives_a_copy_another_source(driver):
-    source = torch.zeros(3)
-    graph_nodes.set_source(GRAPH, 2, source)
-    assert driver.given[2] == (source.data_ptr(), 0, "context")
-
-
-def test_it_switches_nodes_and_names_the_drivers_errors(driver):
-    graph_nodes.set_enabled(GRAPH, 2, False)
-    assert driver.given[2] == 0
+def test_it_names_the_drivers_errors(driver):
     with pytest.raises(RuntimeError, match="cuFuncGetParamInfo: CUDA_ERROR_INVALID_VALUE"):
         graph_nodes.ask("cuFuncGetParamInfo", "function", 3)
+
+
+def test_it_saves_nodes_with_their_numbers_and_edges_with_their_types(driver, tmp_path):
+    graph_nodes.save(GRAPH, tmp_path / "graph.json")
+    definition = graph_nodes.load(tmp_path / "graph.json")
+    assert definition == graph_nodes.definition_of(GRAPH)
+    numbers = {"0": VALUES[0].hex(), "1": VALUES[1].hex()}  # not the pointers
+    assert [node["numbers"] for node in definition["nodes"]] == [numbers, {}, {}]
+    assert definition["edges"] == [[0, 1, "programmatic"], [1, 2, "full"]]
+
+
+def kernel(name, rate=-0.1, blocks=1):
+    numbers = {"3": struct.pack("f", rate).hex()}
+    return {
+        "kind": "kernel",
+        "kernel": f"void at::native::{name}<float>(int)",
+        "blocks": blocks,
+        "threads": 128,
+        "bytes": 0,
+        "numbers": numbers,
+    }
+
+
+def chain(*nodes, kind="full"):
+    return {"nodes": list(nodes), "edges": [[n, n + 1, kind] for n in range(len(nodes) - 1)]}
+
+
+OLD = chain(kernel("sin"), kernel("mul"), kernel("add"))
+CHANGES = {
+    "nothing": (OLD, []),
+    "a number": (
+        chain(kernel("sin"), kernel("mul"), kernel("add", rate=-0.05)),
+        ["~ 2 add<float>(int): parameter 3: -0.1 -> -0.05"],
+    ),
+    "the launch": (
+        chain(kernel("sin", blocks=2), kernel("mul"), kernel("add")),
+        ["~ 0 sin<float>(int): blocks 1 -> 2"],
+    ),
+    "one more, and a number behind it": (
+        chain(kernel("sin"), kernel("fill"), kernel("mul"), kernel("add", rate=-0.05)),
+        ["+ 1 fill<float>(int)", "~ 3 add<float>(int): parameter 3: -0.1 -> -0.05"],
+    ),
+    "another kernel": (
+        chain(kernel("sin"), kernel("div"), kernel("add")),
+        ["- 1 mul<float>(int)", "+ 1 div<float>(int)"],
+    ),
+    "a branch": (
+        OLD | {"edges": [[0, 1, "full"], [0, 2, "full"]]},
+        ["edge of old only: 1 -> 2, full", "edge of new only: 0 -> 2, full"],
+    ),
+    "an edge's type": (
+        OLD | {"edges": [[0, 1, "programmatic"], [1, 2, "full"]]},
+        ["edge of old only: 0 -> 1, full", "edge of new only: 0 -> 1, programmatic"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("new", "said"), CHANGES.values(), ids=CHANGES)
+def test_it_says_what_differs(new, said):
+    assert graph_nodes.differences(OLD, new) == said
+
+
+def test_the_command_compares_two_files(tmp_path):
+    new, said = CHANGES["a number"]
+    (tmp_path / "old.json").write_text(json.dumps(OLD))
+    (tmp_path / "new.json").write_text(json.dumps(new))
+    command = [sys.executable, graph_nodes.__file__, "old.json", "new.json"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (1, said[0] + "\n")
+
+
+def test_it_says_that_two_files_agree_and_refuses_another_file(tmp_path, capsys):
+    old, other = tmp_path / "old.json", tmp_path / "other.json"
+    old.write_text(json.dumps(OLD))
+    other.write_text("[1, 2]")
+    assert graph_nodes.main([str(old), str(old)]) == 0
+    assert capsys.readouterr().out == "The same 3 nodes and 2 edges.\n"
+    for path in (other, tmp_path / "none.json"):
+        with pytest.raises(SystemExit):
+            graph_nodes.main([str(old), str(path)])
+        assert f"{path} is not a file that graph_nodes.save wrote" in capsys.readouterr().err

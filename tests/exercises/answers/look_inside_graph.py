@@ -2,54 +2,135 @@
 
 
 # typical wrong answers, which the lesson's check refuses
-def least_us__all_in_a_row(us, edges):
-    return sum(us)
+def trained(
+    net,
+    optimizer,
+    inputs,
+    targets,
+    to_none=True,
+    inside=lambda tensor: tensor,
+    own=torch.clone,
+    keep=torch.clone,
+    restore=True,
+    copy=True,
+    empty=True,
+    loss_of=torch.detach,
+):
+    """The capture, with a fault, if one is asked for."""
+    static_inputs = own(inputs)
+    static_targets = own(targets)
+
+    def step():
+        if empty:
+            optimizer.zero_grad(set_to_none=to_none)
+        loss = mse_loss(net(inside(static_inputs)), static_targets)
+        loss.backward()
+        optimizer.step()
+        return loss_of(loss)
+
+    with unchanged(*[net, optimizer][: 2 * restore]):
+        replay = capture_step(step)
+
+    def train(inputs, targets):
+        if copy:
+            static_inputs.copy_(inputs)
+            static_targets.copy_(targets)
+        return keep(replay())
+
+    return train
 
 
-def least_us__longest_node(us, edges):
-    return max(us)
+def graphed_training__as_it_was(*given):
+    return trained(
+        *given, to_none=False, inside=torch.clone, loss_of=lambda loss: loss.detach().clone()
+    )
 
 
-def least_us__one_pass(us, edges):
-    done = list(us)
-    for source, target in edges:
-        done[target] = max(done[target], done[source] + us[target])
-    return max(done)
+def graphed_training__fills_and_adds(*given):
+    return trained(*given, to_none=False)
 
 
-def least_us__last_edge_wins(us, edges):
-    done = list(us)
-    for _ in us:
-        for source, target in edges:
-            done[target] = done[source] + us[target]
-    return max(done)
+def graphed_training__copies_the_input(*given):
+    return trained(*given, inside=torch.clone)
 
 
-def least_us__first_node_forgotten(us, edges):
-    done = [0.0] * len(us)
-    for _ in us:
-        for source, target in edges:
-            done[target] = max(done[target], done[source] + us[target])
-    return max(done)
+def graphed_training__copies_the_loss(*given):
+    return trained(*given, loss_of=lambda loss: loss.detach().clone())
 
 
-def least_us__most_nodes(us, edges):
-    count, done = [1] * len(us), list(us)
-    for _ in us:
-        for source, target in edges:
-            if count[source] + 1 >= count[target]:
-                count[target], done[target] = count[source] + 1, done[source] + us[target]
-    return done[count.index(max(count))]
+def graphed_training__not_cloned(*given):
+    return trained(*given, keep=lambda tensor: tensor)
+
+
+def graphed_training__on_the_callers_tensors(*given):
+    return trained(*given, own=lambda tensor: tensor)
+
+
+def graphed_training__trained_by_the_warm_up(*given):
+    return trained(*given, restore=False)
+
+
+def graphed_training__not_copied(*given):
+    return trained(*given, copy=False)
+
+
+def graphed_training__never_emptied(*given):
+    return trained(*given, empty=False)
+
+
+def graphed_training__with_its_history(*given):
+    return trained(*given, loss_of=lambda loss: loss)
+
+
+def graphed_training__eager(net, optimizer, inputs, targets):
+    def train(inputs, targets):
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return train
+
+
+def graphed_training__right_with_static_inputs(net, optimizer, inputs, targets):
+    def step(inputs, targets):
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    with unchanged(net, optimizer):
+        replay = capture_step(step, inputs.clone(), targets.clone())
+    return lambda inputs, targets: replay(inputs, targets).clone()
+
+
+def graphed_training__right_with_grad(net, optimizer, inputs, targets):
+    static_inputs = inputs.clone()
+    static_targets = targets.clone()
+    parameters = list(net.parameters())
+
+    def step():
+        loss = mse_loss(net(static_inputs), static_targets)
+        gradients = torch.autograd.grad(loss, parameters)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+        return loss.detach()
+
+    with unchanged(net, optimizer):
+        replay = capture_step(step)
+
+    def train(inputs, targets):
+        static_inputs.copy_(inputs)
+        static_targets.copy_(targets)
+        return replay().clone()
+
+    return train
 
 
 # typical wrong answers, which the lesson's check refuses
-
-
-def least_us__D4_one_pass_over_sorted_edges(us, edges):
-    done = list(us)
-    for source, target in sorted(map(list, edges)):
-        done[target] = max(done[target], done[source] + us[target])
-    return max(done)
 
 
 def every_pair(parameters, number, step=4, kind="f"):
