@@ -74,17 +74,18 @@ def train_step(policy: Decoder, config: Config, optimizer: Optimizer, text: Tens
     return rewards.mean().item()
 
 
-def train(texts: Queue, updates: Queue, lr: float = 3e-4) -> None:
+def train(texts: Queue, updates: Queue, rows: int = 32, n_tokens: int = N_TOKENS) -> None:
     """In a process of its own: take a step of training on each text, until a text is None.
 
     After each step it puts the weights and a text of its own, sampled eagerly from seed 100, into
     updates. The queue passes the weights as handles of CUDA memory (CUDA IPC), not as copies.
+    rows, n_tokens: of its own text.
     """
     policy, config = small_llama.load("model", "cuda")
-    optimizer = torch.optim.Adam(policy.requires_grad_(True).parameters(), lr=lr)
-    eager = Rollouts(policy, config, rows=32)
+    optimizer = torch.optim.Adam(policy.requires_grad_(True).parameters(), lr=3e-4)
+    eager = Rollouts(policy, config, rows)
     while (text := texts.get()) is not None:
         train_step(policy, config, optimizer, text.cuda())
-        own_text = eager.write(eager.step, seed=100).cpu()
+        own_text = eager.write(eager.step, seed=100, n_tokens=n_tokens).cpu()
         torch.cuda.synchronize()  # the weights are complete before anybody gets their handles
         updates.put((policy.state_dict(), own_text))
