@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Layouts = dict[str, tuple]
-
 
 def build_model() -> nn.Module:
     """Yours."""
@@ -21,7 +19,7 @@ def build_model() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)).cuda()
 
 
-def layouts(model: nn.Module) -> Layouts:
+def layouts(model: nn.Module) -> dict[str, tuple]:
     """Where each parameter and buffer is stored, and how."""
     named = [*model.named_parameters(), *model.named_buffers()]
     return {name: (t.data_ptr(), t.dtype, t.shape, t.stride()) for name, t in named}
