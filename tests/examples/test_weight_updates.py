@@ -61,6 +61,14 @@ def test_weights_that_are_not_copied_are_named():
         outputs_after_each_update(changed)
 
 
+def test_without_the_check_the_graph_silently_reads_freed_weights():
+    changed = SOURCE.replace("load_state_dict(weights)", "load_state_dict(weights, assign=True)")
+    assert SOURCE.count("if replaced:") == 1
+    with cpu_graphs():
+        pairs = outputs_after_each_update(changed.replace("if replaced:", "if False:"))
+    assert not any(torch.equal(expected, output) for expected, output in pairs)
+
+
 def test_a_policy_in_another_process_sends_its_weights_after_each_text():
     sent = []
     with cpu_graphs():
