@@ -24,8 +24,8 @@ triton_decoder: the same decoder's step for one sequence, in fused Triton kernel
 small_llama: a small trained decoder that writes text, and its drafter
 train_small_llama: how the two were trained
 adapters: a linear layer with an adapter of its own for each row
-weight_updates: new weights for the small Llama, written by another process
-rollouts: texts that the small Llama samples, and a step of policy gradient on them
+weight_updates: an engine with a graph, and a trainer in another process that sends it weights
+rollouts: texts that the small Llama samples, and a policy that learns from them
 transformers_llama: the decoder's weights under the names of transformers' Llama
 repeatability: does a step repeat its bits, and if not, which operator does not?
 megatron_gpt: Megatron's GPT on one GPU, built as Megatron's training script does

@@ -2,15 +2,16 @@
 
     model, config = small_llama.load("model", "cuda")
     rollouts = Rollouts(model, config, rows=32)
-    replay = capture_step(rollouts.step, generators=[rollouts.generator])
+    replay = capture_step(rollouts.step)
     text = rollouts.write(replay, seed=0)
     mean_reward = train_step(policy, config, optimizer, text)
 
 The reward of a text is its share of capital letters. It is easy to learn, and a reader sees whether
-it was learned.
+it was learned. train is a policy that learns in another process and sends its weights.
 """
 
 from collections.abc import Callable
+from multiprocessing.queues import Queue
 
 import torch
 import torch.nn.functional as F
@@ -32,18 +33,17 @@ class Rollouts:
         self.tokens = torch.full((rows, 1), NEWLINE, device=device)
         self.input_pos = torch.zeros_like(self.tokens)
         self.kv_cache = new_kv_cache(config, rows, device, model.embedding.weight.dtype)
-        self.generator = torch.Generator(device)
 
     @torch.no_grad()
     def step(self) -> None:
-        """Write the next token of each row. A graph can hold it: register the generator."""
+        """Write the next token of each row. A graph can hold it."""
         logits = self.model(self.tokens, self.input_pos, self.kv_cache)
-        self.tokens.copy_(sample(logits, 1.0, self.generator))
+        self.tokens.copy_(sample(logits, temperature=1.0))
         self.input_pos.add_(1)
 
     def write(self, step: Callable[[], object], seed: int, n_tokens: int = N_TOKENS) -> Tensor:
         """Start again, call step (step itself, or a replay of it) for each token; (rows, 1 + T)."""
-        self.generator.manual_seed(seed)
+        torch.manual_seed(seed)
         self.tokens.fill_(NEWLINE)
         self.input_pos.zero_()
         text = [self.tokens.clone()]
@@ -72,3 +72,20 @@ def train_step(policy: Decoder, config: Config, optimizer: Optimizer, text: Tens
     loss.backward()
     optimizer.step()
     return rewards.mean().item()
+
+
+def train(texts: Queue, updates: Queue, rows: int = 32, n_tokens: int = N_TOKENS) -> None:
+    """In a process of its own: take a step of training on each text, until a text is None.
+
+    After each step it puts the weights and a text of its own, sampled eagerly from seed 100, into
+    updates. The queue passes the weights as handles of CUDA memory (CUDA IPC), not as copies.
+    rows, n_tokens: of its own text.
+    """
+    policy, config = small_llama.load("model", "cuda")
+    optimizer = torch.optim.Adam(policy.requires_grad_(True).parameters(), lr=3e-4)
+    eager = Rollouts(policy, config, rows)
+    while (text := texts.get()) is not None:
+        train_step(policy, config, optimizer, text.cuda())
+        own_text = eager.write(eager.step, seed=100, n_tokens=n_tokens).cpu()
+        torch.cuda.synchronize()  # the weights are complete before anybody gets their handles
+        updates.put((policy.state_dict(), own_text))

@@ -1,43 +1,96 @@
-"""New weights for the small Llama, written by another process into the memory of this one.
+"""An engine replays a CUDA graph, and a trainer in another process sends it new weights.
 
-    processes = torch.multiprocessing.spawn(write_weights, args=(shared,), join=False)
-    processes.join()
+    python examples/weight_updates.py
 
-shared is a dict of the captured model's weights. torch.multiprocessing passes CUDA tensors as
-handles (CUDA IPC), not as copies: the other process writes to the addresses that the graph reads.
+Both processes use one GPU. The queue passes handles of the trainer's tensors (CUDA IPC), not copies
+of them. It needs a CUDA GPU and nothing but PyTorch. Numbered lines keep the graph's weights right.
 """
 
-import time
+from multiprocessing.queues import Queue
 
 import torch
-from torch import Tensor
-
-from examples import small_llama
-from examples.decoder import Decoder
-
-PAUSE_S = 0.005  # after each weight, so that somebody can watch the update
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 
-def fine_tuned(model: Decoder, seed: int = 1) -> dict[str, Tensor]:
-    """A state_dict of new weights, the model's own plus noise; each call returns the same bits."""
-    weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-    for name, weight in model.named_parameters():
-        generator = torch.Generator(weight.device).manual_seed(seed)
-        noise = torch.randn(weight.shape, device=weight.device, generator=generator)
-        weights[name] += 0.05 * noise
-    return weights
+def build_model() -> nn.Module:
+    """Yours."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)).cuda()
 
 
-def write_weights(process: int, shared: dict[str, Tensor]) -> None:
-    """In another process: copy the fine-tuned weights into shared, a CUDA tensor per name.
+def layouts(model: nn.Module) -> dict[str, tuple]:
+    """Where each parameter and buffer is stored, and how."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {name: (t.data_ptr(), t.dtype, t.shape, t.stride()) for name, t in named}
 
-    process: its number, which torch.multiprocessing.spawn passes.
-    """
-    model, _ = small_llama.load("model", "cuda")
-    new = fine_tuned(model)
-    for name, weight in shared.items():
-        weight.copy_(new[name])
-        torch.cuda.synchronize()
-        time.sleep(PAUSE_S)
-    del weight
-    shared.clear()  # held until the end of the process, they would never be freed
+
+class Engine:
+    """Predicts by replays of one graph; update is the only method that changes its weights."""
+
+    def __init__(self, model: nn.Module, sample: Tensor) -> None:
+        self.model = model.requires_grad_(False)
+        self.static_input = sample.clone()
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            model(self.static_input)  # the warm-up
+        torch.cuda.current_stream().wait_stream(side_stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.static_output = model(self.static_input)
+        self.captured = layouts(model)
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The model's output for inputs of the sample's shape."""
+        self.static_input.copy_(inputs)
+        self.graph.replay()
+        return self.static_output.clone()
+
+    def update(self, weights: dict[str, Tensor]) -> None:
+        """Copy a state_dict into the tensors that the graph reads. Raises RuntimeError if it
+        would not read them."""
+        self.model.load_state_dict(weights)  # 1. in place: no assign=True
+        # Make copies of weights (fused, quantized) again here, in place.
+        now = layouts(self.model)
+        replaced = [name for name in self.captured if now.get(name) != self.captured[name]]
+        if replaced:  # 2. something else than update has replaced a tensor
+            raise RuntimeError(f"{replaced[0]} was replaced: the graph reads the captured tensor.")
+        torch.cuda.synchronize()  # 3. the copies are done before the trainer goes on
+
+
+def train(batches: Queue, updates: Queue) -> None:
+    """The trainer: a step on each batch, and its weights into updates, until a batch is None."""
+    model = build_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    while (batch := batches.get()) is not None:
+        inputs, targets = (tensor.cuda() for tensor in batch)
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        outputs = model(inputs).detach()
+        torch.cuda.synchronize()  # 4. the weights are complete before they are sent
+        updates.put((model.state_dict(), outputs))
+
+
+def main() -> None:
+    """Send three batches, take the weights after each, and compare the outputs."""
+    context = torch.multiprocessing.get_context("spawn")
+    batches, updates = context.Queue(), context.Queue()
+    trainer = context.Process(target=train, args=(batches, updates), daemon=True)
+    trainer.start()
+    engine = Engine(build_model(), torch.zeros(32, 64, device="cuda"))
+    for number in range(3):
+        inputs, targets = torch.randn(32, 64), torch.randint(10, (32,))
+        batches.put((inputs, targets))
+        weights, expected = updates.get(timeout=120)
+        engine.update(weights)
+        same = torch.equal(engine.predict(inputs.cuda()), expected)
+        print(f"update {number}: equal to the trainer's outputs: {same}")
+    del weights, expected  # 5. memory of the trainer, which ends now
+    batches.put(None)
+    trainer.join()
+
+
+if __name__ == "__main__":
+    main()

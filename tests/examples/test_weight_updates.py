@@ -1,36 +1,89 @@
 """What Change weights under live graphs copies from: new weights, adapters, rollouts, addresses."""
 
+from queue import Queue
+
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from cpu_graph import cpu_graphs
-from examples import small_llama
+from examples import rollouts, small_llama, weight_updates
 from examples.adapters import LoRALinear
 from examples.address_range import AddressRange, move_weights
 from examples.rollouts import NEWLINE, Rollouts, rewards_of, train_step
-from examples.weight_updates import fine_tuned, write_weights
+
+SOURCE = weight_updates.__spec__.loader.get_source(weight_updates.__name__)
 
 
-def test_new_weights_are_the_same_bits_each_time_and_others_than_the_models():
-    model, _ = small_llama.load("drafter")
-    first, second = fine_tuned(model), fine_tuned(model)
-    old = model.state_dict()
-    assert first.keys() == old.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    changed = {name for name in first if not torch.equal(first[name], old[name])}
-    assert changed == {name for name, _ in model.named_parameters()}
+class Taker:
+    """In the place of the queue of updates: the engine takes each one at once."""
+
+    def __init__(self, take):
+        self.put = take
 
 
-def test_the_other_process_writes_every_weight_in_place(monkeypatch):
-    monkeypatch.setattr("examples.weight_updates.PAUSE_S", 0)
+def outputs_after_each_update(source):
+    """The trainer's and the engine's outputs after each of two updates, in one process."""
+    namespace = {"__name__": "changed"}
+    exec(source, namespace)
+    batches = Queue()
+    for _ in range(2):
+        batches.put((torch.randn(32, 64), torch.randint(10, (32,))))
+    batches.put(None)
+    inputs = torch.randn(32, 64, device="cuda")
+    engine = namespace["Engine"](namespace["build_model"](), torch.zeros_like(inputs))
+    pairs = []
+
+    def take(update):
+        weights, _ = update
+        engine.update(weights)
+        with torch.no_grad():
+            expected = functional_call(namespace["build_model"](), weights, inputs)
+        pairs.append((expected, engine.predict(inputs)))
+
+    namespace["train"](batches, Taker(take))
+    return pairs
+
+
+def test_the_engine_computes_with_the_trainers_weights():
     with cpu_graphs():
-        model, _ = small_llama.load("model", "cuda")
-        new = fine_tuned(model)
-        shared = {name: weight.detach() for name, weight in model.named_parameters()}
-        write_weights(0, shared)
-        assert not shared, "what the process holds at its end is never freed"
-        assert all(torch.equal(w, new[name]) for name, w in model.named_parameters())
+        pairs = outputs_after_each_update(SOURCE)
+    assert len(pairs) == 2 and all(torch.equal(expected, output) for expected, output in pairs)
+    assert not torch.equal(pairs[0][0], pairs[1][0])
+
+
+def test_weights_that_are_not_copied_are_named():
+    line = "load_state_dict(weights)"
+    assert SOURCE.count(line) == 1
+    changed = SOURCE.replace(line, "load_state_dict(weights, assign=True)")
+    with cpu_graphs(), pytest.raises(RuntimeError, match=r"0\.weight was replaced"):
+        outputs_after_each_update(changed)
+
+
+def test_without_the_check_the_graph_silently_reads_freed_weights():
+    changed = SOURCE.replace("load_state_dict(weights)", "load_state_dict(weights, assign=True)")
+    assert SOURCE.count("if replaced:") == 1
+    with cpu_graphs():
+        pairs = outputs_after_each_update(changed.replace("if replaced:", "if False:"))
+    assert not any(torch.equal(expected, output) for expected, output in pairs)
+
+
+def test_a_policy_in_another_process_sends_its_weights_after_each_text():
+    sent = []
+    with cpu_graphs():
+        texts = Queue()
+        text = torch.full((2, 5), NEWLINE)
+        text[0, 2:] = ord("A")
+        texts.put(text)
+        texts.put(None)
+        rollouts.train(texts, Taker(sent.append), rows=2, n_tokens=3)
+        [(weights, own_text)] = sent
+        model, config = small_llama.load("model", "cuda")
+        assert not torch.equal(weights["embedding.weight"], model.embedding.weight)
+        model.load_state_dict(weights)
+        engine = Rollouts(model, config, rows=2)
+        assert torch.equal(engine.write(engine.step, seed=100, n_tokens=3).cpu(), own_text)
 
 
 def test_each_row_uses_its_own_adapter():
