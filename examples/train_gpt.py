@@ -241,7 +241,7 @@ class Graphed:
     def __init__(
         self,
         function: Callable[[Tensor], Tensor],
-        pool: tuple[int, int],
+        pool: tuple[int, int] | None = None,
         warmup: int = GRAPH_WARMUP,
     ) -> None:
         self.function = function
