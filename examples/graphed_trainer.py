@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, Trainer
 WARMUP = 3  # steps
 LEARNING_RATE = 1e-3
 LAYERS, WIDTH = 6, 384
-BATCH_SIZE, LENGTH = 64, 256
+BATCH_SIZE, LENGTH = 16, 256
 
 
 class GraphedTrainer(Trainer):
