@@ -97,13 +97,18 @@ def train(
 ) -> list[float]:
     """The losses of a training."""
     torch.manual_seed(0)
-    data = torch.randn(16 * 128 + 1, WIDTH)
+    data = torch.randn(16 * 128 + 2, WIDTH)
     loader = DataLoader(data, batch_size=128, drop_last=True, pin_memory=True)  # 10
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    options = {"max_steps": steps, "gradient_clip_val": gradient_clip_val}
-    options |= {"accelerator": "gpu", "devices": 1} | dict.fromkeys(quiet, False)
     module = module_class()
-    L.Trainer(**options).fit(module, loader)
+    trainer = L.Trainer(
+        max_steps=steps,
+        gradient_clip_val=gradient_clip_val,
+        accelerator="gpu",
+        devices=1,
+        **dict.fromkeys(quiet, False),
+    )
+    trainer.fit(module, loader)
     return torch.stack(module.losses).tolist()
 
 

@@ -88,7 +88,7 @@ def train(trainer_class: type[Trainer], steps: int = 30) -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True, capturable=True)  # 6
     scheduler = Schedule(optimizer, lambda step: 0.99**step)
 
-    texts = torch.randint(config.vocab_size, (16 * BATCH_SIZE + 1, LENGTH))
+    texts = torch.randint(config.vocab_size, (16 * BATCH_SIZE + 2, LENGTH))
     arguments = TrainingArguments(
         mkdtemp(),
         max_steps=steps,

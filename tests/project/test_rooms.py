@@ -49,13 +49,13 @@ def imported(tree):
 
 
 # cuda.bindings and triton come with torch's CUDA builds; examples graph models of transformers and
-# of Megatron
+# of Megatron, and Lightning's training
 @pytest.mark.parametrize(
     ("room", "more"),
     [
         ("capturable", set()),
         ("cpu_graph", {"pytest", "graph_runner"}),  # its pytest plugin, and the plugin's example
-        ("examples", {"cuda", "megatron", "transformers", "triton"}),
+        ("examples", {"cuda", "megatron", "pytorch_lightning", "transformers", "triton"}),
     ],
 )
 def test_what_others_may_copy_needs_torch_alone(room, more):
