@@ -1,6 +1,6 @@
 """Answers to the exercises of *Serve a language model*: wrong ones, and other right ones (`__right_`)."""
 
-from torch.nn.functional import pad
+import torch
 
 
 def graph_attention__length_frozen(keys, values):
@@ -73,9 +73,7 @@ def graph_attention__D4_a_graph_for_each_length(keys, values):
     static_q = torch.zeros(keys.shape[1], device="cuda")
     replays = {}
     for n in range(1, len(keys) + 1):
-        replays[n] = capture_step(
-            lambda q, n=n: (keys[:n] @ q).softmax(0) @ values[:n], static_q
-        )
+        replays[n] = capture_step(lambda q, n=n: (keys[:n] @ q).softmax(0) @ values[:n], static_q)
     return lambda q, length: replays[length](q).clone()
 
 
@@ -385,106 +383,106 @@ def serve_requests__right_largest_maximum(step, sizes, slots):
     return requests_served(step, sizes, slots, longest_of=lambda sizes, size: sizes[-1])
 
 
-def served(step, sizes, spare, warm=None, fill=True, parts=3, keep=torch.clone, **how):
+def decoded_ahead(
+    step, batches, pinned=True, select=torch.where, ahead=1, one_buffer=False, wait=True, copy=True
+):
     """The solution, with one thing done in another way."""
-    tokens, positions = torch.zeros(2, sizes[-1], 1, dtype=torch.long, device="cuda")
-    rows = torch.full((sizes[-1],), spare if warm is None else warm, device="cuda")
-    pool, replays = None if "own_pools" in how else torch.cuda.graph_pool_handle(), {}
-    for size in how.get("order", reversed)(sizes):
-        replays[size] = capture_step(step, tokens[:size], positions[:size], rows[:size], pool=pool)
+    static_tokens = batches[0].cuda()
+    previous = torch.zeros_like(static_tokens)
 
-    def decode(new_tokens, new_positions, new_rows):
-        if fill:
-            rows.fill_(how.get("padding", spare))
-        copies = [(tokens, new_tokens), (rows, new_rows), (positions, new_positions)]
-        for static, new in copies[:parts]:
-            static[: len(new)] = new
-        at = how.get("choose", bisect_left)(sizes, len(new_rows))
-        return keep(replays[sizes[at]]()[: len(new_rows)])
+    def step_now(new_tokens):
+        previous.copy_(step(select(new_tokens < 0, previous, new_tokens)))
 
-    return decode
-
-
-def last(sizes, count):
-    return len(sizes) - 1
-
-
-def one_below(sizes, count):
-    return max(0, bisect_left(sizes, count) - 1)
-
-
-def serve_in_buckets__not_cloned(step, sizes, spare):
-    return served(step, sizes, spare, keep=lambda logits: logits)
+    replay = capture_step(step_now, static_tokens)
+    results, unread = [], []
+    buffer = torch.empty_like(batches[0]).pin_memory()
+    for batch in [*batches, None]:
+        if batch is not None:
+            if copy:
+                new_tokens = batch.pin_memory() if pinned else batch
+                static_tokens.copy_(new_tokens, non_blocking=pinned)
+            replay()
+            result = buffer if one_buffer else torch.empty_like(batch).pin_memory()
+            result.copy_(previous, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+            unread.append((result, event))
+        while unread and (len(unread) > ahead or batch is None):
+            result, event = unread.pop(0)
+            if wait:
+                event.synchronize()
+            results.append(result)
+    return results
 
 
-def serve_in_buckets__smallest_first(step, sizes, spare):
-    return served(step, sizes, spare, order=list)
+def decode_ahead__reads_at_once(step, batches):
+    return decoded_ahead(step, batches, ahead=0)
 
 
-def serve_in_buckets__a_pool_each(step, sizes, spare):
-    return served(step, sizes, spare, own_pools=True)
+def decode_ahead__copy_that_waits(step, batches):
+    return decoded_ahead(step, batches, pinned=False)
 
 
-def serve_in_buckets__padding_in_row_0(step, sizes, spare):
-    return served(step, sizes, spare, padding=0)
+def decode_ahead__token_0_goes_on(step, batches):
+    return decoded_ahead(step, batches, select=lambda unknown, old, new: new.clamp(min=0))
 
 
-def serve_in_buckets__rows_left_behind(step, sizes, spare):
-    return served(step, sizes, spare, fill=False)
+def decode_ahead__one_buffer(step, batches):
+    return decoded_ahead(step, batches, one_buffer=True)
 
 
-def serve_in_buckets__warmed_up_in_row_0(step, sizes, spare):
-    return served(step, sizes, spare, warm=0)
+def decode_ahead__never_waits(step, batches):
+    return [result.clone() for result in decoded_ahead(step, batches, wait=False)]
 
 
-def serve_in_buckets__always_the_largest(step, sizes, spare):
-    return served(step, sizes, spare, choose=last)
+def decode_ahead__batch_stays(step, batches):
+    return decoded_ahead(step, batches, copy=False)
 
 
-def serve_in_buckets__bucket_too_small(step, sizes, spare):
-    return served(step, sizes, spare, choose=one_below)
+def decode_ahead__one_missing(step, batches):
+    return decoded_ahead(step, batches)[:-1]
 
 
-def serve_in_buckets__positions_stay(step, sizes, spare):
-    return served(step, sizes, spare, parts=2)
+def decode_ahead__a_graph_for_each_step(step, batches):
+    return [result for batch in batches for result in decoded_ahead(step, [batch.clamp(min=0)])]
 
 
-def serve_in_buckets__captured_on_demand(step, sizes, spare):
-    return lambda *batch: capture_step(step, *(one.clone() for one in batch), warmup=0)().clone()
+def decode_ahead__eager(step, batches):
+    results = [step(batches[0].cuda())]
+    for batch in batches[1:]:
+        batch = batch.cuda()
+        results.append(step(torch.where(batch < 0, results[-1], batch)))
+    return [result.cpu() for result in results]
 
 
-def serve_in_buckets__eager(step, sizes, spare):
-    return step
+def decode_ahead__passes_tokens_by_the_cpu(step, batches):
+    static_tokens = batches[0].cuda()
+    replay = capture_step(step, static_tokens)
+    results = [replay(batches[0]).cpu()]
+    for batch in batches[1:]:
+        results.append(replay(torch.where(batch < 0, results[-1], batch)).cpu())
+    return results
 
 
-def serve_in_buckets__padding_repeats_the_last_request(step, sizes, spare):
-    static = {}
-    pool = torch.cuda.graph_pool_handle()
-    for size in reversed(sizes):
-        blank = torch.zeros(size, 1, dtype=torch.long, device="cuda")
-        rows = torch.full((size,), spare, device="cuda")
-        static[size] = capture_step(step, blank, blank.clone(), rows, pool=pool)
-
-    def decode(tokens, positions, rows):
-        size = sizes[bisect_left(sizes, len(rows))]
-        repeated = torch.arange(size, device="cuda").clamp(max=len(rows) - 1)
-        batch = [one[repeated] for one in (tokens, positions, rows)]
-        return static[size](*batch)[: len(rows)].clone()
-
-    return decode
+def decode_ahead__right_three_steps_ahead(step, batches):
+    return decoded_ahead(step, batches, ahead=3)
 
 
-def serve_in_buckets__right_padded(step, sizes, spare):
-    pool, replays = torch.cuda.graph_pool_handle(), []
-    for size in sizes[::-1]:
-        blank = torch.zeros(size, 1, dtype=torch.long, device="cuda")
-        rows = torch.full((size,), spare, device="cuda")
-        replays.insert(0, capture_step(step, blank, blank.clone(), rows, pool=pool))
+def decode_ahead__right_read_at_the_end(step, batches):
+    static_tokens = batches[0].cuda()
+    number = torch.zeros((), dtype=torch.long, device="cuda")
+    history = torch.zeros(len(batches) + 4, len(batches[0]), dtype=torch.long, device="cuda")
 
-    def decode(tokens, positions, rows):
-        number = bisect_left(sizes, len(rows))
-        missing = sizes[number] - len(rows)
-        padded = [pad(one, (0, 0, 0, missing)) for one in (tokens, positions)]
-        return replays[number](*padded, pad(rows, (0, missing), value=spare))[: len(rows)].clone()
+    def step_now(new_tokens):
+        old = history.index_select(0, number[None])[0]
+        number.add_(1)
+        history.index_copy_(
+            0, number[None], step(torch.where(new_tokens < 0, old, new_tokens))[None]
+        )
 
-    return decode
+    replay = capture_step(step_now, static_tokens, warmup=1)
+    number.zero_()
+    for batch in batches:
+        static_tokens.copy_(batch.pin_memory(), non_blocking=True)
+        replay()
+    return list(history[1 : len(batches) + 1].cpu())
