@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from cpu_graph.graphs import CUDAGraph
-from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
     EAGER,
     EVERY_TIME_THE_FIRST,
@@ -22,7 +21,6 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
-    same,
     use,
     watch,
 )
@@ -98,9 +96,13 @@ WAITED = (
     "Launch the next replay first. A copy that is not from pinned memory with non_blocking=True "
     "waits too, and so do .cpu() and .tolist().",
 )
-ONE_BUFFER = (
-    "Two results are the same memory.",
-    "Each step needs pinned memory of its own, or a clone once its tokens have arrived.",
+LATE = (
+    "The tokens of step {number} are not yielded before the replay of step {launched}.",
+    "Yield them right after the next replay has been launched: somebody waits for them.",
+)
+NOT_THERE = (
+    "The tokens of step {number} are {yours}, where {right} is right.",
+    "Is the batch copied before its replay, and have the tokens arrived when they are yielded?",
 )
 NOT_PASSED_ON = (
     "Where a batch has -1, the step computes with token 0.",
@@ -333,58 +335,60 @@ def decode_ahead(answer: Callable) -> None:
     rows, count = few(3, 6), few(5, 9)
     batches = [torch.randint(VOCABULARY, (rows,)) for _ in range(count)]
     for batch in batches[1:]:
-        batch[torch.randperm(rows)[: few(1, rows)]] = -1
+        order = torch.randperm(rows)
+        batch[order[: few(1, rows - 1)]] = -1
+        batch[order[-1]] = 0  # an id like any other
     expected = _decoded(table.cpu(), batches)
     without = _decoded(table.cpu(), batches, goes_on=False)
-    idle: list[bool] = []  # at each replay: whether the CPU has waited for all earlier ones
+    delivered: list = []
+    launches: list[
+        tuple
+    ] = []  # at each replay: whether the CPU has waited for all, how many were given
     cls = torch.cuda.CUDAGraph
     replay = cls.replay
 
     def replayed(graph):
-        idle.append(not any(isinstance(node.stream, tuple) for node in launch_log()))
+        waited = not any(isinstance(node.stream, tuple) for node in launch_log())
+        launches.append((waited, len(delivered)))
         return replay(graph)
 
     with callers_own("batches", batches), patch.object(cls, "replay", replayed):
         with watch() as seen:
-            results = answer(table.__getitem__, batches)
-        _read(results, expected, without, len(seen.replayed))
-    if len(seen.replayed) != count:
-        raise Wrong(f"{len(seen.replayed)} replays for {count} batches: one for each is asked.")
+            for tokens in answer(table.__getitem__, batches):
+                if not torch.is_tensor(tokens) or tokens.is_cuda:
+                    raise Wrong("It yields something that is not a tensor on the CPU.")
+                delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
+        _delivered(delivered, expected, without, len(seen.replayed))
     one_graph(seen)
-    if CUDAGraph.stand_in and any(idle[1:]):
+    if CUDAGraph.stand_in and any(waited for waited, _ in launches[1:]):
         raise Wrong(WAITED)
+    for number, (_, given) in enumerate(launches):
+        if given < number - 1:
+            raise Wrong(LATE[0].format(number=given, launched=number), LATE[1])
 
 
-def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list:
+def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[list[int]]:
     """The tokens after each step; goes_on=False: with token 0 in place of the one before."""
     results = [table[batches[0]]]
     for batch in batches[1:]:
         before = results[-1] if goes_on else torch.zeros_like(batch)
         results.append(table[torch.where(batch < 0, before, batch)])
-    return results
+    return [result.tolist() for result in results]
 
 
-def _read(results: object, expected: list, without: list, replays: int) -> None:
-    """Raises Wrong unless the results are the expected tensors, on the CPU, by replays."""
+def _delivered(delivered: list, expected: list, without: list, replays: int) -> None:
+    """Raises Wrong unless the expected tokens were yielded, by one replay for each step."""
     count = len(expected)
-    if not isinstance(results, list | tuple) or len(results) != count:
-        found = f"{len(results)} of them" if isinstance(results, list) else brief(results)
-        raise Wrong(f"A list of {count} tensors is asked, not {found}.")
-    if not all(torch.is_tensor(result) and not result.is_cuda for result in results):
-        raise Wrong("The results are to be tensors on the CPU.")
     if not replays:
         raise Wrong(EAGER)
-    if len({result.data_ptr() for result in results}) < count:
-        raise Wrong(ONE_BUFFER)
-    if same(results, expected):
-        return
-    if same(results, without):
+    if len(delivered) != count:
+        raise Wrong(f"It yields the tokens of {len(delivered)} steps, and there are {count}.")
+    if delivered != expected and delivered == without:
         raise Wrong(NOT_PASSED_ON)
-    wrong = next(n for n in range(count) if not same(results[n], expected[n]))
-    if wrong and same(results[wrong], expected[wrong - 1]):
-        raise Wrong(STEP_LATE[0].format(number=wrong), STEP_LATE[1])
-    yours, right = results[wrong].tolist(), expected[wrong].tolist()
-    raise Wrong(
-        f"The tokens of step {wrong} are {yours}, not {right}.",
-        "Is each batch copied before its replay, and is each result there when it is read?",
-    )
+    for number, (yours, right) in enumerate(zip(delivered, expected, strict=True)):
+        if yours != right and number and yours == expected[number - 1]:
+            raise Wrong(STEP_LATE[0].format(number=number), STEP_LATE[1])
+        if yours != right:
+            raise Wrong(NOT_THERE[0].format(number=number, yours=yours, right=right), NOT_THERE[1])
+    if replays != count:
+        raise Wrong(f"{replays} replays for {count} batches: one for each is asked.")

@@ -383,9 +383,7 @@ def serve_requests__right_largest_maximum(step, sizes, slots):
     return requests_served(step, sizes, slots, longest_of=lambda sizes, size: sizes[-1])
 
 
-def decoded_ahead(
-    step, batches, pinned=True, select=torch.where, ahead=1, one_buffer=False, wait=True, copy=True
-):
+def decoded_ahead(step, batches, pinned=True, select=torch.where, ahead=1, wait=True, copy=True):
     """The solution, with one thing done in another way."""
     static_tokens = batches[0].cuda()
     previous = torch.zeros_like(static_tokens)
@@ -394,25 +392,23 @@ def decoded_ahead(
         previous.copy_(step(select(new_tokens < 0, previous, new_tokens)))
 
     replay = capture_step(step_now, static_tokens)
-    results, unread = [], []
-    buffer = torch.empty_like(batches[0]).pin_memory()
+    unread = []
     for batch in [*batches, None]:
         if batch is not None:
             if copy:
                 new_tokens = batch.pin_memory() if pinned else batch
                 static_tokens.copy_(new_tokens, non_blocking=pinned)
             replay()
-            result = buffer if one_buffer else torch.empty_like(batch).pin_memory()
-            result.copy_(previous, non_blocking=True)
+            tokens = torch.empty_like(batch).pin_memory()
+            tokens.copy_(previous, non_blocking=True)
             event = torch.cuda.Event()
             event.record()
-            unread.append((result, event))
+            unread.append((tokens, event))
         while unread and (len(unread) > ahead or batch is None):
-            result, event = unread.pop(0)
+            tokens, event = unread.pop(0)
             if wait:
                 event.synchronize()
-            results.append(result)
-    return results
+            yield tokens
 
 
 def decode_ahead__reads_at_once(step, batches):
@@ -427,62 +423,91 @@ def decode_ahead__token_0_goes_on(step, batches):
     return decoded_ahead(step, batches, select=lambda unknown, old, new: new.clamp(min=0))
 
 
-def decode_ahead__one_buffer(step, batches):
-    return decoded_ahead(step, batches, one_buffer=True)
-
-
 def decode_ahead__never_waits(step, batches):
-    return [result.clone() for result in decoded_ahead(step, batches, wait=False)]
+    return decoded_ahead(step, batches, wait=False)
 
 
 def decode_ahead__batch_stays(step, batches):
     return decoded_ahead(step, batches, copy=False)
 
 
-def decode_ahead__one_missing(step, batches):
-    return decoded_ahead(step, batches)[:-1]
+def decode_ahead__last_one_missing(step, batches):
+    waiting = None
+    for tokens in decoded_ahead(step, batches):
+        if waiting is not None:
+            yield waiting
+        waiting = tokens
 
 
-def decode_ahead__a_graph_for_each_step(step, batches):
-    return [result for batch in batches for result in decoded_ahead(step, [batch.clamp(min=0)])]
+def decode_ahead__three_steps_ahead(step, batches):
+    return decoded_ahead(step, batches, ahead=3)
+
+
+def decode_ahead__list(step, batches):
+    return list(decoded_ahead(step, batches))
 
 
 def decode_ahead__eager(step, batches):
-    results = [step(batches[0].cuda())]
-    for batch in batches[1:]:
+    tokens = torch.zeros_like(batches[0]).cuda()
+    for batch in batches:
         batch = batch.cuda()
-        results.append(step(torch.where(batch < 0, results[-1], batch)))
-    return [result.cpu() for result in results]
+        tokens = step(torch.where(batch < 0, tokens, batch))
+        yield tokens.cpu()
 
 
 def decode_ahead__passes_tokens_by_the_cpu(step, batches):
     static_tokens = batches[0].cuda()
     replay = capture_step(step, static_tokens)
-    results = [replay(batches[0]).cpu()]
-    for batch in batches[1:]:
-        results.append(replay(torch.where(batch < 0, results[-1], batch)).cpu())
-    return results
+    tokens = batches[0]
+    for batch in batches:
+        tokens = replay(torch.where(batch < 0, tokens, batch)).cpu()
+        yield tokens
 
 
-def decode_ahead__right_three_steps_ahead(step, batches):
-    return decoded_ahead(step, batches, ahead=3)
+def decode_ahead__on_the_gpu(step, batches):
+    for tokens in decoded_ahead(step, batches):
+        yield tokens.cuda()
 
 
-def decode_ahead__right_read_at_the_end(step, batches):
+def decode_ahead__right_two_buffers(step, batches):
     static_tokens = batches[0].cuda()
-    number = torch.zeros((), dtype=torch.long, device="cuda")
-    history = torch.zeros(len(batches) + 4, len(batches[0]), dtype=torch.long, device="cuda")
+    previous = static_tokens.clone()
 
     def step_now(new_tokens):
-        old = history.index_select(0, number[None])[0]
-        number.add_(1)
-        history.index_copy_(
-            0, number[None], step(torch.where(new_tokens < 0, old, new_tokens))[None]
-        )
+        known = new_tokens >= 0
+        tokens = previous * ~known + new_tokens * known
+        previous.copy_(step(tokens))
 
-    replay = capture_step(step_now, static_tokens, warmup=1)
-    number.zero_()
-    for batch in batches:
+    replay = capture_step(step_now, static_tokens)
+    buffers = [torch.empty_like(batches[0]).pin_memory() for _ in range(2)]
+    events = [torch.cuda.Event() for _ in range(2)]
+    for number, batch in enumerate(batches):
         static_tokens.copy_(batch.pin_memory(), non_blocking=True)
         replay()
-    return list(history[1 : len(batches) + 1].cpu())
+        buffers[number % 2].copy_(previous, non_blocking=True)
+        events[number % 2].record()
+        if number:
+            events[(number - 1) % 2].synchronize()
+            yield buffers[(number - 1) % 2]
+    torch.cuda.synchronize()
+    yield buffers[number % 2]
+
+
+def decode_ahead__right_tokens_in_the_static_input(step, batches):
+    static_tokens = batches[0].cuda()
+    replay = capture_step(step, static_tokens)
+    computed, waiting = static_tokens.clone(), None
+    for batch in batches:
+        new_tokens = batch.pin_memory().to("cuda", non_blocking=True)
+        static_tokens.copy_(torch.where(new_tokens < 0, computed, new_tokens))
+        computed.copy_(replay())
+        tokens = torch.empty_like(batch).pin_memory()
+        tokens.copy_(computed, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        if waiting:
+            waiting[1].synchronize()
+            yield waiting[0]
+        waiting = tokens, event
+    waiting[1].synchronize()
+    yield waiting[0]
