@@ -171,6 +171,10 @@ RIGHT: dict[str, dict[str, str]] = {
         "1 to 2 in slots + 1": "One free slot more owns no rows.",
         "1 to 2 in 1:": "The first slot is written in each call.",
     },
+    "decode_ahead": {
+        "swap copied.record()": INDEPENDENT,
+        "0 to 1 in batches[0]": ANY_BATCH,
+    },
     "graph_verify": {
         "swap positions = input_pos + offsets": INDEPENDENT,
         "swap text.scatter_(1, positions + 1, choices)": INDEPENDENT,
