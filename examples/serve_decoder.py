@@ -5,6 +5,7 @@ that of serving.py: replace both. Numbered lines keep the answers right, or the 
 """
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -57,13 +58,10 @@ def varlen_attention(
 
 
 class Server:
-    """Serves requests by a graph for each size of a batch, one step ahead.
+    """Serves requests by a graph for each size of a batch, one step ahead."""
 
-    eager: without graphs, and it reads the tokens of a step before it schedules the next one.
-    """
-
-    def __init__(self, model: Decoder, eager: bool = False) -> None:
-        self.model, self.eager, self.ahead = model, eager, 0 if eager else 1
+    def __init__(self, model: Decoder, sizes: Sequence[int] = SIZES) -> None:
+        self.model, self.sizes = model, sizes
         places = replace(CONFIG, max_seq_len=(SLOTS + 1) * CONFIG.max_seq_len)  # one slot is spare
         self.kv_cache = new_kv_cache(places, 1, "cuda", DTYPE)
         self.tokens = torch.zeros(3, BUDGET, dtype=torch.long, device="cuda")
@@ -72,15 +70,19 @@ class Server:
             SLOTS + 1, dtype=torch.int32, device="cuda"
         )
         self.next_tokens = torch.zeros(SLOTS, dtype=torch.long, device="cuda")
-        for block in model.blocks:
-            block.attention.attend = self.attend
+        self.use_attention(self.attend)
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.pool = torch.cuda.graph_pool_handle()
-        self.write([None] * SLOTS, {})
-        self.run(BUDGET)  # 2. the largest graph first: the others reuse its memory
+        self.clear()
+        self.run(sizes[-1], sizes[-1])  # 2. the largest first: the others reuse its memory
+
+    def use_attention(self, function: Callable) -> None:
+        """Let the model call this function in place of its own attention, with max_q as mask."""
+        for block in self.model.blocks:
+            block.attention.attend = function
 
     def attend(self, q: Tensor, keys: Tensor, values: Tensor, max_q: int) -> Tensor:
-        """In place of the model's own attention, whose mask is max_q here."""
+        """q (1, T, n_heads, head_dim) to (1, T, dim)."""
         k, v = keys[0].transpose(0, 1), values[0].transpose(0, 1)
         return varlen_attention(q[0], k, v, self.rows, self.key_start, max_q).flatten(1)[None]
 
@@ -97,27 +99,36 @@ class Server:
         logits = project(self.model.norm(x[0, last]), self.model.embedding.weight)
         self.next_tokens.copy_(sample(logits)[:, 0])
 
-    def run(self, count: int) -> None:
+    def run(self, count: int, max_q: int) -> None:
         """Compute a batch of count tokens by the smallest graph that holds them."""
-        size = fit(SIZES, count)
+        size = fit(self.sizes, count)
         if size in self.graphs:
             self.graphs[size].replay()
             return
-        self.step(size, max_q=size)  # 4. computes this batch, and is the warm-up of the capture
-        if not self.eager:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.pool):
-                self.step(size, max_q=size)  # 5. frozen: one request may bring all tokens
-            self.graphs[size] = graph
+        self.step(size, max_q)  # 4. computes this batch, and is the warm-up of the capture
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            self.step(size, max_q=size)  # 5. frozen: one request may bring all tokens
+        self.graphs[size] = graph
 
     def write(self, slots: list[Request | None], batch: dict[int, int]) -> None:
-        """Write a batch into the static inputs."""
+        """Write a batch into the static inputs, without waiting for the GPU."""
         tokens, rows = pack(slots, batch, CONFIG.max_seq_len, BUDGET)
         self.tokens.copy_(tokens.pin_memory(), non_blocking=True)
         self.rows.copy_(rows.pin_memory(), non_blocking=True)
 
-    def serve(self, requests: list[Request]) -> list[Request]:
-        """Serve all requests, which are in the order of their arrival, and return them."""
+    def clear(self) -> None:
+        """Write a batch of no tokens, which fits into every size."""
+        self.write([None] * SLOTS, {})
+
+    def serve(
+        self, requests: list[Request], run: Callable | None = None, ahead: int = 1
+    ) -> list[Request]:
+        """Serve all requests, which are in the order of their arrival, and return them.
+
+        run: in place of self.run. ahead: how many steps may be launched and not yet read.
+        """
+        run = run or self.run
         waiting, start = requests[::-1], time.perf_counter()
         slots: list[Request | None] = [None] * SLOTS
         unread: list[tuple] = []
@@ -128,13 +139,13 @@ class Server:
             batch = schedule(slots, BUDGET)
             if batch:
                 self.write(slots, batch)
-                self.run(sum(batch.values()))
+                run(sum(batch.values()), max(batch.values()))
                 host_tokens = torch.empty(SLOTS, dtype=torch.long, pin_memory=True)
                 host_tokens.copy_(self.next_tokens, non_blocking=True)
                 copied = torch.cuda.Event()
                 copied.record()
                 unread.append((advance(slots, batch), host_tokens, copied))
-            if unread and (len(unread) > self.ahead or not batch):  # 6. the step before this one
+            if unread and (len(unread) > ahead or not batch):  # 6. the step before this one
                 awaited, host_tokens, copied = unread.pop(0)
                 copied.synchronize()  # 7. before that, the memory holds old tokens
                 deliver(awaited, host_tokens.tolist(), time.perf_counter() - start)
@@ -143,9 +154,12 @@ class Server:
 
 def main(count: int = 500) -> None:
     """Serve requests that are all there at the start, without and with graphs."""
-    model = Decoder(CONFIG, "cuda", DTYPE).requires_grad_(False)
-    expected = Server(model, eager=True).serve(make_requests(count))
-    server = Server(model)
+    server = Server(Decoder(CONFIG, "cuda", DTYPE).requires_grad_(False))
+
+    def eager(count: int, max_q: int) -> None:
+        server.step(fit(SIZES, count), max_q)
+
+    expected = server.serve(make_requests(count), run=eager, ahead=0)
     served = server.serve(make_requests(count))
     equal = sum(one.tokens == other.tokens for one, other in zip(served, expected, strict=True))
     print(f"{equal} of {count} answers are equal, {len(server.graphs)} graphs")
