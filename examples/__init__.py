@@ -22,6 +22,7 @@ sample_diffusion_model: train a small diffusion model and sample it, both with g
 decode_transformers: a model of the transformers package decodes in one graph
 decoder: a language model with a static key-value cache, ready for a graph
 serving: requests in slots, and a step of mixed lengths
+serve_decoder: a server of graphs, which schedules one step ahead
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
 small_llama: a small trained decoder that writes text, and its drafter
 train_small_llama: how the two were trained

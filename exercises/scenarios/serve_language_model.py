@@ -1,5 +1,5 @@
-"""Scenarios: attention over a length, a step in pieces, requests of several tokens, batches of a
-decoder padded to a few sizes.
+"""Scenarios: attention over a length, a step in pieces, requests of several tokens, a decoder one
+step ahead.
 
 Each raises Wrong with the symptom it finds.
 """
@@ -7,12 +7,14 @@ Each raises Wrong with the symptom it finds.
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from examples.decoder import Config, Decoder, new_kv_cache
+from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import (
+    EAGER,
     EVERY_TIME_THE_FIRST,
     Used,
     Watched,
@@ -23,7 +25,7 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.capture_optimizers import races
-from exercises.scenarios.common import few
+from exercises.scenarios.common import few, launch_log
 from exercises.scenarios.rules import callers_own, one_graph
 
 FROZEN = (
@@ -84,29 +86,31 @@ ONE_START = (
 TOKEN_SIZES = [2, 4, 8]
 SLOTS = 4
 LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
-SIZES = [1, 2, 4]
-ROWS = 6
-VOCABULARY = 23
-BATCHES = ((2, 0), (0, 2, 4), (4,), (0, 2, 4, 1), (1,), (2, 3, 1), (0, 3))  # live rows, of five
-WARMED = (
-    "The warm-up writes into a request's row of the cache: before a capture the "
-    "static rows hold the spare one."
-)
-PADDED = (
-    "Padding writes into a request's row of the cache: it belongs "
-    "into the spare one, in every call."
-)
 SHORT = (
-    "A result needs one row for each request: take a size that holds the "
-    "batch, and give the upper rows."
+    "A result needs one row for each token: take a size that holds the batch, and give the upper "
+    "rows."
 )
-OTHERS_ROW = (
-    "The results are right, but padding is computed in a request's row of the cache. It belongs "
-    "into the spare row, where it cannot change a request."
+VOCABULARY = 23
+WAITED = (
+    "The CPU waits for the tokens of a step before it launches the next one.",
+    "Launch the next replay first. A copy that is not from pinned memory with non_blocking=True "
+    "waits too, and so do .cpu() and .tolist().",
 )
-STAYED = (
-    "Positions stay what they were at the capture: copy them, the tokens "
-    "and the rows into static inputs."
+LATE = (
+    "The tokens of step {number} are not yielded before the replay of step {launched}.",
+    "Yield them right after the next replay has been launched: somebody waits for them.",
+)
+NOT_THERE = (
+    "The tokens of step {number} are {yours}, where {right} is right.",
+    "Is the batch copied before its replay, and have the tokens arrived when they are yielded?",
+)
+NOT_PASSED_ON = (
+    "Where a batch has -1, the step computes with token 0.",
+    "Keep the tokens of the step before in a tensor on the GPU, and select them with torch.where.",
+)
+STEP_LATE = (
+    "The tokens of step {number} are those of the step before.",
+    "Copy the new batch into the static input before the replay, and read its own tokens.",
 )
 
 
@@ -310,8 +314,8 @@ def _step_with_maximum() -> tuple[Callable, list]:
     return step, seen
 
 
-def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> dict:
-    """The graph of each size. Raises Wrong unless each size has its own, and each call replays the
+def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> None:
+    """Raises Wrong unless each size has its own, and each call replays the
     smallest that fits.
     """
     fitting = [sizes[bisect_left(sizes, count)] for count in counts]
@@ -323,93 +327,68 @@ def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> dict:
         raise Wrong(
             "A batch goes through a graph that is too large: take the smallest that holds it."
         )
-    return graphs
 
 
-def serve_in_buckets(answer: Callable) -> None:
-    """A tiny decoder whose requests come and go, and a cache with a row for each and a
-    spare one.
-    """
-    (step, cache, writes), spare = _decoder(), few(1, ROWS)
-    live = [row for row in range(ROWS) if row != spare]
-    calls, start = _calls(live), copied(cache)
+def decode_ahead(answer: Callable) -> None:
+    """Steps of a decoder whose tokens are new, or those of the step before."""
+    table = torch.randperm(VOCABULARY, device="cuda")  # the next token of each token
+    rows, count = few(3, 6), few(5, 9)
+    batches = [torch.randint(VOCABULARY, (rows,)) for _ in range(count)]
+    for batch in batches[1:]:
+        order = torch.randperm(rows)
+        batch[order[: few(1, rows - 1)]] = -1
+        batch[order[-1]] = 0  # an id like any other
+    expected = _decoded(table.cpu(), batches)
+    without = _decoded(table.cpu(), batches, goes_on=False)
+    delivered: list = []
+    launches: list[
+        tuple
+    ] = []  # at each replay: whether the CPU has waited for all, how many were given
+    cls = torch.cuda.CUDAGraph
+    replay = cls.replay
 
-    def eagerly(change):
-        cache.copy_(start)
-        return [step(*change(*call)) for call in calls], cache[:, :, live]
+    def replayed(graph):
+        waited = not any(isinstance(node.stream, tuple) for node in launch_log())
+        launches.append((waited, len(delivered)))
+        return replay(graph)
 
-    def stays():
-        return eagerly(lambda tokens, positions, rows: (tokens, positions * 0, rows))[0]
-
-    expected, left = eagerly(lambda *call: call)
-    cache.copy_(start)
-    with watch() as built:
-        decode = answer(step, list(SIZES), spare)
-    if not close(cache[:, :, live], start[:, :, live]):
-        raise Wrong(WARMED)
-    writes.zero_()
-    used = use(decode, calls)
-    if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
-        raise Wrong(SHORT)
-    damage = {} if close(cache[:, :, live], left) else {PADDED: used.given}
-    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * len(calls), STAYED: stays, **damage})
-    if damage:
-        raise Wrong(PADDED)
-    used.replays(graphs=len(calls), operators=14 * len(calls))
-    _captured_well(built, used)
-    in_use = torch.bincount(torch.cat([rows for _, _, rows in calls]), minlength=ROWS)
-    if (writes[live] > in_use[live]).any():
-        raise Wrong(OTHERS_ROW)
-
-
-def _decoder() -> tuple[Callable, torch.Tensor, torch.Tensor]:
-    """A step that finds each request's keys and values in a row of the cache, the
-    cache, and how often the step has written to each row.
-    """
-    config = Config(
-        n_layers=1,
-        dim=16,
-        n_heads=2,
-        n_kv_heads=1,
-        hidden_dim=16,
-        vocab_size=VOCABULARY,
-        max_seq_len=8,
-    )
-    model = Decoder(config, "cuda").requires_grad_(False)
-    cache = new_kv_cache(config, ROWS, "cuda", torch.float32).normal_()
-    writes = torch.zeros(ROWS, dtype=torch.long, device="cuda")
-
-    def step(tokens, positions, rows):
-        picked = cache[:, :, rows]
-        logits = model(tokens, positions, picked)
-        cache[:, :, rows] = picked
-        writes.index_add_(0, rows, torch.ones_like(rows))
-        return logits
-
-    return step, cache, writes
+    with callers_own("batches", batches), patch.object(cls, "replay", replayed):
+        with watch() as seen:
+            for tokens in answer(table.__getitem__, batches):
+                if not torch.is_tensor(tokens) or tokens.is_cuda:
+                    raise Wrong("It yields something that is not a tensor on the CPU.")
+                delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
+        _delivered(delivered, expected, without, len(seen.replayed))
+    one_graph(seen)
+    if CUDAGraph.stand_in and any(waited for waited, _ in launches[1:]):
+        raise Wrong(WAITED)
+    for number, (_, given) in enumerate(launches):
+        if given < number - 1:
+            raise Wrong(LATE[0].format(number=given, launched=number), LATE[1])
 
 
-def _calls(live: list[int]) -> list[tuple]:
-    """Tokens, positions and cache rows of each call; a request goes on where it was."""
-    seen, calls = [few(0, 2) for _ in live], []
-    for batch in BATCHES:
-        positions = [[seen[one]] for one in batch]
-        tokens = torch.randint(VOCABULARY, (len(batch), 1), device="cuda")
-        rows = torch.tensor([live[one] for one in batch], device="cuda")
-        calls.append((tokens, torch.tensor(positions, device="cuda"), rows))
-        for one in batch:
-            seen[one] += 1
-    return calls
+def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[list[int]]:
+    """The tokens after each step; goes_on=False: with token 0 in place of the one before."""
+    results = [table[batches[0]]]
+    for batch in batches[1:]:
+        before = results[-1] if goes_on else torch.zeros_like(batch)
+        results.append(table[torch.where(batch < 0, before, batch)])
+    return [result.tolist() for result in results]
 
 
-def _captured_well(built: Watched, used: Used) -> None:
-    """Raises Wrong unless each size has its graph, in one pool, the largest captured first."""
-    graphs = _smallest_graphs(used, SIZES, [len(batch) for batch in BATCHES])
-    if len(built.pools) > 1:
-        raise Wrong(IN_ONE_POOL)
-    order = [built.captured.index(graphs[size]) for size in reversed(SIZES)]
-    if order != sorted(order):
-        raise Wrong(
-            "A smaller graph is captured before a larger one: with the "
-            "largest first, the pool stays small."
-        )
+def _delivered(delivered: list, expected: list, without: list, replays: int) -> None:
+    """Raises Wrong unless the expected tokens were yielded, by one replay for each step."""
+    count = len(expected)
+    if not replays:
+        raise Wrong(EAGER)
+    if len(delivered) != count:
+        raise Wrong(f"It yields the tokens of {len(delivered)} steps, and there are {count}.")
+    if delivered != expected and delivered == without:
+        raise Wrong(NOT_PASSED_ON)
+    for number, (yours, right) in enumerate(zip(delivered, expected, strict=True)):
+        if yours != right and number and yours == expected[number - 1]:
+            raise Wrong(STEP_LATE[0].format(number=number), STEP_LATE[1])
+        if yours != right:
+            raise Wrong(NOT_THERE[0].format(number=number, yours=yours, right=right), NOT_THERE[1])
+    if replays != count:
+        raise Wrong(f"{replays} replays for {count} batches: one for each is asked.")

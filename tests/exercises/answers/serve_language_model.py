@@ -1,6 +1,6 @@
 """Answers to the exercises of *Serve a language model*: wrong ones, and other right ones (`__right_`)."""
 
-from torch.nn.functional import pad
+import torch
 
 
 def graph_attention__length_frozen(keys, values):
@@ -73,9 +73,7 @@ def graph_attention__D4_a_graph_for_each_length(keys, values):
     static_q = torch.zeros(keys.shape[1], device="cuda")
     replays = {}
     for n in range(1, len(keys) + 1):
-        replays[n] = capture_step(
-            lambda q, n=n: (keys[:n] @ q).softmax(0) @ values[:n], static_q
-        )
+        replays[n] = capture_step(lambda q, n=n: (keys[:n] @ q).softmax(0) @ values[:n], static_q)
     return lambda q, length: replays[length](q).clone()
 
 
@@ -385,106 +383,131 @@ def serve_requests__right_largest_maximum(step, sizes, slots):
     return requests_served(step, sizes, slots, longest_of=lambda sizes, size: sizes[-1])
 
 
-def served(step, sizes, spare, warm=None, fill=True, parts=3, keep=torch.clone, **how):
+def decoded_ahead(step, batches, pinned=True, select=torch.where, ahead=1, wait=True, copy=True):
     """The solution, with one thing done in another way."""
-    tokens, positions = torch.zeros(2, sizes[-1], 1, dtype=torch.long, device="cuda")
-    rows = torch.full((sizes[-1],), spare if warm is None else warm, device="cuda")
-    pool, replays = None if "own_pools" in how else torch.cuda.graph_pool_handle(), {}
-    for size in how.get("order", reversed)(sizes):
-        replays[size] = capture_step(step, tokens[:size], positions[:size], rows[:size], pool=pool)
+    static_tokens = batches[0].cuda()
+    previous = torch.zeros_like(static_tokens)
 
-    def decode(new_tokens, new_positions, new_rows):
-        if fill:
-            rows.fill_(how.get("padding", spare))
-        copies = [(tokens, new_tokens), (rows, new_rows), (positions, new_positions)]
-        for static, new in copies[:parts]:
-            static[: len(new)] = new
-        at = how.get("choose", bisect_left)(sizes, len(new_rows))
-        return keep(replays[sizes[at]]()[: len(new_rows)])
+    def step_now(new_tokens):
+        previous.copy_(step(select(new_tokens < 0, previous, new_tokens)))
 
-    return decode
-
-
-def last(sizes, count):
-    return len(sizes) - 1
-
-
-def one_below(sizes, count):
-    return max(0, bisect_left(sizes, count) - 1)
-
-
-def serve_in_buckets__not_cloned(step, sizes, spare):
-    return served(step, sizes, spare, keep=lambda logits: logits)
+    replay = capture_step(step_now, static_tokens)
+    unread = []
+    for batch in [*batches, None]:
+        if batch is not None:
+            if copy:
+                new_tokens = batch.pin_memory() if pinned else batch
+                static_tokens.copy_(new_tokens, non_blocking=pinned)
+            replay()
+            tokens = torch.empty_like(batch).pin_memory()
+            tokens.copy_(previous, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+            unread.append((tokens, event))
+        while unread and (len(unread) > ahead or batch is None):
+            tokens, event = unread.pop(0)
+            if wait:
+                event.synchronize()
+            yield tokens
 
 
-def serve_in_buckets__smallest_first(step, sizes, spare):
-    return served(step, sizes, spare, order=list)
+def decode_ahead__reads_at_once(step, batches):
+    return decoded_ahead(step, batches, ahead=0)
 
 
-def serve_in_buckets__a_pool_each(step, sizes, spare):
-    return served(step, sizes, spare, own_pools=True)
+def decode_ahead__copy_that_waits(step, batches):
+    return decoded_ahead(step, batches, pinned=False)
 
 
-def serve_in_buckets__padding_in_row_0(step, sizes, spare):
-    return served(step, sizes, spare, padding=0)
+def decode_ahead__token_0_goes_on(step, batches):
+    return decoded_ahead(step, batches, select=lambda unknown, old, new: new.clamp(min=0))
 
 
-def serve_in_buckets__rows_left_behind(step, sizes, spare):
-    return served(step, sizes, spare, fill=False)
+def decode_ahead__never_waits(step, batches):
+    return decoded_ahead(step, batches, wait=False)
 
 
-def serve_in_buckets__warmed_up_in_row_0(step, sizes, spare):
-    return served(step, sizes, spare, warm=0)
+def decode_ahead__batch_stays(step, batches):
+    return decoded_ahead(step, batches, copy=False)
 
 
-def serve_in_buckets__always_the_largest(step, sizes, spare):
-    return served(step, sizes, spare, choose=last)
+def decode_ahead__last_one_missing(step, batches):
+    waiting = None
+    for tokens in decoded_ahead(step, batches):
+        if waiting is not None:
+            yield waiting
+        waiting = tokens
 
 
-def serve_in_buckets__bucket_too_small(step, sizes, spare):
-    return served(step, sizes, spare, choose=one_below)
+def decode_ahead__three_steps_ahead(step, batches):
+    return decoded_ahead(step, batches, ahead=3)
 
 
-def serve_in_buckets__positions_stay(step, sizes, spare):
-    return served(step, sizes, spare, parts=2)
+def decode_ahead__list(step, batches):
+    return list(decoded_ahead(step, batches))
 
 
-def serve_in_buckets__captured_on_demand(step, sizes, spare):
-    return lambda *batch: capture_step(step, *(one.clone() for one in batch), warmup=0)().clone()
+def decode_ahead__eager(step, batches):
+    tokens = torch.zeros_like(batches[0]).cuda()
+    for batch in batches:
+        batch = batch.cuda()
+        tokens = step(torch.where(batch < 0, tokens, batch))
+        yield tokens.cpu()
 
 
-def serve_in_buckets__eager(step, sizes, spare):
-    return step
+def decode_ahead__passes_tokens_by_the_cpu(step, batches):
+    static_tokens = batches[0].cuda()
+    replay = capture_step(step, static_tokens)
+    tokens = batches[0]
+    for batch in batches:
+        tokens = replay(torch.where(batch < 0, tokens, batch)).cpu()
+        yield tokens
 
 
-def serve_in_buckets__padding_repeats_the_last_request(step, sizes, spare):
-    static = {}
-    pool = torch.cuda.graph_pool_handle()
-    for size in reversed(sizes):
-        blank = torch.zeros(size, 1, dtype=torch.long, device="cuda")
-        rows = torch.full((size,), spare, device="cuda")
-        static[size] = capture_step(step, blank, blank.clone(), rows, pool=pool)
-
-    def decode(tokens, positions, rows):
-        size = sizes[bisect_left(sizes, len(rows))]
-        repeated = torch.arange(size, device="cuda").clamp(max=len(rows) - 1)
-        batch = [one[repeated] for one in (tokens, positions, rows)]
-        return static[size](*batch)[: len(rows)].clone()
-
-    return decode
+def decode_ahead__on_the_gpu(step, batches):
+    for tokens in decoded_ahead(step, batches):
+        yield tokens.cuda()
 
 
-def serve_in_buckets__right_padded(step, sizes, spare):
-    pool, replays = torch.cuda.graph_pool_handle(), []
-    for size in sizes[::-1]:
-        blank = torch.zeros(size, 1, dtype=torch.long, device="cuda")
-        rows = torch.full((size,), spare, device="cuda")
-        replays.insert(0, capture_step(step, blank, blank.clone(), rows, pool=pool))
+def decode_ahead__right_two_buffers(step, batches):
+    static_tokens = batches[0].cuda()
+    previous = static_tokens.clone()
 
-    def decode(tokens, positions, rows):
-        number = bisect_left(sizes, len(rows))
-        missing = sizes[number] - len(rows)
-        padded = [pad(one, (0, 0, 0, missing)) for one in (tokens, positions)]
-        return replays[number](*padded, pad(rows, (0, missing), value=spare))[: len(rows)].clone()
+    def step_now(new_tokens):
+        known = new_tokens >= 0
+        tokens = previous * ~known + new_tokens * known
+        previous.copy_(step(tokens))
 
-    return decode
+    replay = capture_step(step_now, static_tokens)
+    buffers = [torch.empty_like(batches[0]).pin_memory() for _ in range(2)]
+    events = [torch.cuda.Event() for _ in range(2)]
+    for number, batch in enumerate(batches):
+        static_tokens.copy_(batch.pin_memory(), non_blocking=True)
+        replay()
+        buffers[number % 2].copy_(previous, non_blocking=True)
+        events[number % 2].record()
+        if number:
+            events[(number - 1) % 2].synchronize()
+            yield buffers[(number - 1) % 2]
+    torch.cuda.synchronize()
+    yield buffers[number % 2]
+
+
+def decode_ahead__right_tokens_in_the_static_input(step, batches):
+    static_tokens = batches[0].cuda()
+    replay = capture_step(step, static_tokens)
+    computed, waiting = static_tokens.clone(), None
+    for batch in batches:
+        new_tokens = batch.pin_memory().to("cuda", non_blocking=True)
+        static_tokens.copy_(torch.where(new_tokens < 0, computed, new_tokens))
+        computed.copy_(replay())
+        tokens = torch.empty_like(batch).pin_memory()
+        tokens.copy_(computed, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        if waiting:
+            waiting[1].synchronize()
+            yield waiting[0]
+        waiting = tokens, event
+    waiting[1].synchronize()
+    yield waiting[0]

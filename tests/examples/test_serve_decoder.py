@@ -1,0 +1,78 @@
+"""Answers by graphs are those without graphs, and what the numbered lines are for.
+
+FlashAttention runs on GPUs only, so attention is written out here, with what the test is about: as
+many blocks of queries as max_q needs, and no result in the rows that none of them computes.
+"""
+
+import pytest
+import torch
+
+from cpu_graph import cpu_graphs
+from examples import serve_decoder
+from examples.decoder import Config
+from examples.serving import Request
+
+SOURCE = serve_decoder.__spec__.loader.get_source(serve_decoder.__name__)
+QUERIES = 4  # of a block
+TINY = Config(
+    n_layers=1, dim=16, n_heads=2, n_kv_heads=1, hidden_dim=16, vocab_size=29, max_seq_len=16
+)
+
+
+def attention(q, k, v, rows, key_start, max_q):
+    starts, lengths = rows.long()
+    index = torch.arange(len(q), device="cuda")
+    slot = (torch.searchsorted(starts, index, right=True) - 1).clamp(0, len(starts) - 2)
+    number = index - starts[slot]  # of the query in its request
+    position = lengths[slot] - (starts[slot + 1] - starts[slot]) + number
+    key = torch.arange(len(k), device="cuda") - key_start.long()[slot][:, None]
+    seen = (key >= 0) & (key <= position[:, None])  # (tokens, keys)
+    scores = torch.einsum("qhd,kd->hqk", q, k[:, 0]).masked_fill(~seen, -torch.inf)
+    values = torch.where(seen[..., None], v[:, 0], 0)  # (tokens, keys, head_dim)
+    output = torch.einsum("hqk,qkd->qhd", scores.softmax(-1), values)
+    blocks = -(-max(max_q, 2) // QUERIES)
+    return torch.where((number < blocks * QUERIES)[:, None, None], output, 7.0)
+
+
+def requests(count):
+    torch.manual_seed(1)
+    lengths = torch.randint(1, 10, (count,)).tolist()
+    return [
+        Request(torch.randint(29, (length,)).tolist(), limit=3, arrival=0.0) for length in lengths
+    ]
+
+
+def said(source, capsys):
+    namespace = {"__name__": "changed"}
+    exec(source.replace("*range(8, BUDGET + 1, 8)", "8"), namespace)
+    namespace |= {
+        "CONFIG": TINY,
+        "DTYPE": torch.float32,
+        "SLOTS": 2,
+        "BUDGET": 8,
+    }
+    namespace |= {"varlen_attention": attention, "make_requests": requests}
+    with cpu_graphs():
+        namespace["main"](6)
+    return capsys.readouterr().out
+
+
+def test_its_answers_are_those_of_the_eager_server(capsys):
+    assert "6 of 6 answers are equal, 3 graphs" in said(SOURCE, capsys)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("self.step(size, max_q=size)  # 5.", "self.step(size, max_q=1)  # 5."),
+        ("tokens = torch.where(tokens < 0, previous, tokens)", "tokens = tokens.clamp(min=0)"),
+    ],
+)
+def test_each_line_is_needed(capsys, line, instead):
+    assert SOURCE.count(line) == 1
+    assert "6 of 6" not in said(SOURCE.replace(line, instead), capsys)
+
+
+def test_tokens_may_be_read_later(capsys):
+    source = SOURCE.replace("ahead: int = 1", "ahead: int = 3")
+    assert source != SOURCE and "6 of 6" in said(source, capsys)
