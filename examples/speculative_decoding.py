@@ -110,7 +110,7 @@ def decode(state: State) -> None:
     tokens = state.text.gather(1, state.input_pos)
     logits = state.model(tokens, state.input_pos, state.kv_cache)
     state.text.scatter_(1, state.input_pos + 1, logits.argmax(dim=-1, keepdim=True))
-    state.input_pos.add_(1)
+    state.input_pos.add_(1).clamp_(max=state.text.shape[1] - 2)
 
 
 def main(n_prompts: int = 4, n_new: int = 200, k: int = 4) -> None:

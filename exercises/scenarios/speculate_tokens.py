@@ -270,8 +270,8 @@ def graph_lookup(answer: Callable) -> None:
     input_pos = torch.zeros(rows, 1, dtype=torch.long, device="cuda")
 
     def write() -> list[Tensor]:
-        """What follows the row's last token, (rows, 4, k): at first, at its latest earlier place, at
-        input_pos and after it.
+        """What follows the last token of each row, (rows, 4, k): at its first place, at the latest
+        before input_pos, at input_pos and after it.
         """
         places = torch.tensor(
             [[few(1, 4) + row, few(9, 13), few(20, 26), 0] for row in range(rows)]
