@@ -265,7 +265,8 @@ def graph_lookup(answer: Callable) -> None:
     """Four calls; between them, the text is written anew and input_pos moves. In each row the last
     token occurs twice before it, and again in what is left over after it.
     """
-    k, rows, length = few(2, 5), 3, 40
+    k = few(2, 5)
+    rows, length = 3, 40
     text = torch.zeros(rows, length, dtype=torch.long, device="cuda")
     input_pos = torch.zeros(rows, 1, dtype=torch.long, device="cuda")
 
