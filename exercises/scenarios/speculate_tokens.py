@@ -1,5 +1,5 @@
 """Scenarios of Speculate tokens: drafts are verified, a speculative step, several steps up to a
-limit. Each raises Wrong with the symptom it finds.
+limit, drafts from the text itself. Each raises Wrong with the symptom it finds.
 """
 
 import copy
@@ -41,6 +41,18 @@ BEYOND = "A step started beyond the limit: hold input_pos back after every step,
 TOO_FAR = (
     "After replay {} a row is at {}, beyond the limit of {}: hold input_pos back after every "
     "step, in the graph."
+)
+FIRST_OCCURRENCE = "The drafts follow the first occurrence: the latest earlier one is asked."
+FOUND_ITSELF = (
+    "The last token has found itself: an occurrence counts only at positions below input_pos."
+)
+LEFT_OVER = (
+    "The drafts follow a token after input_pos, which is left over from a rejected draft: an "
+    "occurrence counts only at positions below input_pos."
+)
+SAME_DRAFTS = (
+    "Every call returns the drafts of the first one: read the last token and compare it inside of "
+    "the capture."
 )
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -247,3 +259,48 @@ def _at_the_positions(positions: list[Tensor], expected: list[Tensor], limit: in
                 f"After replay {number} the rows are at {yours[:, 0].tolist()}, where "
                 f"{right[:, 0].tolist()} is right."
             )
+
+
+def graph_lookup(answer: Callable) -> None:
+    """Four calls; between them, the text is written anew and input_pos moves. In each row the last
+    token occurs twice before it, and again in what is left over after it.
+    """
+    k = few(2, 5)
+    rows, length = 3, 40
+    text = torch.zeros(rows, length, dtype=torch.long, device="cuda")
+    input_pos = torch.zeros(rows, 1, dtype=torch.long, device="cuda")
+
+    def write() -> list[Tensor]:
+        """What follows the last token of each row, (rows, 4, k): at its first place, at the latest
+        before input_pos, at input_pos and after it.
+        """
+        places = torch.tensor(
+            [[few(1, 4) + row, few(9, 13), few(20, 26), 0] for row in range(rows)]
+        )
+        places[:, 3] = places[:, 2] + 2
+        last = torch.tensor([[few(30, 32)] for _ in range(rows)])
+        written = torch.randint(30, (rows, length)).scatter(1, places, last.expand(-1, 4))
+        text.copy_(written)
+        input_pos.copy_(places[:, 2:3])
+        return [written[:, None].expand(-1, 4, -1).gather(2, places[..., None] + follow)]
+
+    follow = torch.arange(1, k + 1)
+    right = write()
+    function = answer(text, input_pos, k)
+
+    def requests():
+        yield ()
+        for _ in range(3):
+            right.extend(write())
+            yield ()
+
+    used = use(function, requests())
+    expected = [drafts.to("cuda") for drafts in right]  # (rows, 4, k)
+    symptoms = {
+        FIRST_OCCURRENCE: [drafts[:, 0] for drafts in expected],
+        FOUND_ITSELF: [drafts[:, 2] for drafts in expected],
+        LEFT_OVER: [drafts[:, 3] for drafts in expected],
+        SAME_DRAFTS: [expected[0][:, 1]] * 4,
+    }
+    used.gives([drafts[:, 1] for drafts in expected], symptoms)
+    used.replays(graphs=4, operators=4)

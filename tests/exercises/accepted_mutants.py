@@ -188,6 +188,9 @@ RIGHT: dict[str, dict[str, str]] = {
         "no warm-up in capture_step(steps, warmup=1)": "The steps use no library that is set up at its first call.",
         "1 to 2 in warmup=1": "Two rounds of warm-up are undone as one is.",
     },
+    "graph_lookup": {
+        "0 to 1 in torch.where(matches, positions, 0)": "A row without an earlier occurrence may get any drafts.",
+    },
     "adapter_server": {
         "swap base = layer.weight.clone()": INDEPENDENT,
     },

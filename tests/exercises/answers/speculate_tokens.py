@@ -251,42 +251,86 @@ def graph_steps__right_minimum(step, text, input_pos, limit, every):
         return capture_step(steps, warmup=1)
 
 
-def best_k__own_token_left_out(draft_us, width_us, rates):
-    gains = {k: k * p * width_us[1] / (k * draft_us + width_us[k + 1]) for k, p in rates.items()}
-    return max(((k, gain) for k, gain in gains.items() if gain > 1), default=(0, 1.0))
+def lookup(text, input_pos, k, low=lambda positions, input_pos: positions < input_pos):
+    """Drafts after the latest position that low lets through."""
+    positions = torch.arange(text.shape[1], device="cuda")
+    matches = (text == text.gather(1, input_pos)) & low(positions, input_pos)
+    latest = torch.where(matches, positions, 0).amax(dim=1, keepdim=True)
+    return text.gather(1, latest + torch.arange(1, k + 1, device="cuda"))
 
 
-def best_k__one_token_too_narrow(draft_us, width_us, rates):
-    best = 0, 1.0
-    for k in (k for k in rates if k in width_us):
-        gain = (1 + k * rates[k]) * width_us[1] / (k * draft_us + width_us[k])
-        best = max(best, (k, gain), key=lambda pair: pair[1])
-    return best
+def graph_lookup__first_occurrence(text, input_pos, k):
+    def step():
+        matches = text == text.gather(1, input_pos)
+        first = matches.long().argmax(dim=1, keepdim=True)
+        return text.gather(1, first + torch.arange(1, k + 1, device="cuda"))
+
+    replay = capture_step(step)
+    return lambda: replay().clone()
 
 
-def best_k__most_tokens_a_step(draft_us, width_us, rates):
-    k = max(rates, key=lambda k: k * rates[k])
-    return k, (1 + k * rates[k]) * width_us[1] / (k * draft_us + width_us[k + 1])
+def graph_lookup__itself(text, input_pos, k):
+    def step():
+        return lookup(text, input_pos, k, lambda positions, last: positions <= last)
+
+    replay = capture_step(step)
+    return lambda: replay().clone()
 
 
-def best_k__drafter_for_nothing(draft_us, width_us, rates):
-    gains = {k: (1 + k * rate) * width_us[1] / width_us[k + 1] for k, rate in rates.items()}
-    k = max(gains, key=gains.get)
-    return (k, gains[k]) if gains[k] > 1 else (0, 1.0)
+def graph_lookup__left_over(text, input_pos, k):
+    def step():
+        return lookup(text, input_pos, k, lambda positions, last: positions != last)
+
+    replay = capture_step(step)
+    return lambda: replay().clone()
 
 
-def best_k__always_speculates(draft_us, width_us, rates):
-    gains = {
-        k: (1 + k * rate) * width_us[1] / (k * draft_us + width_us[k + 1])
-        for k, rate in rates.items()
-    }
-    k = max(gains, key=gains.get)
-    return k, gains[k]
+def graph_lookup__nonzero(text, input_pos, k):
+    def step():
+        drafts = []
+        for row, last in zip(text, input_pos[:, 0], strict=True):
+            latest = (row[:last] == row[last]).nonzero()[-1]
+            drafts.append(row[latest + torch.arange(1, k + 1, device="cuda")])
+        return torch.stack(drafts)
+
+    replay = capture_step(step)
+    return lambda: replay().clone()
 
 
-def best_k__right_per_token(draft_us, width_us, rates):
-    per_token = {0: width_us[1]}
-    for k, rate in rates.items():
-        per_token[k] = (k * draft_us + width_us[k + 1]) / (1 + k * rate)
-    k = min(per_token, key=per_token.get)
-    return k, width_us[1] / per_token[k]
+def graph_lookup__not_cloned(text, input_pos, k):
+    return capture_step(lambda: lookup(text, input_pos, k))
+
+
+def graph_lookup__eager(text, input_pos, k):
+    return lambda: lookup(text, input_pos, k)
+
+
+def graph_lookup__looked_up_before(text, input_pos, k):
+    drafts = lookup(text, input_pos, k)
+    replay = capture_step(lambda: drafts + 0)
+    return lambda: replay().clone()
+
+
+def graph_lookup__right_by_hand(text, input_pos, k):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        drafts = lookup(text, input_pos, k)
+
+    def replay():
+        graph.replay()
+        return drafts.clone()
+
+    return replay
+
+
+def graph_lookup__right_cummax(text, input_pos, k):
+    positions = torch.arange(text.shape[1], device="cuda")
+    offsets = torch.arange(1, k + 1, device="cuda")
+
+    def step():
+        matches = (text == text.gather(1, input_pos)) & (positions < input_pos)
+        latest = (matches * positions).cummax(dim=1).values[:, -1:]
+        return text.gather(1, latest + offsets)
+
+    replay = capture_step(step)
+    return lambda: replay().clone()
