@@ -21,7 +21,7 @@ from torch.nn import functional as F
 LONGEST_EPISODE = 500
 GAMMA, GAE_LAMBDA = 0.99, 0.95
 CLIP = 0.2
-VALUE_COEF = 0.01  # its gradient shares the clipping with the policy
+VALUE_COEF = 0.5
 ENTROPY_COEF = 0.01
 EPOCHS = 4
 MINIBATCHES = 4
