@@ -8,6 +8,7 @@ graphed_lightning: the same for Lightning
 worth_a_graph: the step time, the busy time and the cost of a capture, and when it is worth it
 check_step: a step that can be captured, and whether its graph trains the same
 choose_api: five questions to a trace, and the method that fits a training step
+loop_in_graph: linear equations solved in one launch, by a loop that stops by itself
 many_steps_one_graph: train with ten steps in one graph
 share_a_pool: graphs for several batch sizes in one memory pool
 pad_to_buckets: graphs for sequences of many lengths, and results read one batch later

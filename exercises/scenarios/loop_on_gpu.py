@@ -172,7 +172,8 @@ def _runs_as_often(runs, expected):
 
 def capture_sampler(answer: Callable) -> None:
     """A table of logits: each token has those of the next one. EOS is rare."""
-    size, limit, temperature = 11, few(8, 12), 0.5
+    size, limit = 11, few(8, 12)
+    temperature = 0.5
     table = torch.randn(size, size, device="cuda")
     table[:, 0] -= 1.5
     starts = [torch.tensor([token], device="cuda") for token in (3, 5, 3, 7)]

@@ -19,8 +19,8 @@ from course.recordings.cells import code_cells
 from course.recordings.reached_code import redefined
 from course.recordings.recording import RecordedCell, Recording, RecordingError, stale
 
-# which reach helpers; capturable; examples and helpers.trace; exercises and cpu_graph
-REACHING = "start_here", "make_code_capturable", "look_inside_graph", "repair_ten_scripts"
+# which reach helpers; capturable; helpers.trace_file; exercises and cpu_graph
+REACHING = "start_here", "make_code_capturable", "let_torch_compile_capture", "repair_ten_scripts"
 LESSONS = {name: nbformat.read(lesson_file(name), as_version=4) for name in REACHING}
 
 
@@ -42,6 +42,7 @@ def tree(tmp_path, monkeypatch):
     """A copy of the rooms that lessons reach, to change at will, which recordings are compared
     with.
     """
+    recordings()  # of the rooms as they are
     for room in reached_code.ROOMS:
         for file in (ROOT / room).rglob("*"):
             if file.suffix in (".py", ".txt"):
