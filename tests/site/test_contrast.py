@@ -99,6 +99,7 @@ def test_the_fills_of_every_chart_are_told_apart():
         for name, png in found
         for colour in contrast.fills(png)
         if min(contrast.on_both(colour)) < FILL and colour not in FAINT
+        if int(colour[1:], 16) < 0xF8F8F8  # a picture's own ground is not quite white
     }
     assert faint == set()
 

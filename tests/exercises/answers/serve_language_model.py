@@ -316,7 +316,7 @@ def requests_served(
             starts[1:] = len(x)
         if copy_starts:
             starts[1 : len(lengths) + 1] = torch.tensor(lengths, device="cuda").cumsum(0)
-        size = sizes[-1] if largest else sizes[bisect_left(sizes, len(x))]
+        size = sizes[-1] if largest else min(size for size in sizes if size >= len(x))
         result = replays[size]()[: len(x)]
         return result.clone() if clone else result
 
