@@ -75,7 +75,7 @@ FRONT = """{title}
 ```{{container}} doors
 [**Read** Start with lesson 0, all its outputs on the page, in half an hour.](notebooks/{start})
 
-[**Run** Open the lessons in JupyterLab: without a GPU, they replay an H200's numbers.](README.md#Start)
+[**Run** Open the lessons in JupyterLab: without a GPU, they replay an H200's numbers.](README.md)
 
 [**I have an error** Paste the traceback, and read what causes it and how to fix it.](explain.md)
 ```

@@ -26,7 +26,7 @@ def test_the_front_page_has_three_doors_and_the_picture(site):
     start = lesson_file("start_here").stem
     assert doors[:3] == [
         (f"notebooks/{start}.html", "Read"),
-        ("README.html#start", "Run"),
+        ("README.html", "Run"),
         ("explain.html", "I have an error"),
     ]
     assert "<figure class='capture'" in text and "match eager" in text
