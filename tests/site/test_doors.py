@@ -29,6 +29,9 @@ def test_the_front_page_has_three_doors_and_the_picture(site):
         ("README.html", "Run"),
         ("explain.html", "I have an error"),
     ]
+    bar, article = text.split("<article", 1)
+    assert bar.index('class="error-link" href="explain.html"') < bar.index('class="toctree-l1')
+    assert article.index("match eager") < article.index('class="doors')
     assert "<figure class='capture'" in text and "match eager" in text
     paths = re.findall(r"<td><p>(.*?)</p></td>", text)
     assert "have one evening, about four hours" in paths and "git clone" not in text
