@@ -41,6 +41,16 @@ extensions = [
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["static"]
+templates_path = ["templates"]
+html_sidebars = {
+    "**": [
+        "navbar-logo.html",
+        "icon-links.html",
+        "search-button-field.html",
+        "error-link.html",
+        "sbt-sidebar-nav.html",
+    ]
+}
 html_css_files = ["course.css"]
 html_js_files = ["course.js"]
 html_favicon = "static/favicon.svg"

@@ -72,10 +72,12 @@ FRONT = """{title}
 
 {about}
 
+{headline}
+
 ```{{container}} doors
 [**Read** Start with lesson 0, all its outputs on the page, in half an hour.](notebooks/{start})
 
-[**Run** Open the lessons in JupyterLab: without a GPU, they replay an H200's numbers.](README.md#Start)
+[**Run** Open the lessons in JupyterLab: without a GPU, they replay an H200's numbers.](README.md)
 
 [**I have an error** Paste the traceback, and read what causes it and how to fix it.](explain.md)
 ```
@@ -83,8 +85,6 @@ FRONT = """{title}
 {picture}
 
 *One training step on an H200, three times, on one time axis: launched operation by operation; captured, which only records the launches; and replayed as a graph, which one call launches.* Press *Play*.
-
-{headline}
 
 {offer}
 
@@ -94,7 +94,10 @@ FRONT = """{title}
 
 [What each lesson teaches](docs/lessons.md), what it builds on and what it takes. Keep at hand: the one-page [cheat sheet](docs/cheat_sheet.md) and the [glossary](docs/glossary.md).
 """  # noqa: E501
-EXPLAIN = """# I have an error
+EXPLAIN = """---
+orphan: true
+---
+# I have an error
 
 ```{{container}} ask
 The box answers where scripts run. Elsewhere, `python -m capturable.explain "<message>"` does.
@@ -154,7 +157,7 @@ def contents() -> str:
     references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)
     captions = {
         "Lessons": f"{lessons}\nnotebooks/solutions/index",
-        "Reference": f"explain\nRun the course <README>\n{references}\napi\n"
+        "Reference": f"Run the course <README>\n{references}\napi\n"
         f"traces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
     }
     return "".join(

@@ -117,6 +117,14 @@ def test_the_picture_of_the_report_shows_the_recorded_traces(tmp_path):
     assert again.size == committed.size
 
 
+def test_the_readme_begins_with_the_command_and_its_blocks_do_not_scroll():
+    """A hosting site shows 88 characters of code in a window of 830 pixels."""
+    text = readme.README.read_text()
+    assert text.index("    make lab\n") < text.index("![")
+    code = [line for line in text.splitlines() if line.startswith("    ")]
+    assert [line for line in code if len(line) > 4 + 88] == []
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_an_images_text_says_what_it_shows(name):
     assert re.findall(r"!\[.{0,20}\]", (ROOT / name).read_text()) == []

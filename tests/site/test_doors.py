@@ -26,9 +26,12 @@ def test_the_front_page_has_three_doors_and_the_picture(site):
     start = lesson_file("start_here").stem
     assert doors[:3] == [
         (f"notebooks/{start}.html", "Read"),
-        ("README.html#start", "Run"),
+        ("README.html", "Run"),
         ("explain.html", "I have an error"),
     ]
+    bar, article = text.split("<article", 1)
+    assert bar.index('class="error-link" href="explain.html"') < bar.index('class="toctree-l1')
+    assert article.index("match eager") < article.index('class="doors')
     assert "<figure class='capture'" in text and "match eager" in text
     paths = re.findall(r"<td><p>(.*?)</p></td>", text)
     assert "have one evening, about four hours" in paths and "git clone" not in text

@@ -114,6 +114,13 @@ SEARCHES = {  # what a person types: the page that answers it, or either of two
     "gradients none": "capture_training_step",
     "fp16 gradscaler": "capture_optimizers",
     "make_graphed_callables": "make_graphed_callables",
+    "huggingface": "decode_language_model",
+    "deepspeed": "train_on_several_gpus",
+}
+COMPLAINTS = {  # and the heading that answers it
+    "loss does not change any more": "A new tensor under the old name",
+    "the graph is slower than eager": "No speed-up",
+    "same dropout each time": None,
 }
 
 
@@ -121,6 +128,7 @@ FIRST = """queries => queries.map(query => {
   const hits = Search._performSearch(...Search._parseQuery(query));
   return hits.at(-1)?.[0] ?? "nothing";
 })"""  # the last hit is shown first
+HITS = FIRST.replace('hits.at(-1)?.[0] ?? "nothing"', "hits.at(-1)")
 
 
 def test_what_people_type_finds_its_page_first(page):
@@ -138,6 +146,16 @@ def where(name):
     """A page's address by its lesson's name."""
     own = "/" in name or name in ("index", "README")
     return name if own else f"notebooks/{lesson_file(name).stem}"
+
+
+def test_the_usual_complaints_find_the_usual_cause_first(page):
+    page.goto(f"{page.address}/search.html?q=graph")
+    page.locator("#search-results li a").first.wait_for()
+    hits = page.evaluate(HITS, list(COMPLAINTS))
+    lessons = [GALLERY, GALLERY, "replay_random_numbers"]
+    assert [hit[0] for hit in hits] == [where(name) for name in lessons]
+    headings = [hit[1].partition(" > ")[2] or None for hit in hits]
+    assert headings == list(COMPLAINTS.values())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.browser
 SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
   .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
 FIT = "article :is(.cell_input pre, .cell_output pre, .text_html:has(table), table)"
+RIGHTS = "all => all.map(one => one.getBoundingClientRect().right)"
 WIDER = "document.documentElement.scrollWidth - innerWidth"
 
 
@@ -84,6 +85,8 @@ def test_the_gallery_opens_with_its_index_and_a_filter(page):
     assert f"of {everything}" in page.locator("label.filter output").text_content()
     box.fill("")
     assert rows.count() == everything
+    headings = page.locator(".bd-sidebar-secondary a")
+    assert max(headings.evaluate_all(RIGHTS)) <= page.viewport_size["width"]
 
 
 def test_a_solution_is_folded_at_its_exercise(page):
