@@ -104,6 +104,7 @@ nb_render_markdown_format = "myst"  # tables and links in outputs too
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 myst_heading_slug_func = "docs.pages.slug"
+suppress_warnings = ["misc.highlighting_failure"]  # cells may call the shell
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]  # names in signatures need no page of their own
 autodoc_member_order = "bysource"

@@ -23,7 +23,6 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
     """A notebook as its page. played: the lesson with its outputs, where it has a recording."""
     notebook = played or nbformat.read(path, as_version=4)
     name = lesson_name(path)
-    notebook.metadata["language_info"]["pygments_lexer"] = "ipython3"  # cells call the shell
     if played:
         recording, *others = recordings(name)
         lay_outputs(notebook)
