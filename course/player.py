@@ -26,6 +26,14 @@ from course import lesson
 from course.paths import NOTEBOOKS, REFERENCE_GPU
 from course.recordings.cells import checked, handed_on
 
+PRELOADED = [  # what most lessons import, once for all their processes
+    "course.player",
+    "exercises",
+    "helpers.charts",
+    "helpers.profiling",
+    "helpers.trace",
+    "torch._dynamo",
+]
 DPI = 110  # of charts
 FROM = "*recorded on "  # begins the line above a played cell, which a page says once
 
@@ -55,7 +63,7 @@ def play(path: Path, gpu: str = REFERENCE_GPU) -> nbformat.NotebookNode:
 def play_all(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:
     """Several lessons, each in a process of its own, as many at once as there are cores."""
     own = multiprocessing.get_context("forkserver")
-    own.set_forkserver_preload(["course.player", "helpers.charts", "helpers.trace"])
+    own.set_forkserver_preload(PRELOADED)
     paths, cores = list(paths), len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores, mp_context=own, max_tasks_per_child=1) as pool:
         return dict(zip(paths, pool.map(play, paths), strict=True))

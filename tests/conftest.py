@@ -33,8 +33,10 @@ torch._C._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 
 
 def pytest_xdist_auto_num_workers():
-    """As many workers as cores, but one where lessons run live: two would time each other's work."""
-    return 1 if torch.cuda.is_available() else None
+    """One worker more than cores, because kernels and browsers are waited for; but one where
+    lessons run live: two would time each other's work.
+    """
+    return 1 if torch.cuda.is_available() else len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(wrapper=True)

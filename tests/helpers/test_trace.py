@@ -775,10 +775,10 @@ def many_steps(count):
             )
 
 
-def test_20_000_steps_take_as_many_calls_as_200(write_trace):
+def test_4_000_steps_take_as_many_calls_as_200(write_trace):
     """Time is linear in the events: what is done per step is done in arrays, not in Python."""
     calls = {}
-    for count in (200, 20_000):
+    for count in (200, 4_000):
         trace = read_trace(write_trace(*many_steps(count)))
         start = time.perf_counter()
         calls[count] = 0
@@ -791,7 +791,7 @@ def test_20_000_steps_take_as_many_calls_as_200(write_trace):
             f"{count} steps: summed up in {calls[count]} calls, {time.perf_counter() - start:.2f} s"
         )
         assert (summary.steps, summary.gpu_busy_us) == (count, 40)
-    assert calls[20_000] < 1.2 * calls[200]
+    assert calls[4_000] < 1.2 * calls[200]
 
 
 @pytest.mark.weekly

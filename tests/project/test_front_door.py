@@ -410,6 +410,7 @@ def test_a_live_run_gives_seconds_and_memory_of_each_lesson_that_ran_live(notebo
     )
 
 
+@pytest.mark.weekly
 def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
     good, wrong = notebooks
     with pytest.raises(RuntimeError, match="(?s)Not every lesson ran to its end.*assert x == 2"):
@@ -417,6 +418,7 @@ def test_a_lesson_that_fails_live_gives_no_row(notebooks, tmp_path):
     assert "AssertionError" in (tmp_path / "executed" / "wrong.ipynb").read_text()
 
 
+@pytest.mark.weekly
 def test_lessons_may_run_at_once_and_every_failure_is_told(notebooks, tmp_path, monkeypatch):
     good, wrong = notebooks
     monkeypatch.setattr(works_on.run_lessons, "__defaults__", (tmp_path / "executed",))

@@ -61,7 +61,10 @@ def test_the_originals_tables_stand_on_their_own_page():
     ] == []
 
 
-@pytest.mark.parametrize("name", ["cheat_sheet", "found_on_the_way", "glossary", "loops_in_graphs", "optimizers", "originals"])
+@pytest.mark.parametrize(
+    "name",
+    ["cheat_sheet", "found_on_the_way", "glossary", "loops_in_graphs", "optimizers", "originals"],
+)
 def test_the_readme_leads_to_every_page(name):
     assert f"(docs/{name}.md)" in (ROOT / "README.md").read_text()
 

@@ -111,7 +111,7 @@ def on_gpu():
     for name, function in PROGRAMS.items():
         # a new one, or a program's 32nd stream might be this one
         torch.cuda.graph.default_capture_stream = None
-        print(name, file=sys.stderr, flush=True)  # a program that aborts the process is the last one
+        print(name, file=sys.stderr, flush=True)  # the last one is who aborts
         found[name] = runs(function)
         gc.collect()
         torch.cuda.synchronize()
