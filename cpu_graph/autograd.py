@@ -3,9 +3,9 @@
 import torch
 from torch.utils._pytree import tree_leaves
 
-from cpu_graph.placement import wanting
 from cpu_graph.errors import PER_CAPTURE, STALE_STREAM, refusal
 from cpu_graph.hints import not_zeroed
+from cpu_graph.placement import wanting
 
 
 def remember_stream(node, stream):

@@ -5,12 +5,12 @@ from threading import get_ident
 
 import torch
 
-from cpu_graph.placement import Asked
 from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
 from cpu_graph.hints import overwritten
 from cpu_graph.memory import LARGE, Memory, Place, rounded
 from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
 from cpu_graph.order import Order
+from cpu_graph.placement import Asked
 from cpu_graph.tables import strides_of
 from cpu_graph.trees import mapped, tensors_in
 

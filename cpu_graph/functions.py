@@ -7,9 +7,9 @@ from torch.overrides import TorchFunctionMode
 
 from cpu_graph.autograd import remember_stream
 from cpu_graph.callbacks import called_back, made_in_python
-from cpu_graph.placement import any_on_gpu, default_place, moved, place, wanting
 from cpu_graph.errors import NO_PINNING, refusal
 from cpu_graph.methods import CHECKS, HANDLERS
+from cpu_graph.placement import any_on_gpu, default_place, moved, place, wanting
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 # what they make, they make where it is asked for, wherever a tensor among the arguments is

@@ -7,7 +7,6 @@ import torch
 from torch._tensor_str import _add_suffixes
 
 from cpu_graph.autograd import backward
-from cpu_graph.placement import GPU, moved, place, wanting
 from cpu_graph.errors import (
     GRADIENT_PLACE,
     NUMPY,
@@ -20,6 +19,7 @@ from cpu_graph.errors import (
     refusal,
 )
 from cpu_graph.memory import UnknownAddress
+from cpu_graph.placement import GPU, moved, place, wanting
 
 Tensor = torch.Tensor
 SUFFIX = re.compile(r",\s+(size=\([^)]*\)(, dtype=\S+)?|dtype=\S+)\)$")

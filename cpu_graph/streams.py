@@ -4,9 +4,9 @@ from itertools import cycle
 
 import torch
 
-from cpu_graph.placement import place
 from cpu_graph.errors import NotModelled, cuda_error, missing, not_pickled
 from cpu_graph.order import HOST, merge
+from cpu_graph.placement import place
 
 REAL_CUDA_STREAM, REAL_EVENT = torch.cuda.Stream, torch.cuda.Event
 HANDLE = 0x5EED0000  # where the numbers of streams begin, as the driver's addresses

@@ -17,7 +17,6 @@ from cpu_graph.autocast import as_on_a_gpu
 from cpu_graph.callbacks import callers, seeing
 from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
-from cpu_graph.placement import GPU, place
 from cpu_graph.errors import DEVICE_INDEX, NotModelled, refusal
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
@@ -26,6 +25,7 @@ from cpu_graph.hints import InputLiveness
 from cpu_graph.methods import TYPES
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
+from cpu_graph.placement import GPU, place
 from cpu_graph.pools import MemPool, ids, use_mem_pool
 from cpu_graph.saving import locations
 from cpu_graph.streams import Event, Stream, TorchEvent, TorchStream, external_stream

@@ -94,6 +94,7 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
     assert OTHERWISE not in capsys.readouterr().out
 
 
+@pytest.mark.weekly  # in the gate, the test above runs each solution in its lesson
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_the_solutions_run_from_top_to_bottom(path, shell):
     assert unfinished(path) == []

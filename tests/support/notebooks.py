@@ -1,5 +1,7 @@
 """Notebooks as files: written for a test, and read for one."""
 
+from functools import cache
+
 import nbformat
 
 from course.paths import NOTEBOOKS
@@ -20,8 +22,18 @@ def write_notebook(path, *sources):
     return path
 
 
+def cells(path, kind):
+    """A notebook's cells of a kind; one that has not changed is read once."""
+    return [cell for cell in _read(path, path.stat().st_mtime_ns).cells if cell.cell_type == kind]
+
+
+@cache
+def _read(path, changed):
+    return nbformat.read(path, as_version=4)
+
+
 def code_cells(path):
-    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    return cells(path, "code")
 
 
 def code(path):
@@ -30,8 +42,4 @@ def code(path):
 
 
 def prose(path):
-    return "\n\n".join(
-        cell.source
-        for cell in nbformat.read(path, as_version=4).cells
-        if cell.cell_type == "markdown"
-    )
+    return "\n\n".join(cell.source for cell in cells(path, "markdown"))
