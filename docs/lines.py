@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from IPython.core.inputtransformer2 import TransformerManager
+
 from course.paths import ROOT
 
 BESIDES = {  # tokens that make no line of code
@@ -46,10 +48,11 @@ def lines_of_code(source: str) -> int:
 
 
 def code_of_notebook(text: str) -> str:
-    """The code cells of a notebook as one module; magics and shell lines become comments."""
+    """The code cells of a notebook as one module of Python; cell magics become comments."""
     cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
-    return "\n".join(f"# {line}" if line.startswith(("%", "!")) else line for line in lines)
+    text = "\n".join(f"# {line}" if line.startswith("%%") else line for line in lines)
+    return TransformerManager().transform_cell(text)
 
 
 def sources(commit: str) -> Iterator[tuple[PurePath, str]]:
