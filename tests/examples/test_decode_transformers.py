@@ -7,11 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from tests.support.clean_steps import models_of
+from tests.support.scripts import names_of, printed_by
 
-SOURCE = (ROOT / "examples/decode_transformers.py").read_text()
 CHANGES = {
     "2": ("cache.reset()", "pass"),
     "3": ("tokens.copy_(logits.argmax(dim=-1))  # 3", "logits.argmax(dim=-1)  # 3"),
@@ -24,32 +23,18 @@ def transformers():
     models_of("transformers")
 
 
-def namespace_of(source):
-    namespace = {"__name__": "changed"}
-    exec(source, namespace)
-    return namespace
-
-
-def said(source, capsys):
-    with cpu_graphs():
-        namespace_of(source)["main"]()
-    return capsys.readouterr().out
-
-
-def test_it_decodes_what_generate_decodes(capsys):
-    assert said(SOURCE, capsys) == "equal to generate: True\n" * 2
+def test_it_decodes_what_generate_decodes():
+    assert printed_by("decode_transformers") == "equal to generate: True\n" * 2
 
 
 @pytest.mark.parametrize("number", CHANGES)
-def test_without_a_numbered_line_it_does_not(number, capsys):
-    line, other = CHANGES[number]
-    assert SOURCE.count(line) == 1
-    assert "equal to generate: False" in said(SOURCE.replace(line, other), capsys)
+def test_without_a_numbered_line_it_does_not(number):
+    assert "equal to generate: False" in printed_by("decode_transformers", CHANGES[number])
 
 
 def test_it_stops_within_a_poll_of_the_end_and_refuses_what_does_not_fit():
     with cpu_graphs():
-        script = namespace_of(SOURCE)
+        script = names_of("decode_transformers")
         generate = script["graphed"](script["build_model"](), 1, 64)
         prompt = torch.arange(8, device="cuda")[None]
         tokens = generate(prompt, 40)[0].tolist()
@@ -64,7 +49,7 @@ def test_it_stops_within_a_poll_of_the_end_and_refuses_what_does_not_fit():
 def test_a_sliding_window_is_refused():
     from transformers import MistralConfig
 
-    namespace = namespace_of(SOURCE)
+    namespace = names_of("decode_transformers")
     model = SimpleNamespace(config=MistralConfig(num_hidden_layers=1, sliding_window=16))
     with pytest.raises(ValueError, match="sliding window"):
         namespace["static_cache"](model, 64)

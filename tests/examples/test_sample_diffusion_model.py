@@ -2,29 +2,25 @@
 
 import runpy
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
 import torch
 
-from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from examples.sample_diffusion_model import NO_CLASS, DiT, Graphed, Sampler, draw, noise_levels
+from tests.support.scripts import ending, file_of, names_of, numbered_lines, of_the_lesson
 
-FILE = ROOT / "examples/sample_diffusion_model.py"
+FILE = file_of("sample_diffusion_model")
 SMALL = ["--size", "8", "--train-steps", "5", "--batch-size", "3", "--steps", "6"]
-# what a script without a graph may have in the place of each numbered line
-CHANGES = {
-    "1 levels drawn on the GPU": ('1, device="cuda")  # 1.', "1).cuda()  # 1."),
-    "2 no branch": ("(sigma > GUIDED_ABOVE)", "bool(sigma > GUIDED_ABOVE)"),
-    "3 level in a tensor": ("self.sigmas.copy_(levels)", "self.sigmas = levels.tolist()"),
-    "4 classes copied": ("self.labels.copy_(labels)", "self.labels = labels"),
-    "5 guidance in a tensor": ("self.guidance.fill_(guidance)", "self.guidance = guidance"),
-    "6 clone the pictures": ("self.x.clone()", "self.x"),
-    "7 levels on the GPU": (', device="cuda")  # 7.', ', device="cuda").cpu()  # 7.'),
-    "8 side stream": ("with torch.cuda.stream(torch.cuda.Stream()):", "if True:"),
-}
+# a line left out, and what a script without a graph may have in its place
+CHANGES = of_the_lesson("sample_diffusion_model", "changes")
+NARROW = (
+    ("n_layer: int = 4", "n_layer: int = 1"),
+    ("n_embd: int = 256", "n_embd: int = 16"),
+    ("init.zeros_", "init.ones_"),  # a model of so few steps should see its inputs, too
+)
 KINDS = {
     "1 levels drawn on the GPU": "raises",
     "2 no branch": "raises",
@@ -38,28 +34,15 @@ KINDS = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def settings_stay():
-    threads = torch.get_num_threads()
+def precision_stays():
     precision = torch.get_float32_matmul_precision()
-    torch.set_num_threads(1)
     yield
-    torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
 
 
-def log_of(line="", instead="", flags=()):
-    """The log of the script with one of its lines changed, the seconds apart."""
-    script = FILE.read_text()
-    assert script.count(line) == 1 or not line
-    narrow = (
-        ("n_layer: int = 4", "n_layer: int = 1"),
-        ("n_embd: int = 256", "n_embd: int = 16"),
-        ("init.zeros_", "init.ones_"),  # a model of so few steps should see its inputs, too
-    )
-    for text, other in ((line, instead), *narrow):
-        script = script.replace(text, other) if text else script
-    names = {"__name__": "sample_diffusion_model"}
-    exec(compile(script, str(FILE), "exec"), names)
+def log_of(*changes, flags=()):
+    """The log of the script, the seconds apart, and how many graphs it launches."""
+    names = names_of("sample_diffusion_model", *changes, smaller=NARROW)
     with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
         names["main"]([*SMALL, *flags])
         replays = device.counts["graphs"]
@@ -81,17 +64,11 @@ def test_the_graphs_give_the_same_as_eager(eager_log):
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_without_a_line_it_ends_as_the_lesson_says(change, eager_log):
-    found = "raises"
-    with suppress(RuntimeError):
-        log, _ = log_of(*CHANGES[change])
-        found = "same" if log == eager_log else "silent"
-    assert found == KINDS[change]
+    assert ending(lambda: log_of(CHANGES[change])[0], eager_log) == KINDS[change]
 
 
 def test_every_numbered_line_is_left_out_once():
-    comments = [line.rpartition("  # ")[2] for line in FILE.read_text().splitlines()]
-    numbers = {comment[0] for comment in comments if comment[:1].isdigit()}
-    assert {change[0] for change in CHANGES} == numbers
+    assert {change[0] for change in CHANGES} == set(numbered_lines("sample_diffusion_model"))
     assert CHANGES.keys() == KINDS.keys()
 
 

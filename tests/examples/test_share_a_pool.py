@@ -5,27 +5,16 @@ import torch
 
 from cpu_graph import cpu_graphs
 from examples import share_a_pool
-
-SOURCE = share_a_pool.__spec__.loader.get_source(share_a_pool.__name__)
-
-
-def said(source, capsys):
-    namespace = {"__name__": "changed"}
-    with cpu_graphs():
-        exec(source, namespace)
-        namespace["main"]()
-    return capsys.readouterr().out
+from tests.support.scripts import printed_by
 
 
-def test_it_predicts_as_the_eager_model(capsys):
-    assert "as the eager model: True" in said(SOURCE, capsys)
+def test_it_predicts_as_the_eager_model():
+    assert "as the eager model: True" in printed_by("share_a_pool")
 
 
-def test_an_output_that_is_not_cloned_is_overwritten(capsys):
-    line = "outputs[rows][: len(batch)].clone()"
-    assert SOURCE.count(line) == 1
-    changed = SOURCE.replace(line, "outputs[rows][: len(batch)]")
-    assert "as the eager model: False" in said(changed, capsys)
+def test_an_output_that_is_not_cloned_is_overwritten():
+    change = "outputs[rows][: len(batch)].clone()", "outputs[rows][: len(batch)]"
+    assert "as the eager model: False" in printed_by("share_a_pool", change)
 
 
 def test_a_batch_that_is_too_large_is_refused():

@@ -2,38 +2,20 @@
 
 import runpy
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
 import torch
 
-from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from examples.train_agent import CartPole, Graphed
+from tests.support.scripts import ending, file_of, names_of, numbered_lines, of_the_lesson
 
-FILE = ROOT / "examples/train_agent.py"
 SMALL = ["--num-envs", "4", "--num-steps", "2", "--iterations", "10"]
-# what a script without a graph may have in the place of each numbered line
-CHANGES = {
-    "1 state in place": (
-        "self.state.add_(change, alpha=0.02)",
-        "self.state = self.state + 0.02 * change",
-    ),
-    "2 running mean in place": (
-        "self.mean_length.lerp_(",
-        "self.mean_length = self.mean_length.lerp(",
-    ),
-    "3 no mask": (
-        "self.state.copy_(torch.where(done[:, None], fresh, self.state))",
-        "if done.any(): self.state[done] = fresh[done]",
-    ),
-    "4 rate as a tensor": ('torch.tensor(2.5e-3, device="cuda")', "2.5e-3"),
-    "5 order drawn on the GPU": (', device="cuda")  # 5.', ").cuda()  # 5."),
-    "6 loss stays on the GPU": ("loss.detach()", "loss.detach().cpu()"),
-    "7 side stream": ("with torch.cuda.stream(torch.cuda.Stream()):", "if True:"),
-    "8 clone the loss": ("iteration().clone()", "iteration()"),
-}
+FEWER = (("EPOCHS = 4", "EPOCHS = 1"), ("MINIBATCHES = 4", "MINIBATCHES = 2"))
+# a line left out, and what a script without a graph may have in its place
+CHANGES = of_the_lesson("train_agent", "changes")
 KINDS = {
     "1 state in place": "silent",
     "2 running mean in place": "silent",
@@ -46,27 +28,12 @@ KINDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def log_of(line="", instead="", flags=()):
-    """The log of the script with one of its lines changed, the seconds apart."""
-    script = FILE.read_text()
-    assert script.count(line) == 1 or not line
-    fewer = (("EPOCHS = 4", "EPOCHS = 1"), ("MINIBATCHES = 4", "MINIBATCHES = 2"))
-    for text, other in ((line, instead), *fewer):
-        script = script.replace(text, other) if text else script
-    names = {"__name__": "train_agent"}
-    exec(compile(script, str(FILE), "exec"), names)
+def log_of(*changes, flags=()):
+    """The log of the script, the seconds apart, and how many graphs it launches."""
+    names = names_of("train_agent", *changes, smaller=FEWER)
     with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
         names["main"]([*SMALL, *flags])
-        replays = device.counts["graphs"]
-    return printed.getvalue().splitlines()[:-1], replays
+        return printed.getvalue().splitlines()[:-1], device.counts["graphs"]
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +51,11 @@ def test_the_graph_trains_as_eager(eager_log):
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_without_a_line_it_ends_as_the_lesson_says(change, eager_log):
-    found = "raises"
-    with suppress(RuntimeError):
-        log, _ = log_of(*CHANGES[change])
-        found = "same" if log == eager_log else "silent"
-    assert found == KINDS[change]
+    assert ending(lambda: log_of(CHANGES[change])[0], eager_log) == KINDS[change]
 
 
 def test_every_numbered_line_is_left_out_once():
-    comments = [line.rpartition("  # ")[2] for line in FILE.read_text().splitlines()]
-    numbers = {comment[0] for comment in comments if comment[:1].isdigit()}
-    assert {change[0] for change in CHANGES} == numbers
+    assert {change[0] for change in CHANGES} == set(numbered_lines("train_agent"))
     assert CHANGES.keys() == KINDS.keys()
 
 
@@ -135,6 +96,6 @@ def test_graphed_gives_the_same_tensor_from_the_fourth_call_on():
 def test_it_runs_by_itself(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["train_agent.py", *SMALL])
     with cpu_graphs():
-        runpy.run_path(str(FILE), run_name="__main__")
+        runpy.run_path(str(file_of("train_agent")), run_name="__main__")
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("iteration 10: loss ") and last.startswith("10 iterations in ")

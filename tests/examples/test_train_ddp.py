@@ -5,22 +5,19 @@ mode on two ranks, on the CPU.
 import os
 import subprocess
 import sys
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from course.lessons import lesson_file
-from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from exercises.answers.graph_use import Wrong
 from exercises.scenarios.train_on_several_gpus import two_ranks
 from tests.support.machine import PATIENCE
-from tests.support.notebooks import code
+from tests.support.scripts import changed, ending, names_of, numbered_lines, of_the_lesson
 
-FILE = ROOT / "examples/train_ddp.py"
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
 ON_THE_CPU = {
     "torch.cuda.device_count()": "1",
@@ -33,16 +30,8 @@ ON_THE_CPU = {
 }
 
 
-def of_the_lesson(name):
-    """The dict that a cell of the lesson gives this name."""
-    cells = code(lesson_file("train_on_several_gpus"))
-    names = {}
-    exec(next(cell for cell in cells if f"{name} = {{" in cell), names)
-    return names[name]
-
-
-LEFT_OUT = of_the_lesson("left_out")
-CHANGED = of_the_lesson("changed")
+LEFT_OUT = of_the_lesson("train_on_several_gpus", "left_out")
+CHANGED = of_the_lesson("train_on_several_gpus", "changed")
 KINDS = {  # on the stand-in, of rank 0 next to another rank whose gradients are given
     "1 side stream": "raises",
     "2 eleven steps of warm-up": "raises",
@@ -51,15 +40,6 @@ KINDS = {  # on the stand-in, of rank 0 next to another rank whose gradients are
     "5 limit": "same",
     "6 reset": "same",  # on a GPU the end waits for the graph
 }
-
-
-def changed_script(changes):
-    """The example with these texts replaced, each of which it has."""
-    script = FILE.read_text()
-    for text, other in changes.items():
-        assert text in script
-        script = script.replace(text, other)
-    return script
 
 
 @contextmanager
@@ -79,26 +59,15 @@ def no_group(bad):
         yield
 
 
-def log_of(*flags, bad=0.0, change=("", "")):
-    """What rank 0 prints with one text of the script replaced, and how many graphs it replays."""
-    line, instead = change
-    script = changed_script(SMALLER | ({line: instead} if line else {}))
-    names = {"__name__": "train_ddp"}
-    exec(compile(script, str(FILE), "exec"), names)
+def log_of(*flags, bad=0.0, changes=()):
+    """What rank 0 prints, and how many graphs it replays."""
+    names = names_of("train_ddp", *changes, smaller=SMALLER.items())
     with cpu_graphs() as device, no_group(bad), redirect_stdout(StringIO()) as printed:
         torch.manual_seed(2)
         others = [torch.randn_like(weight) / 10 for weight in names["make_model"]().parameters()]
         with two_ranks(others):
             names["main"](list(flags))
         return printed.getvalue(), device.counts["graphs"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +84,7 @@ def test_the_graph_trains_as_eager(eager_log):
 
 def test_a_bad_batch_of_another_rank_skips_the_step(eager_log):
     log, _ = log_of("--graph", bad=1.0)
-    names = {}
-    exec(compile(changed_script(SMALLER), str(FILE), "exec"), names)
+    names = names_of("train_ddp", smaller=SMALLER.items())
     with cpu_graphs():
         weights = names["make_model"]().parameters()
         checksum = sum(int(weight.detach().view(torch.int32).sum()) for weight in weights)
@@ -126,27 +94,26 @@ def test_a_bad_batch_of_another_rank_skips_the_step(eager_log):
 
 @pytest.mark.parametrize("change", KINDS)
 def test_without_a_line_it_ends_as_the_lesson_says(change, eager_log):
-    assert FILE.read_text().count(LEFT_OUT[change][0]) == 1
-    found = "raises"
-    with suppress(Wrong, RuntimeError):
-        log, _ = log_of(change=LEFT_OUT[change])
-        found = "same" if log == eager_log else "silent"
+    found = ending(
+        lambda: log_of(changes=[LEFT_OUT[change]])[0], eager_log, errors=(Wrong, RuntimeError)
+    )
     assert found == KINDS[change]
 
 
 def test_every_numbered_line_is_left_out_once():
-    numbers = [line.rpartition("  # ")[2][:1] for line in FILE.read_text().splitlines()]
-    assert sorted(filter(str.isdigit, numbers)) == [change[0] for change in LEFT_OUT]
+    assert sorted(numbered_lines("train_ddp")) == [change[0] for change in LEFT_OUT]
     assert LEFT_OUT.keys() == KINDS.keys()
-    assert all(FILE.read_text().count(line) == 1 for line, _ in CHANGED.values())
+    for change in CHANGED.values():
+        assert changed("train_ddp", change)
 
 
 @pytest.mark.weekly
 def test_two_ranks_hold_the_same_weights_only_if_both_know_of_the_bad_batch(tmp_path):
     logs = {}
-    for name, change in {"all": {}, "alone": {"dist.all_reduce(bad)": "pass"}}.items():
+    for name, changes in {"all": [], "alone": [("dist.all_reduce(bad)", "pass")]}.items():
         file = tmp_path / f"{name}.py"
-        file.write_text(changed_script(SMALLER | change | ON_THE_CPU))
+        smaller = (SMALLER | ON_THE_CPU).items()
+        file.write_text(changed("train_ddp", *changes, smaller=smaller))
         command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file)]
         run = subprocess.run(
             [sys.executable, "-m", *command, "--no-graph"],

@@ -1,13 +1,10 @@
 """The float16 training to copy: a graph trains as eager, and what its numbered lines are for."""
 
-from contextlib import suppress
-
 import pytest
 
-from course.paths import ROOT
 from cpu_graph import cpu_graphs
+from tests.support.scripts import ending, names_of, numbered_lines
 
-FILE = ROOT / "examples/train_fp16.py"
 CHANGES = {  # a line, what takes its place, and what happens
     1: ("self.copy_stream.wait_event(self.has_been_read)", "pass", "silent"),
     2: ("torch.cuda.current_stream().wait_stream(self.copy_stream)", "pass", "silent"),
@@ -25,21 +22,10 @@ SMALLER = (  # the stand-in has no other threads
 )
 
 
-def run(*changes, name="train_fp16"):
-    """The names of the script, with some of its text changed."""
-    script = FILE.read_text()
-    for text, instead in (*SMALLER, *changes):
-        assert script.count(text) == 1
-        script = script.replace(text, instead)
-    names = {"__name__": name}
-    exec(compile(script, str(FILE), "exec"), names)
-    return names
-
-
 def losses_of(*changes, graphed=True):
     """The losses of the script, and the number of replays."""
     with cpu_graphs() as device:
-        return run(*changes)["train"](graphed), device.counts["graphs"]
+        return names_of("train_fp16", *SMALLER, *changes)["train"](graphed), device.counts["graphs"]
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +43,15 @@ def test_the_graph_trains_as_eager(eager_losses):
 
 @pytest.mark.parametrize("number", CHANGES)
 def test_without_a_line_it_ends_otherwise(number, eager_losses):
-    line, instead, expected = CHANGES[number]
-    found = "raises"
-    with suppress(RuntimeError):
-        losses, _ = losses_of((line, instead))
-        found = "same" if losses == eager_losses else "silent"
-    assert found == expected
+    *line, expected = CHANGES[number]
+    assert ending(lambda: losses_of(line)[0], eager_losses) == expected
 
 
 def test_every_numbered_line_is_left_out_once():
-    lines = [line.rpartition("# ")[2] for line in FILE.read_text().splitlines()]
-    numbers = {int(line[0]) for line in lines if line[:1].isdigit() and line[1:2] == "."}
-    assert numbers == CHANGES.keys()
+    assert set(numbered_lines("train_fp16")) == {str(number) for number in CHANGES}
 
 
 def test_it_runs_by_itself(capsys):
     with cpu_graphs():
-        run(name="__main__")
+        names_of("train_fp16", *SMALLER, name="__main__")
     assert capsys.readouterr().out.endswith("8 of 8 losses are equal to the eager ones\n")
