@@ -3,16 +3,13 @@
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from benchmarks import report
-from course.commands.record import gpu_slug
 
 Result = TypeVar("Result")
-RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def measure_and_report() -> str:
@@ -32,16 +29,11 @@ def timed(what: str, function: Callable[[], Result]) -> Result:
 
 
 def main() -> int:
-    """Print the report and keep it in RESULTS; returns 2, after a sentence, without a GPU."""
+    """Print the report and keep it; returns 2, after a sentence, without a GPU."""
     if not torch.cuda.is_available():
         print("Benchmarks need a CUDA GPU, and torch sees none here.", file=sys.stderr)
         return 2
-    text = measure_and_report()
-    print(text)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{gpu_slug()}.md"
-    path.write_text(text)
-    print(f"written to {path}", file=sys.stderr)
+    report.publish(measure_and_report())
     return 0
 
 

@@ -17,8 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.report import provenance_section, table
-from course.commands.record import gpu_slug
+from benchmarks.report import provenance_section, publish, table
 from examples import train_agent_off_policy
 from examples.train_agent import LONGEST_EPISODE, PPO, WARMUP, CartPole, Graphed
 from helpers.profiling import record_trace
@@ -26,7 +25,6 @@ from helpers.spread import quartiles
 from helpers.timing import measure
 from helpers.trace import TraceError, busy_time, read_trace
 
-RESULTS = Path(__file__).resolve().parent / "results"
 SIZES = (512, 2_048, 4_096)  # environments
 NUM_STEPS, ITERATIONS = 32, 80
 ROUNDS = 10
@@ -241,7 +239,7 @@ def report(jax_ppo_class: Any, jax_version: str) -> str:
 
 
 def main() -> int:
-    """Print the page and keep it in RESULTS; returns 2, after a sentence, where it cannot run."""
+    """Print the page and keep it; returns 2, after a sentence, where it cannot run."""
     if not torch.cuda.is_available():
         print("Benchmarks need a CUDA GPU, and torch sees none here.", file=sys.stderr)
         return 2
@@ -262,12 +260,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache  # so that compiling begins from nothing
         with torch.cuda.stream(torch.cuda.Stream()):
-            text = report(JaxPPO, jax.__version__)
-    print(text)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"agent-{gpu_slug()}.md"
-    path.write_text(text)
-    print(f"written to {path}", file=sys.stderr)
+            publish(report(JaxPPO, jax.__version__), "agent-")
     return 0
 
 

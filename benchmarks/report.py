@@ -4,13 +4,15 @@ Markdown.
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 import pandas as pd
 
-from course.commands.record import provenance
+from course.commands.record import gpu_slug, provenance
 from course.paths import ROOT
 
+RESULTS = Path(__file__).resolve().parent / "results"
 TITLE = """# What the graphs bring
 
 Written by `make bench`, never by hand.
@@ -69,3 +71,12 @@ def cpu_name() -> str | None:
     return next(
         (line.split(":")[1].strip() for line in lines if line.startswith("model name")), None
     )
+
+
+def publish(page: str, subject: str = "") -> None:
+    """Print a page of Markdown, and keep it in RESULTS under its subject and this GPU's name."""
+    print(page)
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{subject}{gpu_slug()}.md"
+    path.write_text(page)
+    print(f"written to {path}", file=sys.stderr)
