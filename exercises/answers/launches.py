@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -70,9 +71,8 @@ def launches() -> Iterator[Counter]:
         finally:
             counts.update(device.counts - before)
         return
-    replay = torch.cuda.CUDAGraph.replay
 
-    def counted(graph):
+    def counted(replay, graph):
         counts["graphs"] += 1
         before = counts["operators"]
         replay(graph)
@@ -80,8 +80,34 @@ def launches() -> Iterator[Counter]:
             before  # a replay writes seed and offset of its generators: they belong to it
         )
 
-    with Operators(counts), patch.object(torch.cuda.CUDAGraph, "replay", counted):
+    with Operators(counts), around_replays(counted):
         yield counts
+
+
+_around: list[Callable] = []  # what is called in the place of a replay, innermost first
+
+
+@contextmanager
+def around_replays(wrapper: Callable[[Callable, Any], None]) -> Iterator[None]:
+    """Call wrapper(replay, graph) in the place of each replay of the block.
+
+    Also of a replay by a bound method, `graph.replay`, that was made in an earlier such block.
+    """
+    cls = torch.cuda.CUDAGraph
+    original = cls.replay
+
+    def replay(graph):
+        call = original
+        for one in _around:
+            call = partial(one, call)
+        call(graph)
+
+    _around.append(wrapper)
+    try:
+        with nullcontext() if len(_around) > 1 else patch.object(cls, "replay", replay):
+            yield
+    finally:
+        _around.remove(wrapper)
 
 
 class Operators(TorchDispatchMode):

@@ -111,10 +111,10 @@ def capture_in_lanes(answer: Callable) -> None:
     }
     used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5} | mixed)
     one_graph(built)
-    _short(streams, costs)
-    if (
-        CUDAGraph.stand_in is not None
-    ):  # on a GPU only a graph that was kept tells what waits for what
+    # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
+    # device come round again, so two new ones may be the same
+    if CUDAGraph.stand_in is not None:
+        _short(streams, costs)
         at_the_same_time(_products(built.captured[0].capture.nodes), LANES)
 
 
@@ -143,9 +143,11 @@ def sum_of_branches(answer: Callable) -> None:
         used = use(function, inputs)
     used.replays(graphs=5, operators=15)
     one_graph(built)
-    if len(set(streams.values())) < 2:
-        raise Wrong("Both functions are captured on one stream.", "That is a chain, not branches.")
     if CUDAGraph.stand_in is not None:
+        if len(set(streams.values())) < 2:
+            raise Wrong(
+                "Both functions are captured on one stream.", "That is a chain, not branches."
+            )
         nodes = built.captured[0].capture.nodes
         _joined(nodes)
         at_the_same_time(_products(nodes), IN_TURN)

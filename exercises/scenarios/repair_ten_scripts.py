@@ -335,7 +335,7 @@ def _slow(short: Run, long: Run, beside: int) -> str:
         return "right, but no graph is replayed: it runs eagerly."
     if more["captures"] > steps / 3:
         return f"right, but slow: {steps} more steps capture {more['captures']} more graphs."
-    if more["reads"] > steps / 2:
+    if more["reads"] > (steps + 1) // 2:  # two steps in a graph read once
         return (
             f"right, but slow: {steps} more steps read {more['reads']} more values, and the CPU "
             "waits for each."

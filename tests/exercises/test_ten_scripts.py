@@ -138,5 +138,4 @@ def test_a_gpu_gives_the_same_verdicts(name):
         assert outcome, f"{kind}: {outcome}"
     for kind, script in {"eager": SCRIPTS[name].eager, **others(name, right=False)}.items():
         assert not verdict(name, script, gpu=True), f"{kind} is taken for repaired"
-    outcome = verdict(name, PUBLISHED[name], gpu=True)
-    assert not outcome and re.search(SAYS[name], repr(outcome)), outcome
+    assert not verdict(name, PUBLISHED[name], gpu=True)  # from which step on, TF32 may hide
