@@ -45,7 +45,7 @@ def lesson(
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here
     on.
 
-    They run live where there are that many CUDA GPUs and the packages in needs (import names), else
+    They run live where there are that many CUDA GPUs and the packages in needs (see missing), else
     they play the recording; live=False plays it even there. recorded_on: the folder of traces/
     whose recording it plays, by default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if
     it is needed and missing or damaged.

@@ -5,8 +5,11 @@ one GPU.
 import platform
 import subprocess
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+
+from packaging.version import Version
 
 from course.paths import LessonError
 
@@ -68,7 +71,7 @@ def driver_version() -> str | None:
 
 def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
     """What this machine lacks of further GPUs, which ranks may share, and of these
-    packages (import names), each with how to get it.
+    packages (import names, or such as "torch>=2.15"), each with how to get it.
     """
     lacking = [how_to_get(package) for package in needs if not found(package)]
     if gpus > 1:
@@ -103,21 +106,24 @@ def gpus_of(about: dict, gpus: int) -> str:
     return f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}"
 
 
-def found(package: str) -> bool:
-    """Whether the package of that import name is installed.
+def found(need: str) -> bool:
+    """Whether the package of that import name is installed, in that version or a newer one.
 
     cuda.core is a part of the package cuda, which PyTorch brings along, but not with that part.
     """
+    package, _, least = need.partition(">=")
     try:
-        return find_spec(package) is not None
+        there = find_spec(package) is not None
     except ModuleNotFoundError:  # not even the package that it is a part of
         return False
+    return there and (not least or Version(version(package)) >= Version(least))
 
 
 def how_to_get(package: str) -> str:
     """The package, and the command that installs it."""
     extra = EXTRAS.get(package) or EXTRAS.get(package.partition(".")[0])
-    return f"the package {package} (`pip install {f'-e .[{extra}]' if extra else package}`)"
+    what = f"-e .[{extra}]" if extra else f'"{package}"' if ">" in package else package
+    return f"the package {package} (`pip install {what}`)"
 
 
 def extras() -> Iterator[tuple[str, str]]:
