@@ -272,8 +272,8 @@ def train_in_half(answer: Callable) -> None:
     with callers_own("inputs or targets", sample, batches):
         used = use(step, batches)
     in_float32, _, _ = _fp16_rows(net, batches[:6], 0, enabled=False, state=before)
-    given = used.given[:6]
-    if close(given, in_float32) and not close(given, expected[:6]):  # on a GPU both may be
+    # on a GPU both may be close
+    if close(used.given[:6], in_float32) and not close(used.given[:6], expected[:6]):
         raise Wrong(FLOAT32)
     _scaled_as_eager(found_scales, scales, early, found_moved[6] and not moved[6])
     symptoms = {
