@@ -16,7 +16,7 @@ WARMUP = 3  # steps
 
 
 class MoE(nn.Module):
-    """(T, n_embd) -> (T, n_embd): each token passes through top_k of n_expert networks."""
+    """A router, and n_expert networks, of which each token passes through top_k."""
 
     def __init__(self, n_embd: int = 1024, n_expert: int = 16, top_k: int = 2) -> None:
         super().__init__()
@@ -27,6 +27,7 @@ class MoE(nn.Module):
         self.down = nn.Parameter(torch.randn(n_expert, n_embd, n_embd).bfloat16() / n_embd**0.5)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(T, n_embd) -> (T, n_embd)."""
         weights, experts = self.router(x.float()).softmax(-1).topk(self.top_k)
         sorted_experts, order = experts.flatten().sort(stable=True)  # 1. always T * top_k choices
         expert = torch.arange(self.n_expert, device=x.device)

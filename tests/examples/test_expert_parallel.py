@@ -1,0 +1,102 @@
+"""Experts on several ranks: on the stand-in with one rank, whose all-to-all is a copy, and in eager
+mode on two ranks, on the CPU.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+
+import pytest
+import torch.distributed as dist
+
+from cpu_graph import cpu_graphs
+from tests.support.machine import PATIENCE
+from tests.support.scripts import changed, names_of
+
+SMALLER = [("TOKENS = 1024", "TOKENS = 24"), ("(1024, 160)", "(24, 3)")]
+SMALLER += [("N_EMBD, N_EXPERT, TOP_K = 1024, 16, 2", "N_EMBD, N_EXPERT, TOP_K = 16, 4, 2")]
+SMALLER += [("1 / 32", "1 / 4"), ("replays: int = 50, rounds: int = 7", "replays=1, rounds=1")]
+ON_THE_CPU = [  # in eager mode
+    ("torch.cuda.device_count()", "1"),
+    ("torch.cuda.set_device(device)", "pass"),
+    ('"nccl", device_id=device', '"gloo"'),
+    ('    """The graph of step(x), and its result."""', "    return None, step(x)"),
+    ("        graph.replay()\n        line", "        y, has_room = layer(x)\n        line"),
+    ('graphs = {"layer": graph, "products": products, "all-to-alls": exchanges}', "graphs = {}"),
+]
+
+
+@contextmanager
+def one_rank():
+    """A group of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("init_process_group", "destroy_process_group", "barrier"):
+            patch.setattr(dist, name, lambda *_, **__: None)
+        patch.setattr(dist, "get_rank", lambda: 0)
+        patch.setattr(dist, "get_world_size", lambda: 1)
+        patch.setattr(dist, "all_to_all_single", lambda received, parts: received.copy_(parts))
+        patch.setattr("faulthandler.dump_traceback_later", lambda *_, **__: None)
+        patch.setenv("LOCAL_RANK", "0")
+        yield
+
+
+def printed(*changes):
+    """A dict for each capacity."""
+    with cpu_graphs(), one_rank(), redirect_stdout(StringIO()) as out:
+        names_of("expert_parallel", *changes, smaller=SMALLER)["main"]()
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_tokens_with_room_are_those_of_one_gpu():
+    all_rows, few_rows = printed()
+    assert all_rows["tokens with room"] == all_rows["equal"] == 5 * 24
+    assert 0 < few_rows["tokens with room"] == few_rows["equal"] < 5 * 24
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("self.run_experts(rows).", "rows."),
+        ("choice * self.capacity + position", "choice * self.capacity"),
+        ("static_x.copy_(x)", "static_x = x"),
+    ],
+)
+def test_a_wrong_result_is_counted(change):
+    all_rows, _ = printed(change)
+    assert all_rows["equal"] < all_rows["tokens with room"]
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize(
+    ("change", "right"),
+    [
+        ((), True),
+        ([("received.transpose(0, 1).flatten(1, 2)", "received.view(2, -1, N_EMBD)")], False),
+        ([("exchange(y.contiguous())", "y")], False),
+    ],
+    ids=["as it is", "experts' rows mixed up", "not sent back"],
+)
+def test_two_ranks_compute_what_one_gpu_does(tmp_path, change, right):
+    file = tmp_path / "expert_parallel.py"
+    smaller = [*SMALLER, (', device="cuda"', "")]
+    file.write_text(changed("expert_parallel", *change, *ON_THE_CPU, smaller=smaller))
+    command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file)]
+    run = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert sorted((line["rank"], line["capacity"]) for line in lines) == [
+        (0, 3),
+        (0, 24),
+        (1, 3),
+        (1, 24),
+    ]
+    assert all((line["equal"] == line["tokens with room"]) == right for line in lines)
