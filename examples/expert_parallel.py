@@ -71,7 +71,7 @@ class ExpertParallel(MoE):
         self.down = self.down.chunk(dist.get_world_size())[dist.get_rank()].clone()
 
     def by_rank(self, buffer: Tensor) -> Tensor:
-        """The rows for all experts as (ranks, n_mine, capacity, n_embd)."""
+        """A buffer of capacity rows for each expert as (ranks, n_mine, capacity, n_embd)."""
         return buffer.view(-1, len(self.up), self.capacity, N_EMBD)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,12 +86,17 @@ class ExpertParallel(MoE):
 
         buffer = x.new_zeros(spare + 1, N_EMBD)  # 2. as many rows for every routing
         buffer.index_copy_(0, row, x.repeat_interleave(TOP_K, 0))
-        received = exchange(self.by_rank(buffer[:-1]))  # 3. equal parts for all ranks
-        rows = received.transpose(0, 1).flatten(1, 2)  # (n_mine, rows of all ranks, n_embd)
-        y = self.run_experts(rows).unflatten(1, (-1, self.capacity)).transpose(0, 1)  # by rank
-        y = exchange(y.contiguous()).flatten(0, 2)  # 4. back to the ranks of the tokens
+        y = self.run_on_their_ranks(buffer[:-1]).flatten(0, 2)
         y = torch.cat([y, y.new_zeros(1, N_EMBD)])[row].view(-1, TOP_K, N_EMBD)
         return (weights[..., None] * y).sum(1), kept.view(-1, TOP_K).all(1)
+
+    def run_on_their_ranks(self, buffer: Tensor) -> Tensor:
+        """The experts' results for a buffer, as by_rank has it, whichever rank holds the expert."""
+        rows = exchange(self.by_rank(buffer))  # 3. equal parts for all ranks
+        rows = rows.transpose(0, 1).flatten(1, 2)  # (n_mine, ranks * capacity, n_embd)
+        y = self.run_experts(rows)
+        y = y.unflatten(1, (-1, self.capacity)).transpose(0, 1)  # (ranks, n_mine, capacity, n_embd)
+        return exchange(y.contiguous())  # 4. back to the ranks of the tokens
 
 
 def capture(step: Callable, x: Tensor) -> tuple[torch.cuda.CUDAGraph, tuple]:
@@ -142,9 +147,11 @@ def report(capacity: int) -> None:
     products, _ = capture(layer.run_experts, parts.transpose(0, 1).flatten(1, 2))
     graphs = {"layer": graph, "products": products, "all-to-alls": exchanges}
     for name, one in graphs.items():
-        line[name] = microseconds(one)
+        line[f"{name} µs"] = microseconds(one)
         one.reset()  # before the group of ranks ends
-    print(json.dumps(line) + "\n", end="", flush=True)  # in one piece, because all ranks print
+    print(
+        json.dumps(line, ensure_ascii=False) + "\n", end="", flush=True
+    )  # in one piece, because all ranks print
 
 
 def main() -> None:
