@@ -19,6 +19,8 @@ train_fp16: train in float16, with a prefetcher and a loader with workers
 train_agent: train an agent with PPO, environments included, in one graph
 train_agent_off_policy: train one with TD3 and a replay buffer, in two graphs
 train_ddp: train on several GPUs under DistributedDataParallel, a graph on each
+graph_experts: a mixture of experts in a graph, tested bit for bit and trained
+expert_parallel: its experts on several GPUs, with the all-to-alls in the graphs
 sample_diffusion_model: train a small diffusion model and sample it, both with graphs
 decode_transformers: a model of the transformers package decodes in one graph
 decoder: a language model with a static key-value cache, ready for a graph

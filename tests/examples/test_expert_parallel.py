@@ -17,8 +17,8 @@ from tests.support.machine import PATIENCE
 from tests.support.scripts import changed, names_of
 
 SMALLER = [("TOKENS = 1024", "TOKENS = 24"), ("(1024, 160)", "(24, 3)")]
-SMALLER += [("N_EMBD, N_EXPERT, TOP_K = 1024, 16, 2", "N_EMBD, N_EXPERT, TOP_K = 16, 4, 2")]
-SMALLER += [("1 / 32", "1 / 4"), ("replays: int = 50, rounds: int = 7", "replays=1, rounds=1")]
+SMALLER += [("N_EMBD = 1024", "N_EMBD = 16"), ("N_EXPERT = 16", "N_EXPERT = 4")]
+SMALLER += [("1 / 32", "1 / 4"), ("replays: int = 20, rounds: int = 5", "replays=1, rounds=1")]
 ON_THE_CPU = [  # in eager mode
     ("torch.cuda.device_count()", "1"),
     ("torch.cuda.set_device(device)", "pass"),
