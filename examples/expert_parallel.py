@@ -152,9 +152,7 @@ def report(capacity: int) -> None:
     for name, one in graphs.items():
         line[f"{name} µs"] = microseconds(one)
         one.reset()  # before the group of ranks ends
-    print(
-        json.dumps(line, ensure_ascii=False) + "\n", end="", flush=True
-    )  # in one piece, because all ranks print
+    print(json.dumps(line) + "\n", end="", flush=True)  # in one piece, because all ranks print
 
 
 def main() -> None:

@@ -37,6 +37,10 @@ FROZEN_CAPACITY = (
     "Tokens are dropped.",
     "The capacity is the sample's largest group, and later groups are larger.",
 )
+FEW_ROWS = (
+    "Tokens are dropped.",
+    "{found} rows are not enough: at worst, all tokens choose one expert.",
+)
 WHILE_USED = "It captures while it is used: capture once, before the first call."
 OTHER_CAPACITIES = (
     "layer is called with the capacities {found}, where {right} are right: the smallest that would "
@@ -193,18 +197,21 @@ def _in_their_groups(used, up, xs, routings):
     counts = torch.bincount(routings[0], minlength=n_expert).tolist()
     of_sample = [route(xs[0])] * 4
     largest = max(counts)
-    used.gives(
-        expected,
-        {
-            FROZEN_GROUPS: [_in_groups(up, x, route(x), counts) for x in xs],
-            FROZEN_ORDER: [results(up, x, e) for x, e in zip(xs, of_sample, strict=True)],
-            FROZEN_CAPACITY: [
-                rows(y, keeps(route(x), n_expert, largest))
-                for x, y in zip(xs, expected, strict=True)
-            ],
-            EVERY_TIME_THE_FIRST: expected[:1] * 4,
-        },
-    )
+
+    def with_rows(capacity):
+        return [
+            rows(y, keeps(route(x), n_expert, capacity)) for x, y in zip(xs, expected, strict=True)
+        ]
+
+    faults = {
+        FROZEN_GROUPS: [_in_groups(up, x, route(x), counts) for x in xs],
+        FROZEN_ORDER: [results(up, x, e) for x, e in zip(xs, of_sample, strict=True)],
+        FROZEN_CAPACITY: with_rows(largest),
+        EVERY_TIME_THE_FIRST: expected[:1] * 4,
+    }
+    for capacity in range(largest + 1, len(xs[0])):
+        faults[FEW_ROWS[0], FEW_ROWS[1].format(found=capacity)] = with_rows(capacity)
+    used.gives(expected, faults)
 
 
 def _in_groups(up, x, expert, counts):

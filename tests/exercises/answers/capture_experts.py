@@ -177,6 +177,22 @@ def graph_groups__frozen_capacity(route, up, sample):
     return captured(step, sample)
 
 
+def graph_groups__twice_the_largest_group(route, up, sample):
+    n_expert, _, n_hidden = up.shape
+    capacity = 2 * torch.bincount(route(sample)).max().item()
+
+    def step(x):
+        expert = route(x)
+        is_chosen = expert == torch.arange(n_expert, device="cuda")[:, None]
+        position = is_chosen.cumsum(1).gather(0, expert[None])[0] - 1
+        row = torch.where(position < capacity, expert * capacity + position, n_expert * capacity)
+        buffer = x.new_zeros(n_expert * capacity + 1, x.shape[1]).index_copy_(0, row, x)
+        y = buffer[:-1].view(n_expert, capacity, -1) @ up
+        return torch.cat([y.flatten(0, 1), y.new_zeros(1, n_hidden)])[row]
+
+    return captured(step, sample)
+
+
 def graph_groups__counts_in_the_step(route, up, sample):
     def step(x):
         expert = route(x)
