@@ -59,7 +59,12 @@ class Training:
             self.te_graphs = TECudaGraphHelper(self.model, config, **sizes)
 
     def forward_backward(self, batch: list[dict], forward_only: bool = False) -> Tensor:
-        """The loss of each microbatch; an empty tensor on all stages of a pipeline but the last."""
+        """The loss of each microbatch; an empty tensor on all stages of a pipeline but the last.
+
+        Sets the gradients anew, unless forward_only.
+        """
+        if not forward_only:
+            self.zero_gradients()
         reports = self.schedule(
             forward_step_func=forward_step,
             data_iterator=[iter(batch) for _ in self.model],
@@ -80,13 +85,22 @@ class Training:
             start = perf_counter()
             if self.te_graphs and iteration == self.args.cuda_graph_warmup_steps:
                 self.te_graphs.create_cudagraphs()  # 3
-            self.zero_gradients()
             optimizer.zero_grad()
             losses.append(self.forward_backward(batch))
             optimizer.step()
             torch.cuda.synchronize()
             self.log(iteration + 1, losses[-1], 1000 * (perf_counter() - start))
         self.losses = torch.stack(losses)
+
+    def validate(self, batches: list[list[dict]]) -> Tensor:
+        """The losses in eval mode, a row for each batch."""
+        for chunk in self.model:
+            chunk.eval()
+        with torch.no_grad():
+            losses = [self.forward_backward(batch, forward_only=True) for batch in batches]
+        for chunk in self.model:
+            chunk.train()
+        return torch.stack(losses)
 
     def zero_gradients(self) -> None:
         """Fill the buffers with zeros to which the microbatches add their gradients."""

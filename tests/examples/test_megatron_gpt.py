@@ -49,6 +49,13 @@ class Chunk:
     """Stands for a chunk of the model: its losses are the sums of what it gets."""
 
     zeroed = 0
+    training = True
+
+    def train(self, mode=True):
+        self.training = mode
+
+    def eval(self):
+        self.train(False)
 
     def zero_grad_buffer(self):
         self.zeroed += 1
@@ -58,9 +65,12 @@ class Chunk:
         return (input_ids + labels + position_ids).float()
 
 
-def schedule(forward_step_func, data_iterator, model, num_microbatches, **sizes):
+def schedule(forward_step_func, data_iterator, model, num_microbatches, forward_only, **sizes):
     """Stands for Megatron's: the last chunk reports the losses; each has its own iterator."""
-    assert sizes == {"seq_length": 5, "micro_batch_size": 2, "forward_only": False}
+    assert sizes == {"seq_length": 5, "micro_batch_size": 2}
+    training = not forward_only
+    assert [chunk.training for chunk in model] == 2 * [training]
+    assert torch.is_grad_enabled() == training
     for iterator, chunk in zip(data_iterator, model, strict=True):
         reports = []
         for _ in range(num_microbatches):
@@ -107,6 +117,12 @@ def test_layers_are_captured_after_the_warm_up_steps(training):
     training.train()
     step = ["zero_grad", "step"]
     assert training.te_graphs == [*step, "create_cudagraphs", *step, *step]
+
+
+def test_validation_runs_in_eval_mode_and_leaves_training_mode(training):
+    training.train()
+    assert torch.equal(training.validate(training.batches[:2]), training.losses[:2])
+    assert all(chunk.training for chunk in training.model)
 
 
 def test_a_stage_that_has_no_losses_trains_and_logs_nothing(training, capsys):
