@@ -35,8 +35,7 @@ weight_updates: an engine with a graph, and a trainer in another process that se
 rollouts: texts that the small Llama samples, and a policy that learns from them
 transformers_llama: the decoder's weights under the names of transformers' Llama
 repeatability: does a step repeat its bits, and if not, which operator does not?
-megatron_gpt: Megatron's GPT on one GPU, built as Megatron's training script does
-megatron_pipeline: the same GPT as a pipeline of two stages, in eager and with graphs
+megatron_gpt: train Megatron's GPT from Megatron's command line, with or without graphs
 graph_nodes: open a captured graph, compare it with another one, and change what it does
 address_range: memory that is given back and taken again at the same addresses
 """

@@ -182,6 +182,29 @@ def in_graphs__right_captured_at_the_first_call(iterates):
     return [wrapped(iterate) for iterate in iterates]
 
 
+def losses_of(net, microbatches, divide=True, before_each=None):
+    losses = []
+    for one in microbatches:
+        if before_each:
+            before_each()
+        loss = net(one).square().mean()
+        if divide:
+            loss = loss / len(microbatches)
+        loss.backward()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+if torch.__version__ < "2.15":  # from 2.15 on a capture registers its generators by itself
+
+    def capture_iteration__generator_not_registered(net, generator, microbatches):
+        """A graph cannot draw from a generator that it does not know."""
+        with unchanged(net, generators=[generator]):
+            static = [one.clone() for one in microbatches]
+            replay = capture_step(lambda *inputs: losses_of(net, inputs), *static)
+        return lambda new: replay(*new).clone()
+
+
 def captured(iteration, net, generator, microbatches):
     with unchanged(net, generators=[generator]):
         static = [one.clone() for one in microbatches]
