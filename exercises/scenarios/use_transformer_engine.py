@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -10,9 +11,23 @@ from exercises.answers.graph_use import EAGER, Wrong, close, copied, use
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own
 
-FROZEN = "Every batch is rounded with the first scale: nothing updates the state."
-FORGETS = "The scale moves, but the history does not: write both."
-EARLY = "The state moves before the call, at first from an empty history: move it after the call."
+FROZEN = (
+    "Every batch is rounded with the first scale.",
+    "No replay updates the state: the update must be in the captured step.",
+)
+FORGETS = ("The scale moves, but the history does not.", "Write both.")
+EARLY = (
+    "The state moves before the call, at first from an empty history.",
+    "Update it after the call.",
+)
+NEW_TENSORS = (
+    "The layer has new tensors for its state, but the graph still reads the old ones.",
+    "Write in place.",
+)
+WARMED_UP = (
+    "Before the first replay, scale and history are no longer the layer's.",
+    "The warm-up moved them: restore them in place.",
+)
 ALWAYS = "Every call rounds the weights: the capture kept the branch of is_first_microbatch=True."
 NEVER = "No call rounds the weights: the capture kept the branch of is_first_microbatch=False."
 ROUNDED = "The warm-up rounded the weights: put layer.rounded back, before the first replay."
@@ -59,7 +74,26 @@ def results(
 
 
 def graph_scaled(answer: Callable) -> None:
-    """A layer with delayed scaling, and six batches of different magnitudes."""
+    """A layer whose new state are new tensors."""
+    _graphs_scaled(answer)
+
+
+@contextmanager
+def autocast(layer: Scaled) -> Iterator[None]:
+    """Its exit updates scale and history of layer in place."""
+    yield
+    scale, history = layer.new_state()
+    layer.scale.copy_(scale)
+    layer.history.copy_(history)
+
+
+def graph_autocast(answer: Callable) -> None:
+    """The same layer with an autocast."""
+    _graphs_scaled(lambda layer, inputs: answer(layer, autocast, inputs))
+
+
+def _graphs_scaled(graph: Callable) -> None:
+    """graph(layer, inputs) is used on six batches of different magnitudes."""
     layer, rows = Scaled().cuda(), few()
     batches = [
         magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)
@@ -75,22 +109,16 @@ def graph_scaled(answer: Callable) -> None:
         }
         sample = batches[0].clone()
         expected = results(twin, batches)
-        run = answer(layer, sample)
+        run = graph(layer, sample)
         if layer.scale is not kept[0] or layer.history is not kept[1]:
-            raise Wrong(
-                "The layer has new tensors for its state, but the graph still reads the old ones: "
-                "write in place."
-            )
+            raise Wrong(NEW_TENSORS)
         if not close(layer.state_dict(), before):
-            raise Wrong(
-                "The warm-up moved scale and history: put them back in "
-                "place, before the first replay."
-            )
+            raise Wrong(WARMED_UP)
         with callers_own("inputs", sample, batches):
             used = use(run, batches)
     used.gives(expected, symptoms)
     if not close(layer.state_dict(), twin.state_dict()):
-        raise Wrong("The results are right, but scale or history are not eager's afterwards.")
+        raise Wrong("The results are right, but scale or history are not the eager ones afterwards.")
     used.replays(graphs=6, operators=18)
 
 

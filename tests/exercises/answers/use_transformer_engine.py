@@ -1,65 +1,63 @@
 """Answers to the exercises of *Transformer Engine's graphs*: wrong ones, and other right ones (`__right_`)."""
 
-from itertools import accumulate
 import torch
 
 
-def safe_orders__how_many(captured, orders):
-    allowed = max(accumulate(captured))
-    return [name for name, order in orders.items() if max(accumulate(order)) <= allowed]
+def graph_autocast__restored_alone(layer, autocast, inputs):
+    with unchanged(layer), autocast(layer):
+        replay = capture_step(layer, inputs.clone())
+    return lambda batch: replay(batch).clone()
 
 
-def safe_orders__its_own_alone(captured, orders):
-    return [name for name, order in orders.items() if order == captured]
+def autocast_step(layer, autocast):
+    def step(batch):
+        with autocast(layer):
+            return layer(batch)
+
+    return step
 
 
-def safe_orders__any_order(captured, orders):
-    return list(orders)
+def graph_autocast__trace_of_the_warm_up(layer, autocast, inputs):
+    replay = capture_step(autocast_step(layer, autocast), inputs.clone())
+    return lambda batch: replay(batch).clone()
 
 
-def safe_orders__more_in_flight(captured, orders):
-    allowed = max(accumulate(captured))
-    return [name for name, order in orders.items() if max(accumulate(order)) >= allowed]
+def graph_autocast__around_the_replay(layer, autocast, inputs):
+    with unchanged(layer):
+        replay = capture_step(layer, inputs.clone())
+
+    def run(batch):
+        with autocast(layer):
+            return replay(batch).clone()
+
+    return run
 
 
-def safe_orders__R4_the_newest_ends_first(captured, orders):
-    def together(order):
-        pairs, in_flight, started = set(), [], 0
-        for entry in order:
-            if entry > 0:
-                pairs |= {(earlier, started) for earlier in in_flight}
-                in_flight.append(started)
-                started += 1
-            else:
-                in_flight.pop()
-        return pairs
-
-    allowed = together(captured)
-    return [name for name, order in orders.items() if together(order) <= allowed]
+def graph_autocast__not_cloned(layer, autocast, inputs):
+    with unchanged(layer):
+        return capture_step(autocast_step(layer, autocast), inputs.clone())
 
 
-def safe_orders__right_by_position(captured, orders):
-    """Compares how many are in flight after each entry, which is the same rule."""
-    allowed = list(accumulate(captured))
-    safe = []
-    for name, order in orders.items():
-        if all(a <= b for a, b in zip(accumulate(order), allowed, strict=True)):
-            safe.append(name)
-    return safe
+def graph_autocast__captured_on_the_sample(layer, autocast, inputs):
+    with unchanged(layer):
+        replay = capture_step(autocast_step(layer, autocast), inputs)
+    return lambda batch: replay(batch).clone()
 
 
-def safe_orders__right_by_reach(captured, orders):
-    """reach[i]: how many forward passes begin before the backward pass of microbatch i."""
+def graph_autocast__right_by_hand(layer, autocast, inputs):
+    static, step = inputs.clone(), autocast_step(layer, autocast)
+    with unchanged(layer):
+        step(static)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = step(static)
 
-    def reach(order):
-        return [sum(e > 0 for e in order[:at]) for at, entry in enumerate(order) if entry < 0]
+    def run(batch):
+        static.copy_(batch)
+        graph.replay()
+        return outputs.clone()
 
-    allowed = reach(captured)
-    safe = []
-    for name, order in orders.items():
-        if all(a <= b for a, b in zip(reach(order), allowed, strict=True)):
-            safe.append(name)
-    return safe
+    return run
 
 
 def move(layer):
