@@ -18,6 +18,8 @@ augment_in_graph: train with augmentation inside the graph
 train_fp16: train in float16, with a prefetcher and a loader with workers
 train_agent: train an agent with PPO, environments included, in one graph
 train_agent_off_policy: train one with TD3 and a replay buffer, in two graphs
+train_fp8: train Transformer Engine's layers in FP8, with graphs
+order_microbatches: its graphs of a pipeline's microbatches, and the order of their replays
 train_ddp: train on several GPUs under DistributedDataParallel, a graph on each
 graph_experts: a mixture of experts in a graph, tested bit for bit and trained
 expert_parallel: its experts on several GPUs, with the all-to-alls in the graphs

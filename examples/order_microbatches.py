@@ -39,7 +39,9 @@ def graph_chunks(chunks: nn.ModuleList, x: Tensor, order: list, recipe: Recipe |
 
 def run(layers: dict, batches: list[Tensor], order: list, recipe: Recipe | None) -> None:
     """Run the microbatches forward and backward in this order; gradients add up."""
-    hidden, received, outputs = {}, {}, {}
+    hidden: dict[int, Tensor] = {}
+    received: dict[int, Tensor] = {}
+    outputs: dict[int, Tensor] = {}
     for position, entry in enumerate(order):
         microbatch = order[:position].count(entry)
         # An autocast for each forward pass: a module may run only once inside one.

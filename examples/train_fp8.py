@@ -11,7 +11,8 @@ import transformer_engine.pytorch as te
 from torch import Tensor, nn
 from transformer_engine.common.recipe import DelayedScaling
 
-TIME, MICRO_BATCH, N_EMBD, N_LAYER = 128, 4, 512, 2
+TIME, MICRO_BATCH = 128, 4
+N_EMBD, N_LAYER = 512, 2
 GRADIENT_ACCUMULATION_STEPS = 2
 RECIPE = DelayedScaling()
 

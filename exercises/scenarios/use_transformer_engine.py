@@ -118,7 +118,9 @@ def _graphs_scaled(graph: Callable) -> None:
             used = use(run, batches)
     used.gives(expected, symptoms)
     if not close(layer.state_dict(), twin.state_dict()):
-        raise Wrong("The results are right, but scale or history are not the eager ones afterwards.")
+        raise Wrong(
+            "The results are right, but scale or history are not the eager ones afterwards."
+        )
     used.replays(graphs=6, operators=18)
 
 

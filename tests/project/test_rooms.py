@@ -55,7 +55,17 @@ def imported(tree):
     [
         ("capturable", set()),
         ("cpu_graph", {"pytest", "graph_runner"}),  # its pytest plugin, and the plugin's example
-        ("examples", {"cuda", "megatron", "pytorch_lightning", "transformers", "triton"}),
+        (
+            "examples",
+            {
+                "cuda",
+                "megatron",
+                "pytorch_lightning",
+                "transformer_engine",
+                "transformers",
+                "triton",
+            },
+        ),
     ],
 )
 def test_what_others_may_copy_needs_torch_alone(room, more):
