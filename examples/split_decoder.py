@@ -28,14 +28,22 @@ def nccl(x: Tensor) -> Tensor:
     return x
 
 
-def own_rows(weight: Tensor, sections: Sequence[int], rank: int, world_size: int) -> Tensor:
-    """A rank's share of each section of the rows (outputs); sections: their sizes."""
-    return torch.cat([part.chunk(world_size)[rank] for part in weight.split(sections)])
+def own_rows(weight: Tensor, sizes: Sequence[int], rank: int, world_size: int) -> Tensor:
+    """A rank's share of each section of the rows (outputs), which have these sizes."""
+    return torch.cat([part.chunk(world_size)[rank] for part in weight.split(sizes)])
 
 
 def own_columns(weight: Tensor, rank: int, world_size: int) -> Tensor:
     """A rank's share of the columns (inputs)."""
     return weight.chunk(world_size, dim=1)[rank].clone()
+
+
+def sections(block: nn.Module) -> tuple[list[int], list[int]]:
+    """The sizes of queries, keys and values among the rows of qkv, and of both parts of gate_up."""
+    attention = block.attention
+    q_size = attention.n_heads * attention.head_dim
+    kv_size = attention.n_kv_heads * attention.head_dim
+    return [q_size, kv_size, kv_size], [block.feed_forward.down.in_features] * 2
 
 
 def split(model: Decoder, rank: int, world_size: int, all_reduce: Callable = nccl) -> None:
@@ -48,18 +56,18 @@ def split(model: Decoder, rank: int, world_size: int, all_reduce: Callable = ncc
         linear.weight = nn.Parameter(share, requires_grad=False)
 
     for block in model.blocks:
+        heads, gate_up = sections(block)
         attention, feed_forward = block.attention, block.feed_forward
-        q_size = attention.n_heads * attention.head_dim
-        kv_size = attention.n_kv_heads * attention.head_dim
-        heads = [q_size, kv_size, kv_size]  # 1. half of the queries, the keys and the values
-        keep(attention.qkv, own_rows(attention.qkv.weight, heads, rank, world_size))
+
+        qkv = attention.qkv
+        keep(qkv, own_rows(qkv.weight, heads, rank, world_size))  # 1. half of q, of k and of v
         keep(attention.output, own_columns(attention.output.weight, rank, world_size))
         attention.n_heads //= world_size  # 2. and so many heads
         attention.n_kv_heads //= world_size
         attention.register_forward_hook(add_up)  # 3. the sum over all ranks
 
-        gate_up = [feed_forward.down.in_features] * 2
-        keep(feed_forward.gate_up, own_rows(feed_forward.gate_up.weight, gate_up, rank, world_size))
+        up = feed_forward.gate_up
+        keep(up, own_rows(up.weight, gate_up, rank, world_size))
         keep(feed_forward.down, own_columns(feed_forward.down.weight, rank, world_size))
         feed_forward.register_forward_hook(add_up)  # 4. a second sum
 
@@ -104,25 +112,28 @@ def join() -> None:
     dist.init_process_group("nccl", device_id=device)
 
 
-def main() -> None:
-    """Decode on this rank; print the text and a checksum of all logits."""
-    join()
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    model, config = small_llama.load("model", "cuda")
-    split(model, rank, world_size)
-    config = replace(config, n_kv_heads=config.n_kv_heads // world_size)  # 5. half of the cache
-    decoder = DecodeGraph(model, config, TEMPERATURE)
+def write(decoder: DecodeGraph) -> str:
+    """Decode from the letter K; returns a checksum of all logits, and the text."""
     torch.manual_seed(0)  # 6. every rank draws the same tokens
-
     tokens, checksum = [], 0
     decoder.start(ord("K"))
     for _ in range(N_TOKENS):
         decoder.graph.replay()
         tokens.append(decoder.token.clone())
         checksum += decoder.logits.view(torch.int32).sum()
-
     text = small_llama.decode(torch.cat(tokens))
-    print(f"rank {rank}: logits {int(checksum) % 2**32:08x} {text!r}\n", end="", flush=True)
+    return f"logits {int(checksum) % 2**32:08x} {text!r}"
+
+
+def main() -> None:
+    """Decode on this rank."""
+    join()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    model, config = small_llama.load("model", "cuda")
+    split(model, rank, world_size)
+    config = replace(config, n_kv_heads=config.n_kv_heads // world_size)  # 5. half of the cache
+    decoder = DecodeGraph(model, config, TEMPERATURE)
+    print(f"rank {rank}: {write(decoder)}\n", end="", flush=True)
     decoder.graph.reset()  # before the group of ranks ends
     dist.destroy_process_group()
 

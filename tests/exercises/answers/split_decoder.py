@@ -272,32 +272,3 @@ def graph_best_token__right_where(head, gather, rank, sample):
         return torch.where(values[1] > values[0], tokens[1], tokens[0])
 
     return captured(step, sample)
-
-
-def choose_split__one_all_reduce(step_us, n_layers, saved_us, all_reduce_us):
-    method = min(all_reduce_us, key=all_reduce_us.get)
-    split_us = step_us + n_layers * (all_reduce_us[method] - saved_us)
-    return (method, step_us / split_us) if split_us < step_us else ("one GPU", 1.0)
-
-
-def choose_split__always_two_gpus(step_us, n_layers, saved_us, all_reduce_us):
-    method = min(all_reduce_us, key=all_reduce_us.get)
-    return method, step_us / (step_us + n_layers * (2 * all_reduce_us[method] - saved_us))
-
-
-def choose_split__all_reduces_are_free(step_us, n_layers, saved_us, all_reduce_us):
-    method = min(all_reduce_us, key=all_reduce_us.get)
-    return method, step_us / (step_us - n_layers * saved_us)
-
-
-def choose_split__half_the_time(step_us, n_layers, saved_us, all_reduce_us):
-    method = min(all_reduce_us, key=all_reduce_us.get)
-    return method, step_us / (step_us / 2 + n_layers * 2 * all_reduce_us[method])
-
-
-def choose_split__right_all_compared(step_us, n_layers, saved_us, all_reduce_us):
-    steps = {"one GPU": step_us}
-    for method, us in all_reduce_us.items():
-        steps[method] = step_us - n_layers * (saved_us - us - us)
-    best = min(steps, key=steps.get)
-    return [best, step_us / steps[best]]
