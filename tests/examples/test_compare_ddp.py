@@ -1,0 +1,70 @@
+"""DDP and FSDP2 on two ranks, in eager mode on the CPU, and one GPU's graph on the stand-in."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch.distributed as dist
+
+from cpu_graph import cpu_graphs
+from tests.examples.test_train_ddp import SMALLER
+from tests.support.machine import PATIENCE
+from tests.support.scripts import changed, names_of
+
+SCRIPT = {
+    "from examples.train_ddp": "from train_ddp",
+    "from examples.split_decoder": "from split_decoder",
+    "range(22)": "range(3)",
+    "range(20)": "range(2)",
+}
+ON_THE_CPU = {
+    "torch.cuda.synchronize()": "pass",
+    "torch.cuda.Stream()": "None",
+    "with torch.cuda.stream(side_stream):": "if True:",
+    '("eager", "graph")\n]': '("eager",)\n]',
+}
+
+
+def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
+    names = names_of("compare_ddp", smaller={"range(22)": "range(3)", "range(20)": "range(2)"}.items())
+    train_ddp = names_of("train_ddp", smaller=SMALLER.items())
+    names |= {name: train_ddp[name] for name in ("make_model", "make_batches")}
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "barrier", lambda: None)
+    with cpu_graphs() as device:
+        found = names["compare"](["one GPU, eager", "one GPU, graph"], None, None)
+        assert device.counts["graphs"] == 4 + 3 * 2
+    assert found["trained"]["one GPU, eager"] == found["trained"]["one GPU, graph"]
+    assert len(found["trained"]["one GPU, eager"]) == 4 + 1
+    assert [row[0] for row in found["times"]] == ["one GPU, eager", "one GPU, graph"]
+
+
+@pytest.mark.weekly
+def test_two_ranks_agree_and_fsdp2_trains_as_ddp(tmp_path):
+    group = {
+        "torch.cuda.set_device(device)": "pass",
+        "% torch.cuda.device_count()": "",
+        '"nccl", device_id=device': '"gloo"',
+    }
+    cpu = {".cuda()": "", ', device="cuda"': ""}
+    smaller = {
+        "compare_ddp": SCRIPT | ON_THE_CPU,
+        "train_ddp": SMALLER | cpu,
+        "split_decoder": group,
+    }
+    for name, instead in smaller.items():
+        (tmp_path / f"{name}.py").write_text(changed(name, smaller=instead.items()))
+    command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    run = subprocess.run(
+        [sys.executable, "-m", *command, str(tmp_path / "compare_ddp.py")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    trained = json.loads(run.stdout.splitlines()[-1])["trained"]
+    assert trained["FSDP2, eager"][:-1] == pytest.approx(trained["DDP, eager"][:-1], rel=1e-5)
+    assert trained["one GPU, eager"] != trained["DDP, eager"]
