@@ -6,21 +6,16 @@ import json
 import linecache
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from course.paths import REFERENCE_GPU, TRACES
-
-TWO_GPUS = TRACES / REFERENCE_GPU / "two_gpus"  # times and traces measured on two GPUs
 SHARED_GPU = {
     "NCCL_MULTI_RANK_GPU_ENABLE": "1",
     "TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES": "1",
@@ -69,7 +64,6 @@ def run(
     script: Iterable[Callable],
     tasks: Mapping[str, Callable | Mapping[str, Callable]],
     ranks: int = 2,
-    nodes: int = 1,
     environment: Mapping[str, str] | None = None,
     seconds: int = 90,
     folder: Path | str = "",
@@ -83,11 +77,10 @@ def run(
     script without arguments, or a functools.partial of one. It gives what JSON can hold; a
     RuntimeError or TimeoutError that it raises counts as {"raised": its first line}. A dict in the
     place of a task holds several, which the same processes call one after the other; those after
-    one that raises are not called. nodes: so many torchruns, as if on as many hosts, share the
-    ranks and the visible GPUs. Where these are fewer than the ranks, ranks share a GPU (NCCL 2.30
-    or newer). environment: variables for all ranks. folder: where the ranks work, a temporary one
-    if not given. may_die: a rank that ends without a result counts as {"raised": the last line of
-    the log}.
+    one that raises are not called. Where fewer GPUs are visible than ranks, ranks share a GPU (NCCL
+    2.30 or newer). environment: variables for all ranks. folder: where the ranks work, a temporary
+    one if not given. may_die: a rank that ends without a result counts as {"raised": the last line
+    of the log}.
 
     No process outlives the call, whatever ends it: the system ends a rank after so many seconds,
     even one that hangs, and at an interruption torchrun is told to stop, which stops its ranks.
@@ -105,18 +98,18 @@ def run(
             for number, group in enumerate(groups):
                 Path(own, f"{number}.task").write_bytes(pickle.dumps(group))
                 files = [f"{own}/train.py", f"{own}/{number}.task", f"{own}/{number}."]
+                torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
                 with Path(own, f"{number}.log").open("ab") as log:
-                    for options, variables in _torchruns(ranks, nodes):
-                        jobs.append(
-                            subprocess.Popen(
-                                [sys.executable, "-m", *options, *files, str(seconds)],
-                                cwd=folder or own,
-                                env=os.environ | variables | (environment or {}),
-                                stdout=log,
-                                stderr=subprocess.STDOUT,
-                                start_new_session=True,  # an interruption reaches us first
-                            )
+                    jobs.append(
+                        subprocess.Popen(
+                            [sys.executable, "-m", *torchrun, *files, str(seconds)],
+                            cwd=folder or own,
+                            env=os.environ | _variables(ranks) | (environment or {}),
+                            stdout=log,
+                            stderr=subprocess.STDOUT,
+                            start_new_session=True,  # an interruption reaches us first
                         )
+                    )
             for job in jobs:
                 job.wait(seconds + STOPPING)
         finally:
@@ -142,32 +135,12 @@ def source(pieces: Iterable[Callable]) -> list[str]:
     return [line for lines in cells.values() for line in lines]
 
 
-def _torchruns(ranks, nodes):
-    """The module and options of each torchrun of one task, and the variables that it needs."""
-    variables = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    visible = list(map(str, range(torch.cuda.device_count() or ranks)))
-    if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
-        visible = named.split(",")
-    if len(visible) < ranks:
-        variables |= SHARED_GPU
-    share = ranks // nodes
-    if nodes == 1:
-        return [(["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"], variables)]
-    options = [f"--nnodes={nodes}", f"--nproc-per-node={share}", "--rdzv-backend=c10d"]
-    options += [f"--rdzv-endpoint=127.0.0.1:{_free_port()}", "--local-addr=127.0.0.1"]
-    of_rank = [visible[rank % len(visible)] for rank in range(ranks)]
-    own = [dict.fromkeys(of_rank[node * share : (node + 1) * share]) for node in range(nodes)]
-    return [
-        (["torch.distributed.run", *options], variables | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)})
-        for gpus in own
-    ]
-
-
-def _free_port():
-    """A port of this machine that nobody listens on."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def _variables(ranks):
+    """The variables that all ranks need."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = len(named.split(",")) if named else torch.cuda.device_count() or ranks
+    shared = SHARED_GPU if gpus < ranks else {}
+    return {"PYTHONPATH": os.pathsep.join(sys.path)} | shared
 
 
 def _stop(jobs):

@@ -56,13 +56,14 @@ def make_step(model: nn.Module) -> Callable:
     return train_step
 
 
-def checksum(model: nn.Module) -> int:
+def checksum(model: nn.Module) -> str:
     """The sum of the weights' bits, read as integers."""
     weights = [
         weight.full_tensor() if isinstance(weight, DTensor) else weight
         for weight in model.parameters()
     ]
-    return int(sum(weight.detach().view(torch.int32).sum() for weight in weights)) % 2**32
+    bits = sum(weight.detach().view(torch.int32).sum() for weight in weights)
+    return f"{int(bits) % 2**32:08x}"
 
 
 def time_steps(steps: dict[str, Callable], batch: tuple[Tensor, Tensor]) -> list[tuple]:

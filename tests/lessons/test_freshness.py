@@ -1,7 +1,6 @@
 """Are the recordings in traces/ whole, and still true to the lessons?"""
 
 import gzip
-import hashlib
 import re
 from collections import Counter
 from types import SimpleNamespace
@@ -9,7 +8,6 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from course.distributed import TWO_GPUS
 from course.paths import CONFORMANCE, NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
 from course.player import play
 from course.recordings.cells import code_cells, lessons
@@ -29,14 +27,6 @@ BESIDE = {
     "works_on.json",
     "conformance.json",
 }  # what else lies in traces/ and in a GPU's folder
-OF_TWO_GPUS = {
-    "eager_0.json.gz": "a96b683f6c2d",
-    "eager_1.json.gz": "ad9eb6e9f907",
-    "graph_0.json.gz": "f7310edf2032",
-    "graph_1.json.gz": "bcad3c548797",
-    "split_decoder.json": "17fe8dfa163b",
-    "train_on_several_gpus.json": "efd3078970bc",
-}  # file -> the beginning of its SHA-256: no recording's digest covers them
 MACHINE_PATH = re.compile(rb"(?<![A-Za-z0-9_.+/-])/(?:root|home|tmp|opt|work|usr|Users)/")
 
 
@@ -77,7 +67,6 @@ def test_the_plain_cells_hold_on_another_gpus_values(path):
 
 def test_nothing_else_lies_in_traces():
     known = {gpu / name for gpu in [TRACES, *GPUS] for name in BESIDE}
-    known |= {TWO_GPUS / name for name in OF_TWO_GPUS}
     for path in RECORDED:
         names = Recording.read(path).about["traces"].values()
         known |= {path, *(path.with_suffix("") / name for name in names)}
@@ -101,14 +90,6 @@ def test_a_recording_is_as_it_was_recorded(path):
     assert sum(file.stat().st_size for file in [path, *traces]) < 1e6
     contents = [path.read_bytes(), *(gzip.decompress(trace.read_bytes()) for trace in traces)]
     assert not any(map(MACHINE_PATH.search, contents))
-
-
-@pytest.mark.parametrize("name", OF_TWO_GPUS)
-def test_what_two_gpus_measured_is_as_it_was_kept(name):
-    content = (TWO_GPUS / name).read_bytes()
-    assert hashlib.sha256(content).hexdigest().startswith(OF_TWO_GPUS[name])
-    text = gzip.decompress(content) if name.endswith(".gz") else content
-    assert not MACHINE_PATH.search(text)
 
 
 @named(RECORDED)
