@@ -56,18 +56,18 @@ def split(model: Decoder, rank: int, world_size: int, all_reduce: Callable = ncc
         linear.weight = nn.Parameter(share, requires_grad=False)
 
     for block in model.blocks:
-        heads, gate_up = sections(block)
+        qkv_sizes, gate_up_sizes = sections(block)
         attention, feed_forward = block.attention, block.feed_forward
 
         qkv = attention.qkv
-        keep(qkv, own_rows(qkv.weight, heads, rank, world_size))  # 1. half of q, of k and of v
+        keep(qkv, own_rows(qkv.weight, qkv_sizes, rank, world_size))  # 1. half of q, k and v
         keep(attention.output, own_columns(attention.output.weight, rank, world_size))
         attention.n_heads //= world_size  # 2. and so many heads
         attention.n_kv_heads //= world_size
         attention.register_forward_hook(add_up)  # 3. the sum over all ranks
 
-        up = feed_forward.gate_up
-        keep(up, own_rows(up.weight, gate_up, rank, world_size))
+        gate_up = feed_forward.gate_up
+        keep(gate_up, own_rows(gate_up.weight, gate_up_sizes, rank, world_size))
         keep(feed_forward.down, own_columns(feed_forward.down.weight, rank, world_size))
         feed_forward.register_forward_hook(add_up)  # 4. a second sum
 
