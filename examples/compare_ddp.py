@@ -8,6 +8,7 @@ Rank 0 prints JSON: "trained", the last losses and a checksum of the weights by 
 and batches are those of train_ddp.py: replace them by yours.
 """
 
+import gzip
 import json
 import time
 from argparse import ArgumentParser
@@ -85,14 +86,19 @@ def time_steps(steps: dict[str, Callable], batch: tuple[Tensor, Tensor]) -> list
 
 
 def record(step: Callable, batch: tuple[Tensor, Tensor], file: Path) -> None:
-    """Profile three steps after three of warm-up."""
+    """Profile three steps after three of warm-up, into a gzipped trace."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     with profile(schedule=schedule(wait=0, warmup=3, active=3, repeat=1)) as profiler:
         for number in range(6):
             step(*batch)
             if number in (2, 5):
                 torch.cuda.synchronize()
             profiler.step()
-    profiler.export_chrome_trace(str(file))
+    plain = file.with_suffix("")
+    profiler.export_chrome_trace(str(plain))
+    content = json.loads(plain.read_text()) | {"traceName": file.name}  # not this machine's path
+    file.write_bytes(gzip.compress(json.dumps(content).encode(), mtime=0))
+    plain.unlink()
 
 
 def compare(variants: Sequence[str], stream: torch.cuda.Stream, traces: Path | None) -> dict:
