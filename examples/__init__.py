@@ -21,6 +21,9 @@ train_agent_off_policy: train one with TD3 and a replay buffer, in two graphs
 train_fp8: train Transformer Engine's layers in FP8, with graphs
 order_microbatches: its graphs of a pipeline's microbatches, and the order of their replays
 train_ddp: train on several GPUs under DistributedDataParallel, a graph on each
+compare_ddp: DDP and FSDP2 on several GPUs, eager and in a graph
+split_decoder: a decoder on two GPUs, each with half of every layer
+compare_splits: the same by NCCL, parallelize_module and one-shot all-reduces, next to one GPU
 graph_experts: a mixture of experts in a graph, tested bit for bit and trained
 expert_parallel: its experts on several GPUs, with the all-to-alls in the graphs
 sample_diffusion_model: train a small diffusion model and sample it, both with graphs

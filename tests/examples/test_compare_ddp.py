@@ -9,10 +9,10 @@ import pytest
 import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
-from tests.examples.test_train_ddp import SMALLER
 from tests.support.machine import PATIENCE
 from tests.support.scripts import changed, names_of
 
+SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
 SCRIPT = {
     "from examples.train_ddp": "from train_ddp",
     "from examples.split_decoder": "from split_decoder",
@@ -28,7 +28,9 @@ ON_THE_CPU = {
 
 
 def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
-    names = names_of("compare_ddp", smaller={"range(22)": "range(3)", "range(20)": "range(2)"}.items())
+    names = names_of(
+        "compare_ddp", smaller={"range(22)": "range(3)", "range(20)": "range(2)"}.items()
+    )
     train_ddp = names_of("train_ddp", smaller=SMALLER.items())
     names |= {name: train_ddp[name] for name in ("make_model", "make_batches")}
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
