@@ -4,8 +4,8 @@ In notebooks   lesson: %%gpu cells; progress: what is solved; player: a lesson r
                without a GPU runs it, with its outputs
                exhibits: the gallery's failures; node_chart: graphs drawn; recorded_gpus: the
                recordings of all GPUs
-               memory: given back; perfetto: traces; distributed: several ranks; show_source: a part
-               of a file; touch: pictures that one can touch
+               memory: given back; perfetto: traces; show_source: a part of a file; touch:
+               pictures that one can touch
 Rooms          recordings: what ran, and whether it is still true; commands: what the Makefile calls
 The start      set_up: the packages; lab_address: the last line of JupyterLab's start
 For all        paths: where files are; lessons: their numbers; files: whole or not at all; machine:
