@@ -60,7 +60,7 @@ class Hit:
 @dataclass(frozen=True)
 class Symptom:
     """What people see, and its causes. words: a regular expression for it; near: another one for
-    what the text must speak of as well; causes: titles of entries."""
+    what the text must speak of as well; causes: titles of entries, the usual one first."""
 
     words: str
     near: str

@@ -24,6 +24,7 @@ FIELD = re.compile(  # and one of these, for what else is captured or replayed
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
 PRODUCTS = {  # a cause that begins with such a name is guessed where the text names the product
+    "A CTC loss": r"ctc",
     "Adam": r"optim|adam",
     "An optimizer": r"optim|adam|\bsgd",
     "DDP": r"\bddp\b|DistributedDataParallel|distributed",
@@ -41,6 +42,8 @@ UNKNOWN = 0.7  # of the rarest word's weight: a word that no cause has, such as 
 ALIKE = 0.12  # the least likeness, from 0 to 1: further down most guesses are wrong
 LESS = 0.4  # of the best likeness: what is less alike is left out
 SYMPTOM = 0.06  # what a symptom adds to the likeness of its causes
+USUAL = 0.14  # and adds to that of the first, the usual one, besides
+TYPED = 9  # words at most, and no colon: a symptom in words, not a line of a log
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
 PLAIN = re.findall(
     r"\w+",
@@ -56,26 +59,27 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     first; [] if none is.
 
     Rare words count more than common ones (tf-idf, cosine), and causes of a symptom that the text
-    tells of more than others; the text must mention a capture or a replay, and a graph, a GPU or the
-    like. One that is much less alike than the best is left out.
+    tells of more than others, its usual cause most; a text longer than a typed symptom must mention
+    a capture or a replay, and a graph, a GPU or the like. One that is much less alike than the best
+    is left out.
     """
     lines = [line[:LENGTH] for line in text.splitlines()]
-    if not any(map(ABOUT.search, lines)) or not FIELD.search(text):
+    suspected = _suspected(text)
+    typed = bool(suspected) and len(text.split()) <= TYPED and ":" not in text
+    if not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
         return []
     telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
     asked = set(_words("\n".join(telling)))
     weights, known = _known()
     unknown = UNKNOWN * max(weights.values())
     length = math.sqrt(sum(weights.get(word, unknown) ** 2 for word in asked)) or 1
-    suspected = _suspected(text)
     rated = []
     for entry, vector in zip(entries(), known, strict=True):
         if entry.kind not in GUESSED or not _named(entry, text):
             continue
         shared = asked & vector.keys()
         alike = sum(weights[word] * vector[word] for word in shared) / length
-        if entry.title in suspected:
-            alike += SYMPTOM
+        alike += suspected.get(entry.title, 0)
         if (len(shared) > 1 or entry.title in suspected) and alike >= ALIKE / 2:
             rated.append((alike, entry))
     rated.sort(key=lambda pair: -pair[0])
@@ -90,14 +94,16 @@ def _named(entry: Entry, text: str) -> bool:
     return product is None or bool(re.search(PRODUCTS[product], text, re.I))
 
 
-def _suspected(text: str) -> set[str]:
-    """The titles of causes with a symptom that the text tells of: a hang, old values, memory."""
-    return {
-        title
-        for symptom in symptoms()
-        if re.search(symptom.words, text, re.I) and re.search(symptom.near, text, re.I)
-        for title in symptom.causes
-    }
+def _suspected(text: str) -> dict[str, float]:
+    """What the symptoms that the text tells of, such as a hang, old values or memory, add to the
+    likeness of their causes, by title."""
+    adds: dict[str, float] = {}
+    for symptom in symptoms():
+        if re.search(symptom.words, text, re.I) and re.search(symptom.near, text, re.I):
+            for title in symptom.causes:
+                add = SYMPTOM + (USUAL if title == symptom.causes[0] else 0)
+                adds[title] = max(add, adds.get(title, 0))
+    return adds
 
 
 @cache

@@ -61,6 +61,8 @@ def rules() -> dict[str, Any]:
         "alike": similar_causes.ALIKE,
         "less": similar_causes.LESS,
         "symptom": similar_causes.SYMPTOM,
+        "usual": similar_causes.USUAL,
+        "typed": similar_causes.TYPED,
         "endings": similar_causes.ENDINGS,
         "plain": similar_causes.PLAIN,
         "known": explain.SAID,

@@ -91,23 +91,31 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
   /** For a text without a known message: the causes whose description is most like it, the best first. */
   function nearest(text, count = 5) {
     const lines = splitLines(text).map((line) => line.slice(0, rules.length));
-    if (!lines.some((line) => fits(rules.about, line)) || !fits(rules.field, text)) return [];
+    const suspected = suspicions(text), typed = suspected.size && text.trim().split(/\s+/).length <= rules.typed && !text.includes(":");
+    if (!fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
     const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
     const asked = new Set(words(telling.join("\n"))), { weights, vectors } = described();
     const unknown = rules.unknown * Math.max(...weights.values());
     const length = Math.hypot(...[...asked].map((word) => weights.get(word) ?? unknown)) || 1;
-    const suspected = new Set(symptoms.filter((one) => fits(one.words, text) && fits(one.near, text)).flatMap((one) => one.causes));
     const rated = [];
     entries.forEach((entry, one) => {
       if (!rules.guessed.includes(entry.kind) || !named(entry, text)) return;
       const shared = [...asked].filter((word) => vectors[one].has(word));
       let alike = shared.reduce((sum, word) => sum + weights.get(word) * vectors[one].get(word), 0) / length;
-      if (suspected.has(entry.title)) alike += rules.symptom;
+      alike += suspected.get(entry.title) ?? 0;
       if ((shared.length > 1 || suspected.has(entry.title)) && alike >= rules.alike / 2) rated.push([alike, entry]);
     });
     rated.sort((a, b) => b[0] - a[0]);
     const best = rated[0]?.[0] ?? 0;
     return best >= rules.alike ? rated.slice(0, count).filter(([alike]) => alike >= best * rules.less).map(([, entry]) => entry) : [];
+  }
+
+  /** What the symptoms that the text tells of add to the likeness of their causes: most to the usual one, the first. */
+  function suspicions(text) {
+    const adds = new Map();
+    for (const { causes } of symptoms.filter((one) => fits(one.words, text) && fits(one.near, text)))
+      causes.forEach((title, place) => adds.set(title, Math.max(adds.get(title) ?? 0, rules.symptom + (place ? 0 : rules.usual))));
+    return adds;
   }
 
   function named(entry, text) {

@@ -293,6 +293,27 @@ def test_a_symptom_names_causes_and_puts_them_first():
     assert nearest(hang)[0].title == "A replay that never ends on one rank"
 
 
+COMPLAINTS = {  # in people's words: the usual cause
+    "the loss does not change": "A new tensor under the old name",
+    "training loss does not change": "A new tensor under the old name",
+    "my loss never changes with a cuda graph": "A new tensor under the old name",
+    "same dropout mask": "A dropout that is frozen",
+    "same dropout each time": "A dropout that is frozen",
+    "the graph is slower than eager": "No speed-up",
+    "CUDA graph replay is slower than eager": "No speed-up",
+}
+
+
+@pytest.mark.parametrize("said", COMPLAINTS)
+def test_the_usual_cause_of_a_complaint_is_guessed_first(said):
+    assert nearest(said)[0].title == COMPLAINTS[said]
+
+
+def test_a_line_of_a_log_is_no_complaint():
+    said = "torch.cuda.OutOfMemoryError: CUDA out of memory while loading checkpoint shards"
+    assert nearest(said) == []
+
+
 def test_a_cause_of_one_product_is_guessed_only_where_the_text_names_it():
     said = "the NaN check asks a value of the loss in the captured graph"
     assert not [entry for entry in nearest(said) if entry.title.startswith("Megatron")]
