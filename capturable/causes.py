@@ -23,7 +23,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Entry:
-    """A cause. kind: error, several (its message names no cause), after (a consequence), warning,
+    """A cause. title: what identifies it, in plain words; term: the standard name and the error's
+    number, which its heading has; "" where that is the title. kind: error, several (its message names no cause), after (a consequence), warning,
     reasons (a warning that names its cause in words of its own) or silent.
 
     messages: texts it is known by. place: a regular expression for the code or log near them;
@@ -43,6 +44,17 @@ class Entry:
     words: str = ""
     lesson: str = ""
     exhibit: bool = False
+    term: str = ""
+
+    @property
+    def name(self) -> str:
+        """The standard name, or the title of an entry without one."""
+        return self.term or self.title
+
+    @property
+    def names(self) -> str:
+        """The standard name, and the title where that is another one."""
+        return f"{self.term}: {self.title}" if self.term else self.title
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ def explain(text: str) -> list[Entry]:
 
 
 def describe(entry: Entry) -> str:
-    """Title, cause and fix, as plain text."""
-    return "\n".join([entry.title, f"  cause: {entry.cause}", f"  fix:   {entry.fix}"])
+    """Names, cause and fix, as plain text."""
+    return "\n".join([entry.names, f"  cause: {entry.cause}", f"  fix:   {entry.fix}"])
 
 
 def caveat(text: str, hits: list[Hit]) -> str:
@@ -115,8 +115,8 @@ def _others(hits: list[Hit]) -> list[str]:
     if decided and not several:
         return ["\n" + SAID["decided"].format(len(others))]
     head = SAID["tell_apart"] if several else SAID["others_too"]
-    told = {entry.title: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
-    return ["\n" + head, *(f"  {title}: {tell}." for title, tell in told.items())]
+    told = {entry.name: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
+    return ["\n" + head, *(f"  {name}: {tell}." for name, tell in told.items())]
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m capturable.explain") -> int:

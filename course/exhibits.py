@@ -230,8 +230,8 @@ def index(exhibits: pd.DataFrame) -> Markdown:
     """The gallery's index: what one sees (exhibits: from shown), the exhibit, the lesson that
     teaches the fix.
     """
-    lessons = {entry.title: entry.lesson for entry in entries()}
-    rows = ["| message or symptom | exhibit | lesson |", "|---|---|---|"]
+    known = {entry.title: entry for entry in entries()}
+    rows = ["| what you see | entry | lesson |", "|---|---|---|"]
     for one in exhibits.itertuples():
         runs_here = one.kind == "loud" and one.message.startswith("nothing: ")
         if one.kind == "silent" or runs_here:
@@ -240,9 +240,12 @@ def index(exhibits: pd.DataFrame) -> Markdown:
             sight = one.message.splitlines()[0].replace("|", " ")
         if one.exhibit in TOLD_APART_BY:
             sight += f" ({TOLD_APART_BY[one.exhibit]})"
-        name = lessons.get(one.exhibit, "")
-        link = f"[{name.replace('_', ' ')}]({lesson_file(name).name})" if name else "here"
-        rows.append(f"| {sight} | [{one.exhibit}](#{one.exhibit.replace(' ', '-')}) | {link} |")
+        entry = known[one.exhibit]
+        lesson = entry.lesson
+        link = f"[{lesson.replace('_', ' ')}]({lesson_file(lesson).name})" if lesson else "here"
+        name = f"[{entry.name}](#{entry.name.replace(' ', '-')})"
+        title = f"<br>{entry.title}" if entry.term else ""
+        rows.append(f"| {sight} | {name}{title} | {link} |")
     return Markdown("\n".join(rows))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 
 from course.lessons import lesson_file, optional
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 from docs.lesson_page import page
 from docs.minutes import stated
 from docs.played import played
@@ -167,9 +167,11 @@ def contents() -> str:
 
 
 def in_side_bar(path: Path) -> str:
-    """A lesson's number, title and minutes: 0 · Start here · 16 min."""
-    minutes = f"{stated(path)}\N{NO-BREAK SPACE}min"
-    return " · ".join([str(number(path)), title(path), minutes] + ["optional"] * optional(path))
+    """A lesson's number, title and minutes, which the gallery has none of: 0 · Start here · 16 min."""
+    facts = [str(number(path)), title(path)]
+    if lesson_name(path) != GALLERY:
+        facts.append(f"{stated(path)}\N{NO-BREAK SPACE}min")
+    return " · ".join(facts + ["optional"] * optional(path))
 
 
 def modules() -> list[str]:

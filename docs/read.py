@@ -15,8 +15,9 @@ from PIL import Image
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recorded_lesson
-from docs.lesson_page import gpus, shown, without_styles
+from docs.lesson_page import gpus, keep_addresses, shown, without_styles
 from docs.played import played
+from docs.search import GALLERY
 
 READ = ROOT / "read"
 COLOURS = 64  # of a chart: a third of the bytes
@@ -35,6 +36,8 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
     """
     name = lesson_name(path)
     about = recorded_lesson(name).about
+    if name == GALLERY:
+        keep_addresses(notebook)
     charts: dict[str, bytes] = {}
     parts = []
     for cell in notebook.cells:

@@ -127,9 +127,7 @@ def lesson_list() -> str:
                 path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\."
             )
             facts = ["optional"] if optional(path) else []
-            if lesson_name(path) == GALLERY:
-                facts.append(f"{stated(path)} minutes")
-            else:
+            if lesson_name(path) != GALLERY:
                 facts.append(f"{stated(path)} minutes, and {duration(path)[1]} for the exercises")
             if found := needs(path, first):
                 facts.append(f"builds on {found}")
@@ -327,7 +325,7 @@ def with_tables(path: Path) -> str:
 def main() -> int:
     """Write everything; returns 1, after a sentence each, if a lesson still lacks something."""
     for lesson in sorted(NOTEBOOKS.glob("*.ipynb")):
-        if not unfinished.unrecorded(lesson):
+        if lesson_name(lesson) != GALLERY and not unfinished.unrecorded(lesson):
             write_minutes(lesson)
     try:
         for page in PAGES:

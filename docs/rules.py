@@ -74,7 +74,7 @@ def entry(one: causes.Entry) -> dict[str, Any]:
     lesson = GALLERY if one.exhibit else one.lesson
     page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
     place = pattern(one.place, re.I) if one.place else None
-    return asdict(one) | {"place": place, "page": page}
+    return asdict(one) | {"place": place, "page": page, "name": one.name, "names": one.names}
 
 
 def rules_js() -> str:

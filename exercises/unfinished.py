@@ -99,24 +99,24 @@ def _without_scenario(lesson: str, sources: list[str]) -> Iterator[str]:
 
 
 def _without_title(sources: list[str], prose: str) -> Iterator[str]:
-    """Exhibits of the gallery: the index links each to its heading, and capturable explains it
-    under its title.
+    """Exhibits of the gallery: capturable explains each under its title, and the index links it to
+    the heading of its name.
     """
     headings = set(re.findall(r"^### (.+)$", prose, re.MULTILINE))
-    causes = {entry.title for entry in entries()}
+    names = {entry.title: entry.name for entry in entries()}
     for show, title in (pair for source in sources for pair in _exhibited(source)):
         if not title:
             yield (
-                f"An exhibit has no title: give {show}(title, ...) one, and the heading ### of the "
-                "same words above its cell."
+                f"An exhibit has no title: give {show}(title, ...) one, and an entry of this title to "
+                "capturable/causes.json."
             )
-        elif title not in headings:
-            yield f"The exhibit {title!r} has no heading: write ### {title} above its cell."
-        elif title not in causes:
+        elif title not in names:
             yield (
                 f"The exhibit {title!r} is not explained: add an entry of this title to "
                 "capturable/causes.json."
             )
+        elif names[title] not in headings:
+            yield f"The exhibit {title!r} has no heading: write ### {names[title]} above its cell."
 
 
 def _defined(source: str) -> set[str]:

@@ -53,11 +53,11 @@ function cause(entry) {
 }
 
 function linked(entry) {
-  if (!entry.page) return element("span", {}, entry.title);
-  const anchor = entry.exhibit ? `#${entry.title.replaceAll(" ", "-")}` : "";
+  if (!entry.page) return element("span", {}, entry.name);
+  const anchor = entry.exhibit ? `#${entry.name.replaceAll(" ", "-")}` : "";
   const here = DOCUMENTATION_OPTIONS.pagename === entry.page;
   const root = document.documentElement.dataset.content_root;
-  return element("a", { href: here ? anchor : `${root}${entry.page}.html${anchor}` }, entry.title);
+  return element("a", { href: here ? anchor : `${root}${entry.page}.html${anchor}` }, entry.name);
 }
 
 /** Text in which `code` is code. */

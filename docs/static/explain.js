@@ -79,12 +79,12 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
     return ours || hits.some(({ entry }) => entry.kind === "silent") || !hits.length ? "" : said.no_graph;
   }
 
-  /** The other causes of the first hit's message: [title, how to tell], and whether the lines near it named one. */
+  /** The other causes of the first hit's message: [entry, how to tell], and whether the lines near it named one. */
   function others(hits) {
     const [first] = hits, several = rules.many.includes(first.entry.kind);
     const causes = hits.slice(1).filter((one) => one.message === first.message).map(({ entry }) => entry)
       .filter(({ kind }) => kind === "error" || kind === "warning");
-    const told = new Map(causes.map((entry) => [entry.title, [entry, entry.tell || entry.cause.split(". ")[0].replace(/\.+$/, "")]]));
+    const told = new Map(causes.map((entry) => [entry.name, [entry, entry.tell || entry.cause.split(". ")[0].replace(/\.+$/, "")]]));
     return { told: [...told.values()], count: causes.length, several, decided: first.rank[3] < 0 && !several };
   }
 
@@ -162,7 +162,7 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
 
   /** The answer as the command prints it. */
   function print({ text, hits, doubt, guesses, first, others }) {
-    const describe = (entry) => `${entry.title}\n  cause: ${entry.cause}\n  fix:   ${entry.fix}`;
+    const describe = (entry) => `${entry.names}\n  cause: ${entry.cause}\n  fix:   ${entry.fix}`;
     if (!hits.length) {
       const more = doubt ? [doubt] : guesses.length ? [said.guesses, ...guesses.map(describe)] : [said.nothing];
       return [said.unknown, ...more].join("\n\n");
@@ -173,7 +173,7 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
     if (others.count && others.decided) parts.push(`\n${said.decided.replace("{}", others.count)}`);
     else if (others.count) {
       parts.push("\n" + (others.several ? said.tell_apart : said.others_too));
-      parts.push(...others.told.map(([entry, tell]) => `  ${entry.title}: ${tell}.`));
+      parts.push(...others.told.map(([entry, tell]) => `  ${entry.name}: ${tell}.`));
     }
     return parts.join("\n");
   }

@@ -29,7 +29,7 @@ function exhibits(query, find, nearest) {
   const entries = quoted.length ? quoted : nearest(query, 3);
   const score = quoted.length ? (number || long ? 250 : 30) : long ? 20 : 4;
   return entries.filter((entry) => entry.exhibit).slice(0, 8)
-    .map((entry, place) => result(RULES.gallery, entry.title, score - place)).filter(Boolean);
+    .map((entry, place) => result(RULES.gallery, entry.name, score - place)).filter(Boolean);
 }
 
 /** Pages by the question that they answer: all words of the query are known to it, or nearly all. */

@@ -105,16 +105,23 @@ OWN_WORDS = {  # their sections speak of the code that they show
 
 def test_an_exhibit_says_what_its_section_says():
     """But for those whose section speaks of the code that it shows: an answer knows no such code."""
-    assert [title for title, _, _ in SECTIONS] == [
-        entry.title for entry in entries() if entry.exhibit
-    ]
-    for title, cause, fix in SECTIONS:
+    shown = [entry for entry in entries() if entry.exhibit]
+    assert [name for name, _, _ in SECTIONS] == [entry.name for entry in shown]
+    for entry, (_, cause, fix) in zip(shown, SECTIONS, strict=True):
         lesson = re.search(r"Lesson: \[[^\]]+\]\(([^)]+)\)", fix)
-        entry = BY_TITLE[title]
         same = entry.cause == plain(cause.partition(" Also seen as: ")[0])
         same = same and entry.fix == plain(fix.partition(" Lesson: ")[0])
-        assert same == (title not in OWN_WORDS), title
+        assert same == (entry.title not in OWN_WORDS), entry.title
         assert entry.lesson == (unnumbered(lesson[1]).removesuffix(".ipynb") if lesson else "")
+
+
+def test_a_name_has_the_number_of_its_error():
+    """The number that the message stands for, and no other."""
+    named = {e.title: re.findall(r", error (\d+)$", e.name) for e in entries() if e.exhibit}
+    lesson = dict(exhibits_in_the_lesson())
+    for title, numbers in named.items():
+        coded = [str(one) for one in lesson[title] if isinstance(one, int)]
+        assert numbers == coded[:1] or title == "A replay timed from inside", title
 
 
 def test_an_answer_needs_no_course():
@@ -134,6 +141,7 @@ def plain(markdown):
 
 def test_entries_are_whole_and_their_own():
     assert len(entries()) - len(SECTIONS) >= 40 and len(set(TITLES)) == len(TITLES)
+    assert len({entry.name for entry in entries()}) == len(TITLES)
     for entry in entries():
         assert entry.messages and entry.cause.endswith((".", ")")) and entry.fix
         assert re.compile(entry.place) and (entry.place or not entry.needs_place)
@@ -178,7 +186,7 @@ def test_most_tracebacks_name_their_exhibit_first():
 @pytest.mark.parametrize("title", LOUD.exhibit)
 def test_a_bare_message_names_its_exhibit(title, capsys):
     assert main([SAID[LOUD.exhibit == title].item()]) == 0
-    assert title in capsys.readouterr().out
+    assert BY_TITLE[title].name in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -604,7 +612,8 @@ def test_bytes_that_are_no_text_are_read_and_no_message_is_a_wrong_call():
 def test_the_index_links_every_exhibit_and_its_lesson_and_cuts_nothing():
     table = index(SHOWN).data
     for row in SHOWN.itertuples():
-        assert f"[{row.exhibit}](#{row.exhibit.replace(' ', '-')})" in table
+        name = BY_TITLE[row.exhibit].name
+        assert f"[{name}](#{name.replace(' ', '-')})" in table and row.exhibit in table
         assert SAID.get(row.Index, row.says).replace("|", " ") in table
     assert table.count("\n") == len(SHOWN) + 1
     assert "| AcceleratorError: CUDA error" in table or "| RuntimeError: CUDA error" in table

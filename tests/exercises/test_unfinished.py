@@ -85,13 +85,13 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
         ),
         (
             {"heading": "### Another failure"},
-            "The exhibit 'A value read in a capture' has no heading: write ### A value read in a "
-            "capture above its cell.",
+            "The exhibit 'A value read in a capture' has no heading: write ### Value read on the "
+            "CPU, error 900 above its cell.",
         ),
         (
             {"gpu": "%%gpu x\nx = 1\nwith fails(says=900):\n    x.item()"},
-            "An exhibit has no title: give fails(title, ...) one, and the heading ### of the same "
-            "words above its cell.",
+            "An exhibit has no title: give fails(title, ...) one, and an entry of this title to "
+            "capturable/causes.json.",
         ),
         (
             {"gpu": '%%gpu x\nx = 1\nsilent("New", "wrong", x, 1, 2)', "heading": "### New"},

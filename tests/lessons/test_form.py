@@ -16,6 +16,7 @@ from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, handed_on, normalise
 from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
+from docs.search import GALLERY
 from exercises.unfinished import unfinished
 from tests.support.notebooks import ALL, LESSONS, code_cells, prose
 
@@ -86,7 +87,7 @@ def test_it_keeps_the_form_of_a_lesson(path):
     )
 
 
-@named(LESSONS)
+@named([path for path in LESSONS if lesson_name(path) != GALLERY])
 def test_it_states_the_minutes_that_it_takes(path):
     assert stated(path) == minutes(path), "run `make readme`"
 

@@ -81,7 +81,7 @@ def test_the_gallery_opens_with_its_index_and_a_filter(page):
     box = page.get_by_label("Filter the exhibits")
     box.fill("default stream 906")
     assert 0 < rows.count() < everything / 4 and exhibits.count() <= rows.count()
-    assert page.get_by_role("heading", name="The default stream drawn in").is_visible()
+    assert page.get_by_role("heading", name="Legacy default stream in a capture").is_visible()
     assert f"of {everything}" in page.locator("label.filter output").text_content()
     box.fill("")
     assert rows.count() == everything
