@@ -23,9 +23,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Entry:
-    """A cause. title: what identifies it, in plain words; term: the standard name and the error's
-    number, which its heading has; "" where that is the title. kind: error, several (its message names no cause), after (a consequence), warning,
-    reasons (a warning that names its cause in words of its own) or silent.
+    """A cause. title: what identifies it, in plain words. term: its standard name and the error's
+    number, or "" where that is the title. kind: error, several (its message names no cause), after
+    (a consequence), warning, reasons (a warning that names its cause in its own words) or silent.
 
     messages: texts it is known by. place: a regular expression for the code or log near them;
     needs_place: without it, it is no answer. tell: how to tell it from other causes of the message.

@@ -93,8 +93,6 @@ TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others hav
         f"the garbage collector; before torch 2.13: *{CUDA_ERRORS[901]}*"
     ),
     "A gradient that remembers the default stream": f"before torch 2.13: *{CUDA_ERRORS[906]}*",
-    "The first call of a library": "first use in the process",
-    "The first call in another thread": "first use in the thread",
     "A replay before the capture": (
         "before torch 2.15: *replay without a preceding successful capture*"
     ),

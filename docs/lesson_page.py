@@ -42,7 +42,7 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
 
 
 def keep_addresses(notebook: nbformat.NotebookNode) -> None:
-    """Below each heading of the gallery, put the anchor of its entry's title, which it had before."""
+    """Below each heading of the gallery, put the anchor that it had when titles were headings."""
     titles = {entry.term: entry.title for entry in entries() if entry.exhibit and entry.term}
     for cell in notebook.cells:
         for term in re.findall(r"^### (.+)$", cell.source, re.MULTILINE):

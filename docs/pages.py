@@ -167,7 +167,7 @@ def contents() -> str:
 
 
 def in_side_bar(path: Path) -> str:
-    """A lesson's number, title and minutes, which the gallery has none of: 0 · Start here · 16 min."""
+    """A lesson's number, title and, but for the gallery, minutes: 0 · Start here · 16 min."""
     facts = [str(number(path)), title(path)]
     if lesson_name(path) != GALLERY:
         facts.append(f"{stated(path)}\N{NO-BREAK SPACE}min")

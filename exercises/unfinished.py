@@ -107,8 +107,8 @@ def _without_title(sources: list[str], prose: str) -> Iterator[str]:
     for show, title in (pair for source in sources for pair in _exhibited(source)):
         if not title:
             yield (
-                f"An exhibit has no title: give {show}(title, ...) one, and an entry of this title to "
-                "capturable/causes.json."
+                f"An exhibit has no title: give {show}(title, ...) one, and an entry of this title "
+                "to capturable/causes.json."
             )
         elif title not in names:
             yield (

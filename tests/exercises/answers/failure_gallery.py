@@ -1,28 +1,6 @@
 """Answers to the exercises of *Failure gallery*: wrong ones, and other right ones (`__right_`)."""
 
 
-# typical wrong answers, which the lesson's check refuses
-def first_error__last_error(text):
-    return [line for line in text.splitlines() if re.match(r"[\w.]+Error: ", line)][-1]
-
-
-def first_error__any_line_with_error(text):
-    return next(line for line in text.splitlines() if "Error" in line)
-
-
-def first_error__last_line(text):
-    return text.strip().splitlines()[-1]
-
-
-def first_error__first_line(text):
-    return text.splitlines()[0]
-
-
-def first_error__message_alone(text):
-    lines = [line for line in text.splitlines() if re.match(r"[\w.]+Error: ", line)]
-    return lines[0].partition(": ")[2]
-
-
 def capture_scores__right_by_hand(model, sample):
     static_x = sample.clone()
     graph = torch.cuda.CUDAGraph()
@@ -210,20 +188,20 @@ def capture_average__runs_eagerly(sample):
 
 # typical wrong answers, which the lesson's check refuses
 def exhibit_of__the_first_with_that_message(report):
-    titles = {
-        1: "A tensor made from a number",
-        4: "The default stream drawn in",
+    headings = {
+        1: "torch.tensor during capture",
+        4: "Legacy default stream in a capture, error 906",
     }
-    return titles.get(report) or exhibit_of(report)
+    return headings.get(report) or exhibit_of(report)
 
 
 def exhibit_of__a_random_number(report):
-    return "A random number from the CPU" if report == 2 else exhibit_of(report)
+    return "Frozen CPU random number" if report == 2 else exhibit_of(report)
 
 
 def exhibit_of__an_input_not_copied(report):
-    return "A new tensor under the old name" if report == 3 else exhibit_of(report)
+    return "Rebound static input" if report == 3 else exhibit_of(report)
 
 
 def exhibit_of__a_batch_that_is_too_small(report):
-    return "A batch of another size" if report == 5 else exhibit_of(report)
+    return "Input shape mismatch" if report == 5 else exhibit_of(report)
