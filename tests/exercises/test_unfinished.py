@@ -12,6 +12,7 @@ from tests.support.notebooks import write_notebook
 
 FILE = lesson_file("capture_and_replay").name
 EXHIBIT = "A value read in a capture"
+NAME = "Value read on the CPU, error 900"
 STUB = "def make_predictor(net, sample): ..."
 SOLVED = "def make_predictor(net, sample):\n    return net"
 LESSON = {
@@ -19,7 +20,7 @@ LESSON = {
     "gpu": f'%%gpu x\nx = 1\nwith fails("{EXHIBIT}", 900):\n    x.item()',
     "stub": STUB,
     "check": "check_capture(make_predictor)",
-    "heading": f"### {EXHIBIT}",
+    "heading": f"### {NAME}",
 }
 
 
