@@ -23,9 +23,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Entry:
-    """A cause. title: what identifies it, in plain words. term: its standard name and the error's
-    number, or "" where that is the title. kind: error, several (its message names no cause), after
-    (a consequence), warning, reasons (a warning that names its cause in its own words) or silent.
+    """A cause. kind: error, several (its message names no cause), after (a consequence), warning,
+    reasons (a warning that names its cause in words of its own) or silent.
 
     messages: texts it is known by. place: a regular expression for the code or log near them;
     needs_place: without it, it is no answer. tell: how to tell it from other causes of the message.
@@ -44,17 +43,6 @@ class Entry:
     words: str = ""
     lesson: str = ""
     exhibit: bool = False
-    term: str = ""
-
-    @property
-    def name(self) -> str:
-        """The standard name, or the title of an entry without one."""
-        return self.term or self.title
-
-    @property
-    def names(self) -> str:
-        """The standard name, and the title where that is another one."""
-        return f"{self.term}: {self.title}" if self.term else self.title
 
 
 @dataclass(frozen=True)
@@ -108,6 +96,18 @@ def entries() -> tuple[Entry, ...]:
         Entry(**entry | {"messages": tuple(said)})
         for entry, said in zip(known["entries"], messages, strict=True)
     )
+
+
+@cache
+def terms() -> dict[str, str]:
+    """The standard name of a cause and the error's number, by the title of its entry; of an exhibit
+    it is the heading. A cause whose title is the standard name has none."""
+    return dict(_file()["terms"])
+
+
+def standard_name(entry: Entry) -> str:
+    """The standard name of a cause, or the title of one without."""
+    return terms().get(entry.title, entry.title)
 
 
 def find(text: str) -> list[Hit]:

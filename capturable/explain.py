@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from capturable.causes import Entry, Hit, entries, find
+from capturable.causes import Entry, Hit, entries, find, standard_name
 from capturable.similar_causes import nearest
 
 NAMES_NO_CAUSE = ("several", "reasons")
@@ -61,7 +61,13 @@ def explain(text: str) -> list[Entry]:
 
 def describe(entry: Entry) -> str:
     """Names, cause and fix, as plain text."""
-    return "\n".join([entry.names, f"  cause: {entry.cause}", f"  fix:   {entry.fix}"])
+    return "\n".join([names(entry), f"  cause: {entry.cause}", f"  fix:   {entry.fix}"])
+
+
+def names(entry: Entry) -> str:
+    """The standard name of a cause, and the title where that is another one."""
+    known = standard_name(entry)
+    return known if known == entry.title else f"{known}: {entry.title}"
 
 
 def caveat(text: str, hits: list[Hit]) -> str:
@@ -115,8 +121,11 @@ def _others(hits: list[Hit]) -> list[str]:
     if decided and not several:
         return ["\n" + SAID["decided"].format(len(others))]
     head = SAID["tell_apart"] if several else SAID["others_too"]
-    told = {entry.name: entry.tell or entry.cause.split(". ")[0].rstrip(".") for entry in others}
-    return ["\n" + head, *(f"  {name}: {tell}." for name, tell in told.items())]
+    told = {
+        standard_name(entry): entry.tell or entry.cause.split(". ")[0].rstrip(".")
+        for entry in others
+    }
+    return ["\n" + head, *(f"  {known}: {tell}." for known, tell in told.items())]
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m capturable.explain") -> int:
@@ -170,10 +179,9 @@ def _as_json(text: str, hits: list[Hit]) -> str:
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    """An entry without what belongs to a course."""
-    return {
-        name: value for name, value in asdict(entry).items() if name not in ("lesson", "exhibit")
-    }
+    """An entry with its standard name, without what belongs to a course."""
+    known = {"name": standard_name(entry)} | asdict(entry)
+    return {key: value for key, value in known.items() if key not in ("lesson", "exhibit")}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pandas as pd
 from IPython.display import Markdown
 
-from capturable.causes import Entry
+from capturable.causes import Entry, standard_name
 from capturable.explain import entries
 from course.lesson import current
 from course.lessons import lesson_file
@@ -241,9 +241,9 @@ def index(exhibits: pd.DataFrame) -> Markdown:
         entry = known[one.exhibit]
         lesson = entry.lesson
         link = f"[{lesson.replace('_', ' ')}]({lesson_file(lesson).name})" if lesson else "here"
-        name = f"[{entry.name}](#{entry.name.replace(' ', '-')})"
-        title = f"<br>{entry.title}" if entry.term else ""
-        rows.append(f"| {sight} | {name}{title} | {link} |")
+        heading = standard_name(entry)
+        title = f"<br>{entry.title}" if heading != entry.title else ""
+        rows.append(f"| {sight} | [{heading}](#{heading.replace(' ', '-')}){title} | {link} |")
     return Markdown("\n".join(rows))
 
 

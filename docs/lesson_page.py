@@ -12,7 +12,7 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_markdown_cell as markdown
 
-from capturable.causes import entries
+from capturable.causes import terms
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked
@@ -43,7 +43,7 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
 
 def keep_addresses(notebook: nbformat.NotebookNode) -> None:
     """Below each heading of the gallery, put the anchor that it had when titles were headings."""
-    titles = {entry.term: entry.title for entry in entries() if entry.exhibit and entry.term}
+    titles = {term: title for title, term in terms().items()}
     for cell in notebook.cells:
         for term in re.findall(r"^### (.+)$", cell.source, re.MULTILINE):
             if term in titles:

@@ -74,7 +74,12 @@ def entry(one: causes.Entry) -> dict[str, Any]:
     lesson = GALLERY if one.exhibit else one.lesson
     page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
     place = pattern(one.place, re.I) if one.place else None
-    return asdict(one) | {"place": place, "page": page, "name": one.name, "names": one.names}
+    return asdict(one) | {
+        "place": place,
+        "page": page,
+        "name": causes.standard_name(one),
+        "names": explain.names(one),
+    }
 
 
 def rules_js() -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 
-from capturable.explain import entries
+from capturable.causes import entries, standard_name
 from course.lessons import NO_PART, PARTS, part_of, unnumbered
 from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, short
 from course.recordings.cells import checked, handed_on, python
@@ -103,7 +103,7 @@ def _without_title(sources: list[str], prose: str) -> Iterator[str]:
     the heading of its name.
     """
     headings = set(re.findall(r"^### (.+)$", prose, re.MULTILINE))
-    names = {entry.title: entry.name for entry in entries()}
+    names = {entry.title: standard_name(entry) for entry in entries()}
     for show, title in (pair for source in sources for pair in _exhibited(source)):
         if not title:
             yield (

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from capturable.causes import entries, find, symptoms
+from capturable.causes import entries, find, standard_name, symptoms
 from capturable.explain import answer, describe, explain, main
 from capturable.similar_causes import nearest
 from course.exhibits import CUDA_ERRORS, index
@@ -102,7 +102,7 @@ OWN_WORDS = {  # their sections speak of the code that they show
 def test_an_exhibit_says_what_its_section_says():
     """But for those whose section speaks of the code that it shows: an answer knows no such code."""
     shown = [entry for entry in entries() if entry.exhibit]
-    assert [name for name, _, _ in SECTIONS] == [entry.name for entry in shown]
+    assert [heading for heading, _, _ in SECTIONS] == list(map(standard_name, shown))
     for entry, (_, cause, fix) in zip(shown, SECTIONS, strict=True):
         lesson = re.search(r"Lesson: \[[^\]]+\]\(([^)]+)\)", fix)
         same = entry.cause == plain(cause.partition(" Also seen as: ")[0])
@@ -113,7 +113,9 @@ def test_an_exhibit_says_what_its_section_says():
 
 def test_a_name_has_the_number_of_its_error():
     """The number that the message stands for, and no other."""
-    named = {e.title: re.findall(r", error (\d+)$", e.name) for e in entries() if e.exhibit}
+    named = {
+        e.title: re.findall(r", error (\d+)$", standard_name(e)) for e in entries() if e.exhibit
+    }
     lesson = dict(exhibits_in_the_lesson())
     for title, numbers in named.items():
         coded = [str(one) for one in lesson[title] if isinstance(one, int)]
@@ -137,7 +139,7 @@ def plain(markdown):
 
 def test_entries_are_whole_and_their_own():
     assert len(entries()) - len(SECTIONS) >= 40 and len(set(TITLES)) == len(TITLES)
-    assert len({entry.name for entry in entries()}) == len(TITLES)
+    assert len(set(map(standard_name, entries()))) == len(TITLES)
     for entry in entries():
         assert entry.messages and entry.cause.endswith((".", ")")) and entry.fix
         assert re.compile(entry.place) and (entry.place or not entry.needs_place)
@@ -182,7 +184,7 @@ def test_most_tracebacks_name_their_exhibit_first():
 @pytest.mark.parametrize("title", LOUD.exhibit)
 def test_a_bare_message_names_its_exhibit(title, capsys):
     assert main([SAID[LOUD.exhibit == title].item()]) == 0
-    assert BY_TITLE[title].name in capsys.readouterr().out
+    assert standard_name(BY_TITLE[title]) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -608,8 +610,8 @@ def test_bytes_that_are_no_text_are_read_and_no_message_is_a_wrong_call():
 def test_the_index_links_every_exhibit_and_its_lesson_and_cuts_nothing():
     table = index(SHOWN).data
     for row in SHOWN.itertuples():
-        name = BY_TITLE[row.exhibit].name
-        assert f"[{name}](#{name.replace(' ', '-')})" in table and row.exhibit in table
+        heading = standard_name(BY_TITLE[row.exhibit])
+        assert f"[{heading}](#{heading.replace(' ', '-')})" in table and row.exhibit in table
         assert SAID.get(row.Index, row.says).replace("|", " ") in table
     assert table.count("\n") == len(SHOWN) + 1
     assert "| AcceleratorError: CUDA error" in table or "| RuntimeError: CUDA error" in table

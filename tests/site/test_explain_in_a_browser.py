@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from capturable.causes import entries, find
+from capturable.causes import entries, find, standard_name
 from capturable.explain import SAID, answer
 from capturable.similar_causes import nearest
 from course.lessons import lesson_file
@@ -19,7 +19,7 @@ from tests.support.lab_page import expect
 
 pytestmark = pytest.mark.browser
 REPORTS = [ROOT / f"tests/capturable/{name}_reports.json" for name in ("public", "own")]
-NAMES = {entry.title: entry.name for entry in entries()}
+NAMES = {entry.title: standard_name(entry) for entry in entries()}
 GALLERY = f"notebooks/{lesson_file('failure_gallery').stem}"
 PRINT = """texts => {
   const { explain, print } = explainer(RULES.explain);
@@ -58,13 +58,13 @@ def test_pasted_errors_lead_to_their_exhibit_or_to_an_honest_word(page):
         if title is None:
             assert SAID["unknown"] in said.inner_text() and said.locator("h3").count() == 0
             continue
-        assert said.locator("h3").first.inner_text() == known[title].name
+        assert said.locator("h3").first.inner_text() == NAMES[title]
         assert (SAID["unknown"] in said.inner_text()) == (not find(text)), (
             "a guess says that it is one"
         )
         link = said.locator("h3 a").first
         if known[title].exhibit:
-            assert link.get_attribute("href").endswith(f"{GALLERY}.html#{slug(known[title].name)}")
+            assert link.get_attribute("href").endswith(f"{GALLERY}.html#{slug(NAMES[title])}")
     assert {url for url in page.asked if not re.search("explain|_static|searchindex", url)} == set()
 
 
@@ -75,7 +75,7 @@ def test_the_answer_leads_to_the_exhibit_and_shows_it(page):
     expect(page.locator("section > h3", has_text=NAMES[PASTED[0][1]]).last).to_be_in_viewport()
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
     shown = [entry for entry in entries() if entry.exhibit]
-    assert {slug(entry.name) for entry in shown} <= set(ids), "an address each"
+    assert {slug(standard_name(entry)) for entry in shown} <= set(ids), "an address each"
     assert {slug(entry.title) for entry in shown} <= set(ids), "and that of earlier editions"
 
 
