@@ -71,7 +71,7 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "A missing all-reduce": "The same tokens?",
     "A symmetric buffer that was freed": "Two ways to add a few kilobytes",
 }
-TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others have too
+TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others have too, or a symptom
     "A value read in a capture": "`.item()`",
     "A branch on a tensor": "`if` on a tensor",
     "A shape that depends on the data": "`x[mask]`, `nonzero`",
@@ -97,6 +97,9 @@ TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others hav
         "before torch 2.15: *replay without a preceding successful capture*"
     ),
     "A raw graph that was not kept": "before torch 2.15: *initialized with keep_graph=true*",
+    "A dropout that is frozen": "the same mask each time",
+    "A new tensor under the old name": "the loss does not change",
+    "No speed-up": "the graph is slower than eager",
 }
 TRACEBACK_IN_A_MESSAGE = "    "  # how torch's check of input liveness indents them
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
