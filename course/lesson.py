@@ -12,24 +12,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from IPython import get_ipython
 from IPython.core.pylabtools import print_figure
-from IPython.display import Markdown, display
+from IPython.display import Markdown, clear_output, display
 from matplotlib.figure import Figure
 
 from course.lessons import present_name
 from course.machine import NeedsMore, gpu_name, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
-from course.progress import note
+from course.progress import ending, in_copy, note
 from course.recordings.cells import handed_on, python
-from course.recordings.kernel_history import History
+from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
 from course.recordings.values import decode
 
+RUN_FIRST = (
+    "If a cell above binds it, run that cell first; after a restart of the kernel, all of them. "
+    f"{RUN_ABOVE}"
+)
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
 _open: "Lesson | None" = None
 _history: History | None = None
@@ -52,6 +57,9 @@ def lesson(
     """
     global _open
     name = present_name(name)
+    if in_copy() and "torch" not in sys.modules:
+        display(Markdown("Importing torch ..."))
+        clear_output(wait=True)  # once there is something else to show
     gpu = None if live is False else gpu_name()
     recording = RECORD_TO in os.environ
     lacking = missing(gpus, needs)
@@ -63,7 +71,6 @@ def lesson(
     )
     shell = get_ipython()
     load_ipython_extension(shell)
-    shell.set_custom_exc((KeyboardInterrupt,), interrupted)
     describe_charts(shell)
     _quiet()
     _open = opened if opened.live else None
@@ -91,6 +98,8 @@ def load_ipython_extension(shell: Any) -> None:
     global _history
     if _history is None or _history.shell is not shell:
         _history = History(shell)
+        shell.events.register("post_run_cell", end)
+    shell.set_custom_exc((KeyboardInterrupt, NameError), told)
     round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
@@ -120,7 +129,7 @@ def current() -> "Lesson":
     if _open is None:
         raise LessonError(
             'No lesson is open: run the cell lesson("...") at the top of the notebook first. '
-            "In JupyterLab: Run, Run All Above Selected Cell."
+            f"{RUN_ABOVE}"
         )
     return _open
 
@@ -244,10 +253,25 @@ def whole(value: float) -> bool:
     return abs(value) < 1e9 and float(value).is_integer()
 
 
-def interrupted(
+def end(result: Any) -> None:
+    """After a lesson's last cell, which frees the GPU's memory: say what comes next."""
+    source = result.info.raw_cell or ""
+    last = handed_on(source) is not None and source.rstrip().endswith("free_gpu_memory()")
+    if last and result.success and _open and (text := ending(_open.name)):
+        display(Markdown(text))
+
+
+def told(
     shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None
 ) -> None:
-    """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
-    shell._showtraceback(
-        kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."]
-    )
+    """What a cell shows when the learner interrupts it, or when it reads a name that no cell has
+    bound: a sentence; after a traceback, if the name is not the cell's own.
+    """
+    lines = []
+    if isinstance(error, NameError):
+        if len(list(walk_tb(traceback))) > 2 or isinstance(error, UnboundLocalError):
+            lines = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset)
+        said = f"{error}. {RUN_FIRST}"
+    else:
+        said = "Interrupted: what this cell makes is missing or old, so run it again."
+    shell._showtraceback(kind, error, [*lines, said])

@@ -8,30 +8,36 @@ recordings do not.
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from course.files import printed
+from course.files import SavingError, printed, replacing
+from course.lessons import lesson_file, title
 from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
 from course.recordings.cells import checked
 
-OVERVIEW = "start_here"  # the lesson that shows the whole course's progress
+PAGE = "progress.md"
+HEAD = ("| lesson | exercises |", "|---|---|")
+ANEW = "To begin a lesson anew, rename your copy of it and run `make lab` again."
 
 
 def mark(lesson: str, exercise: str) -> str:
     """Note that an exercise is solved; returns "", or a sentence if the disk refuses the mark."""
-    if not _in_copy():
+    if not in_copy():
         return ""
     try:
         (MY_LESSONS / ".progress" / lesson).mkdir(parents=True, exist_ok=True)
         (MY_LESSONS / ".progress" / lesson / exercise).touch()
     except OSError as error:
         return f" It could not be noted in your progress: {error.strerror}."
+    with suppress(SavingError):  # the mark is there, so the next one writes the page
+        write_page()
     return ""
 
 
 def progress() -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
-    asked = {lesson_name(path): exercises(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    asked = {lesson_name(path): exercises(path) for path in _lessons()}
     marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
     moved = {
         exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])
@@ -54,22 +60,43 @@ def exercises(path: Path) -> list[str]:
 
 
 def note(lesson: str) -> str:
-    """Markdown on the solved exercises: the lesson's own, in Start here one line and every lesson's
-    folded under it.
+    """Markdown on the lesson's solved exercises; "" outside the copy, and while none is solved."""
+    solved = dict(progress()).get(lesson, {}) if in_copy() else {}
+    told = f"\n\nSolved exercises in {line(lesson, solved, '`')}. [All lessons]({PAGE})"
+    return told if any(solved.values()) else ""
 
-    "" outside the copy, and while none is solved.
+
+def ending(lesson: str) -> str:
+    """Markdown at a lesson's end: what is still to solve, and the next lesson; "" outside the
+    copy.
     """
-    if not _in_copy():
+    solved = dict(progress()).get(lesson) if in_copy() else None
+    if solved is None:
         return ""
+    told = []
+    if solved:
+        told.append(f"**{sum(solved.values())} of {len(solved)} exercises are solved.**")
+    if still := ", ".join(f"`{exercise}`" for exercise, done in solved.items() if not done):
+        told.append(f"Still to solve: {still}.")
+    for path in [path for path in _lessons() if path > lesson_file(lesson)][:1]:
+        told.append(f"Next lesson: [{title(path)}]({path.name}).")
+    return " ".join([*told, f"[Your progress]({PAGE})."])
+
+
+def write_page() -> None:
+    """Write the page of all lessons with their solved exercises, my_lessons/progress.md.
+
+    Raises SavingError if the disk refuses it.
+    """
     solved = dict(progress())
     marks = [done for exercises in solved.values() for done in exercises.values()]
-    if not any(solved.get(lesson, {}).values() if lesson != OVERVIEW else marks):
-        return ""  # nothing to count yet
-    if lesson != OVERVIEW:
-        return f"\n\nSolved exercises in {line(lesson, solved[lesson], '`')}"
-    lines = "".join(f"\n- {line(name, solved[name], '`')}" for name in solved)
-    told = f"Solved exercises: {sum(marks)} of {len(marks)}"
-    return f"\n\n<details><summary>{told}</summary>\n\n{lines}\n\n</details>"
+    lines = [f"# {sum(marks)} of {len(marks)} exercises solved", "", *HEAD]
+    for path in _lessons():
+        exercises = solved[lesson_name(path)]
+        signs = " ".join("✓" if done else "○" for done in exercises.values())
+        lines.append(f"| [{title(path)}]({path.name}) | {signs} |")
+    with replacing(MY_LESSONS / PAGE) as file:
+        file.write_text("\n".join([*lines, "", ANEW, ""]), encoding="utf-8")
 
 
 def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:
@@ -80,7 +107,12 @@ def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:
     return f"{lesson.replace('_', ' ')}: {sum(solved.values())} of {len(solved)} ({marks})"
 
 
-def _in_copy():
+def _lessons():
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+def in_copy() -> bool:
+    """Whether this notebook is one of the learner's copy."""
     return Path.cwd() == MY_LESSONS
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import nbformat
 
-from course.lessons import lesson_file, optional
+from course.lessons import lesson_file, optional, title
 from course.paths import NOTEBOOKS, ROOT
 from docs.lesson_page import page
 from docs.minutes import stated
 from docs.played import played
-from docs.readme import number, title
+from docs.readme import number
 from docs.search import GALLERY
 
 SOURCE = ROOT / "docs/_build/source"

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
-from course.lessons import by_parts, former_names, lesson_file, optional, unnumbered
+from course.lessons import by_parts, former_names, lesson_file, optional, title, unnumbered
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
@@ -152,11 +152,6 @@ def number(path: Path) -> int:
 def first_cell(path: Path) -> str:
     """A lesson's first screen."""
     return str(nbformat.read(path, as_version=4).cells[0].source)
-
-
-def title(path: Path) -> str:
-    """A lesson's title, as its first screen gives it."""
-    return _stated(path, first_cell(path), "# ", r"^# (.*)")
 
 
 def duration(path: Path) -> tuple[int, int]:

@@ -225,15 +225,14 @@ def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
     assert solved["most_speed_up"] and solved["steps_until_paid"] and not all(solved.values())
 
 
-def test_start_here_shows_every_lesson(copy_open):
+def test_a_page_shows_every_lesson_and_a_lessons_end_the_next(copy_open):
     progress.mark("start_here", "most_speed_up")
-    shown = progress.note("start_here")
+    page = (copy_open / progress.PAGE).read_text()
     count = sum(len(asked) for _, asked in progress.progress())
-    assert shown.strip().startswith(
-        f"<details><summary>Solved exercises: 1 of {count}</summary>\n\n"
-    )
-    assert shown.endswith("\n\n</details>"), "one line, until it is unfolded"
-    assert all(lesson_name(path).replace("_", " ") in shown for path in NOTEBOOKS.glob("*.ipynb"))
+    assert page.startswith(f"# 1 of {count} exercises solved\n")
+    assert all(f"]({path.name}) | " in page for path in NOTEBOOKS.glob("*.ipynb"))
+    last = progress.ending("failure_gallery")
+    assert "Next" not in last and last.endswith(f"[Your progress]({progress.PAGE}).")
 
 
 def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
