@@ -7,7 +7,12 @@ import os
 from typing import Any
 
 # what the server says of itself, and what readers took for a fault of theirs
-UNSAID = ("To access the server", "is not trusted", "websocket_ping_timeout")
+UNSAID = (
+    "To access the server",
+    "is not trusted",
+    "websocket_ping_timeout",
+    "Kernel does not exist",  # a page that was open before a restart asks for it
+)
 # as a container listens, whose ports are published on localhost
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
 
@@ -18,7 +23,8 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _load_jupyter_server_extension(server: Any) -> None:
     """Leave out lines that help no reader, and let the address survive a restart."""
-    server.log.addFilter(lambda record: not any(one in record.getMessage() for one in UNSAID))
+    for handler in server.log.handlers:  # tornado's records reach them too
+        handler.addFilter(lambda record: not any(one in record.getMessage() for one in UNSAID))
     provider = server.identity_provider
     if provider.token and provider.token_generated:
         # as secret as the cookies, and the same for this folder as long as theirs is: a page that

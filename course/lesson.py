@@ -267,11 +267,11 @@ def told(
     """What a cell shows when the learner interrupts it, or when it reads a name that no cell has
     bound: a sentence; after a traceback, if the name is not the cell's own.
     """
-    lines = []
-    if isinstance(error, NameError):
-        if len(list(walk_tb(traceback))) > 2 or isinstance(error, UnboundLocalError):
-            lines = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset)
-        said = f"{error}. {RUN_FIRST}"
+    if not isinstance(error, NameError):
+        said = ["Interrupted: what this cell makes is missing or old, so run it again."]
+    elif len(list(walk_tb(traceback))) > 2 or isinstance(error, UnboundLocalError):
+        said = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset)
+        said = said if isinstance(error, UnboundLocalError) else [*said, RUN_FIRST]
     else:
-        said = "Interrupted: what this cell makes is missing or old, so run it again."
-    shell._showtraceback(kind, error, [*lines, said])
+        said = [f"NameError: {error}. {RUN_FIRST}"]
+    shell._showtraceback(kind, error, said)

@@ -16,7 +16,7 @@ from course.lessons import lesson_file, title
 from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
 from course.recordings.cells import checked
 
-PAGE = "progress.md"
+PAGE = "00_progress.md"  # the first of the file list
 HEAD = ("| lesson | exercises |", "|---|---|")
 ANEW = "To begin a lesson anew, rename your copy of it and run `make lab` again."
 
@@ -84,7 +84,7 @@ def ending(lesson: str) -> str:
 
 
 def write_page() -> None:
-    """Write the page of all lessons with their solved exercises, my_lessons/progress.md.
+    """Write the page of all lessons with their solved exercises, my_lessons/00_progress.md.
 
     Raises SavingError if the disk refuses it.
     """

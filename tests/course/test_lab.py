@@ -16,7 +16,7 @@ from course import progress
 from course.commands import lab
 from course.files import SavingError
 from course.lessons import FORMER_NAMES, lesson_file
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.paths import NOTEBOOKS, ROOT
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
 from tests.support.notebooks import write_notebook

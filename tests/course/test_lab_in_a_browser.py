@@ -100,7 +100,7 @@ CHARTS = ".jp-Notebook :is(.jp-RenderedImage img, img.chart)"  # recorded, and d
 def test_start_here_from_top_to_bottom(lab, open_page):
     start = Notebook(lab, open_page(lab.address()), f"my_lessons/{lesson_file('start_here').name}")
     files = start.page.locator(".jp-DirListing-itemText")
-    expect(files).to_have_count(1 + len(list(NOTEBOOKS.glob("*.ipynb"))))
+    expect(files).to_have_count(2 + len(list(NOTEBOOKS.glob("*.ipynb"))))  # solutions, progress
     assert files.evaluate_all(CUT) == [], "the lessons' names are shown whole"
     start.run_all()
     assert set(start.page.locator(".jp-OutputArea-output pre").evaluate_all(BREAKS)) == {"normal"}
@@ -138,6 +138,14 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     opening = start.cell('lesson("start_here")')
     start.run(opening)
     expect(opening).to_contain_text("start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○")
+    assert not re.search(r"WARNING|^\[W", lab.log.read_text(), re.MULTILINE)
+
+    last = start.code.last
+    expect(last).to_contain_text("Next lesson: Profile eager training.")
+    last.get_by_role("link", name="Your progress").click()
+    progress = start.page.locator(".jp-MarkdownViewer")
+    expect(progress).to_contain_text(re.compile(r"^\s*1 of \d+ exercises solved"))
+    expect(last, "pages open beside the lesson").to_be_visible()
 
 
 @pytest.mark.weekly
