@@ -14,7 +14,7 @@ from pathlib import Path
 from course.files import SavingError, printed, replacing
 from course.lessons import lesson_file, title
 from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
-from course.recordings.cells import checked
+from course.recordings.cells import CHECKS, checked
 
 PAGE = "00_progress.md"  # the first of the file list
 HEAD = ("| lesson | exercises |", "|---|---|")
@@ -56,7 +56,8 @@ def exercises(path: Path) -> list[str]:
     """The exercises that a lesson checks, in reading order."""
     cells = json.loads(path.read_bytes())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    return list(dict.fromkeys(exercise for source in sources for _, exercise in checked(source)))
+    asking = [source for source in sources if any(f"{check}(" in source for check in CHECKS)]
+    return list(dict.fromkeys(exercise for source in asking for _, exercise in checked(source)))
 
 
 def note(lesson: str) -> str:

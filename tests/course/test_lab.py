@@ -261,11 +261,11 @@ def test_the_command_lists_every_lesson():
 
 def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch):
     monkeypatch.setattr(recording, "get_ipython", lambda: shell)
-    assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
+    assert "Solved exercises in" not in recording.lesson("start_here", live=False).data
     progress.mark("start_here", "most_speed_up")
-    assert "Solved exercises:" in recording.lesson("start_here", live=False).data
+    assert "Solved exercises in" in recording.lesson("start_here", live=False).data
     monkeypatch.chdir(ROOT)
-    assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
+    assert "Solved exercises in" not in recording.lesson("start_here", live=False).data
 
 
 def test_with_a_taken_port_the_last_line_names_the_next_one(tmp_path):

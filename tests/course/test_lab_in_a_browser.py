@@ -138,14 +138,16 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     opening = start.cell('lesson("start_here")')
     start.run(opening)
     expect(opening).to_contain_text("start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○")
+    shows_what_comes_next(start.code.last, start.page.locator(".jp-MarkdownViewer"))
     assert not re.search(r"WARNING|^\[W", lab.log.read_text(), re.MULTILINE)
 
-    last = start.code.last
+
+def shows_what_comes_next(last, page):
+    """The last cell names the next lesson; the page of progress opens beside the cell."""
     expect(last).to_contain_text("Next lesson: Profile eager training.")
     last.get_by_role("link", name="Your progress").click()
-    progress = start.page.locator(".jp-MarkdownViewer")
-    expect(progress).to_contain_text(re.compile(r"^\s*1 of \d+ exercises solved"))
-    expect(last, "pages open beside the lesson").to_be_visible()
+    expect(page).to_contain_text(re.compile(r"^\s*1 of \d+ exercises solved"))
+    expect(last).to_be_visible()
 
 
 @pytest.mark.weekly
