@@ -20,7 +20,7 @@ from course.lessons import by_parts, former_names, lesson_file, optional, title,
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
-from docs.address import one_click, repository
+from docs.address import asking, one_click, repository
 from docs.minutes import stated, write_minutes
 from docs.search import GALLERY
 from exercises import unfinished
@@ -267,12 +267,13 @@ def draw_preview(path: Path = PREVIEW) -> None:
 
 
 def badges() -> str:
-    """Buttons that open the course in the browser, where the repository's address is known."""
+    """Buttons that open the course in the browser, and where to ask; "" without an address."""
     doors = one_click(repository(), f"notebooks/{lesson_file('start_here').name}")
     shields = {"Colab": COLAB_BADGE, "Codespaces": CODESPACES_BADGE, "Binder": BINDER_BADGE}
-    return " ".join(
+    buttons = " ".join(
         f"[![Open Start here in {name}]({shields[name]})]({link})" for name, link in doors.items()
     )
+    return f"{buttons}\n\n{asking(repository())}".strip()
 
 
 def clone() -> str:

@@ -9,7 +9,7 @@
         const pages = [...app.shell.widgets("main")].filter(page => page.context?.path.endsWith(".md"));
         const opened = pages.find(page => page.context.path === args.path);
         const other = pages.find(page => page !== opened && page !== lesson);
-        if (!opened || opened === lesson) return;
+        if (!opened || opened === lesson || innerWidth < 1000) return; // no room for two
         if (!other && lesson) app.shell.add(opened, "main", { mode: "split-right", ref: lesson.id });
         if (other) app.shell.add(opened, "main", { mode: "tab-after", ref: other.id });
         app.shell.activateById(opened.id);
