@@ -5,6 +5,7 @@ A recording, traces/<gpu>/<lesson>.json, is what the %%gpu cells gave on some GP
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,6 +36,7 @@ RUN_FIRST = (
     "If a cell above binds it, run that cell first; after a restart of the kernel, all of them. "
     f"{RUN_ABOVE}"
 )
+IMPORTED_BY = {r"\blesson\(": "torch", r"\b(check_capture|cpu_graphs)\(": "torch._dynamo"}
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
 _open: "Lesson | None" = None
 _history: History | None = None
@@ -57,9 +59,6 @@ def lesson(
     """
     global _open
     name = present_name(name)
-    if in_copy() and "torch" not in sys.modules:
-        display(Markdown("Importing torch ..."))
-        clear_output(wait=True)  # once there is something else to show
     gpu = None if live is False else gpu_name()
     recording = RECORD_TO in os.environ
     lacking = missing(gpus, needs)
@@ -98,6 +97,7 @@ def load_ipython_extension(shell: Any) -> None:
     global _history
     if _history is None or _history.shell is not shell:
         _history = History(shell)
+        shell.events.register("pre_run_cell", wait)
         shell.events.register("post_run_cell", end)
     shell.set_custom_exc((KeyboardInterrupt, NameError), told)
     round_numbers(shell)
@@ -251,6 +251,14 @@ def five_digits(value: float) -> str:
 def whole(value: float) -> bool:
     """Whether it is a whole number, short enough to be written out."""
     return abs(value) < 1e9 and float(value).is_integer()
+
+
+def wait(info: Any) -> None:
+    """Before a cell that will import torch, or what the stand-in needs of it: say so."""
+    for call, module in IMPORTED_BY.items():
+        if in_copy() and module not in sys.modules and re.search(call, info.raw_cell or ""):
+            display(Markdown(f"Importing {module} ..."))
+            clear_output(wait=True)  # once there is something else to show
 
 
 def end(result: Any) -> None:
