@@ -11,6 +11,7 @@ UNSAID = (
     "To access the server",
     "is not trusted",
     "websocket_ping_timeout",
+    "Nudge: attempt",  # a kernel that is slow to start
     "Kernel does not exist",  # a page that was open before a restart asks for it
 )
 # as a container listens, whose ports are published on localhost

@@ -33,7 +33,7 @@ from course.recordings.recording import Recording, recorded_lesson
 from course.recordings.values import decode
 
 RUN_FIRST = (
-    "If a cell above binds it, run that cell first; after a restart of the kernel, all of them. "
+    "If a cell above defines it, run that cell first; after a restart of the kernel, all of them. "
     f"{RUN_ABOVE}"
 )
 IMPORTED_BY = {r"\blesson\(": "torch", r"\b(check_capture|cpu_graphs)\(": "torch._dynamo"}
