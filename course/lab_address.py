@@ -6,14 +6,8 @@ import hmac
 import os
 from typing import Any
 
-# what the server says of itself, and what readers took for a fault of theirs
-UNSAID = (
-    "To access the server",
-    "is not trusted",
-    "websocket_ping_timeout",
-    "Nudge: attempt",  # a kernel that is slow to start
-    "Kernel does not exist",  # a page that was open before a restart asks for it
-)
+# what the server says of itself, of a kernel slow to start, and of one that a restart has ended
+UNSAID = "To access the server", "is not trusted", "ping_timeout", "Nudge:", "Kernel does not exist"
 # as a container listens, whose ports are published on localhost
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
 
@@ -28,8 +22,7 @@ def _load_jupyter_server_extension(server: Any) -> None:
         handler.addFilter(lambda record: not any(one in record.getMessage() for one in UNSAID))
     provider = server.identity_provider
     if provider.token and provider.token_generated:
-        # as secret as the cookies, and the same for this folder as long as theirs is: a page that
-        # was open before a restart goes on
+        # as secret as the cookies, and kept as long: an address is valid after a restart
         folder = server.root_dir.encode()
         provider.token = hmac.new(server.cookie_secret, folder, "sha256").hexdigest()[:48]
 

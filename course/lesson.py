@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from course.lessons import present_name
 from course.machine import NeedsMore, gpu_name, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
-from course.progress import ending, in_copy, note
+from course.progress import ending, in_copy
 from course.recordings.cells import handed_on, python
 from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
@@ -74,10 +74,10 @@ def lesson(
     _quiet()
     _open = opened if opened.live else None
     if opened.live:
-        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
+        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
     opened.recording.check_code()
     _open = opened
-    return Markdown(played(opened.recording.about, gpus, lacking) + note(name))
+    return Markdown(played(opened.recording.about, gpus, lacking))
 
 
 def _quiet() -> None:

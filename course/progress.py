@@ -17,7 +17,6 @@ from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
 from course.recordings.cells import CHECKS, checked
 
 PAGE = "00_progress.md"  # the first of the file list
-HEAD = ("| lesson | exercises |", "|---|---|")
 ANEW = "To begin a lesson anew, rename your copy of it and run `make lab` again."
 
 
@@ -60,51 +59,37 @@ def exercises(path: Path) -> list[str]:
     return list(dict.fromkeys(exercise for source in asking for _, exercise in checked(source)))
 
 
-def note(lesson: str) -> str:
-    """Markdown on the lesson's solved exercises; "" outside the copy, and while none is solved."""
-    solved = dict(progress()).get(lesson, {}) if in_copy() else {}
-    told = f"\n\nSolved exercises in {line(lesson, solved, '`')}. [All lessons]({PAGE})"
-    return told if any(solved.values()) else ""
-
-
 def ending(lesson: str) -> str:
-    """Markdown at a lesson's end: what is still to solve, and the next lesson; "" outside the
-    copy.
-    """
+    """Markdown at a lesson's end: its solved exercises, the next lesson; "" outside the copy."""
     solved = dict(progress()).get(lesson) if in_copy() else None
     if solved is None:
         return ""
-    told = []
-    if solved:
-        told.append(f"**{sum(solved.values())} of {len(solved)} exercises are solved.**")
-    if still := ", ".join(f"`{exercise}`" for exercise, done in solved.items() if not done):
-        told.append(f"Still to solve: {still}.")
+    told = [f"Solved exercises in {line(lesson, solved)}."] if solved else []
     for path in [path for path in _lessons() if path > lesson_file(lesson)][:1]:
         told.append(f"Next lesson: [{title(path)}]({path.name}).")
     return " ".join([*told, f"[Your progress]({PAGE})."])
 
 
 def write_page() -> None:
-    """Write the page of all lessons with their solved exercises, my_lessons/00_progress.md.
-
-    Raises SavingError if the disk refuses it.
-    """
+    """Write my_lessons/00_progress.md, all lessons with their solved exercises."""
     solved = dict(progress())
-    marks = [done for exercises in solved.values() for done in exercises.values()]
-    lines = [f"# {sum(marks)} of {len(marks)} exercises solved", "", *HEAD]
+    marks = [done for asked in solved.values() for done in asked.values()]
+    lines = [
+        f"# {sum(marks)} of {len(marks)} exercises solved",
+        "",
+        "| lesson | exercises |",
+        "|-|-|",
+    ]
     for path in _lessons():
-        exercises = solved[lesson_name(path)]
-        signs = " ".join("✓" if done else "○" for done in exercises.values())
+        signs = " ".join("✓" if done else "○" for done in solved[lesson_name(path)].values())
         lines.append(f"| [{title(path)}]({path.name}) | {signs} |")
     with replacing(MY_LESSONS / PAGE) as file:
         file.write_text("\n".join([*lines, "", ANEW, ""]), encoding="utf-8")
 
 
-def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:
+def line(lesson: str, solved: dict[str, bool]) -> str:
     """One lesson's progress in words."""
-    marks = ", ".join(
-        f"{quote}{exercise}{quote} {'✓' if done else '○'}" for exercise, done in solved.items()
-    )
+    marks = ", ".join(f"{exercise} {'✓' if done else '○'}" for exercise, done in solved.items())
     return f"{lesson.replace('_', ' ')}: {sum(solved.values())} of {len(solved)} ({marks})"
 
 

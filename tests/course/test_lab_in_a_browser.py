@@ -136,9 +136,6 @@ def test_start_here_from_top_to_bottom(lab, open_page):
         start.run(answer)
         start.run(check)
         expect(check).to_contain_text(re.compile(message))
-    opening = start.cell('lesson("start_here")')
-    start.run(opening)
-    expect(opening).to_contain_text("start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○")
     shows_what_comes_next(start.code.last, start.page.locator(".jp-MarkdownViewer"))
     said = lab.log.read_text()
     assert not [line for line in (*UNSAID, "without encryption") if line in said]

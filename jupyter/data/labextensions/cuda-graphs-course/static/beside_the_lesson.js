@@ -10,8 +10,7 @@
         const opened = pages.find(page => page.context.path === args.path);
         const other = pages.find(page => page !== opened && page !== lesson);
         if (!opened || opened === lesson || innerWidth < 1000) return; // no room for two
-        if (!other && lesson) app.shell.add(opened, "main", { mode: "split-right", ref: lesson.id });
-        if (other) app.shell.add(opened, "main", { mode: "tab-after", ref: other.id });
+        app.shell.add(opened, "main", { mode: other ? "tab-after" : "split-right", ref: (other ?? lesson).id });
         app.shell.activateById(opened.id);
         if (!args.id) opened.context.revert(); // the file may have changed: the progress does
       });
@@ -27,6 +26,5 @@
     });
   };
   const plugin = { id: "cuda-graphs-course:beside-the-lesson", autoStart: true, activate };
-  window._JUPYTERLAB = window._JUPYTERLAB || {};
-  window._JUPYTERLAB["cuda-graphs-course"] = { init: () => {}, get: async () => () => plugin };
+  (window._JUPYTERLAB ??= {})["cuda-graphs-course"] = { init: () => {}, get: async () => () => plugin };
 })();
