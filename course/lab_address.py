@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 from typing import Any
 
+# what the server says of itself, of a kernel slow to start, and of one that a restart has ended
+UNSAID = "To access the server", "is not trusted", "ping_timeout", "Nudge:", "Kernel does not exist"
 # as a container listens, whose ports are published on localhost
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
 
@@ -14,8 +17,14 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
-    """Leave out the paragraph of addresses that the server prints by itself."""
-    server.log.addFilter(lambda record: "To access the server" not in record.getMessage())
+    """Leave out lines that help no reader, and let the address survive a restart."""
+    for handler in server.log.handlers:  # tornado's records reach them too
+        handler.addFilter(lambda record: not any(one in record.getMessage() for one in UNSAID))
+    provider = server.identity_provider
+    if provider.token and provider.token_generated:
+        # as secret as the cookies, and kept as long: an address is valid after a restart
+        folder = server.root_dir.encode()
+        provider.token = hmac.new(server.cookie_secret, folder, "sha256").hexdigest()[:48]
 
 
 async def _start_jupyter_server_extension(server: Any) -> None:

@@ -5,6 +5,7 @@ A recording, traces/<gpu>/<lesson>.json, is what the %%gpu cells gave on some GP
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,24 +13,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from IPython import get_ipython
 from IPython.core.pylabtools import print_figure
-from IPython.display import Markdown, display
+from IPython.display import Markdown, clear_output, display
 from matplotlib.figure import Figure
 
 from course.lessons import present_name
 from course.machine import NeedsMore, gpu_name, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
-from course.progress import note
+from course.progress import ending, in_copy
 from course.recordings.cells import handed_on, python
-from course.recordings.kernel_history import History
+from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
 from course.recordings.values import decode
 
+RUN_FIRST = (
+    "If a cell above defines it, run that cell first; after a restart of the kernel, all of them. "
+    f"{RUN_ABOVE}"
+)
+IMPORTED_BY = {r"\blesson\(": "torch", r"\b(check_capture|cpu_graphs)\(": "torch._dynamo"}
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
 _open: "Lesson | None" = None
 _history: History | None = None
@@ -63,15 +70,14 @@ def lesson(
     )
     shell = get_ipython()
     load_ipython_extension(shell)
-    shell.set_custom_exc((KeyboardInterrupt,), interrupted)
     describe_charts(shell)
     _quiet()
     _open = opened if opened.live else None
     if opened.live:
-        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}." + note(name))
+        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
     opened.recording.check_code()
     _open = opened
-    return Markdown(played(opened.recording.about, gpus, lacking) + note(name))
+    return Markdown(played(opened.recording.about, gpus, lacking))
 
 
 def _quiet() -> None:
@@ -91,6 +97,9 @@ def load_ipython_extension(shell: Any) -> None:
     global _history
     if _history is None or _history.shell is not shell:
         _history = History(shell)
+        shell.events.register("pre_run_cell", wait)
+        shell.events.register("post_run_cell", end)
+    shell.set_custom_exc((KeyboardInterrupt, NameError), told)
     round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
@@ -120,7 +129,7 @@ def current() -> "Lesson":
     if _open is None:
         raise LessonError(
             'No lesson is open: run the cell lesson("...") at the top of the notebook first. '
-            "In JupyterLab: Run, Run All Above Selected Cell."
+            f"{RUN_ABOVE}"
         )
     return _open
 
@@ -244,10 +253,33 @@ def whole(value: float) -> bool:
     return abs(value) < 1e9 and float(value).is_integer()
 
 
-def interrupted(
+def wait(info: Any) -> None:
+    """Before a cell that will import torch, or what the stand-in needs of it: say so."""
+    for call, module in IMPORTED_BY.items():
+        if in_copy() and module not in sys.modules and re.search(call, info.raw_cell or ""):
+            display(Markdown(f"Importing {module} ..."))
+            clear_output(wait=True)  # once there is something else to show
+
+
+def end(result: Any) -> None:
+    """After a lesson's last cell, which frees the GPU's memory: say what comes next."""
+    source = result.info.raw_cell or ""
+    last = handed_on(source) is not None and source.rstrip().endswith("free_gpu_memory()")
+    if last and result.success and _open and (text := ending(_open.name)):
+        display(Markdown(text))
+
+
+def told(
     shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None
 ) -> None:
-    """What a cell shows when the learner interrupts it: a sentence instead of a traceback."""
-    shell._showtraceback(
-        kind, error, ["Interrupted: what this cell makes is missing or old, so run it again."]
-    )
+    """What a cell shows when the learner interrupts it, or when it reads a name that no cell has
+    bound: a sentence; after a traceback, if the name is not the cell's own.
+    """
+    if not isinstance(error, NameError):
+        said = ["Interrupted: what this cell makes is missing or old, so run it again."]
+    elif len(list(walk_tb(traceback))) > 2 or isinstance(error, UnboundLocalError):
+        said = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset)
+        said = said if isinstance(error, UnboundLocalError) else [*said, RUN_FIRST]
+    else:
+        said = [f"NameError: {error}. {RUN_FIRST}"]
+    shell._showtraceback(kind, error, said)

@@ -57,6 +57,12 @@ def by_parts(folder: Path = NOTEBOOKS) -> dict[str, list[Path]]:
     return parts
 
 
+def title(path: Path) -> str:
+    """A lesson's title: the first line of its first screen."""
+    first = json.loads(path.read_bytes())["cells"][0]["source"]
+    return "".join(first).partition("\n")[0].removeprefix("# ")
+
+
 def part_of(path: Path) -> str:
     """The part of the course that a lesson names, "" for none."""
     return str(_about(path).get("part", ""))

@@ -8,30 +8,35 @@ recordings do not.
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from course.files import printed
+from course.files import SavingError, printed, replacing
+from course.lessons import lesson_file, title
 from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
-from course.recordings.cells import checked
+from course.recordings.cells import CHECKS, checked
 
-OVERVIEW = "start_here"  # the lesson that shows the whole course's progress
+PAGE = "00_progress.md"  # the first of the file list
+ANEW = "To begin a lesson anew, rename your copy of it and run `make lab` again."
 
 
 def mark(lesson: str, exercise: str) -> str:
     """Note that an exercise is solved; returns "", or a sentence if the disk refuses the mark."""
-    if not _in_copy():
+    if not in_copy():
         return ""
     try:
         (MY_LESSONS / ".progress" / lesson).mkdir(parents=True, exist_ok=True)
         (MY_LESSONS / ".progress" / lesson / exercise).touch()
     except OSError as error:
         return f" It could not be noted in your progress: {error.strerror}."
+    with suppress(SavingError):  # the mark is there, so the next one writes the page
+        write_page()
     return ""
 
 
 def progress() -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
-    asked = {lesson_name(path): exercises(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    asked = {lesson_name(path): exercises(path) for path in _lessons()}
     marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
     moved = {
         exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])
@@ -50,37 +55,50 @@ def exercises(path: Path) -> list[str]:
     """The exercises that a lesson checks, in reading order."""
     cells = json.loads(path.read_bytes())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    return list(dict.fromkeys(exercise for source in sources for _, exercise in checked(source)))
+    asking = [source for source in sources if any(f"{check}(" in source for check in CHECKS)]
+    return list(dict.fromkeys(exercise for source in asking for _, exercise in checked(source)))
 
 
-def note(lesson: str) -> str:
-    """Markdown on the solved exercises: the lesson's own, in Start here one line and every lesson's
-    folded under it.
-
-    "" outside the copy, and while none is solved.
-    """
-    if not _in_copy():
+def ending(lesson: str) -> str:
+    """Markdown at a lesson's end: its solved exercises, the next lesson; "" outside the copy."""
+    solved = dict(progress()).get(lesson) if in_copy() else None
+    if solved is None:
         return ""
+    told = [f"Solved exercises in {line(lesson, solved)}."] if solved else []
+    for path in [path for path in _lessons() if path > lesson_file(lesson)][:1]:
+        told.append(f"Next lesson: [{title(path)}]({path.name}).")
+    return " ".join([*told, f"[Your progress]({PAGE})."])
+
+
+def write_page() -> None:
+    """Write my_lessons/00_progress.md, all lessons with their solved exercises."""
     solved = dict(progress())
-    marks = [done for exercises in solved.values() for done in exercises.values()]
-    if not any(solved.get(lesson, {}).values() if lesson != OVERVIEW else marks):
-        return ""  # nothing to count yet
-    if lesson != OVERVIEW:
-        return f"\n\nSolved exercises in {line(lesson, solved[lesson], '`')}"
-    lines = "".join(f"\n- {line(name, solved[name], '`')}" for name in solved)
-    told = f"Solved exercises: {sum(marks)} of {len(marks)}"
-    return f"\n\n<details><summary>{told}</summary>\n\n{lines}\n\n</details>"
+    marks = [done for asked in solved.values() for done in asked.values()]
+    lines = [
+        f"# {sum(marks)} of {len(marks)} exercises solved",
+        "",
+        "| lesson | exercises |",
+        "|-|-|",
+    ]
+    for path in _lessons():
+        signs = " ".join("✓" if done else "○" for done in solved[lesson_name(path)].values())
+        lines.append(f"| [{title(path)}]({path.name}) | {signs} |")
+    with replacing(MY_LESSONS / PAGE) as file:
+        file.write_text("\n".join([*lines, "", ANEW, ""]), encoding="utf-8")
 
 
-def line(lesson: str, solved: dict[str, bool], quote: str = "") -> str:
+def line(lesson: str, solved: dict[str, bool]) -> str:
     """One lesson's progress in words."""
-    marks = ", ".join(
-        f"{quote}{exercise}{quote} {'✓' if done else '○'}" for exercise, done in solved.items()
-    )
+    marks = ", ".join(f"{exercise} {'✓' if done else '○'}" for exercise, done in solved.items())
     return f"{lesson.replace('_', ' ')}: {sum(solved.values())} of {len(solved)} ({marks})"
 
 
-def _in_copy():
+def _lessons():
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+def in_copy() -> bool:
+    """Whether this notebook is one of the learner's copy."""
     return Path.cwd() == MY_LESSONS
 
 

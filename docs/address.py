@@ -34,6 +34,12 @@ def on_github(address: str) -> str:
     return parts.path.strip("/") if parts.netloc == "github.com" else ""
 
 
+def asking(address: str) -> str:
+    """Where readers ask, in a sentence of Markdown; "" without a repository on GitHub."""
+    form = f"{address}/issues/new/choose"
+    return f"Something is unclear or wrong? [Ask]({form})." if on_github(address) else ""
+
+
 def one_click(address: str, file: str = "") -> dict[str, str]:
     """What opens the repository, or a notebook of it, in the browser, by its name; {} without one.
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import nbformat
 
-from course.lessons import lesson_file, optional
+from course.lessons import lesson_file, optional, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
+from docs.address import asking, repository
 from docs.lesson_page import page
 from docs.minutes import stated
 from docs.played import played
-from docs.readme import number, title
+from docs.readme import number
 from docs.search import GALLERY
 
 SOURCE = ROOT / "docs/_build/source"
@@ -62,7 +63,10 @@ def write_pages(folder: Path = SOURCE) -> None:
     readme = READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / "README.md").read_text())
     _write(folder / "README.md", BADGES.sub("", readme))
     _write(folder / "index.md", front(readme, moving) + contents())
-    _write(folder / "explain.md", EXPLAIN.format(gallery=lesson_file(GALLERY).name))
+    _write(
+        folder / "explain.md",
+        EXPLAIN.format(gallery=lesson_file(GALLERY).name, ask=asking(repository())),
+    )
     _write(folder / "404.md", MISSING)
     for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
         copy_linked_files(path, folder)
@@ -103,7 +107,7 @@ orphan: true
 The box answers where scripts run. Elsewhere, `python -m capturable.explain "<message>"` does.
 ```
 
-The answers are those of [capturable explain](capturable/README.md), and most of them are shown with code in the [failure gallery](notebooks/{gallery}).
+The answers are those of [capturable explain](capturable/README.md), and most of them are shown with code in the [failure gallery](notebooks/{gallery}). {ask}
 """  # noqa: E501
 MISSING = """---
 orphan: true

@@ -16,11 +16,11 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
-from course.lessons import by_parts, former_names, lesson_file, optional, unnumbered
+from course.lessons import by_parts, former_names, lesson_file, optional, title, unnumbered
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
-from docs.address import one_click, repository
+from docs.address import asking, one_click, repository
 from docs.minutes import stated, write_minutes
 from docs.search import GALLERY
 from exercises import unfinished
@@ -152,11 +152,6 @@ def first_cell(path: Path) -> str:
     return str(nbformat.read(path, as_version=4).cells[0].source)
 
 
-def title(path: Path) -> str:
-    """A lesson's title, as its first screen gives it."""
-    return _stated(path, first_cell(path), "# ", r"^# (.*)")
-
-
 def duration(path: Path) -> tuple[int, int]:
     """A lesson's minutes without its exercises, and those of its exercises."""
     said = _stated(path, first_cell(path), "minutes of exercises", r"\+ (\d+) minutes of exercises")
@@ -270,12 +265,13 @@ def draw_preview(path: Path = PREVIEW) -> None:
 
 
 def badges() -> str:
-    """Buttons that open the course in the browser, where the repository's address is known."""
+    """Buttons that open the course in the browser, and where to ask; "" without an address."""
     doors = one_click(repository(), f"notebooks/{lesson_file('start_here').name}")
     shields = {"Colab": COLAB_BADGE, "Codespaces": CODESPACES_BADGE, "Binder": BINDER_BADGE}
-    return " ".join(
+    buttons = " ".join(
         f"[![Open Start here in {name}]({shields[name]})]({link})" for name, link in doors.items()
     )
+    return f"{buttons}\n\n{asking(repository())}".strip()
 
 
 def clone() -> str:

@@ -1,17 +1,20 @@
 """A guess beside the measurement that answers it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from exercises.answers.comparison import brief, plain
 from exercises.answers.outcome import Outcome
 
 
-def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
+def compare_guess(
+    guess: Any, measured: Any, unit: str = "", because: Mapping[float, str] | None = None
+) -> Outcome:
     """Lay a guess beside the measurement: spot on (within 10%), close (within 50%), or how far off.
 
-    Where a word or a truth value was measured, the guess is right or not. No guess gets a sentence.
+    Where a word, a truth value or a count below 20 was measured, the guess is right or not; because
+    says what is wrong with wrong counts that have a reason. No guess gets a sentence.
     """
     measured = plain(measured)
     if isinstance(measured, str | bool):
@@ -26,6 +29,9 @@ def compare_guess(guess: Any, measured: Any, unit: str = "") -> Outcome:
     number, found = _number(guess), f"measured {measured:{digits}}{unit}"
     if number is None:
         return _unusable(guess, found)
+    if 0 < measured < 20 and measured == int(measured) and number != measured:
+        reason = (because or {}).get(number, f"off by {abs(number - measured):g}")
+        return Outcome(False, f"your guess {number:g}{unit}, {found}: {reason}")
     low, high = sorted((abs(number), abs(measured)))
     same_side = low > 0 and (number > 0) == (measured > 0)
     factor = 1 if number == measured else high / low if same_side else math.inf

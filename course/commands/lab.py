@@ -17,6 +17,7 @@ from pathlib import Path
 from course.files import SavingError, replacing
 from course.lessons import former_names, unnumbered
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
+from course.progress import write_page
 
 AS_ROOT = (
     "JupyterLab does not start as root unless it is told to. On a machine that only you use: "
@@ -148,6 +149,7 @@ def main(options: list[str]) -> None:
     try:
         for sentence in update():
             print(sentence, flush=True)
+        write_page()
     except SavingError as error:
         sys.exit(str(error))
     except OSError as error:

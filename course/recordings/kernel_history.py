@@ -1,9 +1,13 @@
 """What ran in this kernel: may the next %%gpu cell show what it gave when it was recorded?"""
 
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
+import nbformat
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
+from course.lessons import lesson_file
 from course.paths import LessonError
 from course.recordings.cells import handed_on
 from course.recordings.recording import RecordedCell, Recording
@@ -17,6 +21,17 @@ class NeedsGPU(LessonError):
     """A %%gpu cell without a GPU, where the recording was made by other code than is in front of
     the reader.
     """
+
+
+def recorded_cell_like(source: str, lesson: str) -> str:
+    """The %%gpu cell of a lesson from which this one was edited, to paste; "" if none is like it
+    or the course has no such lesson.
+    """
+    with suppress(LookupError):
+        cells = nbformat.read(lesson_file(lesson), as_version=4).cells
+        own = [cell.source for cell in cells if handed_on(cell.source) is not None]
+        return f" The lesson's own cell:\n\n{get_close_matches(source, own, 1)[0]}"
+    return ""
 
 
 class History:
@@ -48,6 +63,7 @@ class History:
         if number is None:
             raise NeedsGPU(
                 f"this %%gpu cell is not one that was recorded: undo the change, {ELSEWHERE}"
+                + recorded_cell_like(source, recording.path.stem)
             )
         missing = [cell for cell in recording.cells[:number] if cell.cell not in self.played]
         if missing:

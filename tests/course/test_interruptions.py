@@ -15,6 +15,7 @@ from nbclient.exceptions import CellTimeoutError
 
 from course.commands import record
 from course.files import SavingError, replacing
+from course.lesson import RUN_FIRST
 from course.paths import ROOT
 from tests.support.machine import PATIENCE, needs_gpu, wait_for
 from tests.support.notebooks import write_notebook
@@ -185,6 +186,7 @@ def test_an_interrupted_measurement_is_one_sentence_and_the_kernel_goes_on(kerne
     assert errors == ["Interrupted: what this cell makes is missing or old, so run it again."]
     assert run(client, "%%gpu rounds\nrounds = measure({'short': step}, rounds=3)") == ""
     assert run(client, "assert len(rounds) == 3") == ""
+    assert run(client, "unbound") == f"NameError: name 'unbound' is not defined. {RUN_FIRST}"
     assert "ZeroDivisionError" in run(client, "1 / 0"), "other errors keep their traceback"
 
 

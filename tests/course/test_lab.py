@@ -11,12 +11,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course import lesson as recording
 from course import progress
 from course.commands import lab
 from course.files import SavingError
 from course.lessons import FORMER_NAMES, lesson_file
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.paths import NOTEBOOKS
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
 from tests.support.notebooks import write_notebook
@@ -206,13 +205,17 @@ def copy_open(tmp_path, monkeypatch):
 
 
 def test_progress_is_noted_and_shown(copy_open):
-    assert progress.note("start_here") == ""
+    assert "start here: 0 of 4 (" in progress.ending("start_here")
     for _ in range(2):
         assert progress.mark("start_here", "most_speed_up") == ""
-    said = progress.note("start_here")
-    assert "start here: 1 of 4 (`most_speed_up` ✓, `steps_until_paid` ○" in said
-    assert "start here" not in progress.note("reach_floor")
-    assert dict(progress.progress())["start_here"]["most_speed_up"] is True
+    said = progress.ending("start_here")
+    assert "start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○" in said
+    assert (
+        f"Next lesson: [Profile eager training]({lesson_file('profile_eager_training').name}). "
+        in said
+    )
+    last = progress.ending("failure_gallery")
+    assert "Next" not in last and last.endswith(f"[Your progress]({progress.PAGE}).")
 
 
 def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
@@ -225,21 +228,18 @@ def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
     assert solved["most_speed_up"] and solved["steps_until_paid"] and not all(solved.values())
 
 
-def test_start_here_shows_every_lesson(copy_open):
+def test_a_page_shows_every_lesson(copy_open):
     progress.mark("start_here", "most_speed_up")
-    shown = progress.note("start_here")
+    page = (copy_open / progress.PAGE).read_text()
     count = sum(len(asked) for _, asked in progress.progress())
-    assert shown.strip().startswith(
-        f"<details><summary>Solved exercises: 1 of {count}</summary>\n\n"
-    )
-    assert shown.endswith("\n\n</details>"), "one line, until it is unfolded"
-    assert all(lesson_name(path).replace("_", " ") in shown for path in NOTEBOOKS.glob("*.ipynb"))
+    assert page.startswith(f"# 1 of {count} exercises solved\n")
+    assert all(f"]({path.name}) | " in page for path in NOTEBOOKS.glob("*.ipynb"))
 
 
 def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
     (copy_open / "solutions").mkdir()
     monkeypatch.chdir(copy_open / "solutions")
-    assert progress.mark("start_here", "most_speed_up") == progress.note("start_here") == ""
+    assert progress.mark("start_here", "most_speed_up") == progress.ending("start_here") == ""
     assert list(copy_open.iterdir()) == [copy_open / "solutions"]
 
 
@@ -258,15 +258,6 @@ def test_the_command_lists_every_lesson():
     )
     assert len(answer.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))
     assert answer.stdout.startswith("start here: ")
-
-
-def test_a_lesson_shows_progress_only_in_the_copy(copy_open, shell, monkeypatch):
-    monkeypatch.setattr(recording, "get_ipython", lambda: shell)
-    assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
-    progress.mark("start_here", "most_speed_up")
-    assert "Solved exercises:" in recording.lesson("start_here", live=False).data
-    monkeypatch.chdir(ROOT)
-    assert "Solved exercises:" not in recording.lesson("start_here", live=False).data
 
 
 def test_with_a_taken_port_the_last_line_names_the_next_one(tmp_path):

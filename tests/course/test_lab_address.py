@@ -28,3 +28,14 @@ def test_the_last_line_is_the_address_that_a_browser_here_can_open(ip, address):
     assert lab_address.said(SimpleNamespace(**{**vars(SERVER), "ip": ip})) == [
         f"Ready: open {address}"
     ]
+
+
+def test_the_token_survives_a_restart_and_belongs_to_the_folder():
+    tokens = []
+    for folder in ("/course", "/course", "/other"):
+        provider = SimpleNamespace(token="new at each start", token_generated=True)
+        log = SimpleNamespace(handlers=[])
+        server = {"log": log, "identity_provider": provider, "cookie_secret": b"kept"}
+        lab_address._load_jupyter_server_extension(SimpleNamespace(root_dir=folder, **server))
+        tokens.append(provider.token)
+    assert tokens[0] == tokens[1] != tokens[2] and len(tokens[0]) == 48

@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course.lab_address import UNSAID
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
 from course.recordings.recording import recorded_lesson
@@ -100,7 +101,7 @@ CHARTS = ".jp-Notebook :is(.jp-RenderedImage img, img.chart)"  # recorded, and d
 def test_start_here_from_top_to_bottom(lab, open_page):
     start = Notebook(lab, open_page(lab.address()), f"my_lessons/{lesson_file('start_here').name}")
     files = start.page.locator(".jp-DirListing-itemText")
-    expect(files).to_have_count(1 + len(list(NOTEBOOKS.glob("*.ipynb"))))
+    expect(files).to_have_count(2 + len(list(NOTEBOOKS.glob("*.ipynb"))))  # solutions, progress
     assert files.evaluate_all(CUT) == [], "the lessons' names are shown whole"
     start.run_all()
     assert set(start.page.locator(".jp-OutputArea-output pre").evaluate_all(BREAKS)) == {"normal"}
@@ -135,9 +136,17 @@ def test_start_here_from_top_to_bottom(lab, open_page):
         start.run(answer)
         start.run(check)
         expect(check).to_contain_text(re.compile(message))
-    opening = start.cell('lesson("start_here")')
-    start.run(opening)
-    expect(opening).to_contain_text("start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○")
+    shows_what_comes_next(start.code.last, start.page.locator(".jp-MarkdownViewer"))
+    said = lab.log.read_text()
+    assert not [line for line in (*UNSAID, "without encryption") if line in said]
+
+
+def shows_what_comes_next(last, page):
+    """The last cell names the next lesson; the page of progress opens beside the cell."""
+    expect(last).to_contain_text("Next lesson: Profile eager training.")
+    last.get_by_role("link", name="Your progress").click()
+    expect(page).to_contain_text(re.compile(r"^\s*1 of \d+ exercises solved"))
+    expect(last).to_be_visible()
 
 
 @pytest.mark.weekly

@@ -14,8 +14,10 @@ from nbclient.exceptions import CellExecutionError
 
 from course import lesson, paths, recorded_gpus
 from course.commands import record
+from course.lessons import lesson_file
 from course.recordings import reached_code, recording
 from course.recordings.cells import code_cells, handed_on
+from course.recordings.kernel_history import recorded_cell_like
 from course.recordings.recording import (
     Recording,
     RecordingError,
@@ -26,7 +28,7 @@ from course.recordings.recording import (
 )
 from course.recordings.statements import dependences, statements
 from tests.support.learner import CELLS, FACTOR, OPENING, OPTIONS, SCALE, SPEED, TRACED, TWICE
-from tests.support.notebooks import write_notebook
+from tests.support.notebooks import code, write_notebook
 
 
 def test_without_a_gpu_a_lesson_shows_its_recording_and_binds_its_values(learner):
@@ -135,6 +137,11 @@ def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
     error = learner.run(SPEED.replace(*change, 1))
     assert type(error).__name__ == "NeedsGPU" and "is not one that was recorded" in str(error)
     assert "speed" not in learner
+
+
+def test_an_edited_gpu_cell_is_told_the_lessons_own():
+    own = next(cell for cell in code(lesson_file("start_here")) if cell.startswith("%%gpu"))
+    assert recorded_cell_like(f"{own} + 1", "start_here").endswith(f"\n\n{own}")
 
 
 def test_a_folder_name_of_any_length_is_one_sentence(learner, monkeypatch):

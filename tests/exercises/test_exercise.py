@@ -389,6 +389,12 @@ def test_what_is_no_guess_gets_a_sentence(guess):
     assert guessed(guess) is guessed(guess, lambda number: 1) is None
 
 
+def test_a_small_count_has_no_close_and_a_known_mistake_its_reason():
+    said = [repr(compare_guess(guess, 3.0, because={4: "why"})) for guess in (3, 4, 5)]
+    assert [one.rpartition(": ")[2] for one in said] == ["spot on", "why", "off by 2"]
+    assert [one[0] for one in said] == ["✓", "✗", "✗"]
+
+
 def test_a_guess_in_percent_is_asked_for():
     assert "a percent for a share?" in repr(compare_guess(80, 0.805))
     assert "a share for a percent?" in repr(compare_guess(0.2, 22, " %"))

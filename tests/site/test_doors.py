@@ -140,6 +140,7 @@ def somewhere(monkeypatch):
 def test_without_an_address_there_is_no_link_to_one(site, monkeypatch):
     monkeypatch.delenv("REPOSITORY_ADDRESS", raising=False)
     assert address.repository() == "" and address.one_click("") == {}
+    assert address.asking("") == ""
     assert not any(re.search(ELSEWHERE, path.read_text()) for path in site.glob("*.html"))
 
 
@@ -151,6 +152,7 @@ def test_buttons_are_made_from_the_address(somewhere):
         "Codespaces": "https://codespaces.new/owner/name",
         "Binder": f"https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/{file}",
     }
+    assert f"]({SOMEWHERE}/issues/new/choose)" in address.asking(somewhere)
     assert set(address.one_click(somewhere)) == {"Codespaces", "Binder"}
     assert address.one_click("https://gitlab.com/owner/name") == {}
 
