@@ -1,35 +1,37 @@
 """Lightning, with each training step in one CUDA graph.
 
-    python graphed_lightning.py    trains with and without the graph, and compares the losses
+    python -m examples.graphed_lightning    with and without the graph, compares the losses
 
-Copy what GraphedModule adds. A number marks each line that the graph needs. All batches have one
-shape.
+Copy what GraphedModule adds to your module; the GPT here is that of train_gpt.py. A number marks
+each line that the graph needs. All batches have one shape.
 """
+
+import os
 
 import pytorch_lightning as L
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader
 
+from examples.train_gpt import GPT, GPTConfig, loss_of
+
 WARMUP = 3  # steps
-WIDTH = 1024
+VOCAB_SIZE = 64
+BATCH_SIZE, LENGTH = 16, 256
 
 
 class Module(L.LightningModule):
-    """An autoencoder, as one writes it for Lightning; batches are tensors (batch_size, WIDTH)."""
+    """A GPT, as one writes it for Lightning; batches are tokens (BATCH_SIZE, LENGTH + 1)."""
 
     def __init__(self) -> None:
         super().__init__()
-        encoder = [nn.Linear(WIDTH, 256), nn.ReLU(), nn.Dropout(0.1), nn.Linear(256, 32)]
-        decoder = [nn.Linear(32, 256), nn.ReLU(), nn.Dropout(0.1), nn.Linear(256, WIDTH)]
-        self.layers = nn.Sequential(*encoder, *decoder)
+        self.model = GPT(GPTConfig(VOCAB_SIZE))
         self.losses: list[Tensor] = []
 
     def loss_of(self, batch: Tensor) -> Tensor:
-        """The mean squared error of what the decoder makes of a batch."""
-        return F.mse_loss(self.layers(batch), batch)
+        """The mean next-token loss of a batch."""
+        return loss_of(self.model, batch)
 
     def training_step(self, batch: Tensor, batch_index: int) -> Tensor:
         """The loss, with which Lightning does the rest."""
@@ -97,8 +99,8 @@ def train(
 ) -> list[float]:
     """The losses of a training."""
     torch.manual_seed(0)
-    data = torch.randn(16 * 128 + 2, WIDTH)
-    loader = DataLoader(data, batch_size=128, drop_last=True, pin_memory=True)  # 10
+    data = torch.randint(VOCAB_SIZE, (16 * BATCH_SIZE + 2, LENGTH + 1))
+    loader = DataLoader(data, batch_size=BATCH_SIZE, drop_last=True, pin_memory=True)  # 10
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     module = module_class()
     trainer = L.Trainer(
@@ -113,6 +115,8 @@ def train(
 
 
 if __name__ == "__main__":
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.use_deterministic_algorithms(True)  # for the comparison only
     losses = train(GraphedModule)
     equal = losses == train(Module, gradient_clip_val=1.0)
     print(f"{len(losses)} losses, equal to those without the graph: {equal}")
