@@ -75,7 +75,7 @@ def train(graphed: bool, epochs: int = 2) -> list[float]:
     optimizer = torch.optim.AdamW(
         model.parameters(),
         lr=lr,
-        capturable=True,  # 6. counts the steps on the GPU
+        capturable=True,  # 6. a capture refuses AdamW without it
         fused=True,  # 7. takes the scaler's overflow flag on the GPU
     )
     steps = epochs * len(loader)
