@@ -38,7 +38,8 @@ def all_endings() -> dict[str, dict]:
             status = subprocess.run(command, cwd=ROOT).returncode
             lines = endings.read_text(encoding="utf-8").splitlines() if endings.exists() else []
             begun = len(found)
-            found = {name: ending or {"kills": status} for name, ending in map(json.loads, lines)}
+            ended = dict(map(json.loads, lines))
+            found |= {name: end or {"kills": status} for name, end in ended.items() - found.items()}
             if len(found) == begun:
                 raise RuntimeError(f"The process ended with {status} before its first program.")
     return found
