@@ -118,11 +118,13 @@ def typed_edges_of(graph: torch.cuda.CUDAGraph) -> list[list]:
 
 
 def numbers_of(node: Any) -> dict[str, str]:
-    """The parameters of a kernel that are single numbers: those of at most four bytes, which
-    cannot be addresses. {"3": "cdccccbd"}: parameter 3 is these bytes, in hexadecimal digits.
+    """The parameters of a kernel that are single numbers: those of two to four bytes. Longer ones
+    may be addresses; one byte may be an empty C++ object, which nobody writes.
+
+    {"3": "cdccccbd"}: parameter 3 is these bytes, in hexadecimal digits.
     """
     values = parameters_of(node)
-    return {str(place): value.hex() for place, value in enumerate(values) if len(value) <= 4}
+    return {str(place): value.hex() for place, value in enumerate(values) if 1 < len(value) <= 4}
 
 
 def definition_of(graph: torch.cuda.CUDAGraph) -> dict[str, list]:

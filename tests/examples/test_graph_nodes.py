@@ -1,5 +1,5 @@
 """examples.graph_nodes against a driver that knows one graph:
-a kernel with three parameters, and a copy that waits.
+a kernel with four parameters, and a copy that waits.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ KINDS = {
     2: "CU_GRAPH_NODE_TYPE_MEMCPY",
     3: "CU_GRAPH_NODE_TYPE_MEMSET",
 }
-VALUES = [struct.pack("i", 1000), struct.pack("f", -0.1), b"three pointers"]
+VALUES = [struct.pack("i", 1000), struct.pack("f", -0.1), b"three pointers", b"?"]
 Result = IntEnum("Result", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1})
 FINE = Result.CUDA_SUCCESS
 
@@ -30,7 +30,7 @@ class Driver(ModuleType):
     def __init__(self):
         super().__init__("cuda.bindings.driver")
         self.buffers = [ctypes.create_string_buffer(value, len(value)) for value in VALUES]
-        self.pointers = (ctypes.c_void_p * 3)(*map(ctypes.addressof, self.buffers))
+        self.pointers = (ctypes.c_void_p * len(VALUES))(*map(ctypes.addressof, self.buffers))
         self.given = {}
 
     def cuGraphGetNodes(self, raw, count=0):
@@ -62,7 +62,7 @@ class Driver(ModuleType):
     def cuFuncGetParamInfo(self, function, number):
         return (
             (FINE, 0, len(VALUES[number]))
-            if number < 3
+            if number < len(VALUES)
             else (Result.CUDA_ERROR_INVALID_VALUE, None, None)
         )
 
@@ -73,7 +73,7 @@ class Driver(ModuleType):
         return FINE, SimpleNamespace(width=4, height=2, elementSize=1)
 
     def cuGraphExecKernelNodeSetParams(self, executable, node, p):
-        pointers = (ctypes.c_void_p * 3).from_address(p.kernelParams)
+        pointers = (ctypes.c_void_p * len(VALUES)).from_address(p.kernelParams)
         self.given[node] = [
             ctypes.string_at(at, len(value)) for at, value in zip(pointers, VALUES, strict=True)
         ]
@@ -116,21 +116,21 @@ def test_it_lists_nodes_and_edges(driver):
 
 def test_it_reads_and_changes_a_kernels_parameters(driver):
     assert graph_nodes.parameters_of(1) == VALUES
-    other = [VALUES[0], struct.pack("f", -0.05), VALUES[2]]
+    other = [VALUES[0], struct.pack("f", -0.05), *VALUES[2:]]
     graph_nodes.set_parameters(GRAPH, 1, other)
     assert driver.given[1] == other and graph_nodes.parameters_of(1) == VALUES
 
 
 def test_it_names_the_drivers_errors(driver):
     with pytest.raises(RuntimeError, match="cuFuncGetParamInfo: CUDA_ERROR_INVALID_VALUE"):
-        graph_nodes.ask("cuFuncGetParamInfo", "function", 3)
+        graph_nodes.ask("cuFuncGetParamInfo", "function", len(VALUES))
 
 
 def test_it_saves_nodes_with_their_numbers_and_edges_with_their_types(driver, tmp_path):
     graph_nodes.save(GRAPH, tmp_path / "graph.json")
     definition = graph_nodes.load(tmp_path / "graph.json")
     assert definition == graph_nodes.definition_of(GRAPH)
-    numbers = {"0": VALUES[0].hex(), "1": VALUES[1].hex()}  # not the pointers
+    numbers = {"0": VALUES[0].hex(), "1": VALUES[1].hex()}  # not pointers, not a byte
     assert [node["numbers"] for node in definition["nodes"]] == [numbers, {}, {}]
     assert definition["edges"] == [[0, 1, "programmatic"], [1, 2, "full"]]
 
