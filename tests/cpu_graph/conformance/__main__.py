@@ -15,6 +15,7 @@ from course.paths import ROOT, TRACES
 from tests.cpu_graph.conformance import outcomes
 
 RECORDER = "tests.cpu_graph.conformance"
+KILLED = {"kills": "the process"}  # how a program ends that was begun and has no ending
 
 
 def run(first: int, endings: Path) -> None:
@@ -38,8 +39,7 @@ def all_endings() -> dict[str, dict]:
             status = subprocess.run(command, cwd=ROOT).returncode
             lines = endings.read_text(encoding="utf-8").splitlines() if endings.exists() else []
             begun = len(found)
-            ended = dict(map(json.loads, lines))
-            found |= {name: end or {"kills": status} for name, end in ended.items() - found.items()}
+            found = {name: ending or KILLED for name, ending in map(json.loads, lines)}
             if len(found) == begun:
                 raise RuntimeError(f"The process ended with {status} before its first program.")
     return found
