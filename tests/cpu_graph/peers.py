@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -31,7 +32,27 @@ class Peer(NamedTuple):
     absent: tuple = ()  # modules that are imported and not used by these tests
     first: tuple = ()  # modules that ask for a device's properties when they are imported
     flags: tuple = ()  # of the last of them, which it has found to be False by then
-    platform: str = ""  # the class that vLLM takes where there is a driver
+    prepare: Callable = lambda stack: None  # what of it is not built, or asks for the driver
+
+
+def weak_ref_tensor(x):
+    """A tensor on the same memory: vLLM and SGLang have it in C++, which is not built."""
+    return x.data
+
+
+def prepare_vllm(stack):
+    platforms = importlib.import_module("vllm.platforms")
+    cuda = importlib.import_module("vllm.platforms.cuda")
+    platforms._current_platform = cuda.NonNvmlCudaPlatform()
+    library = stack.enter_context(torch.library._scoped_library("_C", "FRAGMENT"))
+    library.define("weak_ref_tensor(Tensor(a) x) -> Tensor(a)")
+    library.impl("weak_ref_tensor", weak_ref_tensor, "CompositeImplicitAutograd")
+
+
+def prepare_sglang(stack):
+    kernels = ModuleType("sgl_kernel")
+    kernels.weak_ref_tensor = weak_ref_tensor
+    stack.enter_context(patch.dict(sys.modules, sgl_kernel=kernels))
 
 
 VLLM_ABSENT = (
@@ -66,13 +87,18 @@ PEERS = {
     "vllm": Peer(
         "tests/v1/cudagraph/test_breakable_cudagraph.py",
         absent=VLLM_ABSENT,
-        platform="NonNvmlCudaPlatform",
+        prepare=prepare_vllm,
     ),
     "sglang": Peer(
         "test/registered/cuda_graph/breakable/test_breakable_cuda_graph.py",
         "Basic or CopyOutput or BreakGraphHelper",
         ("python",),
         SGLANG_ABSENT,
+        prepare=prepare_sglang,
+    ),
+    "torchtitan": Peer(
+        str(Path(__file__).with_name("peer_torchtitan.py")),
+        absent=("spmd_types", "tyro", "torchtitan.distributed.parallel_dims"),
     ),
 }
 
@@ -159,20 +185,15 @@ def main() -> None:
         module = importlib.import_module(name)
     for flag in peer.flags:
         setattr(module, flag, True)
+    if peer.flags:  # tests that are made for each device, which are chosen at the import too
+        made_for = importlib.import_module("torch.testing._internal.common_device_type")
+        made_for.device_type_test_bases[:] = [made_for.CUDATestBase]
     from cpu_graph import cpu_graphs
 
     with ExitStack() as stack:
         endings = Endings(stack.enter_context(cpu_graphs()))
         answer_for_the_device(stack)
-        if peer.platform:
-            platforms = importlib.import_module("vllm.platforms")
-            cuda = importlib.import_module("vllm.platforms.cuda")
-            platforms._current_platform = getattr(cuda, peer.platform)()
-            library = stack.enter_context(torch.library._scoped_library("_C", "FRAGMENT"))
-            library.define(
-                "weak_ref_tensor(Tensor(a) x) -> Tensor(a)"
-            )  # in C++, which is not built
-            library.impl("weak_ref_tensor", lambda x: x.data, "CompositeImplicitAutograd")
+        peer.prepare(stack)
         options = ["-q", "-s", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib"]
         options += [
             "--rootdir",
