@@ -64,7 +64,7 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     is left out.
     """
     lines = [line[:LENGTH] for line in text.splitlines()]
-    suspected = _suspected(text)
+    suspected = _suspected("\n".join(lines))
     typed = bool(suspected) and len(text.split()) <= TYPED and ":" not in text
     if not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
         return []

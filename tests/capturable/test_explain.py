@@ -475,7 +475,8 @@ def test_any_input_gets_an_answer(text):
 def test_the_answer_says_cause_and_fix(capsys):
     assert main(["CUDA error: capturing stream has unjoined work"]) == 0
     title, cause, fix = capsys.readouterr().out.splitlines()
-    assert title == "A fork that is never joined" and "side stream" in cause and "waits" in fix
+    assert title == "Unjoined side stream, error 904: A fork that is never joined"
+    assert "side stream" in cause and "waits" in fix
 
 
 def test_an_unknown_message_gets_what_is_like_it_and_status_1(capsys):
