@@ -92,6 +92,7 @@ def test_a_step_adds_up_the_gradients_of_its_micro_batches():
     assert (gradients[0] - gradients[1]).norm() < 2e-2 * gradients[0].norm()
 
 
+@pytest.mark.weekly
 def test_it_runs_by_itself(tmp_path):
     command = [sys.executable, str(ROOT / "examples" / "train_gpt.py"), *options(max_steps=4)]
     said = subprocess.run(
