@@ -72,10 +72,10 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
         return without_styles(html)
     if 'class="highlight"' in html:
         return fenced(plain.strip(), "python")
-    if plain.startswith("<IPython"):
-        return ""
     if "text/markdown" in output.data:
         return linked(output.data["text/markdown"])
+    if plain.startswith("<IPython"):
+        return ""
     return fenced(plain, "text")
 
 
