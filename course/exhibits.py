@@ -237,6 +237,7 @@ def index(exhibits: pd.DataFrame) -> Markdown:
             sight = one.says
         else:
             sight = one.message.splitlines()[0].replace("|", " ")
+        sight = sight.replace("<", "&lt;")
         if one.exhibit in TOLD_APART_BY:
             sight += f" ({TOLD_APART_BY[one.exhibit]})"
         entry = known[one.exhibit]

@@ -72,10 +72,10 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
         return without_styles(html)
     if 'class="highlight"' in html:
         return fenced(plain.strip(), "python")
-    if plain.startswith("<IPython"):
-        return ""
     if "text/markdown" in output.data:
         return linked(output.data["text/markdown"])
+    if plain.startswith("<IPython"):
+        return ""
     return fenced(plain, "text")
 
 
@@ -86,9 +86,15 @@ def fenced(text: str, language: str) -> str:
 
 
 def linked(text: str) -> str:
-    """Markdown of a notebook whose links to lessons lead to their pages here."""
+    """Markdown of a notebook whose links to lessons lead to their pages and headings here."""
     text = re.sub(r"\]\((\d+_\w+)\.ipynb", r"](\1.md", text)
+    text = re.sub(r"""(\]\((?:\d+_\w+\.md)?#|href="#)([^)"\s]+)""", _to_heading, text)
     return text.replace("](solutions/", "](../notebooks/solutions/")
+
+
+def _to_heading(link: re.Match) -> str:
+    """The start of a link, and its heading as hosting sites name it: JupyterLab keeps the case."""
+    return link[1] + re.sub(r"[^\w-]", "", link[2]).lower()
 
 
 def small(png: bytes) -> bytes:
