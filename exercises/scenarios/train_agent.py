@@ -23,7 +23,7 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import DREW, TRAINED, few
-from exercises.scenarios.rules import one_graph
+from exercises.scenarios.rules import callers_own, one_graph
 
 MOVED = (
     "The environments have moved before the first play.",
@@ -144,7 +144,8 @@ def graph_normalized_policy(answer: Callable) -> None:
     sample = torch.randn_like(batches[0])
     normalized = partial(_normalized, policy, sample, batches)
     expected = normalized()
-    used = use(answer(policy, sample.clone()), batches)
+    with callers_own("sample", sample):
+        used = use(answer(policy, sample), batches)
     if not used.seen.replayed and not used.counts["graphs"]:
         raise Wrong(EAGER)
     for warm_up in range(12):
@@ -180,8 +181,9 @@ def graph_replay_buffer(answer: Callable) -> None:
     """Six calls of two rows each fill a buffer of nine rows, and begin to overwrite it."""
     buffer = torch.zeros(9, 3, device="cuda")
     calls = list(torch.arange(1.0, 37.0, device="cuda").view(6, 2, 3))
+    sample = -torch.ones(2, 3, device="cuda")
     with watch() as seen:
-        store_and_draw = returned(answer(buffer, 200, -torch.ones(2, 3, device="cuda")))
+        store_and_draw = returned(answer(buffer, 200, sample))
     one_graph(seen)
     stored, held = [], torch.zeros(9, 3, device="cuda")
 
@@ -190,7 +192,8 @@ def graph_replay_buffer(answer: Callable) -> None:
         stored.append(copied(buffer))
         return drawn
 
-    used = use(call, range(6))
+    with callers_own("sample", sample):
+        used = use(call, range(6))
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     _stored_as_a_ring(stored, calls, held)
@@ -272,7 +275,8 @@ def graph_delayed_update(answer: Callable) -> None:
     train = answer(own, learner.critic_step, learner.actor_step, delay, first)
     if not close(own.state_dict(), before):
         raise Wrong(TRAINED)
-    used = use(train, batches)
+    with callers_own("batch", first):
+        used = use(train, batches)
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     for said, (losses, ends) in wrong.items():

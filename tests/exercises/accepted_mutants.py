@@ -17,7 +17,20 @@ REGISTERED = (
 )
 WARM_UP_DROPPED = "The result of the warm-up is dropped, and its autograd graph with it."
 
+BELOW_ROUNDING = "It changes the variance by less than rounding does."
+
 RIGHT: dict[str, dict[str, str]] = {
+    "graph_normalized_policy": {
+        "swap mean.lerp_(obs.mean(0), 0.1)": INDEPENDENT,
+        "1e-05 to 1.01e-05 in var + 1e-05": BELOW_ROUNDING,
+        "1e-05 to 1.1e-05 in var + 1e-05": BELOW_ROUNDING,
+    },
+    "graph_replay_buffer": {
+        "swap buffer[index] = rows": INDEPENDENT,
+    },
+    "graph_delayed_update": {
+        "swap train_critic = capture_step(critic_step, batch.clone())": INDEPENDENT,
+    },
     "profile_steps": {
         "7 to 8 in range(7)": "The schedule has ended, so the call after it is not recorded.",
         "5 to 6 in active=5": "The loop ends after five recorded calls, which are saved at the end of the block.",

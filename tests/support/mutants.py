@@ -20,9 +20,18 @@ def mutants(source):
                 changed = copy.deepcopy(tree)
                 edit(list(ast.walk(changed))[number])
                 text = ast.unparse(ast.fix_missing_locations(changed))
-                if text != ast.unparse(tree) and text not in found.values():
+                if text != ast.unparse(tree) and text not in found.values() and _compiles(text):
                     found[what] = text
     return found
+
+
+def _compiles(text):
+    """Whether it is Python: `nonlocal count` is not, where `count = 0` has been dropped."""
+    try:
+        compile(text, "<mutant>", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _statements(node):
