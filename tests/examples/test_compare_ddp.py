@@ -1,16 +1,12 @@
 """DDP and FSDP2 on two ranks, in eager mode on the CPU, and one GPU's graph on the stand-in."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
-from tests.support.machine import PATIENCE
-from tests.support.scripts import changed, names_of
+from tests.support.scripts import GLOO, changed, names_of, printed_by_two_ranks
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
 SCRIPT = {
@@ -45,28 +41,15 @@ def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
 
 @pytest.mark.weekly
 def test_two_ranks_agree_and_fsdp2_trains_as_ddp(tmp_path):
-    group = {
-        "torch.cuda.set_device(device)": "pass",
-        "% torch.cuda.device_count()": "",
-        '"nccl", device_id=device': '"gloo"',
-    }
     cpu = {".cuda()": "", ', device="cuda"': ""}
     smaller = {
         "compare_ddp": SCRIPT | ON_THE_CPU,
         "train_ddp": SMALLER | cpu,
-        "split_decoder": group,
+        "split_decoder": GLOO,
     }
     for name, instead in smaller.items():
         (tmp_path / f"{name}.py").write_text(changed(name, smaller=instead.items()))
-    command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    run = subprocess.run(
-        [sys.executable, "-m", *command, str(tmp_path / "compare_ddp.py")],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert run.returncode == 0, run.stderr
-    trained = json.loads(run.stdout.splitlines()[-1])["trained"]
+    lines = printed_by_two_ranks(tmp_path / "compare_ddp.py")
+    trained = json.loads(lines[-1])["trained"]
     assert trained["FSDP2, eager"][:-1] == pytest.approx(trained["DDP, eager"][:-1], rel=1e-5)
     assert trained["one GPU, eager"] != trained["DDP, eager"]

@@ -3,9 +3,6 @@ mode on two ranks, on the CPU.
 """
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 
@@ -13,8 +10,7 @@ import pytest
 import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
-from tests.support.machine import PATIENCE
-from tests.support.scripts import changed, names_of
+from tests.support.scripts import changed, names_of, printed_by_two_ranks
 
 SMALLER = [("TOKENS = 1024", "TOKENS = 24"), ("(1024, 160)", "(24, 3)")]
 SMALLER += [("N_EMBD = 1024", "N_EMBD = 16"), ("N_EXPERT = 16", "N_EXPERT = 4")]
@@ -83,15 +79,6 @@ def test_two_ranks_compute_what_one_gpu_does(tmp_path, change, right):
     file = tmp_path / "expert_parallel.py"
     smaller = [*SMALLER, (', device="cuda"', "")]
     file.write_text(changed("expert_parallel", *change, *ON_THE_CPU, smaller=smaller))
-    command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file)]
-    run = subprocess.run(
-        [sys.executable, "-m", *command],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert run.returncode == 0, run.stderr
-    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in printed_by_two_ranks(file) if line.startswith("{")]
     assert len(lines) == 4
     assert all((line["equal"] == line["tokens with room"]) == right for line in lines)

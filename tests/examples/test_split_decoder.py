@@ -1,10 +1,7 @@
 """A decoder on two ranks: one rank's graph on the stand-in, two ranks in eager mode on the CPU."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 from contextlib import redirect_stdout
 from io import StringIO
@@ -16,7 +13,13 @@ from cpu_graph import cpu_graphs
 from examples import small_llama, split_decoder
 from examples.decoder import new_kv_cache
 from tests.support.machine import PATIENCE
-from tests.support.scripts import changed, numbered_lines, of_the_lesson
+from tests.support.scripts import (
+    GLOO,
+    changed,
+    numbered_lines,
+    of_the_lesson,
+    printed_by_two_ranks,
+)
 
 CAPTURE = re.compile(
     r"        side_stream = .*        with torch\.cuda\.graph[^\n]*\n[^\n]*\n", re.DOTALL
@@ -161,39 +164,19 @@ def test_the_graph_of_a_rank_decodes_as_eager(monkeypatch):
         assert device.counts["graphs"] == 20
 
 
-GROUP = {
-    "torch.cuda.set_device(device)": "pass",
-    "% torch.cuda.device_count()": "",
-    '"nccl", device_id=device': '"gloo"',
-}
-
-
-def logs_of_two_processes(file, *arguments):
-    command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file), *arguments]
-    run = subprocess.run(
-        [sys.executable, "-m", *command],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout.splitlines()
-
-
 @pytest.mark.weekly
 @pytest.mark.parametrize("name", ["", "6 a seed per rank"])
 def test_two_processes_write_one_text_only_with_one_seed(name, tmp_path):
     file = tmp_path / "split_decoder.py"
-    file.write_text(script(*[CHANGED[name]] if name else [], instead=ON_THE_CPU | GROUP))
-    first, second = [line[8:] for line in logs_of_two_processes(file) if "logits" in line]
+    file.write_text(script(*[CHANGED[name]] if name else [], instead=ON_THE_CPU | GLOO))
+    first, second = [line[8:] for line in printed_by_two_ranks(file) if "logits" in line]
     assert (first == second) == (not name)
 
 
 @pytest.mark.weekly
 def test_parallelize_module_splits_as_the_script_does(tmp_path):
     """And a rank without the sums is far off."""
-    (tmp_path / "split_on_the_cpu.py").write_text(script(instead=ON_THE_CPU | GROUP))
+    (tmp_path / "split_on_the_cpu.py").write_text(script(instead=ON_THE_CPU | GLOO))
     fewer = {
         '"cuda"': '"cpu"',
         "examples.split_decoder": "split_on_the_cpu",
@@ -203,7 +186,7 @@ def test_parallelize_module_splits_as_the_script_does(tmp_path):
     }
     file = tmp_path / "compare_splits.py"
     file.write_text(changed("compare_splits", smaller=fewer.items()))
-    found = json.loads(logs_of_two_processes(file, "logits")[-1])["logits"]["trained"]
+    found = json.loads(printed_by_two_ranks(file, "logits")[-1])["logits"]["trained"]
     assert found["parallelize_module"] == found["NCCL"]
     assert found["NCCL"]["equals NCCL"] and found["NCCL"]["ranks equal"]
     assert found["NCCL"]["distance"] < 2 * found["one GPU"]["distance"] < 0.1

@@ -2,9 +2,6 @@
 mode on two ranks, on the CPU.
 """
 
-import os
-import subprocess
-import sys
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 
@@ -15,8 +12,14 @@ import torch.distributed as dist
 from cpu_graph import cpu_graphs
 from exercises.answers.graph_use import Wrong
 from exercises.scenarios.train_on_several_gpus import two_ranks
-from tests.support.machine import PATIENCE
-from tests.support.scripts import changed, ending, names_of, numbered_lines, of_the_lesson
+from tests.support.scripts import (
+    changed,
+    ending,
+    names_of,
+    numbered_lines,
+    of_the_lesson,
+    printed_by_two_ranks,
+)
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
 ON_THE_CPU = {
@@ -114,16 +117,8 @@ def test_two_ranks_hold_the_same_weights_only_if_both_know_of_the_bad_batch(tmp_
         file = tmp_path / f"{name}.py"
         smaller = (SMALLER | ON_THE_CPU).items()
         file.write_text(changed("train_ddp", *changes, smaller=smaller))
-        command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file)]
-        run = subprocess.run(
-            [sys.executable, "-m", *command, "--no-graph"],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-        assert run.returncode == 0, run.stderr
-        logs[name] = [line for line in run.stdout.splitlines() if "losses" in line]
+        lines = printed_by_two_ranks(file, "--no-graph")
+        logs[name] = [line for line in lines if "losses" in line]
     first, second = (line.split(" weights ")[1] for line in logs["all"])
     assert first == second
     first, second = (line.split(" weights ")[1] for line in logs["alone"])

@@ -1,13 +1,23 @@
 """A script of examples/ on the stand-in, as it is and with some of its lines changed."""
 
+import os
 import re
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 
 from course.lessons import lesson_file
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
+from tests.support.machine import PATIENCE
 from tests.support.notebooks import code
+
+GLOO = {  # a script that joins a group of GPUs joins one of processes on the CPU
+    "torch.cuda.set_device(device)": "pass",
+    "% torch.cuda.device_count()": "",
+    '"nccl", device_id=device': '"gloo"',
+}
 
 
 def file_of(script):
@@ -43,6 +53,20 @@ def printed_by(script, *changes):
     with cpu_graphs(), redirect_stdout(StringIO()) as printed:
         names_of(script, *changes)["main"]()
     return printed.getvalue()
+
+
+def printed_by_two_ranks(file, *arguments):
+    """The lines that a script prints as two processes, by torchrun."""
+    command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file), *arguments]
+    run = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
 
 
 def ending(run, right, errors=RuntimeError):
