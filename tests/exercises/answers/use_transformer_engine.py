@@ -44,8 +44,8 @@ def graph_autocast__captured_on_the_sample(layer, autocast, inputs):
     return lambda batch: replay(batch).clone()
 
 
-def graph_autocast__right_by_hand(layer, autocast, inputs):
-    static, step = inputs.clone(), autocast_step(layer, autocast)
+def by_hand(layer, step, inputs):
+    static = inputs.clone()
     with unchanged(layer):
         step(static)
         graph = torch.cuda.CUDAGraph()
@@ -58,6 +58,10 @@ def graph_autocast__right_by_hand(layer, autocast, inputs):
         return outputs.clone()
 
     return run
+
+
+def graph_autocast__right_by_hand(layer, autocast, inputs):
+    return by_hand(layer, autocast_step(layer, autocast), inputs)
 
 
 def move(layer):
@@ -136,19 +140,7 @@ def graph_scaled__not_cloned(layer, inputs):
 
 
 def graph_scaled__right_by_hand(layer, inputs):
-    static, step = inputs.clone(), scaled_step(layer)
-    with unchanged(layer):
-        step(static)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            outputs = step(static)
-
-    def run(batch):
-        static.copy_(batch)
-        graph.replay()
-        return outputs.clone()
-
-    return run
+    return by_hand(layer, scaled_step(layer), inputs)
 
 
 def graph_microbatches__one_graph_of_the_first(layer, inputs):
