@@ -1,15 +1,13 @@
-"""Several ranks: their traces side by side, their communication, and a wait with a limit."""
+"""Several ranks: their traces side by side, and their communication."""
 
 import gzip
 import json
 import re
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
 from helpers.charts import COLOURS, sheet
 from helpers.trace import Trace, busy_time, read_trace
@@ -72,16 +70,6 @@ def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
         *(f"{name}, µs" for name in ("busy", "computes", "communicates", "exposed")),
     ]
     return pd.DataFrame(rows, index=columns).T
-
-
-def wait_for_gpu(seconds: float = 12) -> None:
-    """Wait until the current stream is done. Raises TimeoutError if that takes longer."""
-    done, end = torch.cuda.Event(), time.monotonic() + seconds
-    done.record()
-    while not done.query():
-        if time.monotonic() > end:
-            raise TimeoutError(f"the GPU is not done after {seconds} s")
-        time.sleep(0.001)
 
 
 def collective_waits(ranks: dict[int, Trace], step: int = -1) -> pd.DataFrame:

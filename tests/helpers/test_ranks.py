@@ -2,12 +2,9 @@
 
 import gzip
 import json
-from contextlib import nullcontext
 
 import pytest
-import torch
 
-from helpers import ranks
 from helpers.ranks import (
     collective_waits,
     communication,
@@ -15,7 +12,6 @@ from helpers.ranks import (
     per_rank,
     rank_lanes,
     read_ranks,
-    wait_for_gpu,
 )
 from helpers.trace_file import TraceError
 
@@ -106,18 +102,3 @@ def test_a_collective_waits_for_the_rank_that_comes_last(files):
     hatched = [bars for bars in axes.collections if bars.get_hatch()]
     widths = [bars.get_paths()[0].get_extents().width for bars in hatched]
     assert widths == pytest.approx([8, 0])
-
-
-@pytest.mark.parametrize("ready", [True, False])
-def test_a_wait_has_a_limit(monkeypatch, ready):
-    class Event:
-        def record(self):
-            pass
-
-        def query(self):
-            return ready
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(ranks.time, "monotonic", iter([0.0, 3.0, 13.0]).__next__)
-    with nullcontext() if ready else pytest.raises(TimeoutError, match="not done after 12 s"):
-        wait_for_gpu()
