@@ -34,7 +34,7 @@ from course.recordings.values import decode
 
 RUN_FIRST = (
     "If a cell above defines it, run that cell first; after a restart of the kernel, all of them. "
-    f"{RUN_ABOVE}"
+    + RUN_ABOVE
 )
 IMPORTED_BY = {r"\blesson\(": "torch", r"\b(check_capture|cpu_graphs)\(": "torch._dynamo"}
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces

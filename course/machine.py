@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 
 from packaging.version import Version
 
@@ -122,7 +123,7 @@ def found(need: str) -> bool:
 def how_to_get(package: str) -> str:
     """The package, and the command that installs it."""
     extra = EXTRAS.get(package) or EXTRAS.get(package.partition(".")[0])
-    what = f"-e .[{extra}]" if extra else f'"{package}"' if ">" in package else package
+    what = f"-e .[{extra}]" if extra else quote(package)
     return f"the package {package} (`pip install {what}`)"
 
 

@@ -48,7 +48,7 @@ def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
 def test_an_older_version_is_missing():
     assert machine.found("torch>=2.11") and not machine.found("torch>=99.0")
     assert missing(needs=["torch>=99.0"]) == [
-        'the package torch>=99.0 (`pip install "torch>=99.0"`)'
+        "the package torch>=99.0 (`pip install 'torch>=99.0'`)"
     ]
 
 
