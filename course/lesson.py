@@ -7,6 +7,7 @@ import ast
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -81,12 +82,15 @@ def lesson(
 
 
 def _quiet() -> None:
-    """Keep back the warning of graphs whose backward pass has a stream of its own, as it must.
+    """Keep back warnings that say nothing of the lesson.
 
-    It is shown in the gallery, where it matters.
+    That of graphs whose backward pass has a stream of its own, as it must, is shown in the gallery,
+    where it matters.
     """
     import torch  # not before a lesson is opened: a kernel starts sooner
 
+    for message in ("IProgress not found", "TRITON_DEFAULT_FP_FUSION is unset"):
+        warnings.filterwarnings("ignore", message)
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
 
 
