@@ -1,8 +1,9 @@
 """Run every lesson live through nbmake, and keep what it took:
 
-    python -m course.commands.works_on [--jobs 8]
+    python -m course.commands.works_on [--jobs 8] [LESSON ...]
 
 The executed notebooks go into traces/local/executed, this machine's row into traces/works_on.json.
+Lessons that are named, or that passed where another failed, are added to the row that is there.
 """
 
 import argparse
@@ -106,14 +107,17 @@ def _row(path):
     return ast.literal_eval(added.outputs[0].data["text/plain"])
 
 
-def keep(row: dict, rows: Path = ROWS) -> None:
+def keep(row: dict, rows: Path = ROWS, add: bool = False) -> None:
     """Put a machine's row into the file of rows, in the place of its earlier one for the same GPU
-    and torch.
+    and torch, or add its lessons, with their date, to that one.
     """
-    earlier = json.loads(rows.read_text()) if rows.exists() else []
-    others = [
-        other for other in earlier if (other["gpu"], other["torch"]) != (row["gpu"], row["torch"])
-    ]
+    others = []
+    for other in json.loads(rows.read_text()) if rows.exists() else []:
+        if (other["gpu"], other["torch"]) != (row["gpu"], row["torch"]):
+            others.append(other)
+        elif add:
+            dated = {name: one | {"date": row["date"]} for name, one in row["lessons"].items()}
+            row = other | {"lessons": other["lessons"] | dated}
     with replacing(rows) as file:
         file.write_text(json.dumps([*others, row], indent=1) + "\n")
 
@@ -170,21 +174,27 @@ def main(words: list[str] | None = None) -> int:
     """Run, keep and print; returns 1 if a lesson failed, 2 without a GPU."""
     parser = argparse.ArgumentParser(prog="make works-on", description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1, help="lessons at a time (1)")
+    parser.add_argument("lessons", nargs="*", metavar="LESSON", help="only these")
     arguments = parser.parse_args(words)
+    paths = [path for path in lessons() if path.parent == NOTEBOOKS]
+    if unknown := set(arguments.lessons) - set(map(lesson_name, paths)):
+        parser.error(f"no lesson is called {min(unknown)}, as {lesson_name(paths[0])} is.")
+    if arguments.lessons:
+        paths = [path for path in paths if lesson_name(path) in arguments.lessons]
     if not torch.cuda.is_available():
         print(
             "Running live needs a CUDA GPU, and torch sees none here (`make doctor` says why).",
             file=sys.stderr,
         )
         return 2
-    paths = [path for path in lessons() if path.parent == NOTEBOOKS]
     took, errors = run_at_once(paths, arguments.jobs)
     for error in errors:
         print(error, file=sys.stderr)
+    row = machine() | {"date": str(datetime.date.today()), "lessons": took}
+    keep(row, add=bool(arguments.lessons or errors))
+    print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
     if errors:
         return 1
-    keep(machine() | {"date": str(datetime.date.today()), "lessons": took})
-    print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
     if played := [name for name in map(lesson_name, paths) if name not in took]:
         print(
             "These need more than this machine has, and played their recordings: "

@@ -427,6 +427,16 @@ def test_lessons_may_run_at_once_and_every_failure_is_told(notebooks, tmp_path, 
     assert "assert x == 2" in str(errors[0])
 
 
+def test_named_lessons_join_the_row_of_their_machine(tmp_path):
+    rows = tmp_path / "works_on.json"
+    machine = {"gpu": "a GPU", "torch": "2.15.0"}
+    works_on.keep(machine | {"date": "2026-01-01", "lessons": {"one": {}, "two": {}}}, rows)
+    works_on.keep(machine | {"date": "2026-02-02", "lessons": {"two": {}}}, rows, add=True)
+    [row] = json.loads(rows.read_text())
+    assert row["date"] == "2026-01-01"
+    assert row["lessons"] == {"one": {}, "two": {"date": "2026-02-02"}}
+
+
 @needs_gpu
 def test_a_lesson_runs_live_and_its_memory_is_seen(tmp_path):
     took = works_on.run_lessons([lesson_file("start_here")], tmp_path)
