@@ -10,7 +10,8 @@ from capturable.causes import Entry, entries, symptoms
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
-    r"captur|(cuda|hip)[ _/-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead"
+    r"captur|(cuda|hip)[ _/.-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead"
+    r"|sleep[ _](mode|level)|\bsleep\(|wake_up\(|release_memory_occupation"
     r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
     r"|\b(eager|pools?|weights?|data_ptr)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights?|data_ptr)\b",
     re.I,
@@ -19,7 +20,7 @@ FIELD = re.compile(  # and one of these, for what else is captured or replayed
     r"graph|cuda|\bhip|gpu|nccl|rccl|kernel|torch|tensor|triton|vllm|sglang|megatron|autograd|inductor"
     r"|gradient|optimizer|allocator|all.?reduce|dropout|manual_seed|\b(DDP|FSDP\d?)\b|\bweights?\b|\bmodel\b"
     r"|\bstep\b|forward|\beager|nvidia|\.replay\(|LSTM|norm\b|decod|logits|\bloss\b|epoch|pinned"
-    r"|predict|param_groups|launch|_capture\b|static",
+    r"|predict|param_groups|launch|_capture\b|static|collective|unjoined|sleep|cumem",
     re.I,
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
