@@ -89,18 +89,13 @@ def entries() -> tuple[Entry, ...]:
         int(number): [*names, f"cuda error {number}"] for number, names in known["codes"].items()
     }
     messages = [
-        [text for one in entry["messages"] + ended(entry) for text in texts.get(one, [one])]
+        [text for one in entry["messages"] for text in texts.get(one, [one])]
         for entry in known["entries"]
     ]
     return tuple(
         Entry(**entry | {"messages": tuple(said)})
         for entry, said in zip(known["entries"], messages, strict=True)
     )
-
-
-def ended(entry: dict) -> list[int]:
-    """901 for a cause of 900: the call that finds the capture ended may be all that is logged."""
-    return [901] if entry["kind"] == "error" and 900 in entry["messages"] else []
 
 
 @cache
