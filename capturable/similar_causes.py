@@ -34,13 +34,13 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
     "TensorRT": r"tensorrt|\btrt|nvinfer",
     "Transformer Engine": r"transformer.?engine|\bTE\b|\bte\.|amax|fp8.{0,80}(microbatch|autocast|cache)",
     "Triton": r"triton",
-    "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due",
+    "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due|dynamic shape",
     "vLLM": r"vllm",
 }
 LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
 UNKNOWN = 0.7  # of the rarest word's weight: a word that no cause has, such as a product's name
-ALIKE = 0.13  # the least likeness, from 0 to 1: further down most guesses are wrong
+ALIKE = 0.16  # the least likeness, from 0 to 1: further down most guesses are wrong
 LESS = 0.4  # of the best likeness: what is less alike is left out
 SYMPTOM = 0.06  # what a symptom adds to the likeness of its causes
 USUAL = 0.14  # and adds to that of the first, the usual one, besides
