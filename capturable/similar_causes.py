@@ -23,6 +23,10 @@ FIELD = re.compile(  # and one of these, for what else is captured or replayed
     r"|predict|param_groups|launch|_capture\b|static|collective|unjoined|sleep|cumem",
     re.I,
 )
+APART = re.compile(  # what CUDA says of a kernel or its build, with and without graphs
+    r"no kernel image is available|NoBinaryForGpu|too many resources requested|misaligned address|launch timed out",
+    re.I,
+)
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
 PRODUCTS = {  # a cause that begins with such a name is guessed where the text names the product
     "A CTC loss": r"ctc",
@@ -67,7 +71,7 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     lines = [line[:LENGTH] for line in text.splitlines()]
     suspected = _suspected("\n".join(lines))
     typed = bool(suspected) and len(text.split()) <= TYPED and ":" not in text
-    if not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
+    if APART.search(text) or not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
         return []
     telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
     asked = set(_words("\n".join(telling)))
