@@ -10,7 +10,8 @@ from capturable.causes import Entry, entries, symptoms
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
-    r"captur|(cuda|hip)[ _/-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead"
+    r"captur|(cuda|hip)[ _/.-]?graph|graphed|replay|stream|AccumulateGrad|reduce-overhead"
+    r"|sleep[ _](mode|level)|\bsleep\(|wake_up\(|release_memory_occupation"
     r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
     r"|\b(eager|pools?|weights?|data_ptr)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights?|data_ptr)\b",
     re.I,
@@ -19,7 +20,11 @@ FIELD = re.compile(  # and one of these, for what else is captured or replayed
     r"graph|cuda|\bhip|gpu|nccl|rccl|kernel|torch|tensor|triton|vllm|sglang|megatron|autograd|inductor"
     r"|gradient|optimizer|allocator|all.?reduce|dropout|manual_seed|\b(DDP|FSDP\d?)\b|\bweights?\b|\bmodel\b"
     r"|\bstep\b|forward|\beager|nvidia|\.replay\(|LSTM|norm\b|decod|logits|\bloss\b|epoch|pinned"
-    r"|predict|param_groups|launch|_capture\b|static",
+    r"|predict|param_groups|launch|_capture\b|static|collective|unjoined|sleep|cumem",
+    re.I,
+)
+APART = re.compile(  # what CUDA says of a kernel or its build, with and without graphs
+    r"no kernel image is available|NoBinaryForGpu|too many resources requested|misaligned address|launch timed out",
     re.I,
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
@@ -33,13 +38,13 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
     "TensorRT": r"tensorrt|\btrt|nvinfer",
     "Transformer Engine": r"transformer.?engine|\bTE\b|\bte\.|amax|fp8.{0,80}(microbatch|autocast|cache)",
     "Triton": r"triton",
-    "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due",
+    "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due|dynamic shape",
     "vLLM": r"vllm",
 }
 LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
 UNKNOWN = 0.7  # of the rarest word's weight: a word that no cause has, such as a product's name
-ALIKE = 0.12  # the least likeness, from 0 to 1: further down most guesses are wrong
+ALIKE = 0.16  # the least likeness, from 0 to 1: further down most guesses are wrong
 LESS = 0.4  # of the best likeness: what is less alike is left out
 SYMPTOM = 0.06  # what a symptom adds to the likeness of its causes
 USUAL = 0.14  # and adds to that of the first, the usual one, besides
@@ -66,7 +71,7 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     lines = [line[:LENGTH] for line in text.splitlines()]
     suspected = _suspected("\n".join(lines))
     typed = bool(suspected) and len(text.split()) <= TYPED and ":" not in text
-    if not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
+    if APART.search(text) or not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
         return []
     telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
     asked = set(_words("\n".join(telling)))
