@@ -123,19 +123,11 @@ def test_what_else_stops_a_recording_is_one_sentence(monkeypatch, error, sentenc
 
 @pytest.fixture(scope="module")
 def kernel():
-    manager, client = start_new_kernel(cwd=ROOT)
+    """The kernel of `make lab`, where %%gpu is known before the first cell was run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
+        manager, client = start_new_kernel(cwd=ROOT)
     yield manager, client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-
-
-def test_a_gpu_cell_before_the_lesson_is_open_is_one_sentence(monkeypatch):
-    """In the kernel of `make lab`, where %%gpu is known before the first cell was run."""
-    monkeypatch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
-    manager, client = start_new_kernel(cwd=ROOT)
-    assert run(client, "%%gpu x\nx = 1").startswith(
-        "LessonError: No lesson is open: run the cell lesson("
-    )
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
@@ -172,6 +164,7 @@ step.count = 0
 
 def test_an_interrupted_measurement_is_one_sentence_and_the_kernel_goes_on(kernel):
     manager, client = kernel
+    assert run(client, "%%gpu x\nx = 1").startswith("LessonError: No lesson is open: run the cell")
     assert run(client, MEASURE) == ""
     errors = []
 

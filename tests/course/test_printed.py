@@ -5,16 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from course.paths import ROOT
 
 
-@pytest.mark.parametrize("command", ["course.progress", "course.commands.doctor"])
-def test_a_full_disk_is_one_sentence(command):
+def test_a_full_disk_is_one_sentence():
     with Path("/dev/full").open("w") as full:
         run = subprocess.run(
-            [sys.executable, "-m", command],
+            [sys.executable, "-m", "course.progress"],
             cwd=ROOT,
             stdout=full,
             stderr=subprocess.PIPE,

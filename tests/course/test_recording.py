@@ -348,20 +348,13 @@ def test_a_recording_holds_what_was_measured_and_nothing_else(made):
     assert recording.statements.keys() == {"factor", "scale", "options"}
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     "source, message",
     [
         ("%%gpu speed\n1 / 0", "ZeroDivisionError"),
-        pytest.param(
-            "%%gpu speed\nspeed = object()",
-            "speed is a object, which a recording does not take",
-            marks=pytest.mark.weekly,
-        ),
-        pytest.param(
-            "%%gpu speed weight\nspeed = 1",
-            "hands on weight, which its cell does not define",
-            marks=pytest.mark.weekly,
-        ),
+        ("%%gpu speed\nspeed = object()", "speed is a object, which a recording does not take"),
+        ("%%gpu speed weight\nspeed = 1", "hands on weight, which its cell does not define"),
     ],
 )
 def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(
