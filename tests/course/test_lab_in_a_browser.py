@@ -186,29 +186,6 @@ def test_charts_and_timelines_are_readable(lab, open_notebook):
             assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
 
 
-@pytest.mark.weekly
-def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
-    lesson = open_notebook(f"my_lessons/{lesson_file('profile_eager_training').name}")
-    cell = lesson.code.nth(1)
-    source = cell.locator(".cm-content").inner_text()
-    lesson.write(cell, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    lesson.page.keyboard.press("Control+Enter")
-    dialog = lesson.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("appears to have died. It will restart automatically.")
-    dialog.get_by_role("button", name="Ok").click()
-    lesson.write(cell, source)
-    # the kernel's own restart does not always reach the page, which then shows it as unknown; this
-    # one does
-    lesson.menu("Kernel", "^Restart Kernel and Run All Cells")
-    dialog.get_by_role("button", name="Confirm Kernel Restart").click()
-    lesson.finished()
-    assert all(
-        output.output_type != "error"
-        for cell in lesson.save().cells
-        for output in cell.get("outputs", [])
-    )
-
-
 @pytest.fixture
 def stand_in(tmp_path):
     (tmp_path / "index.html").write_text(PERFETTO)

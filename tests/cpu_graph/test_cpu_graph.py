@@ -720,18 +720,3 @@ def test_a_capture_that_never_began_is_not_ended(gpu):
     torch.cuda.set_stream(torch.cuda.Stream())
     with pytest.raises(RuntimeError, match="before capture_begin|same stream it began on"):
         graph.capture_end()
-
-
-@pytest.mark.parametrize(
-    "operator, argument",
-    [
-        (lambda x: torch.stack([x, torch.ones(2, 2)]), "tensors"),
-        (lambda x: x.take(torch.tensor([0])), "index"),
-        (lambda x: x.scatter(0, torch.zeros(1, 2, dtype=torch.long), 1.0), "index"),
-        (lambda x: nn.functional.layer_norm(x, (2,), torch.ones(2)), "weight"),
-        (lambda x: nn.functional.nll_loss(x, torch.zeros(2, dtype=torch.long)), "target"),
-    ],
-)
-def test_the_argument_on_the_cpu_is_named_as_on_a_gpu(gpu, operator, argument):
-    with pytest.raises(RuntimeError, match=f"but got {argument} is on cpu, different from"):
-        operator(torch.ones(2, 2, device="cuda"))
