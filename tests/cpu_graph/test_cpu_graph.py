@@ -21,6 +21,7 @@ from helpers.capture import capture_step, unchanged
 from helpers.model import make_batches, make_model, training_step
 from tests.cpu_graph.conformance import PROGRAMS, outcome, outcomes
 from tests.cpu_graph.conformance.__main__ import all_endings
+from tests.cpu_graph.conformance.common import captured
 from tests.support.machine import needs_gpu
 
 WIDTHS = (64, 48, 32, 16, 8)
@@ -108,18 +109,6 @@ def ten_losses(graphed, bf16, optimizer=torch.optim.SGD, **options):
 def test_the_courses_step_trains_as_eager(gpu, bf16, optimizer, options):
     eager = ten_losses(False, bf16, optimizer, **options)
     assert ten_losses(True, bf16, optimizer, **options) == eager and len(set(eager)) == 10
-
-
-def test_the_courses_model_graphed_trains_as_eager(gpu):
-    def losses(graphed):
-        model, batches = make_model(WIDTHS), make_batches(10, batch=32, widths=WIDTHS)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        if graphed:
-            with unchanged(model):
-                model = torch.cuda.make_graphed_callables(model, (batches[0][0].clone(),))
-        return [training_step(model, optimizer, *batch).item() for batch in batches]
-
-    assert losses(graphed=True) == losses(graphed=False)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -287,19 +276,6 @@ def test_tensors_say_that_they_are_on_a_gpu(gpu):
 def test_what_it_does_not_model_it_names(gpu, name, call):
     with pytest.raises(NotModelled, match=re.escape(name)):
         call(torch.ones(4, device="cuda"))
-
-
-def captured(function, **options):
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, **options):
-        output = function()
-
-    def replay():
-        graph.replay()
-        return output
-
-    replay.graph, replay.output = graph, output
-    return replay
 
 
 def test_memory_given_back_to_the_driver_is_gone(gpu):
