@@ -72,6 +72,16 @@ def clean(make: Callable | None = None, **options: Any) -> Callable:
     return make
 
 
+def of_one_operator(*rules: str, **rows: tuple[tuple, Callable]) -> None:
+    """Register steps of one operator: name=(shape of its tensor, step). rules: as in fault."""
+    for name, (shape, step) in rows.items():
+        STEPS[name] = Kind(partial(_case_of, step, shape), rules)
+
+
+def _case_of(step, shape, device):
+    return on_batches(step, device, *shape)
+
+
 def numbers(device: str, *shape: int) -> torch.Tensor:
     """Random numbers that lie apart from zero."""
     return torch.randn(shape, device=device) + 0.01
@@ -107,73 +117,22 @@ def trained(
 # ------------------------------------------------------------------ waits inside of operators
 
 
-@fault("sync")
-def solves(device):
-    def step(x):
-        return torch.linalg.solve(symmetric(x), x)  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def factorises(device):
-    def step(x):
-        return torch.linalg.cholesky(symmetric(x))  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def eigenvalues(device):
-    def step(x):
-        return torch.linalg.eigh(symmetric(x)).eigenvalues  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def singular_values(device):
-    def step(x):
-        return torch.linalg.svdvals(x)  # here
-
-    return on_batches(step, device, 5, 4)
-
-
-@fault("sync")
-def pseudo_inverse(device):
-    def step(x):
-        return torch.linalg.pinv(x)  # here
-
-    return on_batches(step, device, 5, 4)
-
-
-@fault("sync")
-def least_squares(device):
-    def step(x):
-        return torch.linalg.lstsq(x, x[:, :1]).solution  # here
-
-    return on_batches(step, device, 6, 3)
-
-
-@fault("sync")
-def general_eigenvalues(device):
-    def step(x):
-        return torch.linalg.eigvals(x).abs().sort().values  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def histogram_without_a_range(device):
-    def step(x):
-        return torch.histc(x, 8)  # here
-
-    return on_batches(step, device, 40)
-
-
-@clean
-def histogram_with_a_range(device):
-    return on_batches(lambda x: torch.histc(x, 8, min=-3, max=3), device, 40)
+of_one_operator(
+    "sync",
+    solves=((4, 4), lambda x: torch.linalg.solve(symmetric(x), x)),  # here
+    factorises=((4, 4), lambda x: torch.linalg.cholesky(symmetric(x))),  # here
+    eigenvalues=((4, 4), lambda x: torch.linalg.eigh(symmetric(x)).eigenvalues),  # here
+    singular_values=((5, 4), lambda x: torch.linalg.svdvals(x)),  # here
+    pseudo_inverse=((5, 4), lambda x: torch.linalg.pinv(x)),  # here
+    least_squares=((6, 3), lambda x: torch.linalg.lstsq(x, x[:, :1]).solution),  # here
+    general_eigenvalues=((4, 4), lambda x: torch.linalg.eigvals(x).abs().sort().values),  # here
+    histogram_without_a_range=((40,), lambda x: torch.histc(x, 8)),  # here
+    tensor_that_fills=((8,), lambda x: x.masked_fill(x > 0, x.min())),  # here
+    range_of_tensors=((8,), lambda x: torch.linspace(x.min(), 9, 5, device=x.device)),  # here
+    to_sparse=((4, 4), lambda x: x.relu().to_sparse().sum()),  # here
+    counts=((20,), lambda x: torch.bincount((x * 3).long().abs(), minlength=40)),  # here
+    unique_values=((20,), lambda x: torch.unique((x * 2).long())),  # here
+)
 
 
 @fault("sync", "path")
@@ -203,22 +162,6 @@ def connectionist_loss(device):
     return on_batches(step, device, 5, 2, 4)
 
 
-@fault("sync")
-def tensor_that_fills(device):
-    def step(x):
-        return x.masked_fill(x > 0, x.min())  # here
-
-    return on_batches(step, device, 8)
-
-
-@fault("sync")
-def range_of_tensors(device):
-    def step(x):
-        return torch.linspace(x.min(), x.max(), 5, device=x.device)  # here
-
-    return on_batches(step, device, 8)
-
-
 @clean
 def embedding_with_a_norm(device):
     table = nn.Embedding(10, 4, max_norm=1.0).to(device)
@@ -238,19 +181,6 @@ def membership(device):
     return on_batches(step, device, 50)
 
 
-@clean
-def median_without_nans(device):
-    return on_batches(lambda x: x - x.nanmedian(), device, 8)
-
-
-@fault("sync")
-def to_sparse(device):
-    def step(x):
-        return x.relu().to_sparse().sum()  # here
-
-    return on_batches(step, device, 4, 4)
-
-
 @fault("sync")
 def backward_of_a_masked_scatter(device):
     weight = nn.Parameter(torch.ones(16, device=device))
@@ -261,22 +191,6 @@ def backward_of_a_masked_scatter(device):
         spread.sum().backward()  # here
 
     return on_batches(step, device, 16, state=lambda: [weight.grad])
-
-
-@fault("sync")
-def counts(device):
-    def step(x):
-        return torch.bincount((x * 3).long().abs(), minlength=40)  # here
-
-    return on_batches(step, device, 20)
-
-
-@fault("sync")
-def unique_values(device):
-    def step(x):
-        return torch.unique((x * 2).long())  # here
-
-    return on_batches(step, device, 20)
 
 
 @fault("sync")
@@ -547,6 +461,18 @@ def maximised(device):
 # ------------------------------------------------------------------ what a graph can take
 
 
+of_one_operator(
+    histogram_with_a_range=((40,), lambda x: torch.histc(x, 8, min=-3, max=3)),
+    median_without_nans=((8,), lambda x: x - x.nanmedian()),
+    interpolation=((2, 3, 4, 4), partial(F.interpolate, scale_factor=2.0, mode="bilinear")),
+    unfolded=((2, 3, 6, 6), lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1)),
+    shuffled_pixels=((2, 8, 3, 3), lambda x: F.pixel_shuffle(x, 2).flip(-1).roll(1, -1)),
+    medians=((6, 5), lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3)),
+    searched=((4, 6), lambda x: torch.searchsorted(x.sort(1).values, x)),
+    bucketized=((4, 6), lambda x: torch.bucketize(x, x[0].sort().values)),
+)
+
+
 @clean
 def grid_sampling(device):
     def step(x):
@@ -559,32 +485,6 @@ def grid_sampling(device):
 
 
 @clean
-def interpolation(device):
-    return on_batches(
-        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), device, 2, 3, 4, 4
-    )
-
-
-@clean
-def unfolded(device):
-    return on_batches(
-        lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1), device, 2, 3, 6, 6
-    )
-
-
-@clean
-def shuffled_pixels(device):
-    return on_batches(lambda x: F.pixel_shuffle(x, 2).flip(-1).roll(1, -1), device, 2, 8, 3, 3)
-
-
-@clean
-def medians(device):
-    return on_batches(
-        lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3), device, 6, 5
-    )
-
-
-@clean
 def reduced_by_index(device):
     def step(x):
         where = torch.arange(len(x), device=x.device) % 3
@@ -593,16 +493,6 @@ def reduced_by_index(device):
         )
 
     return on_batches(step, device, 9, 4)
-
-
-@clean
-def searched(device):
-    return on_batches(
-        lambda x: torch.searchsorted(x.sort(1).values, x) + torch.bucketize(x, x[0].sort().values),
-        device,
-        4,
-        6,
-    )
 
 
 @clean
