@@ -238,37 +238,3 @@ def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebo
         "cannot fetch the trace: download the file"
     )
     (lab.folder / "moved").rename(copy)
-
-
-TRACES = """from course.lesson import lesson, trace_file
-from course.touch.capture import animate_capture
-from helpers.trace import read_trace
-
-lesson("capture_training_step", live=False)
-animate_capture({name: read_trace(trace_file(name)) for name in ("eager", "whole_step")})"""
-
-
-@pytest.mark.weekly
-def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, open_notebook):
-    """The keys reach the slider and no cell; an output that nobody trusts shows the picture alone."""
-    write_notebook(lab.folder / "my_lessons" / "touch.ipynb", TRACES)
-    notebook = open_notebook("my_lessons/touch.ipynb")
-    notebook.run_all()
-    box = notebook.page.locator(".jp-OutputArea .touch")
-    slider, moment = box.get_by_role("slider"), box.locator("output")
-    slider.press("Home")
-    slider.press("ArrowRight")
-    expect(moment).to_have_text("10 µs")
-    box.get_by_role("button", name="Play").press("Enter")
-    expect(box.get_by_role("button", name="Stop")).to_be_visible()
-    notebook.code.first.locator(".cm-content").click()
-    saved = notebook.save()
-    assert (lab.folder / notebook.path).stat().st_size < 100_000
-
-    saved.cells[0].outputs[0].data["text/html"] += "<!-- another hand -->"
-    nbformat.write(saved, lab.folder / "my_lessons" / "touch_by_others.ipynb")
-    others = open_notebook("my_lessons/touch_by_others.ipynb")
-    picture = others.page.locator(".jp-OutputArea .touch img")
-    expect(picture).to_be_visible()
-    assert picture.evaluate("image => image.naturalWidth") > 400
-    expect(others.page.locator(".jp-OutputArea").get_by_role("slider")).to_have_count(0)
