@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.optim import lr_scheduler
 
+from benchmarks.report import table
 from helpers.capture import capture_step
 from helpers.model import make_batches, make_model
 
@@ -93,8 +94,8 @@ def verdict(optimizer: str, options: dict) -> str:
 
 def optimizers() -> pd.DataFrame:
     """The verdict on each optimizer (rows) in each setting (columns)."""
-    table = {name: [verdict(name, options) for options in SETTINGS.values()] for name in OPTIMIZERS}
-    return pd.DataFrame(table, index=list(SETTINGS)).T
+    rows = {name: [verdict(name, options) for options in SETTINGS.values()] for name in OPTIMIZERS}
+    return pd.DataFrame(rows, index=list(SETTINGS)).T
 
 
 def schedulers() -> pd.DataFrame:
@@ -132,16 +133,9 @@ def main() -> int:
         return 2
     warnings.filterwarnings("ignore", message="This instance was constructed with capturable")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
-    for table in (optimizers(), schedulers()):
-        print(markdown(table))
+    for rows in (optimizers(), schedulers()):
+        print(table(rows, corner=""))
     return 0
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """A table of Markdown, the index in its first column."""
-    rows = [["", *table.columns], ["---"] * (len(table.columns) + 1)]
-    rows += [[name, *row] for name, row in zip(table.index, table.to_numpy(), strict=True)]
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 if __name__ == "__main__":

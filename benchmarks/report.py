@@ -57,19 +57,9 @@ def provenance_section() -> str:
         f"{name} {hashlib.sha256(source).hexdigest()[:12]}" for name, source in sources.items()
     )
     versions = about.pop("versions")
-    host = {"host CPU": cpu_name(), "host cores": os.cpu_count()}
-    lines = {key: value for key, value in (about | host | versions).items() if value} | {
-        "helpers": modules
-    }
-    return "## Measured on\n\n" + "".join(f"- {key}: {value}\n" for key, value in lines.items())
-
-
-def cpu_name() -> str | None:
-    """The processor's name, where /proc/cpuinfo tells it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next(
-        (line.split(":")[1].strip() for line in lines if line.startswith("model name")), None
+    lines = about | {"host cores": os.cpu_count()} | versions | {"helpers": modules}
+    return "## Measured on\n\n" + "".join(
+        f"- {key}: {value}\n" for key, value in lines.items() if value
     )
 
 

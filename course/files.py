@@ -1,6 +1,5 @@
 """Write a file as a whole or not at all, and lines to whoever reads them."""
 
-import json
 import os
 import shutil
 import sys
@@ -23,8 +22,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
     The file is written beside path, in a folder of its own that goes away again, so that an error,
     an interrupt or a full disk leaves an earlier file as it was. Missing folders are made. Raises
-    SavingError, one sentence, for what the disk refused, also where a library said nothing and left
-    broken JSON behind; other errors of the block come through.
+    SavingError, one sentence, for what the disk refused; other errors of the block come through.
     """
     path = Path(path)
     try:
@@ -32,18 +30,14 @@ def replacing(path: Path | str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".saving-") as folder:
             yield Path(folder) / path.name
             (Path(folder) / path.name).replace(path)
-    except (OSError, json.JSONDecodeError) as error:
+    except OSError as error:
         existing = next(folder for folder in path.parents if folder.exists())
         free = shutil.disk_usage(existing).free >> 20
-        silent = isinstance(
-            error, FileNotFoundError | json.JSONDecodeError
-        )  # the profiler's writer reports nothing
-        reason = "its writer stopped short" if silent else getattr(error, "strerror", "")
         in_the_way = isinstance(
             error, FileExistsError | IsADirectoryError | NotADirectoryError | PermissionError
         )
         raise SavingError(
-            f"{short(path)} could not be written ({reason}; {free} MiB free on that disk): "
+            f"{short(path)} could not be written ({error.strerror}; {free} MiB free on that disk): "
             f"{'see what is in the way' if in_the_way else 'make room'} and run this again; "
             "what was there before is unchanged."
         ) from error

@@ -12,39 +12,7 @@ from urllib.parse import quote
 SCRIPT = re.compile(r'\s*<script defer src="[^"]*/?scripts/fontawesome\.js[^"]*"></script>')
 USED = re.compile(r'<i class="([^"]*\bfa-[^"]*)"')
 LOOKS = ("fa-solid", "fa-brands", "fa-regular", "fa-lg", "fa-fw")  # no names of icons
-SHEET = """/* icons of Font Awesome Free (fontawesome.com/license/free, CC BY 4.0) that pages use */
-i:is(.fas, .fab, .fa-solid, .fa-brands) {
-  display: inline-block;
-  width: 1em;
-  height: 1em;
-  vertical-align: -0.125em;
-  background: currentcolor;
-  mask: var(--icon) center / contain no-repeat;
-}
-
-i.fa-lg {
-  font-size: 1.25em;
-  vertical-align: -0.075em;
-}
-
-i.fa-fw {
-  width: 1.25em;
-}
-
-.bd-header-article .btn i {
-  font-size: 1.3rem;
-}
-
-.bd-search i.fa-solid.fa-magnifying-glass {
-  position: static; /* beside the words, as the script's */
-}
-
-@media (forced-colors: active) {
-  i:is(.fas, .fab, .fa-solid, .fa-brands) {
-    background: ButtonText;
-  }
-}
-"""
+LICENCE = "/* icons of Font Awesome Free (fontawesome.com/license/free, CC BY 4.0) */\n"
 
 
 def names(pages: Iterable[str]) -> set[str]:
@@ -67,12 +35,12 @@ def drawing(name: str, script: str) -> str:
 
 
 def sheet(used: Iterable[str], script: str) -> str:
-    """The style sheet of these icons."""
+    """The style sheet of these icons; course.css says how one is shown."""
     rules = [
         f'i.fa-{name} {{\n  --icon: url("data:image/svg+xml,{quote(drawing(name, script))}");\n}}\n'
         for name in sorted(used)
     ]
-    return "\n".join([SHEET, *rules])
+    return "\n".join([LICENCE, *rules])
 
 
 def replace(html: Path) -> None:

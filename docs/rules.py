@@ -53,6 +53,7 @@ def rules() -> dict[str, Any]:
         "line": pattern(similar_causes.LINE),
         "about": pattern(similar_causes.ABOUT),
         "field": pattern(similar_causes.FIELD),
+        "apart": pattern(similar_causes.APART),
         "guessed": similar_causes.GUESSED,
         "products": {name: pattern(sign, re.I) for name, sign in similar_causes.PRODUCTS.items()},
         "lines": similar_causes.LINES,

@@ -8,19 +8,6 @@ from typing import Any
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 
 GLOSSARY = re.compile(r"^## (.*)\n\n.*Lesson: .*/(\w+\.ipynb)\)", re.MULTILINE)
-MORE_TOPICS = {  # in addition to the terms of the glossary
-    "failure_gallery": ["906", "error 906"],
-    "replay_random_numbers": ["dropout", "random numbers", "seed"],
-    "capture_optimizers": ["Adam", "optimizer", "mixed precision", "fp16"],
-    "let_torch_compile_capture": ["torch.compile", "reduce-overhead"],
-    "train_on_several_gpus": ["DDP", "DistributedDataParallel", "NCCL"],
-    "use_transformer_engine": ["FP8", "Transformer Engine"],
-    "graph_megatron": ["Megatron"],
-    "profile_eager_training": ["profiler", "Perfetto", "nvidia-smi"],
-    "share_memory_pools": ["memory"],
-    "graph_many_shapes": ["shapes", "padding"],
-}
-
 GALLERY = "failure_gallery"  # is a reference: it is looked up, not read
 KNOWN = tomllib.loads((ROOT / "docs/search.toml").read_text(encoding="utf-8"))
 SYNONYMS = {word: root for root, words in KNOWN["synonyms"].items() for word in words.split()}
@@ -47,11 +34,11 @@ def description(text: str) -> dict[str, Any]:
 
 
 def topics(path: Path) -> str:
-    """Index entries, which the search puts first: the lesson's glossary terms and MORE_TOPICS."""
+    """Index entries, which the search puts first: the lesson's terms of the glossary."""
     terms = [
         term
         for term, lesson in GLOSSARY.findall((ROOT / "docs/glossary.md").read_text())
         if lesson == path.name
     ]
-    entries = ", ".join(f"! {term}" for term in [*terms, *MORE_TOPICS.get(lesson_name(path), [])])
+    entries = ", ".join(f"! {term}" for term in terms)
     return f"```{{index}} {entries}\n```" if entries else ""

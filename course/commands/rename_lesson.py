@@ -7,11 +7,10 @@ for %%gpu cells: recordings are compared with those. Readers' copies and solved 
 import argparse
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
-import nbformat
-
-from course.commands.renumber import move_notebooks, stems
+from course.commands.renumber import move_notebooks, stems, update_cells
 from course.lessons import lesson_file
 from course.paths import ROOT, short
 from course.recordings.cells import handed_on
@@ -47,9 +46,7 @@ def rename(old: str, new: str, root: Path = ROOT) -> list[Path]:
     for path in [path for pattern in FILES for path in root.glob(pattern.format(old))]:
         path.rename(path.with_name(new + path.suffix))
     named = re.compile(rf"""(?:(?<=["'`/.])|(?<=\d_)|^){old}\b(?!\()""", re.MULTILINE)
-    changed = [
-        path for path in sorted(root.glob("notebooks/**/*.ipynb")) if _in_cells(path, named, new)
-    ]
+    changed = update_cells(root, partial(named.sub, new), lambda code: handed_on(code) is None)
     for path in sorted({path for pattern in TEXTS for path in root.glob(pattern)}):
         if path.is_file() and path.suffix in (".md", ".json", ".py", ".toml"):
             text = path.read_text(encoding="utf-8")
@@ -67,19 +64,6 @@ def refuse(name: str, root: Path = ROOT) -> None:
         )
     if name in stems(root):
         raise ValueError(f"There is a lesson {name} already: notebooks/{stems(root)[name]}.ipynb.")
-
-
-def _in_cells(path, named, new):
-    """Rename a lesson in the cells of a notebook that no recording is compared with."""
-    notebook = nbformat.read(path, as_version=4)
-    before = nbformat.writes(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" or handed_on(cell.source) is None:
-            cell.source = named.sub(new, cell.source)
-    if (changed := nbformat.writes(notebook)) == before:
-        return False
-    path.write_text(changed + "\n", encoding="utf-8")
-    return True
 
 
 def main(arguments: list[str] | None = None) -> int:

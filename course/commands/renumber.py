@@ -10,6 +10,8 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -73,13 +75,29 @@ def move_notebooks(stems: dict[str, str], root: Path = ROOT) -> None:
 
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all Markdown; return the files that changed."""
-    notebooks = [*root.glob("notebooks/*.ipynb"), *root.glob("notebooks/solutions/*.ipynb")]
     files = stems(root)
-    changed = [path for path in sorted(notebooks) if _update_notebook(path, files)]
+    changed = update_cells(root, partial(renamed, files=files))  # code is compared with recordings
     for path in sorted({path for pattern in TEXTS for path in root.glob(pattern)}):
         text = path.read_text(encoding="utf-8")
         if (updated := renamed(text, files)) != text:
             path.write_text(updated, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def update_cells(
+    root: Path, update: Callable[[str], str], code: Callable[[str], bool] = lambda source: False
+) -> list[Path]:
+    """Update the Markdown of all notebooks, and the code that is chosen; return what changed."""
+    changed = []
+    for path in sorted(root.glob("notebooks/**/*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        before = nbformat.writes(notebook)
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown" or code(cell.source):
+                cell.source = update(cell.source)
+        if (after := nbformat.writes(notebook)) != before:
+            path.write_text(after + "\n", encoding="utf-8")
             changed.append(path)
     return changed
 
@@ -100,19 +118,6 @@ def renamed(text: str, files: dict[str, str]) -> str:
         return f"{files.get(unnumbered(stem), stem)}.{suffix}"
 
     return FILE.sub(today, text)
-
-
-def _update_notebook(path, files):
-    """Update the links of Markdown cells, never code: recordings are compared with that."""
-    notebook = nbformat.read(path, as_version=4)
-    before = nbformat.writes(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = renamed(cell.source, files)
-    if (changed := nbformat.writes(notebook)) == before:
-        return False
-    path.write_text(changed + "\n", encoding="utf-8")
-    return True
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -34,67 +34,36 @@ from course.lesson import current
 [current().live, peak_memory()]"""
 
 
-def run_lessons(paths: list[Path], folder: Path = EXECUTED) -> dict[str, dict]:
-    """Run notebooks through nbmake, all in one pytest; return seconds and peak GPU MiB of each live
-    one, by lesson.
+def run_lesson(path: Path, folder: Path = EXECUTED) -> dict | None:
+    """Run a notebook through nbmake, in a pytest that heeds no settings of the project; return its
+    seconds and peak GPU MiB, or None if it played its recording, for want of GPUs or packages.
 
-    The executed copies are left in folder. A lesson that played its recording, for want of GPUs or
-    packages, is left out. Raises RuntimeError with pytest's words unless every one passed and every
-    code cell in it ran.
+    The executed copy is left in folder. Raises RuntimeError with pytest's words unless it passed
+    and every code cell ran.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        copies = [_with_asking_cell(path, Path(temporary)) for path in paths]
-        run, cases = through_nbmake(copies, "--nbmake-timeout=600", "--overwrite")
-        for copy in copies:
-            shutil.copy(copy, folder)
-    if run.returncode:
-        where = f"the copies in {short(folder)} show where"
-        raise RuntimeError(f"Not every lesson ran to its end; {where}.\n{run.stdout[-3000:]}")
-    told = [_row(folder / path.name) for path in paths]
-    took = [
-        (path, case[0], mib)
-        for path, case, (live, mib) in zip(paths, cases, told, strict=True)
-        if live
-    ]
-    return {
-        lesson_name(path): {"seconds": round(seconds, 1), "peak_gpu_mib": mib}
-        for path, seconds, mib in took
-    }
-
-
-def through_nbmake(paths: list[Path], *options: str, env: dict | None = None) -> tuple:
-    """Run notebooks through nbmake, one after the other, in a pytest that heeds no settings of the
-    project.
-
-    options: of pytest and nbmake; env: the environment, by default this process's.
-    Returns the finished process, and for each notebook its seconds and whether it passed.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "results.xml"
-        own = ["--nbmake", f"--junitxml={report}", "--override-ini=addopts="]
-        plugins = [
-            "--disable-plugin-autoload",
-            "-pnbmake",
-            "-pno:cacheprovider",
-        ]  # others take a second to load
-        command = [sys.executable, "-m", "pytest", *plugins, *own, *options, *map(str, paths)]
-        run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-        cases = ElementTree.parse(report).iter("testcase") if report.exists() else ()
-        return run, [(float(case.get("time", 0)), len(case) == 0) for case in cases]
-
-
-def _with_asking_cell(path, folder):
-    """A copy of the notebook with one more cell, which asks whether it ran live and for the most
-    GPU memory it held.
-    """
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells.append(nbformat.v4.new_code_cell(ASK))
-    nbformat.write(notebook, folder / path.name)
-    return folder / path.name
+    notebook.cells.append(nbformat.v4.new_code_cell(ASK))  # whether it is live, and its memory
+    with tempfile.TemporaryDirectory() as temporary:
+        copy, report = Path(temporary) / path.name, Path(temporary) / "results.xml"
+        nbformat.write(notebook, copy)
+        own = ["--nbmake", "--nbmake-timeout=600", "--overwrite", f"--junitxml={report}"]
+        plugins = ["--disable-plugin-autoload", "-pnbmake", "-pno:cacheprovider"]  # others are slow
+        command = [sys.executable, "-m", "pytest", "--override-ini=addopts=", *plugins, *own]
+        run = subprocess.run([*command, str(copy)], cwd=ROOT, capture_output=True, text=True)
+        shutil.copy(copy, folder)
+        if run.returncode:
+            where = f"the copy in {short(folder)} shows where"
+            raise RuntimeError(
+                f"{path.name} did not run to its end; {where}.\n{run.stdout[-3000:]}"
+            )
+        (case,) = ElementTree.parse(report).iter("testcase")
+    live, mib = _told(folder / path.name)
+    seconds = float(case.get("time", 0))
+    return {"seconds": round(seconds, 1), "peak_gpu_mib": mib} if live else None
 
 
-def _row(path):
+def _told(path):
     """Whether it ran live, and MiB: what the added cell gave; the cell itself is taken out of the
     copy again.
     """
@@ -152,22 +121,20 @@ def table(rows: Path = ROWS) -> str:
 
 
 def run_at_once(paths: list[Path], jobs: int) -> tuple[dict[str, dict], list[RuntimeError]]:
-    """run_lessons with up to so many lessons at a time, and the errors of those that failed.
-
-    Their seconds then include the time in which they wait for each other.
+    """run_lesson with up to so many lessons at a time, by lesson, and the errors of those that
+    failed; their seconds include the time in which they wait for each other.
     """
 
-    def run_one(path: Path) -> dict[str, dict] | RuntimeError:
+    def run_one(path: Path) -> dict | RuntimeError | None:
         try:
-            return run_lessons([path])
+            return run_lesson(path)
         except RuntimeError as error:
             return error
 
     with ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(run_one, paths))
-    errors = [one for one in results if isinstance(one, RuntimeError)]
-    took = [one for one in results if isinstance(one, dict)]
-    return {name: row for one in took for name, row in one.items()}, errors
+        results = dict(zip(map(lesson_name, paths), pool.map(run_one, paths), strict=True))
+    errors = [one for one in results.values() if isinstance(one, RuntimeError)]
+    return {name: one for name, one in results.items() if isinstance(one, dict)}, errors
 
 
 def main(words: list[str] | None = None) -> int:

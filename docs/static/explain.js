@@ -92,7 +92,7 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
   function nearest(text, count = 5) {
     const lines = splitLines(text).map((line) => line.slice(0, rules.length));
     const suspected = suspicions(text), typed = suspected.size && text.trim().split(/\s+/).length <= rules.typed && !text.includes(":");
-    if (!fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
+    if (fits(rules.apart, text) || !fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
     const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
     const asked = new Set(words(telling.join("\n"))), { weights, vectors } = described();
     const unknown = rules.unknown * Math.max(...weights.values());

@@ -3,11 +3,10 @@
 import re
 from functools import partial
 
-import pandas as pd
 import pytest
 from torch.optim.lr_scheduler import ConstantLR
 
-from benchmarks.optimizers import OPTIMIZERS, SETTINGS, markdown, schedulers, six_losses, verdict
+from benchmarks.optimizers import OPTIMIZERS, SETTINGS, schedulers, six_losses, verdict
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from tests.support.machine import needs_gpu
@@ -50,8 +49,3 @@ def test_the_page_says_what_this_gpu_does(name):
 def test_the_page_says_what_schedulers_leave():
     for name, values in schedulers().iterrows():
         assert list(map(str, values)) == row(name)
-
-
-def test_a_table_in_markdown():
-    table = pd.DataFrame({"none": ["error"], "fused": ["equal"]}, index=["SGD"])
-    assert markdown(table).splitlines()[1:] == ["| --- | --- | --- |", "| SGD | error | equal |"]

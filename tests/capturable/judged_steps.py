@@ -72,6 +72,16 @@ def clean(make: Callable | None = None, **options: Any) -> Callable:
     return make
 
 
+def of_one_operator(*rules: str, **rows: tuple[tuple, Callable]) -> None:
+    """Register steps of one operator: name=(shape of its tensor, step). rules: as in fault."""
+    for name, (shape, step) in rows.items():
+        STEPS[name] = Kind(partial(_case_of, step, shape), rules)
+
+
+def _case_of(step, shape, device):
+    return on_batches(step, device, *shape)
+
+
 def numbers(device: str, *shape: int) -> torch.Tensor:
     """Random numbers that lie apart from zero."""
     return torch.randn(shape, device=device) + 0.01
@@ -107,81 +117,22 @@ def trained(
 # ------------------------------------------------------------------ waits inside of operators
 
 
-@fault("sync")
-def solves(device):
-    def step(x):
-        return torch.linalg.solve(symmetric(x), x)  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def inverts(device):
-    def step(x):
-        return torch.linalg.inv(symmetric(x))  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def factorises(device):
-    def step(x):
-        return torch.linalg.cholesky(symmetric(x))  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def eigenvalues(device):
-    def step(x):
-        return torch.linalg.eigh(symmetric(x)).eigenvalues  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def singular_values(device):
-    def step(x):
-        return torch.linalg.svdvals(x)  # here
-
-    return on_batches(step, device, 5, 4)
-
-
-@fault("sync")
-def pseudo_inverse(device):
-    def step(x):
-        return torch.linalg.pinv(x)  # here
-
-    return on_batches(step, device, 5, 4)
-
-
-@fault("sync")
-def least_squares(device):
-    def step(x):
-        return torch.linalg.lstsq(x, x[:, :1]).solution  # here
-
-    return on_batches(step, device, 6, 3)
-
-
-@fault("sync")
-def general_eigenvalues(device):
-    def step(x):
-        return torch.linalg.eigvals(x).abs().sort().values  # here
-
-    return on_batches(step, device, 4, 4)
-
-
-@fault("sync")
-def histogram_without_a_range(device):
-    def step(x):
-        return torch.histc(x, 8)  # here
-
-    return on_batches(step, device, 40)
-
-
-@clean
-def histogram_with_a_range(device):
-    return on_batches(lambda x: torch.histc(x, 8, min=-3, max=3), device, 40)
+of_one_operator(
+    "sync",
+    solves=((4, 4), lambda x: torch.linalg.solve(symmetric(x), x)),  # here
+    factorises=((4, 4), lambda x: torch.linalg.cholesky(symmetric(x))),  # here
+    eigenvalues=((4, 4), lambda x: torch.linalg.eigh(symmetric(x)).eigenvalues),  # here
+    singular_values=((5, 4), lambda x: torch.linalg.svdvals(x)),  # here
+    pseudo_inverse=((5, 4), lambda x: torch.linalg.pinv(x)),  # here
+    least_squares=((6, 3), lambda x: torch.linalg.lstsq(x, x[:, :1]).solution),  # here
+    general_eigenvalues=((4, 4), lambda x: torch.linalg.eigvals(x).abs().sort().values),  # here
+    histogram_without_a_range=((40,), lambda x: torch.histc(x, 8)),  # here
+    tensor_that_fills=((8,), lambda x: x.masked_fill(x > 0, x.min())),  # here
+    range_of_tensors=((8,), lambda x: torch.linspace(x.min(), 9, 5, device=x.device)),  # here
+    to_sparse=((4, 4), lambda x: x.relu().to_sparse().sum()),  # here
+    counts=((20,), lambda x: torch.bincount((x * 3).long().abs(), minlength=40)),  # here
+    unique_values=((20,), lambda x: torch.unique((x * 2).long())),  # here
+)
 
 
 @fault("sync", "path")
@@ -211,22 +162,6 @@ def connectionist_loss(device):
     return on_batches(step, device, 5, 2, 4)
 
 
-@fault("sync")
-def tensor_that_fills(device):
-    def step(x):
-        return x.masked_fill(x > 0, x.min())  # here
-
-    return on_batches(step, device, 8)
-
-
-@fault("sync")
-def range_of_tensors(device):
-    def step(x):
-        return torch.linspace(x.min(), x.max(), 5, device=x.device)  # here
-
-    return on_batches(step, device, 8)
-
-
 @clean
 def embedding_with_a_norm(device):
     table = nn.Embedding(10, 4, max_norm=1.0).to(device)
@@ -246,19 +181,6 @@ def membership(device):
     return on_batches(step, device, 50)
 
 
-@clean
-def median_without_nans(device):
-    return on_batches(lambda x: x - x.nanmedian(), device, 8)
-
-
-@fault("sync")
-def to_sparse(device):
-    def step(x):
-        return x.relu().to_sparse().sum()  # here
-
-    return on_batches(step, device, 4, 4)
-
-
 @fault("sync")
 def backward_of_a_masked_scatter(device):
     weight = nn.Parameter(torch.ones(16, device=device))
@@ -269,31 +191,6 @@ def backward_of_a_masked_scatter(device):
         spread.sum().backward()  # here
 
     return on_batches(step, device, 16, state=lambda: [weight.grad])
-
-
-@fault("sync")
-def counts(device):
-    def step(x):
-        return torch.bincount((x * 3).long().abs(), minlength=40)  # here
-
-    return on_batches(step, device, 20)
-
-
-@fault("sync")
-def unique_values(device):
-    def step(x):
-        return torch.unique((x * 2).long())  # here
-
-    return on_batches(step, device, 20)
-
-
-@fault("sync")
-def padded_by_the_longest(device):
-    def step(x):
-        longest = int((x > 0).sum(1).max())  # here
-        return x[:, :longest].sum(1)
-
-    return on_batches(step, device, 6, 5)
 
 
 @fault("sync")
@@ -316,23 +213,6 @@ def backward_of_a_selection(device):
         weight[x > 0].sum().backward()  # here
 
     return on_batches(step, device, 16, state=lambda: [weight.grad])
-
-
-@fault("sync")
-def distribution_that_validates(device):
-    def step(x):
-        chosen = torch.distributions.Normal(x, x.abs() + 0.1, validate_args=True)  # here
-        return chosen.log_prob(x)
-
-    return on_batches(step, device, 8)
-
-
-@clean
-def distribution_that_does_not_validate(device):
-    def step(x):
-        return torch.distributions.Normal(x, x.abs() + 0.1, validate_args=False).log_prob(x)
-
-    return on_batches(step, device, 8)
 
 
 @fault("sync")
@@ -360,19 +240,6 @@ def averaged_model(device):
 
 
 @fault("sync")
-def early_stop(device):
-    model = nn.Linear(4, 4).to(device)
-
-    def step(x):
-        loss = model(x).square().mean()
-        if not torch.isfinite(loss):  # here
-            return loss * 0
-        return loss
-
-    return on_batches(step, device, 3, 4)
-
-
-@fault("sync")
 def progress_bar(device):
     shown = io.StringIO()
 
@@ -389,16 +256,6 @@ def numpy_metric(device):
     def step(x):
         best = x.detach().cpu().numpy().max()  # here
         return x / float(best)
-
-    return on_batches(step, device, 8)
-
-
-@fault("sync")
-def beam_that_ends(device):
-    def step(x):
-        while x.sum() < 100:  # here
-            x = x.abs() * 2 + 1
-        return x
 
     return on_batches(step, device, 8)
 
@@ -485,28 +342,6 @@ def clock(device):
     return on_batches(step, device, 4)
 
 
-@fault("CPU work")
-def counter(device):
-    kept = SimpleNamespace(seen=0)
-
-    def step(x):
-        kept.seen += 1  # here
-        return x * 2
-
-    return on_batches(step, device, 4, state=lambda: [kept.seen])
-
-
-@fault("CPU work")
-def history(device):
-    losses = []
-
-    def step(x):
-        losses.append(x.mean())  # here
-        return x * 2
-
-    return on_batches(step, device, 4, state=lambda: [len(losses)])
-
-
 @fault("CPU work", "frozen number")
 def augmentation(device):
     def step(x):
@@ -525,19 +360,6 @@ def running_mean(device):
         return kept.mean * 1
 
     return on_batches(step, device, 4, state=lambda: [kept.mean])
-
-
-@fault("moved tensor")
-def hidden_state(device):
-    cell = nn.GRUCell(4, 6).to(device)
-    kept = SimpleNamespace(h=torch.zeros(3, 6, device=device))
-
-    def step(x):
-        with torch.no_grad():
-            kept.h = cell(x, kept.h)  # here
-        return kept.h * 1
-
-    return on_batches(step, device, 3, 4, state=lambda: [kept.h])
 
 
 @fault("shape", "moved tensor")
@@ -590,11 +412,6 @@ def returned_number(device):
 
 
 @fault("optimizer")
-def plain_adamw(device):
-    return trained(nn.Linear(4, 4), torch.optim.AdamW, device, 3, 4)
-
-
-@fault("optimizer")
 def plain_rmsprop(device):
     return trained(nn.Linear(4, 4), torch.optim.RMSprop, device, 3, 4)
 
@@ -622,28 +439,8 @@ def _capturable(name: str, device: str, **options: Any) -> Case:
 
 
 @clean
-def capturable_adamw(device):
-    return _capturable("AdamW", device, weight_decay=0.1)
-
-
-@clean
 def capturable_adam_with_amsgrad(device):
     return _capturable("Adam", device, amsgrad=True)
-
-
-@clean
-def capturable_nadam(device):
-    return _capturable("NAdam", device)
-
-
-@clean
-def capturable_radam(device):
-    return _capturable("RAdam", device)
-
-
-@clean
-def capturable_asgd(device):
-    return _capturable("ASGD", device)
 
 
 @clean
@@ -657,17 +454,23 @@ def rate_in_a_tensor(device):
 
 
 @clean
-def sgd_with_everything(device):
-    optimizer = partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
-    return trained(nn.Linear(4, 4), optimizer, device, 3, 4)
-
-
-@clean
 def maximised(device):
     return trained(nn.Linear(4, 4), partial(torch.optim.SGD, lr=1e-3, maximize=True), device, 3, 4)
 
 
 # ------------------------------------------------------------------ what a graph can take
+
+
+of_one_operator(
+    histogram_with_a_range=((40,), lambda x: torch.histc(x, 8, min=-3, max=3)),
+    median_without_nans=((8,), lambda x: x - x.nanmedian()),
+    interpolation=((2, 3, 4, 4), partial(F.interpolate, scale_factor=2.0, mode="bilinear")),
+    unfolded=((2, 3, 6, 6), lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1)),
+    shuffled_pixels=((2, 8, 3, 3), lambda x: F.pixel_shuffle(x, 2).flip(-1).roll(1, -1)),
+    medians=((6, 5), lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3)),
+    searched=((4, 6), lambda x: torch.searchsorted(x.sort(1).values, x)),
+    bucketized=((4, 6), lambda x: torch.bucketize(x, x[0].sort().values)),
+)
 
 
 @clean
@@ -682,37 +485,6 @@ def grid_sampling(device):
 
 
 @clean
-def interpolation(device):
-    return on_batches(
-        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), device, 2, 3, 4, 4
-    )
-
-
-@clean
-def unfolded(device):
-    return on_batches(
-        lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1), device, 2, 3, 6, 6
-    )
-
-
-@clean
-def shuffled_pixels(device):
-    return on_batches(lambda x: F.pixel_shuffle(x, 2).flip(-1).roll(1, -1), device, 2, 8, 3, 3)
-
-
-@clean
-def distances(device):
-    return on_batches(lambda x: torch.cdist(x, x).topk(3, largest=False).values, device, 6, 4)
-
-
-@clean
-def medians(device):
-    return on_batches(
-        lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3), device, 6, 5
-    )
-
-
-@clean
 def reduced_by_index(device):
     def step(x):
         where = torch.arange(len(x), device=x.device) % 3
@@ -724,37 +496,10 @@ def reduced_by_index(device):
 
 
 @clean
-def searched(device):
-    return on_batches(
-        lambda x: torch.searchsorted(x.sort(1).values, x) + torch.bucketize(x, x[0].sort().values),
-        device,
-        4,
-        6,
-    )
-
-
-@clean
 def spectrogram(device):
     window = torch.hann_window(16, device=device)
     return on_batches(
         lambda x: torch.stft(x, 16, window=window, return_complex=True).abs(), device, 2, 64
-    )
-
-
-@clean
-def triangles(device):
-    def step(x):
-        mask = torch.ones(5, 5, device=x.device).triu(1).bool()
-        return x.masked_fill(mask, float("-inf")).softmax(-1)
-
-    return on_batches(step, device, 5, 5)
-
-
-@clean
-def batch_norm_in_training(device):
-    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Mish()).to(device)
-    return on_batches(
-        lambda x: model(x).sum().reshape(1) * 1, device, 5, 4, state=lambda: list(model.buffers())
     )
 
 
@@ -765,34 +510,9 @@ def instance_and_group_norm(device):
 
 
 @clean
-def attention_with_a_mask(device):
-    def step(x):
-        mask = torch.ones(5, 5, device=x.device, dtype=torch.bool).tril()
-        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
-
-    return on_batches(step, device, 2, 2, 5, 8)
-
-
-@clean
-def multi_head_attention(device):
-    model = nn.MultiheadAttention(8, 2, batch_first=True).to(device)
-    return on_batches(lambda x: model(x, x, x, need_weights=False)[0], device, 2, 5, 8)
-
-
-@clean
 def embedding_bag(device):
     table = nn.EmbeddingBag(10, 4).to(device)
     return on_batches(lambda x: table((x.abs() * 3).long().clamp(max=9)), device, 4, 5)
-
-
-@clean
-def focal_loss(device):
-    def step(x):
-        target = x.detach().argmax(-1)
-        ce = F.cross_entropy(x, target, reduction="none", label_smoothing=0.1)
-        return ((1 - (-ce).exp()) ** 2 * ce).mean()
-
-    return on_batches(step, device, 6, 5)
 
 
 @clean
@@ -811,31 +531,6 @@ def weight_norm(device):
     return trained(model, partial(torch.optim.SGD, lr=0.1), device, 3, 4)
 
 
-@clean
-def average_by_foreach(device):
-    model = nn.Linear(4, 4).to(device)
-    average = [torch.zeros_like(p) for p in model.parameters()]
-
-    def step(x):
-        torch._foreach_lerp_(average, [p.detach() for p in model.parameters()], 0.1)
-        return model(x)
-
-    return on_batches(step, device, 3, 4, state=lambda: average)
-
-
-@clean
-def accumulated_over_parts(device):
-    model = nn.Linear(4, 4).to(device)
-
-    def step(x):
-        model.zero_grad()
-        for part in x.chunk(3):
-            (model(part).square().mean() / 3).backward()
-        clip_grad_norm_(model.parameters(), 0.1)
-
-    return on_batches(step, device, 6, 4, state=lambda: [p.grad for p in model.parameters()])
-
-
 # Until torch 2.13, jacrev counts on the CPU, which is reported on a GPU
 @(clean if torch.__version__ >= "2.13" else fault("CPU work", on_cpu=False))
 def jacobian(device):
@@ -845,27 +540,6 @@ def jacobian(device):
         return torch.func.jacrev(lambda y: (y @ weight).tanh())(x)  # here
 
     return on_batches(step, device, 4)
-
-
-@clean
-def per_sample_gradients(device):
-    weight = numbers(device, 4)
-
-    def step(x):
-        return torch.vmap(torch.func.grad(lambda w, row: (w * row).sum().sin()), (None, 0))(
-            weight, x
-        )
-
-    return on_batches(step, device, 5, 4)
-
-
-@clean(random=True)
-def dropout_and_noise(device):
-    return on_batches(
-        lambda x: F.dropout(x, 0.4) + torch.randn_like(x) + torch.rand_like(x).bernoulli(),
-        device,
-        30,
-    )
 
 
 @clean(random=True)
@@ -885,31 +559,10 @@ def complex_rotations(device):
 
 
 @clean
-def cache_written_in_place(device):
-    keys = torch.zeros(8, 4, device=device)
-
-    def step(x, place):
-        keys.index_copy_(0, place, x)
-        return (x @ keys.T).softmax(-1) @ keys
-
-    one, two = ((numbers(device, 1, 4), torch.tensor([i], device=device)) for i in (2, 5))
-    return Case(step, one, two, state=lambda: [keys])
-
-
-@clean
 def keyword_batch(device):
     model = nn.Linear(4, 4).to(device)
     one, two = ({"x": numbers(device, 3, 4), "mask": numbers(device, 3, 4) > 0} for _ in range(2))
     return Case(lambda x, mask: model(x).masked_fill(mask, 0.0), kwargs=one, other_kwargs=two)
-
-
-@clean
-def list_of_constants_on_the_host(device):
-    def step(x):
-        weights = torch.arange(3).tolist()
-        return sum(x.roll(shift, 0) for shift in weights)
-
-    return on_batches(step, device, 6)
 
 
 @clean
@@ -920,39 +573,6 @@ def reads_its_own_config(device):
         return getattr(F, config["act"])(x) * config["scale"]
 
     return on_batches(step, device, 6)
-
-
-@clean
-def autocast_to_half(device):
-    model = nn.Linear(8, 8).to(device)
-
-    def step(x):
-        with torch.autocast(device, dtype=torch.bfloat16):
-            return model(x).float()
-
-    return on_batches(step, device, 3, 8)
-
-
-@clean
-def own_backward(device):
-    class Clipped(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.clamp(-1, 1)
-
-        @staticmethod
-        def backward(ctx, grad):
-            (x,) = ctx.saved_tensors
-            return grad * (x.abs() <= 1)
-
-    weight = nn.Parameter(torch.ones(6, device=device))
-
-    def step(x):
-        weight.grad = None
-        Clipped.apply(x * weight).sum().backward()
-
-    return on_batches(step, device, 4, 6, state=lambda: [weight.grad])
 
 
 @clean
@@ -1021,15 +641,6 @@ def scalar_on_the_cpu(device):
         return x * scale  # here
 
     return on_batches(step, device, 4, state=lambda: [scale])
-
-
-@fault("CPU random numbers")
-def noise_of_the_cpu(device):
-    def step(x):
-        noise = torch.randn(4)  # here
-        return x + noise.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else x
-
-    return on_batches(step, device, 4)
 
 
 @clean

@@ -16,9 +16,8 @@ import nbformat
 import pandas as pd
 import pytest
 import torch
-from torch.nn.functional import dropout, mse_loss
+from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
-from torch.utils.checkpoint import checkpoint
 
 from capturable import preflight
 from capturable.findings import Finding
@@ -58,19 +57,8 @@ X = torch.linspace(-1, 1, 12).reshape(3, 4)
 @pytest.mark.parametrize(
     "step, rule",
     [
-        (lambda x: x.sum().item() and x, "sync"),
-        (lambda x: x * 2 if x.sum() > 1 else x, "sync"),
-        (lambda x: [x.tolist(), x][1], "sync"),
         (lambda x: [x.numpy(), x][1], "sync"),
         (lambda x: [x.cpu(), x][1], "sync"),
-        (lambda x: [str(x), x][1], "sync"),
-        (lambda x: x[x > 0], "sync"),
-        (lambda x: x.nonzero(), "sync"),
-        (lambda x: x.unique(), "sync"),
-        (lambda x: torch.masked_select(x, x > 0), "sync"),
-        (lambda x: x.repeat_interleave((x[:, 0] > 0).long() + 1, dim=0), "sync"),
-        (lambda x: x.mul(torch.equal(x, x)), "sync"),
-        (lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), "copy"),
         (lambda x: x * random.random(), "CPU work"),
         (lambda x: x * random.random(), "frozen number"),
         (lambda x: [print("step"), x][1], "CPU work"),
@@ -82,22 +70,6 @@ X = torch.linspace(-1, 1, 12).reshape(3, 4)
 )
 def test_a_fault_is_named(step, rule):
     assert rule in look(step, X.clone()).rule.to_list()
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda x: x * 2 + 1,
-        lambda x: torch.where(x > 0, x, -x),
-        lambda x: x.masked_fill(x > 0, 1),
-        lambda x: x.repeat_interleave(torch.arange(3), dim=0, output_size=3) if x is None else x,
-        lambda x: dropout(x, 0.5),
-        lambda x: x.add_(1),
-        lambda x: x.std(),
-    ],
-)
-def test_a_good_operator_is_none(step):
-    assert found(step, X.clone()) == set()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -149,20 +121,6 @@ def test_what_follows_from_a_shape_or_a_size_is_no_finding_of_its_own():
     assert found(selects, X.clone(), other_inputs=(X.roll(1, 1) - 0.3,)) == {
         ("sync", "part = x[x > 0]  # the cause")
     }
-
-
-def test_what_only_the_cpu_reads_is_no_finding_on_the_cpu():
-    labels, buffer = torch.arange(3), torch.randn(4)
-
-    def step(x):
-        buffer[buffer < 0] = 0.0
-        return (
-            torch.nn.functional.one_hot(labels, 4) * x * torch.tensor(2.0)
-            + torch.tensor([])[:0].sum()
-        )
-
-    assert not preflight(step, X.clone(), device="cpu")
-    assert found(lambda x: torch.nn.functional.one_hot(labels) + x[:, :3], X.clone())
 
 
 def test_the_lines_of_libraries_are_named_as_well(tmp_path, monkeypatch):
@@ -496,48 +454,13 @@ def test_an_autograd_graph_that_is_kept_alive_is_named():
     assert found(step, *batches_on("cpu")[0]) == set()
 
 
-def core_steps(device):
-    """Name, step, inputs and what to register of the steps that the core lessons capture."""
-    model = make_model(WIDTHS, device=device)
-    net, batches = make_model(WIDTHS, device=device).eval(), batches_on(device)
-    counter, weights = torch.zeros(1, device=device), [torch.ones(16, 16, device=device)] * 2
-    generator, two = torch.Generator(device), make_model(WIDTHS, device=device)
-    optimizer = make_optimizer(two)
+def test_a_registered_generator_is_no_finding():
+    generator = torch.Generator()
 
-    def count():
-        nonlocal counter
-        counter += 1
+    def step(x):
+        return x + torch.rand(4, device=x.device, generator=generator)
 
-    def chain(x):
-        for layer in weights:
-            x = x + (x @ layer).relu()
-        return x
-
-    def blocks(x, y):
-        optimizer.zero_grad()
-        hidden = checkpoint(two.block2, two.block1(x), use_reentrant=False)
-        mse_loss(two.head(two.block3(hidden)), y).backward()
-        optimizer.step()
-
-    yield "training", partial(training_step, model, make_optimizer(model)), batches[0], ()
-    yield "inference", torch.no_grad()(net), batches[0][:1], ()
-    yield "counter", count, (), ()
-    yield "chain", chain, batches[0][:1], ()
-    yield "blocks", blocks, batches[0], ()
-    yield "dropout", lambda x: dropout(x, 0.5) + torch.rand(1, device=device), batches[0][:1], ()
-    yield (
-        "generator",
-        lambda x: x + torch.rand(16, device=device, generator=generator),
-        batches[0][:1],
-        [generator],
-    )
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_the_core_lessons_steps_have_no_faults(device):
-    for name, step, inputs, generators in core_steps(device):
-        findings = preflight(step, *inputs, generators=generators, device=device)
-        assert not findings, f"{name}: {findings}"
+    assert not preflight(step, X.clone(), generators=[generator], device="cpu")
 
 
 class Trainer:
@@ -727,23 +650,6 @@ def test_a_fault_between_cpu_and_gpu_is_named(step, rule):
 
 
 @needs_gpu
-def test_a_mask_that_is_filled_is_fine():
-    assert not preflight(lambda x: x.__setitem__(x > 0, 1), X.cuda())
-
-
-@needs_gpu
-def test_pinned_copies_without_waiting_are_fine():
-    host = torch.ones(3, 4).pin_memory()
-
-    def step(x):
-        x.copy_(host, non_blocking=True)
-        host.copy_(x, non_blocking=True)
-        return x
-
-    assert not preflight(step, X.cuda())
-
-
-@needs_gpu
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_scaler_wants_a_fused_optimizer(fused):
     model, scaler = make_model(WIDTHS), torch.amp.GradScaler()
@@ -763,15 +669,6 @@ def test_a_scaler_wants_a_fused_optimizer(fused):
     assert scaler.state_dict()["scale"] == 2.0**16
 
 
-@needs_gpu
-def test_a_scalar_on_the_cpu_is_frozen():
-    scale = torch.tensor(2.0)
-    assert found(lambda x: x * scale, X.cuda(), device="cuda") == {
-        ("frozen number", 'assert found(lambda x: x * scale, X.cuda(), device="cuda") == {')
-    }
-    assert not preflight(lambda x: x * torch.tensor(2.0), X.cuda())
-
-
 def test_a_scalar_that_an_operator_of_the_step_made_is_no_number_of_its_own():
     """Such as the seed that attention keeps for its backward pass, on the CPU outside of a
     capture.
@@ -781,29 +678,3 @@ def test_a_scalar_that_an_operator_of_the_step_made_is_no_number_of_its_own():
     assert host_numbers(add, [x, seed], set()) == [5]
     assert host_numbers(add, [x, seed], {address(seed)}) == []
     assert host_numbers(torch.ops.aten.lift_fresh.default, [seed], {address(seed)}) == [5]
-
-
-@needs_gpu
-def test_a_pinned_copy_to_the_gpu_is_fine():
-    host = torch.ones(3, 4).pin_memory()
-    assert not preflight(lambda x: x + host.to("cuda", non_blocking=True), X.cuda())
-    assert not preflight(lambda x: x + host.cuda(non_blocking=True), X.cuda())
-
-
-@needs_gpu
-@pytest.mark.parametrize("fork, join", [(True, True), (True, False), (False, True)])
-def test_side_streams(fork, join):
-    side = torch.cuda.Stream()
-
-    def step(x):
-        if fork:
-            side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            y = x * 2
-        if join:
-            torch.cuda.current_stream().wait_stream(side)
-        return y
-
-    assert found(step, X.cuda(), device="cuda") == (
-        set() if fork and join else {("stream", "y = x * 2")}
-    )

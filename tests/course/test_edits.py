@@ -54,6 +54,7 @@ def refusal(learner, before=(), between=(), plain=PLAIN):
     [
         ("model.scale = 3", "model"),
         ("plans[8][0] += 8", "plans"),
+        ("plans |= {}", "plans"),
         ("def build(x):\n    return 1", "build"),
         ("for model in (1, 2): pass", "model"),
         ("with open('/dev/null') as build: pass", "build"),

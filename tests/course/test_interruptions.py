@@ -9,7 +9,6 @@ import sys
 
 import psutil
 import pytest
-import torch
 from jupyter_client.manager import start_new_kernel
 from nbclient.exceptions import CellTimeoutError
 
@@ -17,7 +16,7 @@ from course.commands import record
 from course.files import SavingError, replacing
 from course.lesson import RUN_FIRST
 from course.paths import ROOT
-from tests.support.machine import PATIENCE, needs_gpu, wait_for
+from tests.support.machine import PATIENCE, wait_for
 from tests.support.notebooks import write_notebook
 
 # record every lesson of a folder, as on a machine with a GPU
@@ -123,19 +122,11 @@ def test_what_else_stops_a_recording_is_one_sentence(monkeypatch, error, sentenc
 
 @pytest.fixture(scope="module")
 def kernel():
-    manager, client = start_new_kernel(cwd=ROOT)
+    """The kernel of `make lab`, where %%gpu is known before the first cell was run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
+        manager, client = start_new_kernel(cwd=ROOT)
     yield manager, client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-
-
-def test_a_gpu_cell_before_the_lesson_is_open_is_one_sentence(monkeypatch):
-    """In the kernel of `make lab`, where %%gpu is known before the first cell was run."""
-    monkeypatch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
-    manager, client = start_new_kernel(cwd=ROOT)
-    assert run(client, "%%gpu x\nx = 1").startswith(
-        "LessonError: No lesson is open: run the cell lesson("
-    )
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
@@ -172,6 +163,7 @@ step.count = 0
 
 def test_an_interrupted_measurement_is_one_sentence_and_the_kernel_goes_on(kernel):
     manager, client = kernel
+    assert run(client, "%%gpu x\nx = 1").startswith("LessonError: No lesson is open: run the cell")
     assert run(client, MEASURE) == ""
     errors = []
 
@@ -188,26 +180,6 @@ def test_an_interrupted_measurement_is_one_sentence_and_the_kernel_goes_on(kerne
     assert run(client, "assert len(rounds) == 3") == ""
     assert run(client, "unbound") == f"NameError: name 'unbound' is not defined. {RUN_FIRST}"
     assert "ZeroDivisionError" in run(client, "1 / 0"), "other errors keep their traceback"
-
-
-@needs_gpu
-def test_after_an_interrupted_capture_one_can_capture():
-    from helpers.capture import capture_step
-
-    one = torch.ones(1, device="cuda")
-
-    def interrupted():
-        one.add_(1)
-        if torch.cuda.is_current_stream_capturing():
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        capture_step(interrupted)
-    one.zero_()
-    replay = capture_step(lambda: one.add_(1))
-    one.zero_()
-    replay()
-    assert one.item() == 1
 
 
 def test_on_a_full_disk_the_earlier_trace_stays(tmp_path):

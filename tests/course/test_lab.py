@@ -4,8 +4,6 @@ import errno
 import os
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -250,14 +248,6 @@ def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
     monkeypatch.setattr(Path, "touch", full)
     said = progress.mark("start_here", "most_speed_up")
     assert said == " It could not be noted in your progress: No space left on device."
-
-
-def test_the_command_lists_every_lesson():
-    answer = subprocess.run(
-        [sys.executable, "-m", "course.progress"], capture_output=True, text=True, check=True
-    )
-    assert len(answer.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))
-    assert answer.stdout.startswith("start here: ")
 
 
 def test_with_a_taken_port_the_last_line_names_the_next_one(tmp_path):

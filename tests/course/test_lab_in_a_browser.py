@@ -186,29 +186,6 @@ def test_charts_and_timelines_are_readable(lab, open_notebook):
             assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
 
 
-@pytest.mark.weekly
-def test_a_killed_kernel_is_told_and_the_lesson_runs_again(open_notebook):
-    lesson = open_notebook(f"my_lessons/{lesson_file('profile_eager_training').name}")
-    cell = lesson.code.nth(1)
-    source = cell.locator(".cm-content").inner_text()
-    lesson.write(cell, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    lesson.page.keyboard.press("Control+Enter")
-    dialog = lesson.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("appears to have died. It will restart automatically.")
-    dialog.get_by_role("button", name="Ok").click()
-    lesson.write(cell, source)
-    # the kernel's own restart does not always reach the page, which then shows it as unknown; this
-    # one does
-    lesson.menu("Kernel", "^Restart Kernel and Run All Cells")
-    dialog.get_by_role("button", name="Confirm Kernel Restart").click()
-    lesson.finished()
-    assert all(
-        output.output_type != "error"
-        for cell in lesson.save().cells
-        for output in cell.get("outputs", [])
-    )
-
-
 @pytest.fixture
 def stand_in(tmp_path):
     (tmp_path / "index.html").write_text(PERFETTO)
@@ -261,37 +238,3 @@ def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebo
         "cannot fetch the trace: download the file"
     )
     (lab.folder / "moved").rename(copy)
-
-
-TRACES = """from course.lesson import lesson, trace_file
-from course.touch.capture import animate_capture
-from helpers.trace import read_trace
-
-lesson("capture_training_step", live=False)
-animate_capture({name: read_trace(trace_file(name)) for name in ("eager", "whole_step")})"""
-
-
-@pytest.mark.weekly
-def test_a_picture_moves_where_scripts_run_and_stands_where_they_do_not(lab, open_notebook):
-    """The keys reach the slider and no cell; an output that nobody trusts shows the picture alone."""
-    write_notebook(lab.folder / "my_lessons" / "touch.ipynb", TRACES)
-    notebook = open_notebook("my_lessons/touch.ipynb")
-    notebook.run_all()
-    box = notebook.page.locator(".jp-OutputArea .touch")
-    slider, moment = box.get_by_role("slider"), box.locator("output")
-    slider.press("Home")
-    slider.press("ArrowRight")
-    expect(moment).to_have_text("10 µs")
-    box.get_by_role("button", name="Play").press("Enter")
-    expect(box.get_by_role("button", name="Stop")).to_be_visible()
-    notebook.code.first.locator(".cm-content").click()
-    saved = notebook.save()
-    assert (lab.folder / notebook.path).stat().st_size < 100_000
-
-    saved.cells[0].outputs[0].data["text/html"] += "<!-- another hand -->"
-    nbformat.write(saved, lab.folder / "my_lessons" / "touch_by_others.ipynb")
-    others = open_notebook("my_lessons/touch_by_others.ipynb")
-    picture = others.page.locator(".jp-OutputArea .touch img")
-    expect(picture).to_be_visible()
-    assert picture.evaluate("image => image.naturalWidth") > 400
-    expect(others.page.locator(".jp-OutputArea").get_by_role("slider")).to_have_count(0)

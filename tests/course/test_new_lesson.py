@@ -32,6 +32,7 @@ def run(project, *arguments):
     return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.weekly  # copies the project and runs pytest in it
 def test_a_new_lesson_passes_the_tests_of_form(project):
     said = run(project, "course.commands.new_lesson", "check_things", "29")
     assert said.returncode == 0, said.stderr

@@ -21,6 +21,7 @@ from helpers.capture import capture_step, unchanged
 from helpers.model import make_batches, make_model, training_step
 from tests.cpu_graph.conformance import PROGRAMS, outcome, outcomes
 from tests.cpu_graph.conformance.__main__ import all_endings
+from tests.cpu_graph.conformance.common import captured
 from tests.support.machine import needs_gpu
 
 WIDTHS = (64, 48, 32, 16, 8)
@@ -108,18 +109,6 @@ def ten_losses(graphed, bf16, optimizer=torch.optim.SGD, **options):
 def test_the_courses_step_trains_as_eager(gpu, bf16, optimizer, options):
     eager = ten_losses(False, bf16, optimizer, **options)
     assert ten_losses(True, bf16, optimizer, **options) == eager and len(set(eager)) == 10
-
-
-def test_the_courses_model_graphed_trains_as_eager(gpu):
-    def losses(graphed):
-        model, batches = make_model(WIDTHS), make_batches(10, batch=32, widths=WIDTHS)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        if graphed:
-            with unchanged(model):
-                model = torch.cuda.make_graphed_callables(model, (batches[0][0].clone(),))
-        return [training_step(model, optimizer, *batch).item() for batch in batches]
-
-    assert losses(graphed=True) == losses(graphed=False)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -212,58 +201,15 @@ def test_everything_is_put_back_also_after_an_error():
 
 def test_tensors_say_that_they_are_on_a_gpu(gpu):
     x, host = torch.ones(4, device="cuda"), torch.ones(4)
-    here = [
-        x,
-        x[:2],
-        x + 1,
-        x.detach(),
-        x.clone(),
-        host.cuda(),
-        host.to("cuda"),
-        host.to(x),
-        torch.ones_like(x),
-    ]
-    here += [
-        x.new_zeros(2),
-        torch.tensor([1.0], device="cuda"),
-        torch.zeros_like(host, device="cuda"),
-        2 * x,
-        x.half(),
-    ]
-    here += [
-        nn.Parameter(x),
-        copy.deepcopy(x),
-        nn.Linear(2, 2, device="cuda").weight,
-        nn.Linear(2, 2).to("cuda").bias,
-    ]
-    here += [
-        torch.arange(3, device=x.device),
-        host.to(0),
-        host.pin_memory().to("cuda"),
-        x.to(torch.float64),
-    ]
+    here = [x, x[:2], x + 1, 2 * x, x.half(), x.detach(), x.clone(), x.new_zeros(2), host.to(x)]
+    here += [torch.ones_like(x), torch.tensor([1.0], device="cuda"), copy.deepcopy(x)]
+    here += [nn.Parameter(x), nn.Linear(2, 2, device="cuda").weight, x + torch.tensor(1.0)]
     for tensor in here:
         assert tensor.is_cuda and tensor.device == torch.device("cuda:0") and not tensor.is_cpu
-    for tensor in [
-        host,
-        x.cpu(),
-        x.to("cpu"),
-        torch.zeros(2),
-        torch.zeros_like(x, device="cpu"),
-        host + 1,
-    ]:
+    for tensor in [host, x.cpu(), x.to("cpu"), torch.zeros_like(x, device="cpu"), host + 1]:
         assert not tensor.is_cuda and tensor.device.type == "cpu"
     assert repr(x) == "tensor([1., 1., 1., 1.], device='cuda:0')" and f"{x[0]:.1f}" == "1.0"
-    assert (
-        x.tolist() == [1, 1, 1, 1] and x.cpu().numpy().sum() == 4
-        if hasattr(host, "numpy")
-        else True
-    )
-    with torch.device("cuda"):
-        assert torch.zeros(3).is_cuda and nn.Linear(2, 2).weight.is_cuda
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
-        x + host
-    assert (x + torch.tensor(1.0)).is_cuda and torch.get_default_dtype() is torch.float32
+    assert x.tolist() == [1, 1, 1, 1] and torch.get_default_dtype() is torch.float32
 
 
 @pytest.mark.parametrize(
@@ -287,19 +233,6 @@ def test_tensors_say_that_they_are_on_a_gpu(gpu):
 def test_what_it_does_not_model_it_names(gpu, name, call):
     with pytest.raises(NotModelled, match=re.escape(name)):
         call(torch.ones(4, device="cuda"))
-
-
-def captured(function, **options):
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, **options):
-        output = function()
-
-    def replay():
-        graph.replay()
-        return output
-
-    replay.graph, replay.output = graph, output
-    return replay
 
 
 def test_memory_given_back_to_the_driver_is_gone(gpu):
@@ -720,18 +653,3 @@ def test_a_capture_that_never_began_is_not_ended(gpu):
     torch.cuda.set_stream(torch.cuda.Stream())
     with pytest.raises(RuntimeError, match="before capture_begin|same stream it began on"):
         graph.capture_end()
-
-
-@pytest.mark.parametrize(
-    "operator, argument",
-    [
-        (lambda x: torch.stack([x, torch.ones(2, 2)]), "tensors"),
-        (lambda x: x.take(torch.tensor([0])), "index"),
-        (lambda x: x.scatter(0, torch.zeros(1, 2, dtype=torch.long), 1.0), "index"),
-        (lambda x: nn.functional.layer_norm(x, (2,), torch.ones(2)), "weight"),
-        (lambda x: nn.functional.nll_loss(x, torch.zeros(2, dtype=torch.long)), "target"),
-    ],
-)
-def test_the_argument_on_the_cpu_is_named_as_on_a_gpu(gpu, operator, argument):
-    with pytest.raises(RuntimeError, match=f"but got {argument} is on cpu, different from"):
-        operator(torch.ones(2, 2, device="cuda"))

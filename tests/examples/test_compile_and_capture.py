@@ -3,20 +3,15 @@
 import pytest
 
 from cpu_graph import cpu_graphs
-from examples import compile_and_capture
 from exercises.answers.graph_use import Wrong
 from exercises.scenarios.let_torch_compile_capture import compiling
+from tests.support.scripts import names_of
 
-SOURCE = compile_and_capture.__spec__.loader.get_source(compile_and_capture.__name__)
 
-
-def said(capsys, line="", instead=""):
+def said(capsys, *change):
     """What the script prints with one of its lines changed."""
-    assert not line or SOURCE.count(line) == 1
-    namespace = {"__name__": "changed"}
     with cpu_graphs(), compiling() as notes:
-        exec(SOURCE.replace(line, instead) if line else SOURCE, namespace)
-        namespace["main"]()
+        names_of("compile_and_capture", *change)["main"]()
     assert notes.captured == 1
     return capsys.readouterr().out
 
@@ -38,7 +33,7 @@ def test_it_trains_as_the_eager_model(capsys):
 )
 def test_the_capture_refuses(capsys, line, instead, refused):
     with pytest.raises(Wrong, match=refused):
-        said(capsys, line, instead)
+        said(capsys, (line, instead))
 
 
 @pytest.mark.parametrize(
@@ -50,4 +45,4 @@ def test_the_capture_refuses(capsys, line, instead, refused):
     ],
 )
 def test_it_silently_trains_or_logs_something_else(capsys, line, instead):
-    assert "as the eager training: False" in said(capsys, line, instead)
+    assert "as the eager training: False" in said(capsys, (line, instead))

@@ -1,13 +1,12 @@
 """The partial graphs to copy, and what each numbered line of graph_blocks is for."""
 
-import inspect
-
 import pytest
 import torch
 
 from cpu_graph import cpu_graphs
 from examples import graph_blocks
 from exercises.answers.graph_use import watch
+from tests.support.scripts import names_of
 
 
 @pytest.fixture(autouse=True)
@@ -19,13 +18,10 @@ def stand_in(monkeypatch):
 
 
 def changed(old, new):
-    """The example, with some of its source replaced."""
-    source = inspect.getsource(graph_blocks)
-    assert source.count(old) == 1
-    namespace = {"__name__": "changed", "__doc__": ""}
-    exec(compile(source.replace(old, new), "graph_blocks.py", "exec"), namespace)
-    namespace.update(DIM=8, BATCH_SIZE=4)
-    return namespace["train"]
+    """The example's training, with some of its source replaced."""
+    names = names_of("graph_blocks", (old, new))
+    names.update(DIM=8, BATCH_SIZE=4)
+    return names["train"]
 
 
 def test_graphs_train_as_eager():

@@ -5,7 +5,6 @@ a kernel with four parameters, and a copy that waits.
 import ctypes
 import json
 import struct
-import subprocess
 import sys
 from enum import IntEnum
 from types import ModuleType, SimpleNamespace
@@ -186,22 +185,16 @@ def test_it_says_what_differs(new, said):
     assert graph_nodes.differences(OLD, new) == said
 
 
-def test_the_command_compares_two_files(tmp_path):
+def test_the_command_compares_two_files_and_refuses_another_one(tmp_path, capsys):
     new, said = CHANGES["a number"]
-    (tmp_path / "old.json").write_text(json.dumps(OLD))
-    (tmp_path / "new.json").write_text(json.dumps(new))
-    command = [sys.executable, graph_nodes.__file__, "old.json", "new.json"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert (run.returncode, run.stdout) == (1, said[0] + "\n")
-
-
-def test_it_says_that_two_files_agree_and_refuses_another_file(tmp_path, capsys):
-    old, other = tmp_path / "old.json", tmp_path / "other.json"
-    old.write_text(json.dumps(OLD))
-    other.write_text("[1, 2]")
-    assert graph_nodes.main([str(old), str(old)]) == 0
+    paths = [tmp_path / name for name in ("old.json", "new.json", "other.json")]
+    for path, content in zip(paths, (OLD, new, [1, 2]), strict=True):
+        path.write_text(json.dumps(content))
+    old, changed, other = map(str, paths)
+    assert graph_nodes.main([old, changed]) == 1 and capsys.readouterr().out == said[0] + "\n"
+    assert graph_nodes.main([old, old]) == 0
     assert capsys.readouterr().out == "The same 3 nodes and 2 edges.\n"
-    for path in (other, tmp_path / "none.json"):
+    for path in (other, str(tmp_path / "none.json")):
         with pytest.raises(SystemExit):
-            graph_nodes.main([str(old), str(path)])
+            graph_nodes.main([old, path])
         assert f"{path} is not a file that graph_nodes.save wrote" in capsys.readouterr().err

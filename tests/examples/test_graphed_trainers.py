@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 import torch
 
-from course.paths import ROOT
 from cpu_graph import cpu_graphs
+from tests.support import scripts
 
 SMALLER = {
     "graphed_trainer": {
@@ -52,13 +52,8 @@ def on_the_stand_in(monkeypatch):
 def names_of(file, *change):
     """The names of an example, made smaller, with a line changed."""
     pytest.importorskip("pytorch_lightning" if file == "graphed_lightning" else "transformers")
-    script = (ROOT / f"examples/{file}.py").read_text().replace("16 * ", "5 * ")
-    for line, instead in [*SMALLER[file].items(), *([change] if change else [])]:
-        assert line in script
-        script = script.replace(line, instead)
-    names = {"__name__": file}
-    exec(compile(script, file, "exec"), names)
-    return names
+    smaller = [("16 * ", "5 * "), *SMALLER[file].items(), *([change] if change else [])]
+    return scripts.names_of(file, smaller=smaller, name=file)
 
 
 def losses_of(file, *change):

@@ -5,16 +5,7 @@ import torch
 
 from cpu_graph import cpu_graphs
 from examples import loop_in_graph
-
-SOURCE = loop_in_graph.__spec__.loader.get_source(loop_in_graph.__name__)
-
-
-def changed(line, instead):
-    """The example's functions, one line of its source changed."""
-    assert SOURCE.count(line) == 1
-    namespace = {"__name__": "changed"}
-    exec(compile(SOURCE.replace(line, instead), "changed_loop.py", "exec"), namespace)
-    return namespace
+from tests.support.scripts import names_of
 
 
 def system(size=16):
@@ -58,19 +49,20 @@ def test_it_stops_at_the_accuracy_or_at_the_limit():
     ],
 )
 def test_without_writing_in_place_it_is_wrong(line, instead):
-    assert solved(changed(line, instead), limit=20)[1] == [False, False]
+    assert solved(names_of("loop_in_graph", (line, instead)), limit=20)[1] == [False, False]
 
 
 def test_state_from_before_the_capture_is_not_reset():
     before = "    graph = torch.cuda.CUDAGraph()\n    with torch.cuda.graph(graph):\n"
     moved = "        x = torch.zeros_like(b)"
-    functions = changed(before + moved, "    x = torch.zeros_like(b)\n" + before)
+    change = before + moved, "    x = torch.zeros_like(b)\n" + before
+    functions = names_of("loop_in_graph", change)
     assert solved(functions)[1] == [True, False]
 
 
 @pytest.mark.parametrize("line", ["    solve.kept = matrix", "    pass  # nothing kept"])
 def test_the_function_keeps_the_matrix(line):
-    functions = changed("    solve.kept = matrix", line)
+    functions = names_of("loop_in_graph", ("    solve.kept = matrix", line))
     with cpu_graphs() as device:
         solve = functions["make_solver"](system()[0], 1e-4, limit=40)
         solve(torch.ones(16, device="cuda"))

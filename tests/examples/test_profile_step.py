@@ -18,9 +18,8 @@ from cpu_graph import cpu_graphs
 from helpers.trace import read_trace
 
 
-@pytest.mark.parametrize("name", ["eager", "whole_step_graph"])
-def test_it_profiles_seven_steps_and_reads_their_busy_time(name, tmp_path, monkeypatch, capsys):
-    recorded = recorded_lesson("start_here").trace(name)
+def test_it_profiles_seven_steps_and_reads_their_busy_time(tmp_path, monkeypatch, capsys):
+    recorded = recorded_lesson("start_here").trace("eager")
     steps, profiled = [], []
     zero_grad = torch.optim.AdamW.zero_grad
 

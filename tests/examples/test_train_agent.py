@@ -1,7 +1,5 @@
 """A training of an agent as one graph, on the stand-in, with few environments."""
 
-import runpy
-import sys
 from contextlib import redirect_stdout
 from io import StringIO
 
@@ -10,7 +8,7 @@ import torch
 
 from cpu_graph import cpu_graphs
 from examples.train_agent import CartPole, Graphed
-from tests.support.scripts import ending, file_of, names_of, numbered_lines, of_the_lesson
+from tests.support.scripts import ending, names_of, numbered_lines, of_the_lesson
 
 SMALL = ["--num-envs", "4", "--num-steps", "2", "--iterations", "10"]
 FEWER = (("EPOCHS = 4", "EPOCHS = 1"), ("MINIBATCHES = 4", "MINIBATCHES = 2"))
@@ -91,11 +89,3 @@ def test_graphed_gives_the_same_tensor_from_the_fourth_call_on():
         side_stream.synchronize()
         assert total.item() == 5 and device.counts["graphs"] == 2
         assert [result.item() for result in results] == [2, 4, 6, 10, 10]
-
-
-def test_it_runs_by_itself(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["train_agent.py", *SMALL])
-    with cpu_graphs():
-        runpy.run_path(str(file_of("train_agent")), run_name="__main__")
-    first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("iteration 10: loss ") and last.startswith("10 iterations in ")

@@ -8,12 +8,13 @@ from torch import nn
 from torch.func import functional_call
 
 from cpu_graph import cpu_graphs
-from examples import rollouts, small_llama, weight_updates
+from examples import rollouts, small_llama
 from examples.adapters import LoRALinear
 from examples.address_range import AddressRange, move_weights
 from examples.rollouts import NEWLINE, Rollouts, rewards_of, train_step
+from tests.support.scripts import names_of
 
-SOURCE = weight_updates.__spec__.loader.get_source(weight_updates.__name__)
+ASSIGNED = "load_state_dict(weights)", "load_state_dict(weights, assign=True)"
 
 
 class Taker:
@@ -23,10 +24,9 @@ class Taker:
         self.put = take
 
 
-def outputs_after_each_update(source):
+def outputs_after_each_update(*changes):
     """The trainer's and the engine's outputs after each of two updates, in one process."""
-    namespace = {"__name__": "changed"}
-    exec(source, namespace)
+    namespace = names_of("weight_updates", *changes)
     batches = Queue()
     for _ in range(2):
         batches.put((torch.randn(32, 64), torch.randint(10, (32,))))
@@ -48,24 +48,19 @@ def outputs_after_each_update(source):
 
 def test_the_engine_computes_with_the_trainers_weights():
     with cpu_graphs():
-        pairs = outputs_after_each_update(SOURCE)
+        pairs = outputs_after_each_update()
     assert len(pairs) == 2 and all(torch.equal(expected, output) for expected, output in pairs)
     assert not torch.equal(pairs[0][0], pairs[1][0])
 
 
 def test_weights_that_are_not_copied_are_named():
-    line = "load_state_dict(weights)"
-    assert SOURCE.count(line) == 1
-    changed = SOURCE.replace(line, "load_state_dict(weights, assign=True)")
     with cpu_graphs(), pytest.raises(RuntimeError, match=r"0\.weight was replaced"):
-        outputs_after_each_update(changed)
+        outputs_after_each_update(ASSIGNED)
 
 
 def test_without_the_check_the_graph_silently_reads_freed_weights():
-    changed = SOURCE.replace("load_state_dict(weights)", "load_state_dict(weights, assign=True)")
-    assert SOURCE.count("if replaced:") == 1
     with cpu_graphs():
-        pairs = outputs_after_each_update(changed.replace("if replaced:", "if False:"))
+        pairs = outputs_after_each_update(ASSIGNED, ("if replaced:", "if False:"))
     assert not any(torch.equal(expected, output) for expected, output in pairs)
 
 

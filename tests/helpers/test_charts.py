@@ -1,6 +1,4 @@
 import itertools
-import re
-import xml.etree.ElementTree as ElementTree
 
 import matplotlib
 
@@ -10,7 +8,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from course.paths import ROOT
 from helpers.charts import (
     COLOURS,
     MARKERS,
@@ -23,8 +20,6 @@ from helpers.charts import (
 )
 from helpers.trace import read_trace
 from tests.support.traces import event, kernel, launch, step
-
-DRAWN = {"#C87A00", "#2A8FD0", "#0072B2", "#C75B00", "#CCCCCC", "#DDDDDD"}  # in drawings
 
 
 @pytest.fixture(autouse=True)
@@ -174,14 +169,6 @@ def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
     assert [(tie[0][0], tie[1][0]) for tie in ties] == [(5, 10), (8, 12)]
 
 
-def test_two_timelines_share_an_axis(write_trace):
-    longer = timeline(
-        read_trace(write_trace(step(0, 0, 500), launch(5, 1), kernel(400, 5, 1)))
-    ).get_xlim()
-    shorter = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
-    assert timeline(shorter).get_xlim() < longer == timeline(shorter, end_us=405).get_xlim()
-
-
 def test_names_of_narrow_ranges_do_not_overlap(write_trace):
     ranges = [event("user_annotation", f"## forward_{i} ##", i * 5, 4) for i in range(3)]
     path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
@@ -219,19 +206,6 @@ def test_streams_of_two_gpus_have_lanes_of_their_own(write_trace):
     )
     labels = [label.get_text() for label in timeline(read_trace(path)).get_yticklabels()]
     assert labels[2:] == ["GPU 0, stream 7", "GPU 1, stream 7"]
-
-
-@pytest.mark.parametrize("name", ["static_input", "capture_and_replay", "choose_api"])
-def test_a_drawing_keeps_to_the_colours_and_has_a_title(name):
-    text = (ROOT / "docs/static" / f"{name}.svg").read_text()
-    drawing = ElementTree.fromstring(text)
-    kinds = [element.tag.rpartition("}")[2] for element in drawing]
-    assert kinds[0] == "title" and drawing[0].text and "rect" in kinds[:4]
-    inks = {"#FFFFFF", "#222222", "#666666", *DRAWN}
-    assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= inks | set(COLOURS.values())
-    assert min(map(int, re.findall(r"font-size: ?(\d+)", text))) >= 14 and drawing.get(
-        "viewBox"
-    ).startswith("0 0 700 ")
 
 
 def test_a_missing_step_is_named(write_trace):

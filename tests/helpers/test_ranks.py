@@ -14,24 +14,13 @@ from helpers.ranks import (
     read_ranks,
 )
 from helpers.trace_file import TraceError
-
-
-def event(category, name, start, duration, **args):
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "ts": start,
-        "dur": duration,
-        "tid": 1,
-        "args": args,
-    }
+from tests.support.traces import event, step
 
 
 def trace_of(rank, begin=0.0, late=0.0, packed=True):
     """A step of 100 µs: a product, and an all-reduce that first overlaps it and then runs alone."""
     events = [
-        event("user_annotation", "ProfilerStep#1", begin, 100.0),
+        step(1, begin, 100.0),
         event("cuda_runtime", "cudaGraphLaunch", begin + 1, 2.0, correlation=7),
         event("kernel", "gemm", begin + 10 + late, 30.0, correlation=7, stream=7, device=rank),
         event(

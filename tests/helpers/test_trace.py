@@ -1,17 +1,10 @@
-import collections
-import copy
-import functools
 import gzip
 import json
 import math
 import os
-import random
 import re
 import subprocess
 import sys
-import time
-import zlib
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -367,21 +360,13 @@ EVENTS = json.dumps([step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)])
 WHOLE = f'{{"schemaVersion": 1, "traceEvents": {EVENTS}}}'
 READ = {
     "nested before": f'{{"a": {{"traceEvents": []}}, "traceEvents": {EVENTS}}}',
-    "nested after": f'{{"traceEvents": {EVENTS}, "a": [{{"traceEvents": [5]}}]}}',
-    "in a text": f'{{"a": "\\"traceEvents\\": [", "traceEvents": {EVENTS}}}',
-    "blanks": f' \n{{ "a" : 1.5e3 , "traceEvents"\t: {EVENTS}\n,"b":null}} \n',
     "an array": f" {EVENTS} ",
-    "17 MiB before": f'{{"a": "{"x" * (17 << 20)}", "traceEvents": {EVENTS}}}',
-    "20 values before": json.dumps({str(n): [n] for n in range(20)})[:-1] + f", {WHOLE[1:]}",
 }
 REFUSED = {
     "nested only": (f'{{"a": {WHOLE}}}', "no JSON with traceEvents"),
     "two documents": (WHOLE + WHOLE, r"Extra data at character \d+"),
-    "two arrays": (EVENTS + EVENTS, r"Extra data at character \d+"),
     "no list": ('{"traceEvents": 5}', "no JSON with traceEvents"),
     "cut off": (WHOLE[:-1], "cut off"),
-    "cut off in the head": (WHOLE[:12], "cut off"),
-    "no comma": (WHOLE.replace(', "trace', ' "trace'), "no JSON, or it is cut off"),
     "no events": ('{"traceEvents": [null]}', "event 0 has no usable name or time: None"),
 }
 
@@ -416,7 +401,7 @@ def test_busy_time_is_the_union_of_the_intervals(spans, until):
     assert busy_until(rows, until) == len(covered & set(range(until)))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30), st.randoms())
 def test_every_activity_is_joined_to_its_launch_whatever_the_order(tmp_path_factory, plan, random):
     """plan: per launch how many kernels it started, and whether through the driver API."""
@@ -476,15 +461,10 @@ def broken(kind, tmp_path, recorded):
     cpu_only = {"traceEvents": [event("cpu_op", "aten::add", 0, 5)]}
     content = {
         "truncated": recorded.read_bytes()[:5000],
-        "text": b"this is no trace\n",
-        "half": gzip.decompress(recorded.read_bytes())[:5000],
         "binary": bytes(range(256)),
-        "no events": b'{"loss": 1.0}',
         "empty": b'{"traceEvents": []}',
         "odd": b'{"traceEvents": [{"ph": "X", "cat": "kernel"}]}',
         "cpu only": json.dumps(cpu_only).encode(),
-        "scalar": b"5",
-        "cut gzip": b"\x1f\x8b",
         "nothing": b"",
         "damaged": recorded.read_bytes()[:-6] + b"xx" + recorded.read_bytes()[-4:],
         "deep": b'{"traceEvents": ' + b"[" * 10**5,
@@ -500,11 +480,10 @@ def broken(kind, tmp_path, recorded):
     return path
 
 
-KINDS = "truncated,text,half,binary,no events,empty,odd,cpu only,directory,missing,pipe,scalar,"
-KINDS += "cut gzip,nothing,damaged"
+KINDS = "truncated,binary,empty,odd,cpu only,directory,missing,pipe,nothing,damaged,deep,digits"
 
 
-@pytest.mark.parametrize("kind", [*KINDS.split(","), "deep", "digits", "long name"])
+@pytest.mark.parametrize("kind", [*KINDS.split(","), "long name"])
 def test_what_is_no_trace_gets_one_sentence_naming_the_file(kind, tmp_path, recorded_trace, capsys):
     path = broken(kind, tmp_path, recorded_trace)
     with pytest.raises(TraceError):
@@ -569,112 +548,11 @@ def test_activities_of_no_length_are_nothing_to_judge(write_trace, duration):
     assert np.isfinite(trace.summary()).all() and trace.verdict() == NOTHING
 
 
-SMALL = [
-    *(step(0, 0, 100), step(1, 100, 100), event("user_annotation", "## forward ##", 5, 40)),
-    *(
-        event("cpu_op", "aten::mm", 5, 20),
-        launch(10, 1),
-        launch(20, 2, "cuLaunchKernelEx", "cuda_driver"),
-    ),
-    *(launch(110, 3, "cudaGraphLaunch"), event("cuda_runtime", "cudaDeviceSynchronize", 150, 40)),
-    *(
-        kernel(30, 5, 1),
-        kernel(40, 5, 2),
-        kernel(120, 9, 3),
-        kernel(130, 9, 3, stream=8, device=1),
-        kernel(1, 3, 77),
-    ),
-    *(
-        kernel(125, 3, 3, category="gpu_memcpy"),
-        {"ph": "M", "name": "process_name", "pid": 1, "args": {}},
-    ),
-]
-ODD = [
-    None,
-    True,
-    -1,
-    0,
-    5,
-    1e308,
-    10**400,
-    -(10**30),
-    1e16,
-    1e-300,
-    math.nan,
-    math.inf,
-    "",
-    "7",
-    "\ud800",
-    "a\nb" * 99,
-]
-ODD += [
-    [],
-    {},
-    [1, 2],
-    [[]],
-    {"ph": "X"},
-    {"a": {"ph": 1}},
-    [{"ph": "X", "cat": []}],
-    "ProfilerStep#x",
-    "kernel",
-]
-KEYS = ["ph", "cat", "dur", "ts", "tid", "args", "name", "correlation", "stream", "zz"]
-
-
-def mutated(seed):
-    """A small trace with faults: odd values, missing and repeated events, damaged text or gzip."""
-    rng = random.Random(seed)
-    content = {"schemaVersion": 1, "traceEvents": copy.deepcopy(SMALL)}
-    for _ in range(rng.choice((1, 1, 2, 3, 8))):
-        node, key = content, "traceEvents"
-        while isinstance(node[key], list | dict) and node[key] and rng.random() < 0.8:
-            node = node[key]
-            key = rng.choice(list(node)) if isinstance(node, dict) else rng.randrange(len(node))
-        if isinstance(node, list) and rng.random() < 0.3:
-            rng.shuffle(node)
-        elif isinstance(node, dict) and rng.random() < 0.4:
-            node[rng.choice(KEYS)] = copy.deepcopy(rng.choice(ODD))
-        else:
-            node[key] = copy.deepcopy(rng.choice([*ODD, *SMALL]))
-    data = json.dumps(content, indent=rng.choice((None, 1))).encode()
-    data = gzip.compress(data) if rng.random() < 0.3 else data
-    if rng.random() < 0.2:
-        at, junk = (
-            rng.randrange(len(data)),
-            [b"", b"[" * 3000, b'{"a":' * 2000, b"\x00", b"1" * 5000],
-        )
-        data = data[:at] + rng.choice(junk) + data[at + rng.choice((0, 1, 500)) :]
-    return data
-
-
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.weekly)])
-def test_mutated_traces_end_in_numbers_or_one_sentence(tmp_path, count):
-    path, ends = tmp_path / "trace.json", collections.Counter()
-    for seed in range(count):
-        path.write_bytes(mutated(seed))
-        try:
-            trace = read_trace(path)
-        except TraceError as error:
-            sentence = str(error).removeprefix(str(path))
-            assert sentence.endswith(".") and sentence.isprintable() and len(sentence) < 300, seed
-            ends["one sentence"] += 1
-        else:
-            trace.summary = functools.cache(trace.summary)
-            assert np.isfinite(trace.summary()).all(), seed
-            assert not {"nan", "inf", "nan%", "inf%", "(infx).", "(nanx)."} & set(
-                trace.verdict().split()
-            ), seed
-            assert "(0." not in trace.verdict(), f"{seed}: a graph makes no step slower"
-            ends["read"] += 1
-    print(dict(ends))
-    assert sum(ends.values()) == count and min(ends.values()) > count / 5
-
-
-def test_the_command_prints_a_summary_and_a_verdict(recorded_trace):
-    command = [sys.executable, "-m", "helpers.trace", recorded_trace]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "gpu_busy_us" in answer.stdout
-    assert answer.stdout.strip().splitlines()[-1].startswith(("CPU-bound", "GPU-bound"))
+def test_the_command_prints_a_summary_and_a_verdict(recorded_trace, capsys):
+    assert main([str(recorded_trace)]) == 0
+    answer = capsys.readouterr().out
+    assert "gpu_busy_us" in answer
+    assert answer.strip().splitlines()[-1].startswith(("CPU-bound", "GPU-bound"))
 
 
 @pytest.mark.parametrize(
@@ -689,67 +567,12 @@ def test_the_command_says_how_it_is_used(arguments, status, capsys):
     assert arguments != ["a", "many"] or "'many'" in said.err
 
 
-@pytest.mark.parametrize(
-    "output", ["| head -c 1", "| true", "> /dev/full", ">&-", "--help > /dev/full"]
-)
+@pytest.mark.parametrize("output", ["| true", "> /dev/full"])
 def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
-    path = "" if "--help" in output else write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
+    path = write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
     command = f"set -o pipefail; {sys.executable} -m helpers.trace {path} {output}"
     run = subprocess.run(["bash", "-c", command], capture_output=True)
     assert run.stderr == b"" and run.returncode in (0, 1)
-
-
-OPENING = b'{"traceEvents": ['
-BOMBS = {"nothing": b"{},", "lists": b"[],", "kernels": json.dumps(SMALL[8]).encode() + b","}
-BOMBS |= {"space": b"    ", "open": b"[", "digits": b"11"}
-
-
-def write_bomb(path, unit, megabytes, said=None):
-    """A gzip of megabytes of the unit: one packed megabyte, repeated. said: the size it claims."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    blocks = [
-        packer.compress(text) + packer.flush(zlib.Z_FULL_FLUSH)
-        for text in (OPENING, unit * (10**6 // len(unit)))
-    ]
-    size = megabytes * 10**6 if said is None else said
-    wrong_checksum = bytes(4)  # nobody should get there
-    end = b"\3\0" + wrong_checksum + size.to_bytes(4, "little")
-    path.write_bytes(gzip.compress(b"")[:10] + blocks[0] + blocks[1] * megabytes + end)
-    return path
-
-
-def limited(paths):
-    """Run main on each path, in one process of 1.5 GB of memory that prints what main returns."""
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1500 * 10**6,) * 2)"
-    call = "from helpers.trace import main; print([main([path]) for path in sys.argv[1:]])"
-    script = f"import sys; {limit}; {call}"
-    command = [sys.executable, "-c", script, *paths]
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread's stack counts as memory
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
-
-
-def test_a_gzip_bomb_is_one_sentence(tmp_path):
-    paths = [
-        write_bomb(tmp_path / f"{size}.json.gz", BOMBS["nothing"], size) for size in (300, 2000)
-    ]
-    run = limited(paths)
-    print(f"{paths[-1].stat().st_size / 1e3:.0f} kB that unpack to 2000 MB")
-    assert (
-        run.stdout == "[2, 2]\n"
-        and ["it unpacks to more than" in line for line in run.stderr.splitlines()] == [True] * 2
-    )
-
-
-def test_a_gzip_bomb_that_lies_about_its_size_is_one_sentence(tmp_path):
-    run = limited(
-        [
-            write_bomb(tmp_path / f"{kind}.json.gz", unit, 100, said=1)
-            for kind, unit in BOMBS.items()
-        ]
-    )
-    assert run.stdout == f"{[2] * len(BOMBS)}\n", run.stderr
-    for kind, sentence in zip(BOMBS, run.stderr.splitlines(), strict=True):
-        assert f"{kind}.json.gz cannot be read" in sentence
 
 
 def test_the_limit_can_be_raised(write_trace, capsys):
@@ -761,65 +584,6 @@ def test_the_limit_can_be_raised(write_trace, capsys):
         read_trace(path, limit_mib=1)
     assert main([str(path), str(size)]) == 2 and main([str(path), str(size + 1)]) == 0
     assert read_trace(path, size + 1).summary().kernels == 20_000
-
-
-def many_steps(count):
-    for n in range(count):
-        yield step(n, n * 100, 100)
-        for i in range(5):
-            at, number = n * 100 + i * 15, n * 5 + i
-            yield from (
-                event("cpu_op", "aten::mm", at, 9),
-                launch(at + 2, number),
-                kernel(at + 20, 8, number),
-            )
-
-
-def test_4_000_steps_take_as_many_calls_as_200(write_trace):
-    """Time is linear in the events: what is done per step is done in arrays, not in Python."""
-    calls = {}
-    for count in (200, 4_000):
-        trace = read_trace(write_trace(*many_steps(count)))
-        start = time.perf_counter()
-        calls[count] = 0
-        sys.setprofile(
-            lambda frame, kind, argument, count=count: calls.update({count: calls[count] + 1})
-        )
-        summary = trace.summary()
-        sys.setprofile(None)
-        print(
-            f"{count} steps: summed up in {calls[count]} calls, {time.perf_counter() - start:.2f} s"
-        )
-        assert (summary.steps, summary.gpu_busy_us) == (count, 40)
-    assert calls[4_000] < 1.2 * calls[200]
-
-
-@pytest.mark.weekly
-@pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc"
-)
-def test_a_200_mb_trace_is_read_in_less_than_1200_mb(tmp_path):
-    recorded = recorded_lesson("start_here").trace("eager")
-    events = json.loads(gzip.decompress(recorded.read_bytes()))["traceEvents"]
-    text = ",".join(json.dumps(e) for e in events if e.get("cat") != "user_annotation")
-    copies = int(200e6 / len(text)) + 1
-    path = tmp_path / "big.json"
-    path.write_text('{"traceEvents": [' + ",".join([text] * copies) + "]}")
-    # not getrusage: its peak is inherited from the process that forked
-    peak = "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
-    script = f"from helpers.trace import main; assert main(['{path}']) == 0; {peak}"
-    start = time.perf_counter()
-    answer = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    *summary, peak_kib = answer.stdout.splitlines()
-    print(
-        f"{path.stat().st_size / 1e6:.0f} MB in {time.perf_counter() - start:.1f} s, "
-        f"{int(peak_kib) / 1e3:.0f} MB"
-    )
-    kernels = sum(e.get("cat") == "kernel" for e in events) * copies
-    assert f"kernels {kernels:.2f}" in [" ".join(line.split()) for line in summary]
-    assert int(peak_kib) * 1024 < 1.2e9
 
 
 @needs_gpu

@@ -147,11 +147,6 @@ def test_a_lesson_without_its_part_is_a_sentence(project, lesson, part, said):
         by_parts(project / "notebooks")
 
 
-def test_a_lesson_that_goes_where_it_is_changes_nothing(project):
-    renumber.renumber("graph_part_of_model", 6, project)
-    assert renumber.update_links(project) == []
-
-
 def test_only_lessons_that_are_there_are_renamed(tmp_path):
     (tmp_path / "notebooks").mkdir()
     source = (

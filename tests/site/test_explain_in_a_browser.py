@@ -98,6 +98,7 @@ SEARCHES = {  # what a person types: the page that answers it, or either of two
     "dropout": "replay_random_numbers",
     "same dropout mask every replay": "replay_random_numbers",
     "reduce-overhead slower": "let_torch_compile_capture",
+    "torch.compile": "let_torch_compile_capture",
     "dataloader": "capture_optimizers",
     "DDP": "train_on_several_gpus",
     "variable sequence length": "graph_many_shapes",

@@ -341,19 +341,6 @@ def two_players(device):
 
 
 @clean
-def gradient_penalty(device):
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)
-
-    def step(x):
-        x = x.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
-        model.zero_grad()
-        (slope.norm(dim=1) - 1).square().mean().backward()
-
-    return step, random_of(device, (5, 8))
-
-
-@clean
 def accumulation_clipping_and_average(device):
     model, average = (
         nn.Linear(8, 4).to(device),
@@ -423,16 +410,6 @@ def fused_rate_in_a_tensor(device):
 
 
 @clean
-def contrastive(device):
-    def loss(a, b):
-        return F.cross_entropy(
-            F.normalize(a) @ F.normalize(b).T, torch.arange(len(a), device=a.device)
-        )
-
-    return training(nn.Linear(8, 4), random_of(device, (5, 8), (5, 4)), loss, device)
-
-
-@clean
 def spectral_norm(device):
     return training(
         parametrizations.spectral_norm(nn.Linear(8, 4)),
@@ -454,18 +431,6 @@ def static_cache(device):
         torch.randn(1, 2, 1, 4, device=device),
         torch.randint(16, (1,), device=device),
     )
-
-
-@clean
-def mixture_of_experts(device):
-    weight = torch.randn(4, 8, 8, device=device)
-
-    def step(x):
-        shares, which = torch.einsum("bd,ed->be", x, weight[:, 0]).softmax(-1).topk(2)
-        chosen = F.one_hot(which, 4).to(x) * shares[..., None]
-        return torch.einsum("bke,edf,bd->bf", chosen, weight, x)
-
-    return step, random_of(device, (5, 8))
 
 
 def operator(name):

@@ -38,11 +38,13 @@ def handed(trace, name):
 
 
 def touch(figure, lesson, names, step=3):
-    """Hover, switch, walk and zoom on a figure that explore has drawn of two of a lesson's recorded
-    traces.
-    """
+    """Hover, switch, walk and zoom on a figure that explore has drawn of two of a lesson's recorded traces."""
     traces = {name: read_trace(recorded_lesson(lesson).trace(name)) for name in names}
-    data = timeline_data(traces, step)
+    touch_all(figure, timeline_data(traces, step))
+
+
+def touch_all(figure, data):
+    """Hover, switch, walk and zoom on a figure drawn of data of timeline_data, two traces."""
     (_, bars), (_, others) = data["variants"]
     figure.scroll_into_view_if_needed()
     ticks = ticks_of(figure)

@@ -5,7 +5,7 @@ import pytest
 from course.recordings.recording import recorded_lesson
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
-from tests.support.timeline_figure import hover, switch, ticks_of, walk, zoom
+from tests.support.timeline_figure import touch_all
 from trace_report.page import page as report
 
 pytestmark = pytest.mark.browser
@@ -40,14 +40,7 @@ def opened(new_context, tmp_path):
 
 def test_the_timeline_answers_mouse_and_keys_and_nobody_is_asked_for_anything(opened):
     page, text, heard = opened(viewport={"width": 1280, "height": 900})
-    figure, data = page.locator("figure.timeline"), data_of(text)
-    (_, bars), (_, others) = data["variants"]
-    figure.scroll_into_view_if_needed()
-    ticks = ticks_of(figure)
-    hover(figure, data["lanes"], bars)
-    switch(figure, bars, others, ticks)
-    walk(figure, bars)
-    zoom(figure, ticks)
+    touch_all(page.locator("figure.timeline"), data_of(text))
     assert heard == []
 
 

@@ -168,36 +168,33 @@ def a_branch_that_forks_in_time():
     return inside(wait=True)
 
 
-@program(5)
-def an_event_orders_what_was_done_before_it():
+def read_after_an_event(early):
+    """What a side stream reads that waits for an event recorded before or behind the producer."""
     x = ones(4)
     y = zeros(4)
     side = torch.cuda.Stream()
     event = torch.cuda.Event()
     torch.cuda.synchronize()
+    if early:
+        event.record()
     torch.cuda._sleep(LONG)
     x.fill_(5)
-    event.record()
+    if not early:
+        event.record()
     side.wait_event(event)
     with torch.cuda.stream(side):
         y.copy_(x)
     return settled(y)[0]
+
+
+@program(5)
+def an_event_orders_what_was_done_before_it():
+    return read_after_an_event(early=False)
 
 
 @program(1)
 def an_event_recorded_too_early_orders_nothing():
-    x = ones(4)
-    y = zeros(4)
-    side = torch.cuda.Stream()
-    event = torch.cuda.Event()
-    torch.cuda.synchronize()
-    event.record()
-    torch.cuda._sleep(LONG)
-    x.fill_(5)
-    side.wait_event(event)
-    with torch.cuda.stream(side):
-        y.copy_(x)
-    return settled(y)[0]
+    return read_after_an_event(early=True)
 
 
 def read_result(replay_on_side, wait):
