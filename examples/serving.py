@@ -8,7 +8,7 @@
     deliver(awaited, next_tokens, now)
     figures(requests)  # tokens per second, and how long users waited
 
-The scheduling is that of vLLM and SGLang in its simplest form: continuous batching, with prompts in
+The scheduling is that of vLLM in its simplest form: continuous batching, with prompts in
 chunks. `advance` needs no token, so the next step can be scheduled before this one is read. Nothing
 here needs a GPU.
 """
