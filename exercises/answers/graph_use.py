@@ -218,24 +218,24 @@ def parting(
     for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
         if not close(yours, right, margin=margin):
             part = _part(_tensors(yours), _tensors(right), margin)
-            return f"{what} {number} is not eager's: {part}."
-    return "The results differ from eager's."
+            return f"{what} {number} differs from the eager one: {part}."
+    return "The results differ from the eager ones."
 
 
 def _part(yours: list[torch.Tensor], right: list[torch.Tensor], margin: float) -> str:
     if len(yours) != len(right):
-        return f"it holds {len(yours)} tensors, and eager's {len(right)}"
+        return f"it holds {len(yours)} tensors instead of {len(right)}"
     number = [close(*pair, margin=margin) for pair in zip(yours, right, strict=True)].index(False)
     which = f"its tensor {number + 1} of {len(right)}" if len(right) > 1 else "it"
     one, other = yours[number], right[number]
     if one.shape != other.shape:
-        return f"{which} has the shape {tuple(one.shape)}, and eager's {tuple(other.shape)}"
+        return f"{which} has the shape {tuple(one.shape)} instead of {tuple(other.shape)}"
     at = _apart(one, other, margin).nonzero()[0].tolist()
     values = one[tuple(at)].item(), other[tuple(at)].item()
     texts = [f"{value:.4g}" for value in values]
     if texts[0] == texts[1]:
         texts = [f"{value:.9g}" for value in values]
-    return f"{which} holds {texts[0]}{f' at {at}' if at else ''}, and eager's {texts[1]}"
+    return f"{which} holds {texts[0]}{f' at {at}' if at else ''} instead of {texts[1]}"
 
 
 def returned(answer: Any) -> Callable:

@@ -215,4 +215,6 @@ def _drift(found, expected):
         )
     if not close(found[0], expected[0]):
         return "The first state is not the first: the warm-up has moved the state, so put it back."
-    return "The states are not eager's: does each replay read the state that the last one wrote?"
+    return (
+        "The states are not the eager ones: does a replay read the state that the last one wrote?"
+    )

@@ -124,7 +124,7 @@ def train_with_schedule(answer: Callable) -> None:
     if close(found, found[-1:] * count):
         raise Wrong("Your first loss is the last one's memory: clone it.")
     if not close(found[0], expected[0]):
-        raise Wrong(f"The first loss is not eager's. {TRAINED[0]}", TRAINED[1])
+        raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
     symptoms = {RATE_STAYS: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
     if not close(found, expected, margin=ADAM):
         for warm_up in range(1, 12):
@@ -187,7 +187,7 @@ def train_on_plateau(answer: Callable) -> None:
     if close(losses, losses[-1:] * len(losses)):
         raise Wrong(LAST_LOSS)
     if not close(losses[0], expected[0]):
-        raise Wrong(f"The first loss is not eager's. {TRAINED[0]}", TRAINED[1])
+        raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
     reads = counts["reads"]
     _decided_by_means(metrics, losses, steps)
     if not close(losses, expected):
@@ -298,7 +298,7 @@ def _scaled_as_eager(found, expected, early, moved):
         raise Wrong(NO_SCALER)
     if found[0] > expected[0] or found == early:
         raise Wrong(COUNTED_WARM_UP)
-    raise Wrong(f"The scales are {found}, and eager's {expected}.")
+    raise Wrong(f"The scales are {found} instead of {expected}.")
 
 
 def _fp16_rows(net, batches, warm_up, enabled=True, state=None, unscaled=True, limit=0.5):

@@ -114,7 +114,7 @@ def log_and_capture(answer: Callable) -> None:
         used.gives(expected, {})
         used.replays(graphs=5, operators=15)
         if not close([torch.as_tensor(loss)], expected[:1]):
-            raise Wrong("The loss before training is not eager's, or a replay wrote over it.")
+            raise Wrong("The loss before training is not the eager one, or a replay wrote over it.")
         detached(used)
 
 

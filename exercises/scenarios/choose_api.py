@@ -43,7 +43,7 @@ ONE_ROW = (
     "an error. Compare the shapes."
 )
 OTHER_DTYPE = (
-    "The result has another dtype than eager's: copy_ converted the input, without an error. "
+    "The result has another dtype than in eager mode: copy_ converted the input, without an error. "
     "Compare the dtypes too."
 )
 

@@ -337,7 +337,7 @@ def _generated(given, tokens, count, every, made, start):
         for message, expected in broken(*start, 3, lambda late=0: ()):
             if given and given[:3] == [token.item() for token in expected][: len(given)]:
                 raise Wrong(message)
-        raise Wrong(f"The tokens are not eager's: yours {given[:6]}, expected {tokens[:6]}.")
+        raise Wrong(f"The tokens are not the eager ones: yours {given[:6]}, expected {tokens[:6]}.")
     if made != asked:
         raise Wrong(
             f"{made} replays where {asked} do: {every} tokens in one "

@@ -185,7 +185,7 @@ def _in_turns_and_rows(answer, nets, iterates, inputs, facts):
     used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
     used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
     if not close([gradients(net) for net in nets], sums):
-        raise Wrong("The gradients are not eager's.")
+        raise Wrong("The gradients are not the eager ones.")
     used.replays(graphs=len(requests), operators=3 * len(requests))
 
     mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
@@ -251,7 +251,7 @@ def _iterates(iterate, net, groups, facts):
         raise Wrong(
             LAST
             if close(found, lasts)
-            else "The gradients are not eager's. " + parting(found, sums)
+            else "The gradients are not the eager ones. " + parting(found, sums)
         )
     detached(used)
     used.replays(graphs=5, operators=5 * (3 * count + 4))

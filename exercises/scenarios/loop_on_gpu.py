@@ -32,6 +32,10 @@ TOO_OFTEN = (
     "The body runs {} times in a launch, where {} would do.",
     "Compute the flag from the new state, and set the condition after it.",
 )
+PAST_THE_END = (
+    "An index on the GPU is out of bounds (CUDA error: device-side assert triggered).",
+    "No iteration may index a row behind the limit.",
+)
 STALE = (
     "Every call returns the first completions.",
     "Reset the completions, the count and the flags in the graph, before the node.",
@@ -97,6 +101,17 @@ def body_runs(most: int) -> Iterator[list[int]]:
         yield runs
 
 
+@contextmanager
+def indices_in_bounds() -> Iterator[None]:
+    """Raises Wrong if an index of a replay is out of bounds: the error itself does not say so."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "device-side assert" not in str(error):
+            raise
+        raise Wrong(PAST_THE_END) from None
+
+
 def has_node(seen: Watched, loops: bool) -> None:
     """A while or an if node: raises Wrong if no captured graph has one, or if the capture ended
     inside of a body. Only the stand-in knows.
@@ -126,6 +141,7 @@ def capture_generate(answer: Callable) -> None:
         rules.callers_own("tokens", sample, *requests),
         watch() as seen,
         body_runs(limit + 2) as runs,
+        indices_in_bounds(),
     ):
         generate = returned(answer(lambda last: after[last], sample, ring[-1], limit))
         used = use(generate, requests)
@@ -196,6 +212,7 @@ def capture_sampler(answer: Callable) -> None:
         rules.callers_own("token", sample, *starts),
         watch() as seen,
         body_runs(limit + 2) as runs,
+        indices_in_bounds(),
     ):
         sampler = returned(answer(lambda token: table[token], sample, temperature, 0, limit))
 

@@ -285,7 +285,7 @@ def graph_delayed_update(answer: Callable) -> None:
     first_always = partial(_trained, net, [first] * 7, lambda call: call % delay == 0)
     used.gives(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
     if not close(own.state_dict(), weights):
-        raise Wrong("The losses are right, and the weights of actor and target are not eager's.")
+        raise Wrong("The losses are right, but the weights of actor and target are not.")
     if used.seen.captured:
         raise Wrong("It captures while it is used.", "Capture before the first call.")
     if used.counts["operators"] > 30:

@@ -10,7 +10,13 @@ import pytest
 import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
-from tests.support.scripts import changed, names_of, printed_by_two_ranks
+from tests.support.scripts import (
+    changed,
+    ending,
+    names_of,
+    numbered_lines,
+    printed_by_two_ranks,
+)
 
 SMALLER = [("TOKENS = 1024", "TOKENS = 24"), ("(1024, 160)", "(24, 3)")]
 SMALLER += [("N_EMBD = 1024", "N_EMBD = 16"), ("N_EXPERT = 16", "N_EXPERT = 4")]
@@ -52,6 +58,28 @@ def test_tokens_with_room_are_those_of_one_gpu():
     assert 0 < few_rows["tokens with room"] == few_rows["equal"] < 5 * 24
 
 
+CHANGES = {  # on the stand-in, of a group of one: lines 3 and 4 exchange nothing there
+    "1": ("spare = N_EXPERT * self.capacity", "spare = N_EXPERT * self.capacity - 1", "raises"),
+    "2": ("x.new_zeros(spare + 1, N_EMBD)", "x.new_zeros(row.max() + 1, N_EMBD)", "raises"),
+    "3": ("exchange(self.by_rank(buffer))", "self.by_rank(buffer)", "same"),
+    "4": ("exchange(y.contiguous())", "y", "same"),
+}
+
+
+@pytest.mark.parametrize("number", CHANGES)
+def test_without_a_line_it_ends_otherwise(number):
+    *line, expected = CHANGES[number]
+    assert ending(lambda: counted(printed(line)), counted(printed())) == expected
+
+
+def counted(reports):
+    return [(report["tokens with room"], report["equal"]) for report in reports]
+
+
+def test_every_numbered_line_is_left_out():
+    assert numbered_lines("expert_parallel") == list(CHANGES)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -71,9 +99,10 @@ def test_a_wrong_result_is_counted(change):
     [
         ((), True),
         ([("rows.transpose(0, 1).flatten(1, 2)", "rows.view(2, -1, N_EMBD)")], False),
-        ([("exchange(y.contiguous())", "y")], False),
+        ([CHANGES["3"][:2]], False),
+        ([CHANGES["4"][:2]], False),
     ],
-    ids=["as it is", "experts' rows mixed up", "not sent back"],
+    ids=["as it is", "experts' rows mixed up", "not sent", "not sent back"],
 )
 def test_two_ranks_compute_what_one_gpu_does(tmp_path, change, right):
     file = tmp_path / "expert_parallel.py"

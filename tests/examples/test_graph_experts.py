@@ -6,25 +6,34 @@ from io import StringIO
 import pytest
 
 from cpu_graph import cpu_graphs
-from tests.support.scripts import ending, names_of
+from tests.support.scripts import ending, names_of, numbered_lines
 
 SMALLER = [("n_embd: int = 1024", "n_embd: int = 16"), ("n_expert: int = 16", "n_expert: int = 4")]
 SMALLER += [("2048, 1024", "24, 16"), ("/ 32", "/ 4")]
 RIGHT = "wrong tokens: [0, 0, 0]\nlosses as in eager: True\n"
 
-CHANGES = {  # how it ends, and the change
-    "ends of the first batch": (
+CHANGES = {  # a text, what takes its place, and what happens
+    "1 not sorted": (
+        "experts.flatten().sort(stable=True)",
+        "experts.flatten(), torch.arange(experts.numel(), device=x.device)",
         "silent",
-        ("out_int32=True)", "out_int32=True)\n        ends = vars(self).setdefault('ends', ends)"),
     ),
-    "ends read on the CPU": (
+    "2 ends of the first batch": (
+        "out_int32=True)",
+        "out_int32=True)\n        ends = vars(self).setdefault('ends', ends)",
+        "silent",
+    ),
+    "2 ends read on the CPU": (
+        "out_int32=True)",
+        "out_int32=True)\n        ends = ends.new_tensor(ends.tolist())",
         "raises",
-        ("out_int32=True)", "out_int32=True)\n        ends = ends.new_tensor(ends.tolist())"),
     ),
-    "not back in the order of the choices": ("silent", ("index_copy(0, order, y)", "add(y)")),
+    "3 no spare row": ("F.pad(x[order // self.top_k], (0, 0, 0, 1))", "x[order // 2]", "raises"),
+    "4 in the order of the experts": ("index_copy(0, order, y)", "add(y)", "silent"),
     "an input that is not copied": (
+        "static_input.copy_(new_input)",
+        "static_input = new_input",
         "silent",
-        ("static_input.copy_(new_input)", "static_input = new_input"),
     ),
 }
 
@@ -39,6 +48,11 @@ def test_it_is_exact_and_trains_as_in_eager_mode():
     assert printed() == RIGHT
 
 
-@pytest.mark.parametrize(("kind", "change"), CHANGES.values(), ids=CHANGES)
-def test_with_a_line_changed_it_is_wrong(kind, change):
-    assert ending(lambda: printed(change), RIGHT) == kind
+@pytest.mark.parametrize("change", CHANGES)
+def test_with_a_line_changed_it_ends_otherwise(change):
+    *line, expected = CHANGES[change]
+    assert ending(lambda: printed(line), RIGHT, (RuntimeError, IndexError)) == expected
+
+
+def test_every_numbered_line_is_changed():
+    assert {change[0] for change in CHANGES} - {"a"} == set(numbered_lines("graph_experts"))

@@ -10,7 +10,9 @@ from enum import IntEnum
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
+from cpu_graph import cpu_graphs
 from examples import graph_nodes
 
 KINDS = {
@@ -123,6 +125,16 @@ def test_it_reads_and_changes_a_kernels_parameters(driver):
 def test_it_names_the_drivers_errors(driver):
     with pytest.raises(RuntimeError, match="cuFuncGetParamInfo: CUDA_ERROR_INVALID_VALUE"):
         graph_nodes.ask("cuFuncGetParamInfo", "function", len(VALUES))
+
+
+def test_without_keep_graph_nothing_is_saved(driver, tmp_path):
+    with cpu_graphs():
+        graph = torch.cuda.CUDAGraph()  # line 1 left out
+        with torch.cuda.graph(graph):
+            torch.zeros(4, device="cuda")
+        with pytest.raises(RuntimeError, match="keep_graph"):
+            graph_nodes.save(graph, tmp_path / "graph.json")
+    assert not (tmp_path / "graph.json").exists()
 
 
 def test_it_saves_nodes_with_their_numbers_and_edges_with_their_types(driver, tmp_path):

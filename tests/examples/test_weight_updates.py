@@ -12,9 +12,7 @@ from examples import rollouts, small_llama
 from examples.adapters import LoRALinear
 from examples.address_range import AddressRange, move_weights
 from examples.rollouts import NEWLINE, Rollouts, rewards_of, train_step
-from tests.support.scripts import names_of
-
-ASSIGNED = "load_state_dict(weights)", "load_state_dict(weights, assign=True)"
+from tests.support.scripts import ending, names_of, numbered_lines
 
 
 class Taker:
@@ -24,44 +22,63 @@ class Taker:
         self.put = take
 
 
-def outputs_after_each_update(*changes):
-    """The trainer's and the engine's outputs after each of two updates, in one process."""
-    namespace = names_of("weight_updates", *changes)
-    batches = Queue()
-    for _ in range(2):
-        batches.put((torch.randn(32, 64), torch.randint(10, (32,))))
-    batches.put(None)
-    inputs = torch.randn(32, 64, device="cuda")
-    engine = namespace["Engine"](namespace["build_model"](), torch.zeros_like(inputs))
-    pairs = []
+def equal_after_each_update(*changes):
+    """Whether the engine's outputs are the trainer's after each of two updates. Two streams, which
+    nothing orders, stand for the two processes.
+    """
+    names = names_of("weight_updates", *changes)
+    with cpu_graphs():
+        batches = Queue()
+        for _ in range(2):
+            batches.put((torch.randn(32, 64), torch.randint(10, (32,))))
+        batches.put(None)
+        inputs = torch.randn(32, 64, device="cuda")
+        model = names["build_model"]()
+        engine = names["Engine"](names["build_model"](), torch.zeros_like(inputs))
+        pairs = []
 
-    def take(update):
-        weights, _ = update
-        engine.update(weights)
-        with torch.no_grad():
-            expected = functional_call(namespace["build_model"](), weights, inputs)
-        pairs.append((expected, engine.predict(inputs)))
+        def take(update):
+            weights, _ = update
+            with torch.no_grad():
+                expected = functional_call(model, weights, inputs)
+            with torch.cuda.stream(torch.cuda.default_stream()):
+                engine.update(weights)
+                pairs.append((expected, engine.predict(inputs)))
 
-    namespace["train"](batches, Taker(take))
-    return pairs
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            names["train"](batches, Taker(take))
+        torch.cuda.synchronize()
+        assert not torch.equal(pairs[0][0], pairs[1][0])
+        return [torch.equal(expected, output) for expected, output in pairs]
 
 
 def test_the_engine_computes_with_the_trainers_weights():
-    with cpu_graphs():
-        pairs = outputs_after_each_update()
-    assert len(pairs) == 2 and all(torch.equal(expected, output) for expected, output in pairs)
-    assert not torch.equal(pairs[0][0], pairs[1][0])
+    assert equal_after_each_update() == [True, True]
+
+
+ASSIGNED = ("load_state_dict(weights)", "load_state_dict(weights, assign=True)")
+CHANGES = {  # what is changed, and what happens; line 5 is in main, of two processes
+    "1": ([ASSIGNED], "raises"),
+    "2": ([ASSIGNED, ("if replaced:", "if False:")], "silent"),
+    "3": ([("torch.cuda.synchronize()  # 3", "pass  # 3")], "silent"),
+    "4": ([("torch.cuda.synchronize()  # 4", "pass  # 4")], "silent"),
+}
+
+
+@pytest.mark.parametrize("number", CHANGES)
+def test_without_a_line_it_ends_otherwise(number):
+    changes, expected = CHANGES[number]
+    assert ending(lambda: equal_after_each_update(*changes), [True, True]) == expected
+
+
+def test_every_numbered_line_of_engine_and_trainer_is_left_out():
+    assert numbered_lines("weight_updates") == [*CHANGES, "5"]
 
 
 def test_weights_that_are_not_copied_are_named():
-    with cpu_graphs(), pytest.raises(RuntimeError, match=r"0\.weight was replaced"):
-        outputs_after_each_update(ASSIGNED)
-
-
-def test_without_the_check_the_graph_silently_reads_freed_weights():
-    with cpu_graphs():
-        pairs = outputs_after_each_update(ASSIGNED, ("if replaced:", "if False:"))
-    assert not any(torch.equal(expected, output) for expected, output in pairs)
+    with pytest.raises(RuntimeError, match=r"0\.weight was replaced"):
+        equal_after_each_update(ASSIGNED)
 
 
 def test_a_policy_in_another_process_sends_its_weights_after_each_text():

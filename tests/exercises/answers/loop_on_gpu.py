@@ -182,6 +182,7 @@ def sampling(
     clone=torch.clone,
     reset=True,
     in_place=True,
+    more=0,
 ):
     """A graph that samples, with a fault if one is asked for, and the function that replays it."""
     token = sample.clone()
@@ -201,7 +202,7 @@ def sampling(
         completion[count] = token
         if in_place:
             count.add_(1)
-            going.copy_(((count < limit) & (token != end))[0])
+            going.copy_(((count < limit + more) & (token != end))[0])
         else:
             going = ((count + 1 < limit) & (token != end))[0]
         graph.set_conditional_handle_for_current_node(going)
@@ -249,6 +250,10 @@ def capture_sampler__not_cloned(logits_of, token, temperature, end, limit):
 
 def capture_sampler__count_not_written(logits_of, token, temperature, end, limit):
     return sampling(logits_of, token, temperature, end, limit, in_place=False)
+
+
+def capture_sampler__D12_one_iteration_too_many(logits_of, token, temperature, end, limit):
+    return sampling(logits_of, token, temperature, end, limit, more=1)
 
 
 def capture_sampler__right_with_log_noise(logits_of, token, temperature, end, limit):
