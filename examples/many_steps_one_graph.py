@@ -1,4 +1,4 @@
-"""Train with ten steps in one CUDA graph: one copy and one launch for ten batches.
+"""Train with ten steps in one CUDA graph: two copies and one launch for ten batches.
 
     python examples/many_steps_one_graph.py
 
@@ -56,7 +56,7 @@ def graphed_group(
             weight.copy_(before)  # 3. undo the warm-up, in place
 
     def replay(new_inputs: Tensor, new_targets: Tensor) -> Tensor:
-        inputs.copy_(new_inputs)  # 4. one copy and one launch for the whole group
+        inputs.copy_(new_inputs)  # 4. once for the whole group, as the launch
         targets.copy_(new_targets)
         graph.replay()
         return static_losses.clone()  # 5. the next replay overwrites static_losses
