@@ -195,19 +195,6 @@ def make_predictor__freed_sample(net, sample):
     return predict
 
 
-def make_predictor__new_tensor_under_the_old_name(net, sample):
-    static_input = sample.clone()
-    graph, static_output = captured(net, static_input)
-
-    def predict(inputs):
-        nonlocal static_input
-        static_input = inputs.clone()
-        graph.replay()
-        return static_output.clone()
-
-    return predict
-
-
 def make_predictor__nothing_returned(net, sample):
     static_input = sample.clone()
     graph, static_output = captured(net, static_input)

@@ -67,17 +67,6 @@ def graph_counted__last_alone(layer, total, sample):
         return captured(step, sample)
 
 
-def graph_counted__added_outside(layer, total, sample):
-    replay = capture_step(layer, sample.clone())
-
-    def count(x):
-        y, kept = replay(x)
-        total.add_((~kept).sum())
-        return y.clone()
-
-    return count
-
-
 def graph_counted__a_number(layer, total, sample):
     def step(x):
         y, kept = layer(x)
@@ -158,21 +147,6 @@ def graph_groups__frozen_order(route, up, sample):
 
     def step(x):
         return in_groups(x, order, counts, up)
-
-    return captured(step, sample)
-
-
-def graph_groups__frozen_capacity(route, up, sample):
-    capacity = torch.bincount(route(sample)).max().item()
-
-    def step(x):
-        expert = route(x)
-        is_chosen = expert == torch.arange(len(up), device="cuda")[:, None]
-        position = is_chosen.cumsum(1).gather(0, expert[None])[0] - 1
-        row = torch.where(position < capacity, expert * capacity + position, len(up) * capacity)
-        buffer = x.new_zeros(len(up) * capacity + 1, x.shape[1]).index_copy_(0, row, x)
-        y = buffer[:-1].view(len(up), capacity, -1) @ up
-        return torch.cat([y.flatten(0, 1), y.new_zeros(1, up.shape[2])])[row]
 
     return captured(step, sample)
 
@@ -274,13 +248,6 @@ def graph_two_capacities__of_the_largest_load(layer, loads, sample):
     return with_second(small, large)
 
 
-def graph_two_capacities__one_percent_of_the_loads(layer, loads, sample):
-    # one percent of the experts' loads are larger, not one percent of the tokens
-    small, large = two_graphs(layer, int(loads.float().quantile(0.99)), sample)
-
-    return with_second(small, large)
-
-
 def graph_two_capacities__of_the_sample(layer, loads, sample):
     capacity = 1
     while not layer(sample, capacity)[1].all():
@@ -293,12 +260,6 @@ def graph_two_capacities__of_the_sample(layer, loads, sample):
 def graph_two_capacities__drops(layer, loads, sample):
     small, _ = two_graphs(layer, smallest(loads), sample)
     return lambda x: small(x)[0].clone()
-
-
-def graph_two_capacities__decided_once(layer, loads, sample):
-    small, large = two_graphs(layer, smallest(loads), sample)
-    fits = small()[1].all().item()
-    return lambda x: (small if fits else large)(x)[0].clone()
 
 
 def graph_two_capacities__both_each_time(layer, loads, sample):
@@ -324,16 +285,6 @@ def graph_two_capacities__if_in_the_step(layer, loads, sample):
         return y if kept.all() else layer(x, len(x))[0]
 
     return captured(step, sample)
-
-
-def graph_two_capacities__second_eager(layer, loads, sample):
-    small, _ = two_graphs(layer, smallest(loads), sample)
-
-    def multiply(x):
-        y, kept = small(x)
-        return y.clone() if kept.all() else layer(x, len(x))[0]
-
-    return multiply
 
 
 def graph_two_capacities__captured_late(layer, loads, sample):
@@ -387,18 +338,6 @@ def graph_two_capacities__right_flag_in_the_graph(layer, loads, sample):
         return (large(x) if is_short else y).clone()
 
     return multiply
-
-
-def graph_my_experts__rows_of_the_sample(up, exchange, world_size, sample):
-    n_mine, capacity = len(up), sample.shape[1]
-    filled = sample.any(2).sum(1).max().item()
-
-    def step(buffer):
-        parts = buffer[:, :filled].reshape(world_size, n_mine, filled, -1)
-        y = (exchange(parts.contiguous()) @ up).contiguous()
-        return pad(exchange(y).flatten(0, 1), (0, 0, 0, capacity - filled))
-
-    return captured(step, sample)
 
 
 def graph_my_experts__reshaped(up, exchange, world_size, sample):

@@ -28,17 +28,6 @@ def train_with_schedule__rate_is_a_number(net, inputs, targets, rates):
     return losses
 
 
-def train_with_schedule__rate_rebound(net, inputs, targets, rates):
-    _, optimizer = make_adam(net, rates)
-    with unchanged(net, optimizer):
-        replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for rate in rates:
-        optimizer.param_groups[0]["lr"] = torch.tensor(rate, device="cuda")
-        losses.append(replay().clone())
-    return losses
-
-
 def train_with_schedule__not_capturable(net, inputs, targets, rates):
     optimizer = torch.optim.Adam(net.parameters(), lr=rates[0])
     with unchanged(net, optimizer):
@@ -173,16 +162,6 @@ def on_plateau(net, inputs, targets, lr, fused=True):
     return replay, scheduler
 
 
-def train_on_plateau__as_it_was(net, inputs, targets, epochs, steps):
-    replay, scheduler = on_plateau(net, inputs, targets, torch.tensor(0.1, device="cuda"))
-    losses = []
-    for _ in range(epochs):
-        for _ in range(steps):
-            losses.append(replay().clone())
-            scheduler.step(losses[-1])
-    return torch.stack(losses)
-
-
 def train_on_plateau__item_in_every_step(net, inputs, targets, epochs, steps):
     replay, scheduler = on_plateau(net, inputs, targets, torch.tensor(0.1, device="cuda"))
     losses = []
@@ -264,10 +243,6 @@ def train_on_plateau__D3_last_loss_of_the_epoch(net, inputs, targets, epochs, st
     return by_metric(net, inputs, targets, epochs, steps, lambda losses: losses[-1])
 
 
-def train_on_plateau__D3_first_loss_of_the_epoch(net, inputs, targets, epochs, steps):
-    return by_metric(net, inputs, targets, epochs, steps, lambda losses: losses[0])
-
-
 def train_on_plateau__right_mean_of_a_cat(net, inputs, targets, epochs, steps):
     def mean(losses):
         return torch.cat([loss[None] for loss in losses]).mean()
@@ -311,14 +286,6 @@ def half(
         return replay(inputs, targets).clone()
 
     return train, scaler
-
-
-def train_in_half__not_fused(net, inputs, targets):
-    return half(net, inputs, targets)
-
-
-def train_in_half__as_it_was(net, inputs, targets):
-    return half(net, inputs, targets, restored=False, unscaled=False)
 
 
 def train_in_half__scaler_not_restored(net, inputs, targets):
@@ -411,47 +378,12 @@ def train_prefetched__recorded_too_soon(step, net, batches):
     return prefetcher(step, net, batches, record="before reading")
 
 
-def train_prefetched__as_it_was(step, net, batches):
-    return prefetcher(step, net, batches, record="only once")
-
-
 def train_prefetched__no_wait_for_arrival(step, net, batches):
     return prefetcher(step, net, batches, arrive=False)
 
 
 def train_prefetched__batch_asked_for_before_the_replay(step, net, batches):
     return prefetcher(step, net, batches, early=True)
-
-
-def train_prefetched__A11_first_copy_does_not_wait(step, net, batches):
-    static_batch = [tensor.cuda() for tensor in batches[0]]
-    with unchanged(net):
-        replay = capture_step(step, *static_batch)
-    next_batch = [torch.empty_like(tensor) for tensor in static_batch]
-    copy_stream = torch.cuda.Stream()
-    has_been_read = torch.cuda.Event()
-    losses = []
-    for number in range(len(batches)):
-        if number:
-            copy_stream.wait_event(has_been_read)
-        with torch.cuda.stream(copy_stream):
-            copy_batch(next_batch, batches[number])
-        torch.cuda.current_stream().wait_stream(copy_stream)
-        copy_batch(static_batch, next_batch)
-        has_been_read.record()
-        losses.append(replay().clone())
-    return torch.stack(losses)
-
-
-def train_prefetched__no_prefetch(step, net, batches):
-    static_batch = [tensor.cuda() for tensor in batches[0]]
-    with unchanged(net):
-        replay = capture_step(step, *static_batch)
-    losses = []
-    for batch in batches:
-        copy_batch(static_batch, batch)
-        losses.append(replay().clone())
-    return torch.stack(losses)
 
 
 def train_prefetched__right_two_buffers(step, net, batches):

@@ -125,10 +125,6 @@ def scheduled(net, batches, lr, wrap=GraphedStep, **options):
     return losses
 
 
-def train_with_falling_rate__unrepaired(net, batches):
-    return scheduled(net, batches, 0.05, capturable=True)
-
-
 def train_with_falling_rate__not_capturable(net, batches):
     return scheduled(net, batches, torch.tensor(0.05, device="cuda"))
 
@@ -258,25 +254,10 @@ def step_for_any_batch__right_wrapper_for_each_shape(step, batch_size):
     return train
 
 
-def resume__loaded_after_the_capture(net, optimizer, step, batch, checkpoint):
-    replay = capture_step(step, *[tensor.clone() for tensor in batch])
-    net.load_state_dict(checkpoint["net"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    return lambda *batch: replay(*batch).clone()
-
-
 def resume__warm_up_kept(net, optimizer, step, batch, checkpoint):
     net.load_state_dict(checkpoint["net"])
     optimizer.load_state_dict(checkpoint["optimizer"])
     replay = capture_step(step, *[tensor.clone() for tensor in batch])
-    return lambda *batch: replay(*batch).clone()
-
-
-def resume__momentum_of_the_warm_up(net, optimizer, step, batch, checkpoint):
-    net.load_state_dict(checkpoint["net"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    with unchanged(net):
-        replay = capture_step(step, *[tensor.clone() for tensor in batch])
     return lambda *batch: replay(*batch).clone()
 
 

@@ -84,20 +84,6 @@ def cloned(replay):
     return train
 
 
-def log_and_capture__cloned_with_its_history(net, optimizer, inputs, targets):
-    loss_before = torch.nn.functional.mse_loss(net(inputs), targets).clone()
-    with unchanged(net, optimizer):
-        replay = capture_step(log_step_of(net, optimizer), inputs.clone(), targets.clone())
-    return loss_before, cloned(replay)
-
-
-def log_and_capture__detached_in_the_end(net, optimizer, inputs, targets):
-    loss_before = torch.nn.functional.mse_loss(net(inputs), targets)
-    with unchanged(net, optimizer):
-        replay = capture_step(log_step_of(net, optimizer), inputs.clone(), targets.clone())
-    return loss_before.detach(), cloned(replay)
-
-
 def log_and_capture__computed_afterwards(net, optimizer, inputs, targets):
     with unchanged(net, optimizer):
         replay = capture_step(log_step_of(net, optimizer), inputs.clone(), targets.clone())
@@ -402,16 +388,6 @@ def gradients_of__dropped_after_the_capture(net, inputs):
     replay = gradients_of(net, inputs)
     net.zero_grad(set_to_none=True)
     return replay
-
-
-def gradients_of__dropped_in_each_call(net, inputs):
-    replay = gradients_of(net, inputs)
-
-    def train(inputs):
-        net.zero_grad()
-        return replay(inputs)
-
-    return train
 
 
 def gradients_of__first_inputs(net, inputs):

@@ -27,17 +27,6 @@ def int8_predictor__scale_forgotten(net, sample):
     return predict, update
 
 
-def int8_predictor__rebound(net, sample):
-    predict, values, scale = captured_predictor(net, sample)
-
-    def update(state_dict):
-        nonlocal values, scale
-        net.load_state_dict(state_dict)
-        values, scale = quantise_rows(net.head.weight)
-
-    return predict, update
-
-
 def int8_predictor__body_forgotten(net, sample):
     predict, values, scale = captured_predictor(net, sample)
 
@@ -132,31 +121,6 @@ def int8_predictor__D3_floats_kept(net, sample):
     return lambda inputs: replay(inputs).clone(), update
 
 
-def adapter_server__as_given(layer, sample):
-    deltas = []
-
-    def merge(A, B):
-        deltas.append(B @ A)
-        layer.weight = torch.nn.Parameter(layer.weight + deltas[-1])
-
-    def unmerge():
-        layer.weight = torch.nn.Parameter(layer.weight - deltas[-1])
-
-    return captured_layer(layer, sample), merge, unmerge
-
-
-def adapter_server__data_replaced(layer, sample):
-    base = layer.weight.clone()
-
-    def merge(A, B):
-        layer.weight.data = base + B @ A
-
-    def unmerge():
-        layer.weight.data = base.clone()
-
-    return captured_layer(layer, sample), merge, unmerge
-
-
 def adapter_server__subtracted(layer, sample):
     deltas = []
 
@@ -188,19 +152,6 @@ def adapter_server__base_not_cloned(layer, sample):
         layer.weight.copy_(base + B @ A)
 
     return captured_layer(layer, sample), merge, lambda: layer.weight.copy_(base)
-
-
-def adapter_server__unmerge_replaces(layer, sample):
-    base = layer.weight.clone()
-    captured = layer.weight
-
-    def merge(A, B):
-        captured.copy_(base + B @ A)
-
-    def unmerge():
-        layer.weight = torch.nn.Parameter(base.clone())
-
-    return captured_layer(layer, sample), merge, unmerge
 
 
 def adapter_server__R4_captured_again_in_merge(layer, sample):
@@ -382,44 +333,6 @@ def in_graph(net, sample, publish):
     return lambda inputs: replay(inputs).clone(), publish
 
 
-def published__as_given(net, sample, stream):
-    def publish(weights):
-        with torch.cuda.stream(stream):
-            stream.wait_stream(torch.cuda.current_stream())  # which is stream itself
-            copy_all(net, weights)
-            torch.cuda.current_stream().wait_stream(stream)
-
-    return in_graph(net, sample, publish)
-
-
-def published__no_waits(net, sample, stream):
-    def publish(weights):
-        with torch.cuda.stream(stream):
-            copy_all(net, weights)
-
-    return in_graph(net, sample, publish)
-
-
-def published__waits_the_wrong_way(net, sample, stream):
-    def publish(weights):
-        current = torch.cuda.current_stream()
-        current.wait_stream(stream)
-        with torch.cuda.stream(stream):
-            copy_all(net, weights)
-        stream.wait_stream(current)
-
-    return in_graph(net, sample, publish)
-
-
-def published__no_wait_after(net, sample, stream):
-    def publish(weights):
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            copy_all(net, weights)
-
-    return in_graph(net, sample, publish)
-
-
 def published__no_wait_before(net, sample, stream):
     def publish(weights):
         with torch.cuda.stream(stream):
@@ -435,14 +348,6 @@ def published__the_cpu_waits(net, sample, stream):
         with torch.cuda.stream(stream):
             copy_all(net, weights)
         stream.synchronize()
-
-    return in_graph(net, sample, publish)
-
-
-def published__data_replaced(net, sample, stream):
-    def publish(weights):
-        for parameter, value in zip(net.parameters(), weights, strict=True):
-            parameter.data = value
 
     return in_graph(net, sample, publish)
 

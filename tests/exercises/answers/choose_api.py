@@ -225,18 +225,6 @@ def graph_around_read__inputs_not_copied(first, left, right, inputs):
     return predict
 
 
-def graph_around_read__only_the_first(first, left, right, inputs):
-    with torch.no_grad():
-        replay_first = capture_step(first, inputs.clone())
-
-    @torch.no_grad()
-    def predict(inputs):
-        hidden = replay_first(inputs)
-        return left(hidden) if hidden.mean() > 0 else right(hidden)
-
-    return predict
-
-
 def graph_around_read__captured_in_each_call(first, left, right, inputs):
     def predict(inputs):
         replay_first, replay_left, replay_right = three_graphs(first, left, right, inputs)
@@ -328,18 +316,6 @@ def graph_around_read__right_read_in_the_graph(first, left, right, inputs):
 def replay_or_eager__always_replayed(function, inputs):
     replay = capture_step(function, inputs.clone())
     return lambda new_inputs: replay(new_inputs).clone()
-
-
-def replay_or_eager__waits_for_an_error(function, inputs):
-    replay = capture_step(function, inputs.clone())
-
-    def call(new_inputs):
-        try:
-            return replay(new_inputs).clone()
-        except RuntimeError:
-            return function(new_inputs)
-
-    return call
 
 
 def replay_or_eager__shape_only(function, inputs):
@@ -462,19 +438,6 @@ def graph_without_optimizer__gradients_add_up(net, optimizer, inputs, targets):
     return then_step(replay, optimizer)
 
 
-def graph_without_optimizer__gradients_dropped(net, optimizer, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(passes(net, optimizer), inputs.clone(), targets.clone())
-
-    def train(inputs, targets):
-        loss = replay(inputs, targets).clone()
-        optimizer.zero_grad()
-        optimizer.step()
-        return loss
-
-    return train
-
-
 def graph_without_optimizer__backward_forgotten(net, optimizer, inputs, targets):
     with unchanged(net), torch.no_grad():
         replay = capture_step(lambda x, y: mse_loss(net(x), y), inputs, targets)
@@ -509,12 +472,6 @@ def graph_without_optimizer__zeroed_outside(net, optimizer, inputs, targets):
         return loss
 
     return train
-
-
-def graph_without_optimizer__nothing_restored(net, optimizer, inputs, targets):
-    return then_step(
-        capture_step(passes(net, optimizer), inputs.clone(), targets.clone()), optimizer
-    )
 
 
 def graph_without_optimizer__not_cloned(net, optimizer, inputs, targets):

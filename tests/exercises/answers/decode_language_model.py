@@ -31,10 +31,6 @@ def responder(
     return respond
 
 
-def make_responder__as_given(model, config):
-    return responder(model, config, reads=False, places=False, clones=False)
-
-
 def make_responder__only_cloned(model, config):
     return responder(model, config, reads=False, places=False)
 
@@ -49,10 +45,6 @@ def make_responder__position_goes_on(model, config):
 
 def make_responder__one_before(model, config):
     return responder(model, config, beside=-1)
-
-
-def make_responder__not_cloned(model, config):
-    return responder(model, config, clones=False)
 
 
 def make_responder__captured_for_each_prompt(model, config):
@@ -204,21 +196,6 @@ def graph_decode__eager(model, tokens, input_pos, kv_cache, temperature, generat
     return following
 
 
-def graph_decode__position_outside(model, tokens, input_pos, kv_cache, temperature, generator):
-    def step():
-        tokens.copy_(sample(model(tokens, input_pos, kv_cache), temperature, generator))
-
-    with unchanged(tokens, generators=[generator]):
-        replay = capture_step(step, generators=[generator])
-
-    def following():
-        replay()
-        input_pos.add_(1)
-        return tokens.clone()
-
-    return following
-
-
 def graph_decode__read_in_each_call(model, tokens, input_pos, kv_cache, temperature, generator):
     replay = graph_decode(model, tokens, input_pos, kv_cache, temperature, generator)
 
@@ -257,16 +234,6 @@ def graph_decode__token_before_the_step(model, tokens, input_pos, kv_cache, temp
         return token
 
     return following
-
-
-def graph_decode__cloned_in_the_graph(model, tokens, input_pos, kv_cache, temperature, generator):
-    def step():
-        tokens.copy_(sample(model(tokens, input_pos, kv_cache), temperature, generator))
-        input_pos.add_(1)
-        return tokens.clone()
-
-    with unchanged(tokens, input_pos, generators=[generator]):
-        return capture_step(step, generators=[generator])
 
 
 @torch.inference_mode()
@@ -411,24 +378,9 @@ def generate__not_cloned(model, tokens, input_pos, kv_cache, end, every, limit):
     return until(replay, end, limit)
 
 
-def generate__beyond_the_end(model, tokens, input_pos, kv_cache, end, every, limit):
-    replay, made = tokens_graph(model, tokens, input_pos, kv_cache, every), []
-    while len(made) < limit and end not in made:
-        made += replay()[0].tolist()
-    return made
-
-
 def generate__without_the_end(model, tokens, input_pos, kv_cache, end, every, limit):
     made = until(tokens_graph(model, tokens, input_pos, kv_cache, every), end, limit)
     return made[: made.index(end)] if end in made else made
-
-
-def generate__to_the_limit(model, tokens, input_pos, kv_cache, end, every, limit):
-    replay, made = tokens_graph(model, tokens, input_pos, kv_cache, every), []
-    while len(made) < limit:
-        made += replay()[0].tolist()
-    made = made[:limit]
-    return made[: made.index(end) + 1] if end in made else made
 
 
 def generate__warmup_decoded(model, tokens, input_pos, kv_cache, end, every, limit):
@@ -453,10 +405,6 @@ def with_warmup(model, tokens, input_pos, kv_cache, end, every, limit, warmup):
 
 def generate__D5_three_warm_ups(model, tokens, input_pos, kv_cache, end, every, limit):
     return with_warmup(model, tokens, input_pos, kv_cache, end, every, limit, 3)
-
-
-def generate__D5_ten_warm_ups(model, tokens, input_pos, kv_cache, end, every, limit):
-    return with_warmup(model, tokens, input_pos, kv_cache, end, every, limit, 10)
 
 
 def generate__read_inside(model, tokens, input_pos, kv_cache, end, every, limit):
@@ -485,22 +433,6 @@ def generate__end_behind_the_limit(model, tokens, input_pos, kv_cache, end, ever
     while len(made) < limit and end not in made:
         made += replay()[0].tolist()
     return made[: made.index(end) + 1] if end in made else made[:limit]
-
-
-def generate__no_limit(model, tokens, input_pos, kv_cache, end, every, limit):
-    replay, made = tokens_graph(model, tokens, input_pos, kv_cache, every), []
-    while len(made) < limit and end not in made:
-        made += replay()[0].tolist()
-    return made[: made.index(end) + 1] if end in made else made
-
-
-def generate__whole_replays(model, tokens, input_pos, kv_cache, end, every, limit):
-    replay, made = tokens_graph(model, tokens, input_pos, kv_cache, every), []
-    for _ in range(limit // every):
-        made += replay()[0].tolist()
-        if end in made:
-            return made[: made.index(end) + 1]
-    return made
 
 
 def generate__token_before_the_step(model, tokens, input_pos, kv_cache, end, every, limit):

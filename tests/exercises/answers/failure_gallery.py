@@ -26,34 +26,10 @@ def capture_scores__right_by_hand(model, sample):
     return predict
 
 
-# typical wrong answers, which the lesson's check refuses
-def capture_scores__makes_the_number_in_the_step(model, sample):
-    def score(x):
-        scores = model(x) * torch.tensor(2.0, device="cuda")
-        return torch.where(x.sum(1, keepdim=True) >= 0, scores, 0)
-
-    with torch.no_grad():
-        replay = capture_step(score, sample.clone())
-    return lambda x: replay(x).clone()
-
-
 def capture_scores__selects_rows(model, sample):
     def score(x):
         scores = model(x) * 2.0
         return scores[x.sum(1) >= 0]
-
-    with torch.no_grad():
-        replay = capture_step(score, sample.clone())
-    return lambda x: replay(x).clone()
-
-
-def capture_scores__logs_the_best(model, sample):
-    log = []
-
-    def score(x):
-        scores = torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
-        log.append(scores.max().item())
-        return scores
 
     with torch.no_grad():
         replay = capture_step(score, sample.clone())
@@ -109,19 +85,6 @@ def capture_average__right_with_two_inputs(sample):
 
     def update(x, momentum):
         return replay(x, torch.full((), momentum, device="cuda")).clone()
-
-    return update
-
-
-# typical wrong answers, which the lesson's check refuses
-def capture_average__writes_nothing_back(sample):
-    average = torch.zeros_like(sample)
-    static_momentum = torch.tensor(0.0, device="cuda")
-    replay = capture_step(lambda x: average + static_momentum * (x - average), sample.clone())
-
-    def update(x, momentum):
-        static_momentum.fill_(momentum)
-        return replay(x).clone()
 
     return update
 
@@ -186,7 +149,6 @@ def capture_average__runs_eagerly(sample):
     return update
 
 
-# typical wrong answers, which the lesson's check refuses
 def exhibit_of__the_first_with_that_message(report):
     headings = {
         1: "torch.tensor during capture",

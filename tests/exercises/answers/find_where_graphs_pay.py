@@ -3,31 +3,6 @@
 import gc
 
 
-def time_capture__waits_only_at_the_end(step, inputs, targets, clock):
-    start = clock()
-    side_stream = torch.cuda.Stream()
-    with torch.cuda.stream(side_stream):
-        for _ in range(3):
-            step(inputs, targets)
-    warmed_up = clock()
-    capture_step(step, inputs, targets, warmup=0)
-    torch.cuda.synchronize()
-    captured = clock()
-    return warmed_up - start, captured - warmed_up
-
-
-def time_capture__no_wait_before_the_start(step, inputs, targets, clock):
-    side_stream = torch.cuda.Stream()
-    start = clock()
-    with torch.cuda.stream(side_stream):
-        for _ in range(3):
-            step(inputs, targets)
-    torch.cuda.synchronize()
-    warmed_up = clock()
-    capture_step(step, inputs, targets, warmup=0)
-    return warmed_up - start, clock() - warmed_up
-
-
 def time_capture__collects(step, inputs, targets, clock):
     torch.cuda.synchronize()
     start = clock()
@@ -106,21 +81,6 @@ def train_from_warm_up__warms_up_again(step, batches):
     inputs, targets = batches[3]
     replay = capture_step(step, inputs.clone(), targets.clone())
     return losses + [replay(*batch).clone() for batch in batches[3:]]
-
-
-def train_from_warm_up__capture_is_a_step(step, batches):
-    losses = [step(*batch) for batch in batches[:3]]
-    static_batch = [tensor.clone() for tensor in batches[3]]
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_loss = step(*static_batch)
-    losses.append(static_loss.clone())
-    for batch in batches[4:]:
-        for static, new in zip(static_batch, batch, strict=True):
-            static.copy_(new)
-        graph.replay()
-        losses.append(static_loss.clone())
-    return losses
 
 
 def train_from_warm_up__not_cloned(step, batches):

@@ -3,17 +3,8 @@
 from bisect import bisect_right
 
 
-def largest_valid__read(values, length):
-    valid = torch.arange(len(values), device="cuda") < length
-    return torch.where(valid, values, -torch.inf).max().item()
-
-
 def largest_valid__sliced(values, length):
     return values[:length].max()
-
-
-def largest_valid__boolean_index(values, length):
-    return values[torch.arange(len(values), device="cuda") < length].max()
 
 
 def largest_valid__of_all(values, length):
@@ -26,10 +17,6 @@ def largest_valid__zero_behind(values, length):
 
 def largest_valid__one_too_many(values, length):
     return torch.where(torch.arange(len(values), device="cuda") <= length, values, -torch.inf).max()
-
-
-def largest_valid__times_mask(values, length):
-    return (values * (torch.arange(len(values), device="cuda") < length)).max()
 
 
 def largest_valid__added_mask(values, length):
@@ -177,28 +164,6 @@ def read_results__only_cloned(answer, requests, columns):
     return results
 
 
-def read_results__only_waited(answer, requests, columns):
-    buffers = [torch.empty(columns).pin_memory() for _ in range(2)]
-    results = []
-    for number, request in enumerate(requests):
-        buffers[number % 2].copy_(answer(request), non_blocking=True)
-        torch.cuda.synchronize()
-        results.append(buffers[number % 2])
-    return results
-
-
-def read_results__waits_for_this_one(answer, requests, columns):
-    buffer = torch.empty(columns).pin_memory()
-    arrived = torch.cuda.Event()
-    results = []
-    for request in requests:
-        buffer.copy_(answer(request), non_blocking=True)
-        arrived.record()
-        arrived.synchronize()
-        results.append(buffer.clone())
-    return results
-
-
 def read_results__at_once(answer, requests, columns):
     return [answer(request).cpu() for request in requests]
 
@@ -222,20 +187,6 @@ def read_results__right_a_row_per_request(answer, requests, columns):
 def read_results__right_read_later_on_the_gpu(answer, requests, columns):
     kept = [answer(request).clone() for request in requests]
     return list(torch.stack(kept).cpu())
-
-
-def standardize__selected_once(x, length):
-    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
-    x = torch.where(valid, x, 0)
-    mean = x.sum(0) / length
-    centered = x - mean
-    variance = centered.square().sum(0) / length
-    return centered / (variance + 1e-5).sqrt()
-
-
-def standardize__selected_first_and_last(x, length):
-    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
-    return torch.where(valid, standardize__selected_once(x, length), 0)
 
 
 def standardize__rows_behind_left(x, length):

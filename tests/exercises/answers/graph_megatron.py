@@ -1,29 +1,6 @@
 """Answers to the exercises of *Graph Megatron*: wrong ones, and other right ones (`__right_`)."""
 
 
-def in_graphs__cloned_only(iterates):
-    """Both models share `kept`, and so the first one's graph."""
-    kept = {"calls": 0}
-
-    def wrapped(iterate):
-        def call(batch):
-            kept["calls"] += 1
-            if kept["calls"] == 1:
-                kept["static"] = batch.clone()
-                return iterate(kept["static"])
-            kept["static"].copy_(batch)
-            if kept["calls"] == 2:
-                kept["graph"] = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(kept["graph"]):
-                    kept["loss"] = iterate(kept["static"])
-            kept["graph"].replay()
-            return kept["loss"].clone()
-
-        return call
-
-    return [wrapped(iterate) for iterate in iterates]
-
-
 def one_graph_each(iterates, copy_batch=True, clone_loss=True):
     def wrapped(iterate):
         graph = torch.cuda.CUDAGraph()
@@ -93,21 +70,6 @@ def in_graphs__starts_again(iterates):
                 kept["rows"] = len(batch)
                 kept["call"] = one_graph_each([iterate])[0]
             return kept["call"](batch)
-
-        return call
-
-    return [wrapped(iterate) for iterate in iterates]
-
-
-def in_graphs__rows_shared(iterates):
-    """Both models share the graph of a number of rows."""
-    graphs = {}
-
-    def wrapped(iterate):
-        def call(batch):
-            if len(batch) not in graphs:
-                graphs[len(batch)] = one_graph_each([iterate])[0]
-            return graphs[len(batch)](batch)
 
         return call
 
@@ -314,13 +276,6 @@ def capture_both(net, generator, inputs, eval_mode=True, no_grad=True, generator
     return train, validate
 
 
-def train_and_validate__never_eval(net, generator, inputs):
-    """The validation has dropout."""
-    options = {"eval_mode": False, "generators": [generator]}
-    train, validate = capture_both(net, generator, inputs, **options)
-    return lambda x: train(x).clone(), lambda x: validate(x).clone()
-
-
 def train_and_validate__eval_forgotten(net, generator, inputs):
     """The validation has dropout, and its graph does not know the generator."""
     train, validate = capture_both(net, generator, inputs, eval_mode=False)
@@ -331,12 +286,6 @@ def train_and_validate__gradients_on(net, generator, inputs):
     """The graph of the validation keeps activations for a backward pass that never comes."""
     train, validate = capture_both(net, generator, inputs, no_grad=False)
     return lambda x: train(x).clone(), lambda x: validate(x).clone()
-
-
-def train_and_validate__gradients_on_detached(net, generator, inputs):
-    """To detach the loss afterwards does not give these activations back."""
-    train, validate = capture_both(net, generator, inputs, no_grad=False)
-    return lambda x: train(x).clone(), lambda x: validate(x).detach().clone()
 
 
 def train_and_validate__right_inference_mode(net, generator, inputs):
@@ -367,20 +316,6 @@ def train_and_validate__one_graph(net, generator, inputs):
 def train_and_validate__not_cloned(net, generator, inputs):
     """The next replay overwrites the losses."""
     return capture_both(net, generator, inputs)
-
-
-def train_and_validate__switched_at_replay(net, generator, inputs):
-    """A graph keeps the mode of its capture: net.eval() around a replay changes nothing."""
-    options = {"eval_mode": False, "generators": [generator]}
-    train, replay = capture_both(net, generator, inputs, **options)
-
-    def validate(x):
-        net.eval()
-        loss = replay(x).clone()
-        net.train()
-        return loss
-
-    return lambda x: train(x).clone(), validate
 
 
 def train_and_validate__trained_in_eval(net, generator, inputs):

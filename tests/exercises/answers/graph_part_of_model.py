@@ -91,14 +91,6 @@ def graph_second__right_only_the_first_part_in_eval(net, inputs):
     return net
 
 
-def graph_second__gradient_alone(net, inputs):
-    net.eval()
-    with torch.no_grad():
-        sample = net[0](inputs)
-    net[1] = torch.cuda.make_graphed_callables(net[1], (sample.requires_grad_(),))
-    return net.train()
-
-
 def graph_second__mode_alone(net, inputs):
     with torch.no_grad():
         sample = net[0](inputs)
@@ -138,15 +130,6 @@ def graph_around__two_calls(net, inputs):
         hidden = net[1](net[0](inputs))
     net[0] = torch.cuda.make_graphed_callables(net[0], (inputs,))
     net[2] = torch.cuda.make_graphed_callables(net[2], (hidden.requires_grad_(),))
-    return net
-
-
-def graph_around__two_calls_on_one_pool(net, inputs):
-    with torch.no_grad():
-        hidden = net[1](net[0](inputs))
-    pool = torch.cuda.graph_pool_handle()
-    net[0] = torch.cuda.make_graphed_callables(net[0], (inputs,), pool=pool)
-    net[2] = torch.cuda.make_graphed_callables(net[2], (hidden.requires_grad_(),), pool=pool)
     return net
 
 
@@ -427,41 +410,6 @@ def make_solver__captures_in_each_call(one_round, x):
         while moved > 0.01:
             graph.replay()
         return static_z
-
-    return solve
-
-
-def make_solver__a_hundred_rounds(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        static_z.zero_()
-        for _ in range(100):
-            graph.replay()
-        return static_z.clone()
-
-    return solve
-
-
-def make_solver__z_rebound(one_round, x):
-    static_x, z = x.clone(), torch.zeros_like(x)
-    one_round(z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = one_round(z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        z = torch.zeros_like(x)
-        graph.replay()
-        while moved > 0.01:
-            graph.replay()
-        return z.clone()
 
     return solve
 

@@ -87,18 +87,6 @@ def make_scaled__still_modifies(scale, calls):
     return compiled
 
 
-def make_scaled__still_copies(scale, calls):
-    @torch.compile(mode="reduce-overhead")
-    def compiled(x):
-        return (x @ x).relu() * scale.to("cuda") * calls
-
-    def scaled(x):
-        calls.add_(1)
-        return compiled(x)
-
-    return scaled
-
-
 def make_scaled__D8_copied_in_each_call(scale, calls):
     @torch.compile(mode="reduce-overhead")
     def compiled(x, scale, calls):
@@ -191,34 +179,6 @@ def make_scaled__right_copied_back(scale, calls):
         return result
 
     return scaled
-
-
-def predict__not_marked(model, batches):
-    compiled_model = torch.compile(model, mode="reduce-overhead")
-    with torch.no_grad():
-        return [compiled_model(batch) for batch in batches]
-
-
-def predict__cloned_inside(model, batches):
-    @torch.compile(mode="reduce-overhead")
-    def compiled(batch):
-        return model(batch).clone()
-
-    with torch.no_grad():
-        return [compiled(batch) for batch in batches]
-
-
-def predict__cloned_at_the_end(model, batches):
-    compiled_model = torch.compile(model, mode="reduce-overhead")
-    with torch.no_grad():
-        outputs = [compiled_model(batch) for batch in batches]
-    return [output.clone() for output in outputs]
-
-
-def predict__detached(model, batches):
-    compiled_model = torch.compile(model, mode="reduce-overhead")
-    with torch.no_grad():
-        return [compiled_model(batch).detach() for batch in batches]
 
 
 def predict__another_mode(model, batches):
@@ -315,11 +275,6 @@ def graph_compiled__not_captured(model, optimizer, inputs, targets):
     return step_of(torch.compile(model), optimizer)
 
 
-def graph_compiled__model_compile_only(model, optimizer, inputs, targets):
-    model.compile()
-    return step_of(model, optimizer)
-
-
 def graph_compiled__weights_moved(model, optimizer, inputs, targets):
     replay = capture_step(step_of(torch.compile(model), optimizer), inputs, targets)
     return lambda *batch: replay(*batch).clone()
@@ -338,12 +293,6 @@ def graph_compiled__not_cloned(model, optimizer, inputs, targets):
 def graph_compiled__never_copied(model, optimizer, inputs, targets):
     replay = captured(model, torch.compile(model), optimizer, inputs, targets)
     return lambda *batch: replay().clone()
-
-
-def graph_compiled__model_compile_reduce_overhead(model, optimizer, inputs, targets):
-    model.compile(mode="reduce-overhead")
-    replay = captured(model, model, optimizer, inputs, targets)
-    return lambda *batch: replay(*batch).clone()
 
 
 def graph_compiled__right_model_compile(model, optimizer, inputs, targets):

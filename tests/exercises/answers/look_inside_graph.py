@@ -1,7 +1,6 @@
 """Answers to the exercises of *Look inside a graph*: wrong ones, and other right ones (`__right_`)."""
 
 
-# typical wrong answers, which the lesson's check refuses
 def trained(
     net,
     optimizer,
@@ -40,22 +39,12 @@ def trained(
     return train
 
 
-def graphed_training__as_it_was(*given):
-    return trained(
-        *given, to_none=False, inside=torch.clone, loss_of=lambda loss: loss.detach().clone()
-    )
-
-
 def graphed_training__fills_and_adds(*given):
     return trained(*given, to_none=False)
 
 
 def graphed_training__copies_the_input(*given):
     return trained(*given, inside=torch.clone)
-
-
-def graphed_training__copies_the_loss(*given):
-    return trained(*given, loss_of=lambda loss: loss.detach().clone())
 
 
 def graphed_training__not_cloned(*given):
@@ -130,9 +119,6 @@ def graphed_training__right_with_grad(net, optimizer, inputs, targets):
     return train
 
 
-# typical wrong answers, which the lesson's check refuses
-
-
 def every_pair(parameters, number, step=4, kind="f"):
     """All (parameter, offset) of a number, at multiples of step."""
     wanted = struct.pack(kind, number)
@@ -198,7 +184,6 @@ def find_number__right_by_counting(parameters, number):
     return found if count == 1 else ()
 
 
-# typical wrong answers, which the lesson's check refuses
 def summed(left, right, sample, early=True, join="before", copy=True, clone=True, side=True):
     """The capture, with a fault, if one is asked for."""
     static_x = sample.clone()
@@ -228,14 +213,6 @@ def summed(left, right, sample, early=True, join="before", copy=True, clone=True
         return total.clone() if clone else total
 
     return replay
-
-
-def sum_of_branches__as_it_was(left, right, sample):
-    return summed(left, right, sample, early=False, join="after", clone=False)
-
-
-def sum_of_branches__joined_too_late(left, right, sample):
-    return summed(left, right, sample, join="after")
 
 
 def sum_of_branches__forked_too_late(left, right, sample):
@@ -315,10 +292,6 @@ def sum_of_branches__D15_added_in_place_before_the_join(left, right, sample):
     return branches(left, right, sample, lambda a, b: b.add_(a), joined=False)
 
 
-def sum_of_branches__D15_stacked_before_the_join(left, right, sample):
-    return branches(left, right, sample, lambda a, b: torch.stack([a, b]).sum(0), joined=False)
-
-
 def sum_of_branches__right_stacked(left, right, sample):
     return branches(left, right, sample, lambda a, b: torch.stack([a, b]).sum(0))
 
@@ -356,7 +329,6 @@ def sum_of_branches__right_with_two_streams_and_events(left, right, sample):
     return replay
 
 
-# typical wrong answers, which the lesson's check refuses
 def lanes_of(costs, order, lanes=2):
     """The lane of each work, where each goes to the lane that has least so far."""
     taken, lane_of = [0.0] * lanes, {}
@@ -415,10 +387,6 @@ def capture_in_lanes__one_stream(works, costs, sample):
 
 def capture_in_lanes__in_the_given_order(works, costs, sample):
     return captured_in(lanes_of(costs, range(len(costs))), works, sample)
-
-
-def capture_in_lanes__in_turns(works, costs, sample):
-    return captured_in({number: number % 2 for number in range(len(works))}, works, sample)
 
 
 def capture_in_lanes__a_stream_each(works, costs, sample):

@@ -87,10 +87,6 @@ def capture_generate__no_limit(step, tokens, end, limit):
     return generating(step, tokens, end, limit, limited=False)
 
 
-def capture_generate__condition_never_set(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, sets="never")
-
-
 def capture_generate__condition_set_first(step, tokens, end, limit):
     return generating(step, tokens, end, limit, sets="first")
 
@@ -304,10 +300,6 @@ def guarded_step__optimizer_gone(parameters, lr):
             optimizer.step()
 
     return captured_step(parameters, lr, warm_up).args[0].replay
-
-
-def guarded_step__no_warm_up(parameters, lr):
-    return captured_step(parameters, lr)
 
 
 def guarded_step__warm_up_stays(parameters, lr):

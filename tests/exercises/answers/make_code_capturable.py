@@ -1,33 +1,8 @@
 """Answers to the exercises of *Make code capturable*: wrong ones, and other right ones (`__right_`)."""
 
 
-def entropy__as_given(p):
-    positive = p[p > 0]
-    return -(positive * positive.log()).sum()
-
-
-def entropy__value_read(p):
-    return torch.tensor(-(p * torch.where(p > 0, p, 1).log()).sum().item(), device="cuda")
-
-
 def entropy__unsafe_where(p):
     return -torch.where(p > 0, p * p.log(), 0).sum()
-
-
-def entropy__nan_left_out(p):
-    return -(p * p.log()).nansum()
-
-
-def entropy__xlogy(p):
-    return -torch.xlogy(p, p).sum()
-
-
-def entropy__small_number_added(p):
-    return -(p * (p + 1e-6).log()).sum()
-
-
-def entropy__clamped(p):
-    return -(p * p.clamp(min=1e-6).log()).sum()
 
 
 def entropy__without_history(p):
@@ -55,42 +30,12 @@ def entropy__D12_clamped_to_a_thousandth(p):
     return -(p * p.clamp(min=1e-3).log()).sum()
 
 
-def ramp__as_given(steps):
-    done = 0
-
-    def scaled(x):
-        nonlocal done
-        done += 1
-        return x * min(1.0, done / steps)
-
-    return scaled
-
-
-def ramp__new_tensor(steps):
-    done = torch.zeros((), device="cuda")
-
-    def scaled(x):
-        return x * ((done + 1) / steps).clamp(max=1)
-
-    return scaled
-
-
 def ramp__moved_tensor(steps):
     done = torch.zeros((), device="cuda")
 
     def scaled(x):
         nonlocal done
         done = done + 1
-        return x * (done / steps).clamp(max=1)
-
-    return scaled
-
-
-def ramp__counted_on_the_cpu(steps):
-    done = torch.zeros(())
-
-    def scaled(x):
-        done.add_(1)
         return x * (done / steps).clamp(max=1)
 
     return scaled
@@ -151,30 +96,6 @@ def ramp__D13_moved_in_a_dict(steps):
         return x * (state["done"] / steps).clamp(max=1)
 
     return scaled
-
-
-def logger__as_given(log):
-    row = 0
-
-    def write(loss):
-        nonlocal row
-        log[row] = loss.item()
-        row = (row + 1) % len(log)
-        return log
-
-    return write
-
-
-def logger__row_in_python(log):
-    row = 0
-
-    def write(loss):
-        nonlocal row
-        log[row] = loss
-        row = (row + 1) % len(log)
-        return log
-
-    return write
 
 
 def logger__moved_row(log):
@@ -265,18 +186,6 @@ def anneal_and_train__frozen_number(weight, batches):
     return losses_of_replays(step, batches, weight)
 
 
-def anneal_and_train__moved_tensor(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        nonlocal temperature
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature = (0.9 * temperature).clamp(min=1.0)
-        return loss
-
-    return losses_of_replays(step, batches, weight, temperature)
-
-
 def anneal_and_train__cooled_before_backward(weight, batches):
     temperature = torch.tensor(2.0, device="cuda")
 
@@ -336,17 +245,6 @@ def anneal_and_train__read_in_the_graph(weight, batches):
     return [replay(batch) for batch in batches]
 
 
-def anneal_and_train__temperature_not_restored(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss
-
-    return losses_of_replays(step, batches, weight)
-
-
 def anneal_and_train__D10_static_input_rebound(weight, batches):
     temperature = torch.tensor(2.0, device="cuda")
     x = batches[0].cuda()
@@ -362,28 +260,6 @@ def anneal_and_train__D10_static_input_rebound(weight, batches):
     for batch in batches:
         x = batch.cuda()
         losses.append(replay().item())
-    return losses
-
-
-def anneal_and_train__D10_zeroed_outside(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-    weight.grad = torch.zeros_like(weight)
-
-    def step(x):
-        loss = loss_of(weight, temperature, x)
-        loss.backward()
-        with torch.no_grad():
-            weight.sub_(0.1 * weight.grad)
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss.detach()
-
-    with unchanged(weight, temperature):
-        replay = capture_step(step, batches[0].cuda())
-    weight.grad = torch.zeros_like(weight)
-    losses = []
-    for batch in batches:
-        weight.grad = None
-        losses.append(replay(batch).item())
     return losses
 
 

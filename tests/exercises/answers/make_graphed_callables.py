@@ -4,23 +4,10 @@ from torch import nn
 from helpers.capture import unchanged
 
 
-def graph_without_one_dropout__mode_after_graphing(net, inputs):
-    graphed = torch.cuda.make_graphed_callables(net, (inputs,))
-    graphed[0].eval()
-    return graphed
-
-
 def graph_without_one_dropout__all_in_eval(net, inputs):
     for block in net:
         block.eval()
     return torch.cuda.make_graphed_callables(net, (inputs,))
-
-
-def graph_without_one_dropout__graphed_in_eval(net, inputs):
-    graphed = torch.cuda.make_graphed_callables(net.eval(), (inputs,))
-    graphed.train()
-    graphed[0].eval()
-    return graphed
 
 
 def graph_without_one_dropout__eager(net, inputs):
@@ -50,17 +37,6 @@ def graph_without_one_dropout__the_callers_batch(net, inputs):
     return torch.cuda.make_graphed_callables(net, (inputs,))
 
 
-def train_in_place__never_zeroed(net, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))
-    losses = []
-    for inputs, targets in batches:
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
 def train_in_place__the_callers_batch(net, optimizer, batches):
     graphed = torch.cuda.make_graphed_callables(net, (batches[0][0],))
     losses = []
@@ -69,18 +45,6 @@ def train_in_place__the_callers_batch(net, optimizer, batches):
         loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
         loss.backward()
         optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
-def train_in_place__zeroed_after_the_step(net, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))
-    losses = []
-    for inputs, targets in batches:
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
         losses.append(loss.detach())
     return losses
 
@@ -168,16 +132,6 @@ def graph_siamese__outputs_cloned(net, a, b):
 
     def loss_of(a, b):
         return (graphed(a).clone() - graphed(b).clone()).square().mean()
-
-    return loss_of
-
-
-def graph_siamese__second_detached(net, a, b):
-    graphed = torch.cuda.make_graphed_callables(net, (a.clone(),))
-
-    def loss_of(a, b):
-        output_b = graphed(b).detach().clone()
-        return (graphed(a) - output_b).square().mean()
 
     return loss_of
 
@@ -276,13 +230,6 @@ def graph_for_accumulation__buffers_moved(net, inputs):
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
     return torch.cuda.make_graphed_callables(net, (inputs,))
-
-
-def graph_for_accumulation__graphed_in_eval(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    graphed = torch.cuda.make_graphed_callables(net.eval(), (inputs,))
-    return graphed.train()
 
 
 def graph_for_accumulation__buffers_replaced(net, inputs):

@@ -3,7 +3,6 @@
 from helpers.profiling import record_trace
 
 
-# other right answers, which the lesson's check accepts
 def profile_steps__right_saved_after_the_block(step, path):
     with profile(schedule=schedule(wait=0, warmup=2, active=5, repeat=1)) as profiler:
         for _ in range(7):
@@ -31,7 +30,6 @@ def profile_steps__right_by_the_helper(step, path):
     return record_trace(step, path, steps=5, warmup=2)
 
 
-# typical wrong answers, which the lesson's check refuses
 def profile_steps__without_profiler_step(step, path):
     with profile(
         activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
@@ -39,18 +37,6 @@ def profile_steps__without_profiler_step(step, path):
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
     ):
         for _ in range(7):
-            step()
-    return path
-
-
-def profile_steps__profiler_step_first(step, path):
-    with profile(
-        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-        schedule=schedule(wait=0, warmup=2, active=5, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
-    ) as profiler:
-        for _ in range(7):
-            profiler.step()
             step()
     return path
 
@@ -123,7 +109,6 @@ def profile_steps__repeated_and_saved_late(step, path):
     return path
 
 
-# another right answer, which the lesson's check accepts
 def graph_can_help__right_by_steps(name, step_us):
     summary = traces[name].summary()
     if step_us - summary.gpu_busy_us < 0.2 * step_us:
@@ -131,7 +116,6 @@ def graph_can_help__right_by_steps(name, step_us):
     return not summary.loader_share > 0.5
 
 
-# typical wrong answers, which the lesson's check refuses
 def graph_can_help__whenever_it_idles(name, step_us):
     return 1 - traces[name].summary().gpu_busy_us / step_us >= CPU_BOUND
 
@@ -161,7 +145,6 @@ def graph_can_help__not_divided(name, step_us):
     return step_us - summary.gpu_busy_us >= CPU_BOUND and summary.loader_share <= 0.5
 
 
-# another right answer, which the lesson's check accepts
 def longest_gap__right_in_a_loop(name, step):
     gpu = traces[name].gpu
     rows = gpu[gpu.step == step].sort_values("start_us")
@@ -172,7 +155,6 @@ def longest_gap__right_in_a_loop(name, step):
     return longest
 
 
-# typical wrong answers, which the lesson's check refuses
 def longest_gap__of_kernels_alone(name, step):
     gpu = traces[name].gpu
     rows = gpu[(gpu.step == step) & (gpu.kind == "kernel")].sort_values("start_us")
@@ -201,7 +183,6 @@ def longest_gap__all_together(name, step):
     return (rows.start_us - rows.end_us.shift()).clip(lower=0).sum()
 
 
-# other right answers, which the lesson's check accepts
 def train__right_read_one_by_one(step, batches):
     losses = [step(inputs, targets).clone() for inputs, targets in batches]
     return [loss.item() for loss in losses]
@@ -214,36 +195,13 @@ def train__right_in_one_tensor(step, batches):
     return losses.tolist()
 
 
-# typical wrong answers, which the lesson's check refuses
 def train__not_cloned(step, batches):
     losses = [step(inputs, targets) for inputs, targets in batches]
     return torch.stack(losses).tolist()
 
 
-def train__detached_alone(step, batches):
-    losses = [step(inputs, targets).detach() for inputs, targets in batches]
-    return [loss.item() for loss in losses]
-
-
-def train__copied_to_the_cpu(step, batches):
-    losses = [step(inputs, targets).cpu() for inputs, targets in batches]
-    return torch.stack(losses).tolist()
-
-
-def train__as_floats(step, batches):
-    return [float(step(inputs, targets)) for inputs, targets in batches]
-
-
 def train__tensors(step, batches):
     return [step(inputs, targets).clone() for inputs, targets in batches]
-
-
-def train__waits_for_each_step(step, batches):
-    losses = []
-    for inputs, targets in batches:
-        losses.append(step(inputs, targets).clone())
-        torch.cuda.synchronize()
-    return torch.stack(losses).tolist()
 
 
 def train__last_one_only(step, batches):

@@ -80,53 +80,6 @@ def graph_per_buffer__right_by_hand(step, net, buffers):
     return train
 
 
-def prefetching__as_given(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
-def prefetching__replay_does_not_wait(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            copy_stream.wait_stream(torch.cuda.current_stream())
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
 def prefetching__copy_does_not_wait(step, net, batch):
     buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
     with unchanged(net):
@@ -151,56 +104,6 @@ def prefetching__copy_does_not_wait(step, net, batch):
     return train
 
 
-def prefetching__copy_waits_too_late(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            torch.cuda.current_stream().wait_stream(copy_stream)
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-            copy_stream.wait_stream(torch.cuda.current_stream())
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
-def prefetching__nothing_at_once(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            copy_stream.wait_stream(torch.cuda.current_stream())
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-            torch.cuda.current_stream().wait_stream(copy_stream)
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
 def prefetching__no_side_stream(step, net, batch):
     buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
     with unchanged(net):
@@ -214,30 +117,6 @@ def prefetching__no_side_stream(step, net, batch):
         losses = []
         for number, batch in enumerate(batches):
             copy_in(number, batch)
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
-def prefetching__cpu_waits(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            torch.cuda.synchronize()
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
             losses.append(replays[number % 2]().clone())
         return torch.stack(losses)
 
@@ -334,15 +213,6 @@ def steps_in_one_graph__one_step_each(step, net, inputs, targets):
     )
 
 
-def steps_in_one_graph__always_the_first(step, net, inputs, targets):
-    def steps(inputs, targets):
-        return torch.stack([step(inputs[0], targets[0]) for _ in inputs])
-
-    with unchanged(net):
-        replay = capture_step(steps, inputs, targets)
-    return lambda *stacks: replay(*stacks).clone()
-
-
 def steps_in_one_graph__last_loss(step, net, inputs, targets):
     def steps(inputs, targets):
         return [step(*batch) for batch in zip(inputs, targets, strict=True)][-1]
@@ -381,23 +251,6 @@ def steps_in_one_graph__right_losses_written(step, net, inputs, targets):
         return losses
 
     with unchanged(net):
-        replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
-
-
-def bf16_steps_in_one_graph__as_given(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            for batch in zip(inputs, targets, strict=True):
-                optimizer.zero_grad()
-                loss = mse_loss(net(batch[0]), batch[1])
-                loss.backward()
-                optimizer.step()
-                losses.append(loss.detach())
-        return torch.stack(losses)
-
-    with unchanged(net, optimizer):
         replay = capture_step(steps, inputs.clone(), targets.clone())
     return lambda *stacks: replay(*stacks).clone()
 

@@ -5,34 +5,9 @@ from helpers.capture import unchanged
 import random
 
 
-# typical wrong answers, which the lesson's check refuses
 def flip_graph__frozen_branch(images):
     def random_flip(images):
         return images.flip(-1) if random.random() < 0.5 else images.clone()
-
-    replay = capture_step(random_flip, images.clone())
-    return lambda new_images: replay(new_images).clone()
-
-
-def flip_graph__drawn_before_the_capture(images):
-    flip = torch.rand(len(images), 1, 1, 1, device="cuda") < 0.5
-
-    def random_flip(images):
-        return torch.where(flip, images.flip(-1), images)
-
-    replay = capture_step(random_flip, images.clone())
-    return lambda new_images: replay(new_images).clone()
-
-
-def flip_graph__drawn_by_numpy(images):
-    def random_flip(images):
-        chosen = np.random.rand(len(images)) < 0.5
-        return torch.cat(
-            [
-                images[i : i + 1].flip(-1) if chosen[i] else images[i : i + 1]
-                for i in range(len(images))
-            ]
-        )
 
     replay = capture_step(random_flip, images.clone())
     return lambda new_images: replay(new_images).clone()
@@ -144,7 +119,6 @@ def flip_graph__right_drawn_on_the_cpu_and_copied(images):
     return flipped
 
 
-# typical wrong answers, which the lesson's check refuses
 def mixup_graph__lam_frozen(images):
     def mixup(images):
         lam = np.random.beta(1.0, 1.0)
@@ -176,33 +150,9 @@ def mixup_graph__copied_after_the_replay(images):
     return mixed
 
 
-def mixup_graph__drawn_on_the_gpu(images):
-    def mixup(images):
-        return mix(images, torch.rand((), device="cuda"))
-
-    replay = capture_step(mixup, images.clone())
-    return lambda images: replay(images).clone()
-
-
 def mixup_graph__another_distribution(images):
     replay = capture_step(mix, images.clone(), torch.ones((), device="cuda"))
     return lambda images: replay(images, torch.tensor(random.betavariate(1.0, 1.0))).clone()
-
-
-def mixup_graph__new_tensor_under_the_old_name(images):
-    static_images = images.clone()
-    static_lam = torch.ones((), device="cuda")
-    replay = capture_step(mix, static_images, static_lam)
-    static_result = replay()
-
-    def mixed(new_images):
-        nonlocal static_lam
-        static_lam = torch.tensor(np.random.beta(1.0, 1.0), device="cuda")
-        static_images.copy_(new_images)
-        replay()
-        return static_result.clone()
-
-    return mixed
 
 
 def mixup_graph__not_cloned(images):
@@ -217,16 +167,6 @@ def mixup_graph__eager(images):
 def mixup_graph__outside_the_graph(images):
     replay = capture_step(torch.clone, images.clone())
     return lambda images: mix(replay(images), np.random.beta(1.0, 1.0))
-
-
-def mixup_graph__only_the_flip_captured(images):
-    replay = capture_step(lambda images: images.flip(0), images.clone())
-
-    def mixed(new_images):
-        lam = np.random.beta(1.0, 1.0)
-        return lam * new_images + (1 - lam) * replay(new_images)
-
-    return mixed
 
 
 def mixup_graph__not_warmed_up(images):
@@ -266,7 +206,6 @@ def mixup_graph__right_state_restored(images):
     return lambda images: replay(images, torch.tensor(np.random.beta(1.0, 1.0))).clone()
 
 
-# typical wrong answers, which the lesson's check refuses
 def registered(generator):
     """What capture_step must register: nothing from torch 2.15 on."""
     return [generator] if torch.__version__ < (2, 15) else []
@@ -337,15 +276,6 @@ def noise_graph__new_generator_in_each_call(generator, shape):
     return draw
 
 
-def noise_graph__seeded_again(generator, shape):
-    def noise():
-        return torch.randn(shape, device="cuda", generator=generator)
-
-    replay = capture_step(noise, generators=registered(generator))
-    generator.manual_seed(generator.initial_seed())
-    return lambda: replay().clone()
-
-
 def noise_graph__not_cloned(generator, shape):
     def noise():
         return torch.randn(shape, device="cuda", generator=generator)
@@ -412,7 +342,6 @@ def noise_graph__right_unchanged(generator, shape):
     return lambda: replay().clone()
 
 
-# typical wrong answers, which the lesson's check refuses
 def paired__not_rewound(replay, first, second):
     return replay(first).clone(), replay(second).clone()
 
@@ -431,27 +360,11 @@ def paired__not_cloned(replay, first, second):
     return first_result, replay(second)
 
 
-def paired__state_of_the_cpu(replay, first, second):
-    state = torch.get_rng_state()
-    first_result = replay(first).clone()
-    torch.set_rng_state(state)
-    return first_result, replay(second).clone()
-
-
 def paired__second_not_cloned(replay, first, second):
     state = torch.cuda.get_rng_state()
     first_result = replay(first).clone()
     torch.cuda.set_rng_state(state)
     return first_result, replay(second)
-
-
-def paired__rewound_at_the_end(replay, first, second):
-    state = torch.cuda.get_rng_state()
-    results = []
-    for inputs in (first, second):
-        results.append(replay(inputs).clone())
-        torch.cuda.set_rng_state(state)
-    return results
 
 
 def paired__a_new_seed_in_each_call(replay, first, second):

@@ -55,29 +55,6 @@ def graph_sampler__guidance_as_a_number(model, noise):
     return sample
 
 
-def graph_sampler__table_on_the_cpu(model, noise):
-    x = noise.clone()
-    (guidance,) = scalars(1)
-    state = {"levels": torch.linspace(1, 0, 51), "i": 0}
-
-    def step():
-        sigma = state["levels"][state["i"]]
-        next_sigma = state["levels"][state["i"] + 1]
-        return x.add_((next_sigma - sigma) * model(x, sigma, guidance))
-
-    replay = capture_step(step)
-
-    def sample(noise, scale, num_steps):
-        x.copy_(noise)
-        guidance.fill_(scale)
-        state["levels"] = torch.linspace(1, 0, num_steps + 1)
-        for state["i"] in range(num_steps):
-            replay()
-        return x.clone()
-
-    return sample
-
-
 def graph_sampler__index_without_a_dimension(model, noise):
     x = noise.clone()
     (guidance,) = scalars(1)
@@ -269,25 +246,6 @@ def graph_sampler__right_update_outside(model, noise):
     return sample
 
 
-def graph_pipeline__unrepaired(model, scheduler, noise):
-    x = noise.clone()
-
-    def step():
-        sigma = scheduler.sigmas[scheduler.step_index]
-        return x.copy_(scheduler.step(model(x, sigma), x))
-
-    replay = capture_step(step)
-
-    def pipeline(noise, num_steps):
-        scheduler.set_timesteps(num_steps)
-        x.copy_(noise)
-        for _ in range(num_steps):
-            replay()
-        return x.clone()
-
-    return pipeline
-
-
 def graph_pipeline__only_the_level_repaired(model, scheduler, noise):
     x = noise.clone()
     (sigma,) = scalars(1)
@@ -475,66 +433,12 @@ def seeded(denoise, num_images, size, num_steps):
     return generators, capture_step(loop, generators=to_register(generators))
 
 
-def graph_seeded_sampler__unrepaired(denoise, num_images, size, num_steps):
-    generators, replay = seeded(denoise, num_images, size, num_steps)
-
-    def sample(seeds):
-        generators[:] = [torch.Generator("cuda").manual_seed(seed) for seed in seeds]
-        return replay().clone()
-
-    return sample
-
-
-def graph_seeded_sampler__one_generator(denoise, num_images, size, num_steps):
-    def loop():
-        x = torch.randn(num_images, size, device="cuda")
-        for _ in range(num_steps):
-            x = denoise(x, torch.randn_like(x))
-        return x
-
-    replay = capture_step(loop)
-
-    def sample(seeds):
-        torch.manual_seed(seeds[0])
-        return replay().clone()
-
-    return sample
-
-
 def graph_seeded_sampler__sum_of_seeds(denoise, num_images, size, num_steps):
     generators, replay = seeded(denoise, num_images, size, num_steps)
 
     def sample(seeds):
         for generator in generators:
             generator.manual_seed(sum(seeds))
-        return replay().clone()
-
-    return sample
-
-
-def graph_seeded_sampler__seeded_once(denoise, num_images, size, num_steps):
-    generators, replay = seeded(denoise, num_images, size, num_steps)
-    for seed, generator in enumerate(generators):
-        generator.manual_seed(seed)
-    return lambda seeds: replay().clone()
-
-
-def graph_seeded_sampler__seeded_in_the_graph(denoise, num_images, size, num_steps):
-    generators = [torch.Generator("cuda") for _ in range(num_images)]
-    current = list(range(num_images))
-
-    def loop():
-        for generator, seed in zip(generators, current, strict=True):
-            generator.manual_seed(seed)
-        x = noise_of(generators, size)
-        for _ in range(num_steps):
-            x = denoise(x, noise_of(generators, size))
-        return x
-
-    replay = capture_step(loop, generators=to_register(generators))
-
-    def sample(seeds):
-        current[:] = seeds
         return replay().clone()
 
     return sample
@@ -627,31 +531,8 @@ def graph_seeded_sampler__right_drawn_outside(denoise, num_images, size, num_ste
     return sample
 
 
-def graph_late_guidance__decided_at_capture(guided, plain, noise):
-    x = noise.clone()
-    sigma, next_sigma = scalars(2)
-    state = {"level": 1.0, "cutoff": 0.5}
-
-    def step():
-        velocity = guided if state["level"] > state["cutoff"] else plain
-        return x.add_((next_sigma - sigma) * velocity(x, sigma))
-
-    replay = capture_step(step)
-
-    def sample(noise, sigmas, cutoff):
-        x.copy_(noise)
-        for level, next_level in zip(sigmas, sigmas[1:]):
-            state.update(level=level, cutoff=cutoff)
-            sigma.fill_(level)
-            next_sigma.fill_(next_level)
-            replay()
-        return x.clone()
-
-    return sample
-
-
 def graph_late_guidance__never(guided, plain, noise):
-    return graph_late_guidance__decided_at_capture(plain, plain, noise)
+    return late(guided, plain, noise, lambda level, cutoff: False)
 
 
 def graph_late_guidance__both_computed(guided, plain, noise):

@@ -3,35 +3,6 @@
 import torch
 
 
-def graph_attention__length_frozen(keys, values):
-    static_q = torch.zeros(keys.shape[1], device="cuda")
-    replay = capture_step(lambda q: (keys[:1] @ q).softmax(0) @ values[:1], static_q)
-    return lambda q, length: replay(q).clone()
-
-
-def graph_attention__longest_length(keys, values):
-    static_q = torch.zeros(keys.shape[1], device="cuda")
-    replay = capture_step(lambda q: (keys @ q).softmax(0) @ values, static_q)
-    return lambda q, length: replay(q).clone()
-
-
-def graph_attention__scores_masked_only(keys, values):
-    static_q = torch.zeros(keys.shape[1], device="cuda")
-    length = torch.ones((), dtype=torch.long, device="cuda")
-
-    def attend_step(q):
-        behind = torch.arange(len(keys), device="cuda") >= length
-        return (keys @ q).masked_fill(behind, -torch.inf).softmax(0) @ values
-
-    replay = capture_step(attend_step, static_q)
-
-    def attend(q, new_length):
-        length.fill_(new_length)
-        return replay(q).clone()
-
-    return attend
-
-
 def masked_attention(keys, values, copy_query=True, keep=torch.clone):
     static_q = torch.ones(keys.shape[1], device="cuda")
     length = torch.ones((), dtype=torch.long, device="cuda")
@@ -185,10 +156,6 @@ def capture_in_pieces__not_cloned(step, x):
     return in_pieces(step, x, keep=lambda result: result)
 
 
-def capture_in_pieces__one_graph(step, x):
-    return capture_step(lambda x: step(x, lambda function, *inputs: function(*inputs)), x.clone())
-
-
 def capture_in_pieces__eager(step, x):
     return lambda x: step(x, lambda function, *inputs: function(*inputs))
 
@@ -323,20 +290,8 @@ def requests_served(
     return run
 
 
-def serve_requests__longest_of_decoding(step, sizes, slots):
-    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: 1)
-
-
-def serve_requests__tokens_shared_evenly(step, sizes, slots):
-    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: -(-size // slots))
-
-
 def serve_requests__one_token_too_few(step, sizes, slots):
     return requests_served(step, sizes, slots, longest_of=lambda sizes, size: size - 1)
-
-
-def serve_requests__smallest_size_for_all(step, sizes, slots):
-    return requests_served(step, sizes, slots, longest_of=lambda sizes, size: sizes[0])
 
 
 def serve_requests__free_slots_keep_rows(step, sizes, slots):
@@ -415,10 +370,6 @@ def decode_ahead__reads_at_once(step, batches):
     return decoded_ahead(step, batches, ahead=0)
 
 
-def decode_ahead__copy_that_waits(step, batches):
-    return decoded_ahead(step, batches, pinned=False)
-
-
 def decode_ahead__token_0_goes_on(step, batches):
     return decoded_ahead(step, batches, select=lambda unknown, old, new: new.clamp(min=0))
 
@@ -443,25 +394,12 @@ def decode_ahead__three_steps_ahead(step, batches):
     return decoded_ahead(step, batches, ahead=3)
 
 
-def decode_ahead__list(step, batches):
-    return list(decoded_ahead(step, batches))
-
-
 def decode_ahead__eager(step, batches):
     tokens = torch.zeros_like(batches[0]).cuda()
     for batch in batches:
         batch = batch.cuda()
         tokens = step(torch.where(batch < 0, tokens, batch))
         yield tokens.cpu()
-
-
-def decode_ahead__passes_tokens_by_the_cpu(step, batches):
-    static_tokens = batches[0].cuda()
-    replay = capture_step(step, static_tokens)
-    tokens = batches[0]
-    for batch in batches:
-        tokens = replay(torch.where(batch < 0, tokens, batch)).cpu()
-        yield tokens
 
 
 def decode_ahead__on_the_gpu(step, batches):

@@ -35,7 +35,6 @@ def scored_decoder__right_input_of_its_own(encode, decode, score, sample):
     return predict
 
 
-# typical wrong answers, which the lesson's check refuses
 def scored_decoder__encoded_kept_scores_cloned_last(encode, decode, score, sample):
     static_input = sample.clone()
     replay_encoder = capture_step(encode, static_input)
@@ -48,28 +47,6 @@ def scored_decoder__encoded_kept_scores_cloned_last(encode, decode, score, sampl
         scores = replay_scorer()
         decoded = replay_decoder()
         return scores.clone(), decoded.clone()
-
-    return predict
-
-
-def scored_decoder__freed_again(encode, decode, score, sample):
-    static_input = sample.clone()
-    replay_encoder = capture_step(encode, static_input)
-    pool = replay_encoder.graph.pool()
-    encoder = replay_encoder.graph
-    x = replay_encoder()
-    del replay_encoder
-    decoder = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(decoder, pool=pool):
-        x = decode(x)
-    replay_scorer = capture_step(score, static_input, warmup=0, pool=pool)
-
-    def predict(request):
-        static_input.copy_(request)
-        encoder.replay()
-        scores = replay_scorer().clone()
-        decoder.replay()
-        return scores, x.clone()
 
     return predict
 
@@ -94,21 +71,6 @@ def scored_decoder__one_graph(encode, decode, score, sample):
     def predict(request):
         scores, decoded = replay(request)
         return scores.clone(), decoded.clone()
-
-    return predict
-
-
-def scored_decoder__scored_last(encode, decode, score, sample):
-    static_input = sample.clone()
-    replay_encoder = capture_step(encode, static_input)
-    pool = replay_encoder.graph.pool()
-    replay_decoder = capture_step(decode, replay_encoder(), pool=pool)
-    replay_scorer = capture_step(score, static_input, pool=pool)
-
-    def predict(request):
-        replay_encoder(request)
-        decoded = replay_decoder().clone()
-        return replay_scorer().clone(), decoded
 
     return predict
 
@@ -154,26 +116,6 @@ def two_models__right_own_streams(first, second, sample):
     return predict
 
 
-# typical wrong answers, which the lesson's check refuses
-def two_models__pool_of_the_first(first, second, sample):
-    static_input = sample.clone()
-    replay_first = capture_step(partial(first, static_input))
-    pool = replay_first.graph.pool()
-    replay_second = capture_step(partial(second, static_input), pool=pool)
-    side_stream = torch.cuda.Stream()
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream):
-            first_output = replay_first()
-        second_output = replay_second()
-        torch.cuda.current_stream().wait_stream(side_stream)
-        return first_output.clone(), second_output.clone()
-
-    return predict
-
-
 def two_models__one_after_the_other(first, second, sample):
     static_input = sample.clone()
     pool = torch.cuda.graph_pool_handle()
@@ -205,25 +147,6 @@ def two_models__second_waits_for_the_first(first, second, sample):
         with torch.cuda.stream(side_stream):
             first_output = replay_first()
         torch.cuda.current_stream().wait_stream(side_stream)
-        second_output = replay_second()
-        torch.cuda.current_stream().wait_stream(side_stream)
-        return first_output.clone(), second_output.clone()
-
-    return predict
-
-
-def two_models__synchronized_between(first, second, sample):
-    static_input = sample.clone()
-    replay_first = capture_step(partial(first, static_input))
-    replay_second = capture_step(partial(second, static_input))
-    side_stream = torch.cuda.Stream()
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream):
-            first_output = replay_first()
-        torch.cuda.synchronize()
         second_output = replay_second()
         torch.cuda.current_stream().wait_stream(side_stream)
         return first_output.clone(), second_output.clone()
@@ -288,7 +211,6 @@ def two_models__eager(first, second, sample):
     return lambda inputs: (first(inputs), second(inputs))
 
 
-# typical wrong answers, which the lesson's check refuses
 def still_right__earlier_replays(overwrites, order):
     return [not any(overwrites.loc[r, n] for r in order[:i]) for i, n in enumerate(order)]
 
@@ -350,7 +272,6 @@ def graphs_in_one_pool__right_copied_out(net, samples):
     return [predict for _ in samples]
 
 
-# typical wrong answers, which the lesson's check refuses
 def graphs_in_one_pool__as_they_come(net, samples):
     pool = torch.cuda.graph_pool_handle()
 
@@ -359,14 +280,6 @@ def graphs_in_one_pool__as_they_come(net, samples):
         return lambda inputs: replay(inputs).clone()
 
     return [graphed(sample) for sample in samples]
-
-
-def graphs_in_one_pool__smallest_first(net, samples):
-    pool = torch.cuda.graph_pool_handle()
-    replays = {}
-    for sample in sorted(samples, key=len):
-        replays[len(sample)] = capture_step(net, sample.clone(), pool=pool)
-    return [lambda x: replays[len(x)](x).clone()] * len(samples)
 
 
 def graphs_in_one_pool__in_sorted_order(net, samples):

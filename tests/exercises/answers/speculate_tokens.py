@@ -131,19 +131,8 @@ def captured_speculate(*state, clean=True, **changes):
         return capture_step(lambda: speculate_once(*state, **changes))
 
 
-def graph_speculate__as_it_was(model, drafter, text, input_pos, kv_cache, draft_cache, k):
-    state = model, drafter, text, input_pos, kv_cache, draft_cache, k
-    return captured_speculate(*state, prefix=False, more=False)
-
-
 def graph_speculate__last_draft_unread(model, drafter, text, input_pos, kv_cache, draft_cache, k):
     return captured_speculate(model, drafter, text, input_pos, kv_cache, draft_cache, k, more=False)
-
-
-def graph_speculate__all_agreements(model, drafter, text, input_pos, kv_cache, draft_cache, k):
-    return captured_speculate(
-        model, drafter, text, input_pos, kv_cache, draft_cache, k, prefix=False
-    )
 
 
 def graph_speculate__warm_up_kept(model, drafter, text, input_pos, kv_cache, draft_cache, k):
@@ -157,28 +146,8 @@ def graph_speculate__eager(model, drafter, text, input_pos, kv_cache, draft_cach
     return lambda: speculate_once(*state)
 
 
-def graph_speculate__one_token_a_step(model, drafter, text, input_pos, kv_cache, draft_cache, k):
-    def step():
-        logits = all_logits(model, text.gather(1, input_pos), input_pos, kv_cache)
-        text.scatter_(1, input_pos + 1, logits.argmax(dim=-1))
-        input_pos.add_(1)
-
-    with unchanged(text, input_pos):
-        return capture_step(step)
-
-
 def graph_speculate__right_one_more(model, drafter, text, input_pos, kv_cache, draft_cache, k):
     return captured_speculate(model, drafter, text, input_pos, kv_cache, draft_cache, k)
-
-
-def graph_steps__clamped_at_the_end(step, text, input_pos, limit, every):
-    def steps():
-        for _ in range(every):
-            step()
-        input_pos.clamp_(max=limit)
-
-    with unchanged(text, input_pos):
-        return capture_step(steps, warmup=1)
 
 
 def graph_steps__D15_clamped_before_each_step(step, text, input_pos, limit, every):
@@ -226,17 +195,6 @@ def graph_steps__eager(step, text, input_pos, limit, every):
             input_pos.clamp_(max=limit)
 
     return steps
-
-
-def graph_steps__clamped_copy(step, text, input_pos, limit, every):
-    def steps():
-        nonlocal input_pos
-        for _ in range(every):
-            step()
-            input_pos = input_pos.clamp(max=limit)
-
-    with unchanged(text, input_pos):
-        return capture_step(steps, warmup=1)
 
 
 def graph_steps__right_minimum(step, text, input_pos, limit, every):

@@ -59,16 +59,6 @@ def graph_feed_forward__D1_whole_layer_divided(up, down, all_reduce, rank, world
     return captured(lambda x: all_reduce(down(F.relu(up(x))) / world_size), sample)
 
 
-def graph_feed_forward__D1_hidden_units_sliced_late(up, down, all_reduce, rank, world_size, sample):
-    _, down_weight = shares(up, down, rank, world_size)
-
-    def step(x):
-        hidden = F.relu(up(x)).chunk(world_size, dim=-1)[rank]
-        return all_reduce(F.linear(hidden, down_weight)) + down.bias
-
-    return captured(step, sample)
-
-
 def share_of_layer(up, down, all_reduce, rank, world_size):
     up_share, down_weight = shares(up, down, rank, world_size)
 
@@ -145,14 +135,6 @@ def two_layers(first, second, total):
         return y + total(second(y))
 
     return step
-
-
-def graph_two_layers__not_the_buffer(first, second, exchange, buffer, sample):
-    def total(x):
-        own = x.clone()
-        return exchange(own)
-
-    return captured(two_layers(first, second, total), sample)
 
 
 def graph_two_layers__overwritten(first, second, exchange, buffer, sample):

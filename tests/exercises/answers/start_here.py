@@ -1,7 +1,6 @@
 """Answers to the exercises of *Start here*: wrong ones, and other right ones (`__right_`)."""
 
 
-# typical wrong answers, which the lesson's check refuses
 def most_speed_up__upside_down(busy_us, step_us):
     return busy_us / step_us
 
@@ -14,7 +13,6 @@ def most_speed_up__what_is_saved(busy_us, step_us):
     return step_us / busy_us - 1
 
 
-# typical wrong answers, which the lesson's check refuses
 def steps_until_paid__rounded(capture_us, eager_us, graph_us):
     return round(capture_us / (eager_us - graph_us))
 
@@ -35,7 +33,6 @@ def steps_until_paid__nothing_saved(capture_us, eager_us, graph_us):
     return math.ceil(capture_us / eager_us)
 
 
-# typical wrong answers, which the lesson's check refuses
 def make_replay__copy_alone(function, x):
     static_x = x.clone()
     function(static_x)
@@ -47,21 +44,6 @@ def make_replay__copy_alone(function, x):
         static_x.copy_(new_x)
         graph.replay()
         return static_result
-
-    return replay
-
-
-def make_replay__clone_alone(function, x):
-    static_x = x.clone()
-    function(static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(new_x):
-        new_x.copy_(static_x)
-        graph.replay()
-        return static_result.clone()
 
     return replay
 
@@ -88,7 +70,6 @@ def make_replay__right_written_by_index(function, x):
     return replay
 
 
-# typical wrong answers, which the lesson's check refuses
 def graphed__not_cloned(function, x):
     static_x = x.clone()
     function(static_x)
@@ -112,22 +93,6 @@ def graphed__no_copy(function, x):
         static_result = function(static_x)
 
     def replay(x):
-        graph.replay()
-        return static_result.clone()
-
-    return replay
-
-
-def graphed__rebound(function, x):
-    static_x = x.clone()
-    function(static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(new_x):
-        nonlocal static_x
-        static_x = new_x
         graph.replay()
         return static_result.clone()
 

@@ -118,19 +118,6 @@ def statistics():
     return torch.zeros(4, device="cuda"), torch.ones(4, device="cuda")
 
 
-def graph_normalized_policy__unrepaired(policy, sample):
-    mean, var = statistics()
-
-    def step(obs):
-        nonlocal mean, var
-        mean = mean.lerp(obs.mean(0), 0.1)
-        var = var.lerp(obs.var(0), 0.1)
-        return policy((obs - mean) / (var + 1e-5).sqrt())
-
-    replay = capture_step(step, sample.clone())
-    return lambda obs: replay(obs).clone()
-
-
 def graph_normalized_policy__never_updated(policy, sample):
     mean, var = statistics()
 
@@ -293,22 +280,6 @@ def graph_replay_buffer__right_rows_counted_apart(buffer, batch_size, sample):
     for tensor in (buffer, position, filled):
         tensor.zero_()
     return lambda rows: replay(rows).clone()
-
-
-def graph_delayed_update__unrepaired(net, critic_step, actor_step, delay, batch):
-    calls = 0
-
-    def step(batch):
-        nonlocal calls
-        calls += 1
-        loss = critic_step(batch)
-        if calls % delay == 0:
-            actor_step(batch)
-        return loss
-
-    with unchanged(net):
-        replay = capture_step(step, batch.clone())
-    return lambda batch: replay(batch).clone()
 
 
 def two_graphs(net, critic_step, actor_step, batch):

@@ -133,14 +133,6 @@ def accumulating_step__D1_clipped_to_a_tenth_more(net, optimizer, lr, inputs, ta
     return clipping_to(net, optimizer, lr, inputs, targets, 1.1)
 
 
-def accumulating_step__D1_clipped_to_a_fiftieth_more(net, optimizer, lr, inputs, targets):
-    return clipping_to(net, optimizer, lr, inputs, targets, 1.02)
-
-
-def accumulating_step__D1_clipped_to_a_tenth_less(net, optimizer, lr, inputs, targets):
-    return clipping_to(net, optimizer, lr, inputs, targets, 0.9)
-
-
 def accumulating_step__D6_all_micro_batches_at_once(net, optimizer, lr, inputs, targets):
     def step(inputs, targets):
         optimizer.zero_grad()
@@ -272,30 +264,12 @@ def resumed_losses__loaded_after_the_capture(net, optimizer, scheduler, checkpoi
     return resumed((net, optimizer, scheduler), checkpoint, batches, load=(), late=PARTS)
 
 
-def resumed_losses__optimizer_loaded_after_it(net, optimizer, scheduler, checkpoint, batches):
-    training = (net, optimizer, scheduler)
-    return resumed(training, checkpoint, batches, load=("model", "scheduler"), late=("optimizer",))
-
-
-def resumed_losses__loaded_before_and_after(net, optimizer, scheduler, checkpoint, batches):
-    return resumed((net, optimizer, scheduler), checkpoint, batches, late=PARTS)
-
-
 def resumed_losses__nothing_restored(net, optimizer, scheduler, checkpoint, batches):
     return resumed((net, optimizer, scheduler), checkpoint, batches, keep=())
 
 
 def resumed_losses__weights_alone_restored(net, optimizer, scheduler, checkpoint, batches):
     return resumed((net, optimizer, scheduler), checkpoint, batches, keep=(0,))
-
-
-def resumed_losses__from_the_first_batch(net, optimizer, scheduler, checkpoint, batches):
-    return resumed((net, optimizer, scheduler), checkpoint, batches, start=0)
-
-
-def resumed_losses__a_batch_too_late(net, optimizer, scheduler, checkpoint, batches):
-    training = (net, optimizer, scheduler)
-    return resumed(training, checkpoint, batches, start=checkpoint["step"] + 1)
 
 
 def resumed_losses__no_scheduler(net, optimizer, scheduler, checkpoint, batches):
@@ -526,17 +500,6 @@ def train_and_evaluate__no_dropout_in_training(net, optimizer, *batch):
 
 def train_and_evaluate__dropout_in_evaluation(net, optimizer, *batch):
     return cloning(two_graphs(net, optimizer, batch, eval_mode=False))
-
-
-def train_and_evaluate__mode_set_outside(net, optimizer, *batch):
-    net.train()  # the graph of the evaluation keeps this mode
-    train, evaluate = cloning(two_graphs(net, optimizer, batch, eval_mode=False))
-
-    def evaluate_in_eval_mode(*batch):
-        net.eval()
-        return evaluate(*batch)
-
-    return train, evaluate_in_eval_mode
 
 
 def train_and_evaluate__two_pools(net, optimizer, *batch):

@@ -30,13 +30,6 @@ def capture_ddp__on_the_default_stream(net, x, y):
     return lambda x, y: replay(x, y).clone()
 
 
-def capture_ddp__three_warm_ups(net, x, y):
-    ddp = on_side_stream(net)
-    with unchanged(ddp):
-        replay = capture_step(step_of(ddp), x.clone(), y.clone())
-    return lambda x, y: replay(x, y).clone()
-
-
 def capture_ddp__ten_warm_ups(net, x, y):
     ddp = on_side_stream(net)
     with unchanged(ddp):
@@ -159,16 +152,6 @@ def accumulating(net, x, y, first_half, second_half=backward_of_half, warmup=11)
     return lambda x, y: replay(x, y).clone()
 
 
-def accumulate_ddp__no_sync_around_the_backward_alone(net, x, y):
-    def first_half(ddp, x, y):
-        loss = mse_loss(ddp(x), y) / 2
-        with ddp.no_sync():
-            loss.backward()
-        return loss
-
-    return accumulating(net, x, y, first_half)
-
-
 def accumulate_ddp__both_unsynced(net, x, y):
     return accumulating(net, x, y, half_unsynced, half_unsynced)
 
@@ -183,13 +166,6 @@ def accumulate_ddp__ten_steps_of_warm_up(net, x, y):
 
 def accumulate_ddp__right_by_the_bare_network(net, x, y):
     return accumulating(net, x, y, lambda ddp, x, y: backward_of_half(net, x, y))
-
-
-def graph_under_ddp__around_ddp(net, x, y):
-    graphed = torch.cuda.make_graphed_callables(
-        DistributedDataParallel(net), (x.clone(),), num_warmup_iters=11
-    )
-    return step_of(graphed)
 
 
 def graph_under_ddp__ddp_is_not_called(net, x, y):
@@ -279,28 +255,8 @@ def skip_together__weights_alone(net, x, y, limit):
     return skipping(net, x, y, together(limit), held="weights")
 
 
-def skip_together__an_if(net, x, y, limit):
-    def decide(loss):
-        return torch.ones_like(loss) > 0 if loss < limit else torch.zeros_like(loss) > 0
-
-    return skipping(net, x, y, decide)
-
-
 def skip_together__each_rank_alone(net, x, y, limit):
     return skipping(net, x, y, lambda loss: loss < limit)
-
-
-def skip_together__only_if_all_are_bad(net, x, y, limit):
-    def decide(loss):
-        bad = (~(loss < limit)).float()
-        dist.all_reduce(bad)
-        return (bad < 2) & loss.isfinite()
-
-    return skipping(net, x, y, decide)
-
-
-def skip_together__never(net, x, y, limit):
-    return skipping(net, x, y, lambda loss: torch.ones_like(loss) > 0)
 
 
 def skip_together__always(net, x, y, limit):

@@ -17,11 +17,6 @@ def autocast_step(layer, autocast):
     return step
 
 
-def graph_autocast__trace_of_the_warm_up(layer, autocast, inputs):
-    replay = capture_step(autocast_step(layer, autocast), inputs.clone())
-    return lambda batch: replay(batch).clone()
-
-
 def graph_autocast__around_the_replay(layer, autocast, inputs):
     with unchanged(layer):
         replay = capture_step(layer, inputs.clone())
