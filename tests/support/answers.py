@@ -63,6 +63,7 @@ def edited(text, changes):
     A key stands in one place. Further lines of it and of its value are indented as the line on
     which the key begins.
     """
+    text = re.sub(r"\n+", "\n", text)
     spans = []
     for old, new in changes.items():
         found = list(_places(text, old))

@@ -3,24 +3,6 @@
 from helpers.capture import capture_step
 
 
-def serve__without_clone(graph, static_input, static_output, requests):
-    results = []
-    for request in requests:
-        static_input.copy_(request)
-        graph.replay()
-        results.append(static_output)
-    return results
-
-
-def serve__new_tensor_under_the_old_name(graph, static_input, static_output, requests):
-    results = []
-    for request in requests:
-        static_input = request
-        graph.replay()
-        results.append(static_output.clone().view_as(static_input))
-    return results
-
-
 def serve__replayed_too_early(graph, static_input, static_output, requests):
     results = []
     for request in requests:
@@ -59,6 +41,16 @@ def serve__right_copied_into_new_tensors(graph, static_input, static_output, req
     return results
 
 
+changed(
+    serve,
+    without_clone={"results.append(static_output.clone())": "results.append(static_output)"},
+    new_tensor_under_the_old_name={
+        "static_input.copy_(request)": "static_input = request",
+        "(static_output.clone())": "(static_output.clone().view_as(static_input))",
+    },
+)
+
+
 def captured(net, static_input):
     with torch.no_grad():
         net(static_input)
@@ -78,19 +70,6 @@ def make_predictor__network_not_kept(net, sample):
         graph.replay()
         return static_output.clone()
 
-    return predict
-
-
-def make_predictor__in_half(net, sample):
-    static_input = sample.clone()
-    graph, static_output = captured(net, static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs.half())
-        graph.replay()
-        return static_output.clone()
-
-    predict.net = net
     return predict
 
 
@@ -117,32 +96,6 @@ def make_predictor__copied_too_late(net, sample):
     def predict(inputs):
         graph.replay()
         static_input.copy_(inputs)
-        return static_output.clone()
-
-    return predict
-
-
-def make_predictor__kept_output(net, sample):
-    static_input = sample.clone()
-    graph, static_output = captured(net, static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output
-
-    return predict
-
-
-def make_predictor__no_warm_up(net, sample):
-    static_input = sample.clone()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        static_output = net(static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
         return static_output.clone()
 
     return predict
@@ -183,30 +136,6 @@ def make_predictor__captured_each_time(net, sample):
     return predict
 
 
-def make_predictor__freed_sample(net, sample):
-    graph, static_output = captured(net, sample.clone())
-    static_input = torch.empty_like(sample)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output.clone()
-
-    return predict
-
-
-def make_predictor__nothing_returned(net, sample):
-    static_input = sample.clone()
-    graph, static_output = captured(net, static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        static_output.clone()
-
-    return predict
-
-
 def make_predictor__value_read(net, sample):
     static_input = sample.clone()
     with torch.no_grad():
@@ -217,24 +146,6 @@ def make_predictor__value_read(net, sample):
         static_output = net(static_input)
         static_output.max().item()
     return graph.replay
-
-
-def make_predictor__right_in_inference_mode(net, sample):
-    static_input = sample.clone()
-    with torch.inference_mode():
-        net(static_input)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.inference_mode():
-        static_output = net(static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output.clone()
-
-    predict.net = net
-    return predict
 
 
 def make_predictor__right_on_a_side_stream(net, sample):
@@ -269,22 +180,39 @@ def make_predictor__right_with_the_helper(net, sample):
     return predict
 
 
-def make_predictor__right_without_waits(net, sample):
-    static_input = sample.clone()
-    with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
-        net(static_input)
+changed(
+    make_predictor,
+    no_warm_up={
+        "with torch.no_grad():\n"
+        "    net(static_input)": "",
+        "predict.net = net": "",
+    },
+    right_in_inference_mode={
+        "with torch.no_grad():": "with torch.inference_mode():",
+        "(graph), torch.no_grad():": "(graph), torch.inference_mode():",
+    },
+    right_without_waits={
+        "with torch.no_grad():": "with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():",
+    },
+)
 
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        static_output = net(static_input)
 
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output.clone()
-
-    predict.net = net
-    return predict
+changed(
+    make_predictor__network_not_kept,
+    in_half={
+        "static_input.copy_(inputs)": "static_input.copy_(inputs.half())",
+        "return predict":
+            "predict.net = net\n"
+            "return predict",
+    },
+    kept_output={"return static_output.clone()": "return static_output"},
+    freed_sample={
+        "static_input = sample.clone()": "graph, static_output = captured(net, sample.clone())",
+        "graph, static_output = captured(net, static_input)":
+            "static_input = torch.empty_like(sample)",
+    },
+    nothing_returned={"return static_output.clone()": "static_output.clone()"},
+)
 
 
 def scaled(net, static_input):
@@ -339,39 +267,23 @@ def make_scaled_predictor__read_before_the_capture(net, sample):
     return predict
 
 
-def make_scaled_predictor__divided_outside(net, sample):
-    static_input = sample.clone()
-    with torch.no_grad():
-        net(static_input)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        outputs = net(static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return outputs / outputs.abs().max().item()
-
-    return predict
-
-
-def make_scaled_predictor__right_with_amax(net, sample):
-    static_input = sample.clone()
-    with torch.inference_mode():
-        net(static_input)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.inference_mode():
-        static_output = net(static_input)
-        static_output /= static_output.abs().amax()
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output.clone()
-
-    return predict
+changed(
+    make_scaled_predictor__read_before_the_capture,
+    divided_outside={
+        "largest = net(static_input).abs().max().item()": "net(static_input)",
+        "static_output = net(static_input) / largest": "outputs = net(static_input)",
+        "return static_output.clone()": "return outputs / outputs.abs().max().item()",
+    },
+    right_with_amax={
+        "with torch.no_grad():": "with torch.inference_mode():",
+        "largest = net(static_input).abs().max().item()": "net(static_input)",
+        "with torch.cuda.graph(graph), torch.no_grad():\n"
+        "    static_output = net(static_input) / largest":
+            "with torch.cuda.graph(graph), torch.inference_mode():\n"
+            "    static_output = net(static_input)\n"
+            "    static_output /= static_output.abs().amax()",
+    },
+)
 
 
 def one_step(step, state):
@@ -390,36 +302,6 @@ def trajectory__without_clone(step, start, count):
     for _ in range(count):
         graph.replay()
         states.append(state)
-    return states
-
-
-def trajectory__not_written_back(step, start, count):
-    state = start.clone()
-    step(state)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        new_state = step(state)
-
-    states = []
-    for _ in range(count):
-        graph.replay()
-        states.append(new_state.clone())
-    return states
-
-
-def trajectory__new_tensor_under_the_old_name(step, start, count):
-    state = start.clone()
-    step(state)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        state = step(state)
-
-    states = []
-    for _ in range(count):
-        graph.replay()
-        states.append(state.clone())
     return states
 
 
@@ -445,19 +327,6 @@ def trajectory__warm_up_moved_it(step, start, count):
     return states
 
 
-def trajectory__no_warm_up(step, start, count):
-    state = start.clone()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        state.copy_(step(state))
-
-    states = []
-    for _ in range(count):
-        graph.replay()
-        states.append(state.clone())
-    return states
-
-
 def trajectory__all_in_one_graph(step, start, count):
     step(start)
     states = [start]
@@ -476,22 +345,6 @@ def trajectory__eager(step, start, count):
     return states[1:]
 
 
-def trajectory__right_copied_outside(step, start, count):
-    state = start.clone()
-    step(state)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        new_state = step(state)
-
-    states = []
-    for _ in range(count):
-        graph.replay()
-        state.copy_(new_state)
-        states.append(new_state.clone())
-    return states
-
-
 def trajectory__right_state_put_back(step, start, count):
     state = start.clone()
     for _ in range(3):
@@ -507,3 +360,24 @@ def trajectory__right_state_put_back(step, start, count):
         graph.replay()
         states[number] = state
     return list(states)
+
+
+changed(
+    trajectory,
+    not_written_back={
+        "state.copy_(step(state))": "new_state = step(state)",
+        "states.append(state.clone())": "states.append(new_state.clone())",
+    },
+    new_tensor_under_the_old_name={"state.copy_(step(state))": "state = step(state)"},
+    no_warm_up={
+        "step(state)\n"
+        "graph = torch.cuda.CUDAGraph()":
+            "graph = torch.cuda.CUDAGraph()",
+    },
+    right_copied_outside={
+        "state.copy_(step(state))": "new_state = step(state)",
+        "states.append(state.clone())":
+            "state.copy_(new_state)\n"
+            "states.append(new_state.clone())",
+    },
+)

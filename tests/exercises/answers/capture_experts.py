@@ -57,26 +57,6 @@ def graph_counted__drops_of_the_sample(layer, total, sample):
         return captured(step, sample)
 
 
-def graph_counted__last_alone(layer, total, sample):
-    def step(x):
-        y, kept = layer(x)
-        total.copy_((~kept).sum())
-        return y
-
-    with unchanged(total):
-        return captured(step, sample)
-
-
-def graph_counted__a_number(layer, total, sample):
-    def step(x):
-        y, kept = layer(x)
-        total.add_((~kept).sum().item())
-        return y
-
-    with unchanged(total):
-        return captured(step, sample)
-
-
 def graph_counted__not_cloned(layer, total, sample):
     with unchanged(total):
         return capture_step(counting(layer, total), sample.clone())
@@ -130,6 +110,13 @@ def graph_counted__D16_added_outside(layer, total, sample):
     return call
 
 
+changed(
+    graph_counted__counted_the_kept,
+    last_alone={"total.add_(kept.sum())": "total.copy_((~kept).sum())"},
+    a_number={"total.add_(kept.sum())": "total.add_((~kept).sum().item())"},
+)
+
+
 def graph_groups__frozen_counts(route, up, sample):
     counts = torch.bincount(route(sample), minlength=len(up)).tolist()
 
@@ -147,22 +134,6 @@ def graph_groups__frozen_order(route, up, sample):
 
     def step(x):
         return in_groups(x, order, counts, up)
-
-    return captured(step, sample)
-
-
-def graph_groups__twice_the_largest_group(route, up, sample):
-    n_expert, _, n_hidden = up.shape
-    capacity = 2 * torch.bincount(route(sample)).max().item()
-
-    def step(x):
-        expert = route(x)
-        is_chosen = expert == torch.arange(n_expert, device="cuda")[:, None]
-        position = is_chosen.cumsum(1).gather(0, expert[None])[0] - 1
-        row = torch.where(position < capacity, expert * capacity + position, n_expert * capacity)
-        buffer = x.new_zeros(n_expert * capacity + 1, x.shape[1]).index_copy_(0, row, x)
-        y = buffer[:-1].view(n_expert, capacity, -1) @ up
-        return torch.cat([y.flatten(0, 1), y.new_zeros(1, n_hidden)])[row]
 
     return captured(step, sample)
 
@@ -219,6 +190,17 @@ def graph_groups__right_around(route, up, sample):
 
 def graph_groups__right_gather(route, up, sample):
     return captured(lambda x: (x[:, None] @ up[route(x)])[:, 0], sample)
+
+
+changed(
+    graph_groups__as_given,
+    twice_the_largest_group={
+        "capacity = torch.bincount(route(sample))": "capacity = 2 * torch.bincount(route(sample))",
+        "replay = capture_step(step, sample.clone())\n"
+        "return lambda x: replay(x).clone()":
+            "return captured(step, sample)",
+    },
+)
 
 
 def smallest(loads, share=0.01):
@@ -340,18 +322,6 @@ def graph_two_capacities__right_flag_in_the_graph(layer, loads, sample):
     return multiply
 
 
-def graph_my_experts__reshaped(up, exchange, world_size, sample):
-    n_mine = len(up)
-
-    def step(buffer):
-        received = exchange(buffer.view(world_size, n_mine, *buffer.shape[1:]))
-        y = received.view(n_mine, -1, buffer.shape[2]) @ up
-        y = y.view(world_size, n_mine, buffer.shape[1], -1)
-        return exchange(y).flatten(0, 1)
-
-    return captured(step, sample)
-
-
 def graph_my_experts__back_by_expert(up, exchange, world_size, sample):
     n_mine = len(up)
 
@@ -359,18 +329,6 @@ def graph_my_experts__back_by_expert(up, exchange, world_size, sample):
         received = exchange(buffer.view(world_size, n_mine, *buffer.shape[1:]))
         y = received.transpose(0, 1).flatten(1, 2) @ up
         y = y.view(world_size, n_mine, buffer.shape[1], -1)
-        return exchange(y).flatten(0, 1)
-
-    return captured(step, sample)
-
-
-def graph_my_experts__not_contiguous(up, exchange, world_size, sample):
-    n_mine = len(up)
-
-    def step(buffer):
-        received = exchange(buffer.view(world_size, n_mine, *buffer.shape[1:]))
-        y = received.transpose(0, 1).flatten(1, 2) @ up
-        y = y.view(n_mine, world_size, buffer.shape[1], -1).transpose(0, 1)
         return exchange(y).flatten(0, 1)
 
     return captured(step, sample)
@@ -414,3 +372,16 @@ def graph_my_experts__right_broadcast(up, exchange, world_size, sample):
 
     replay = capture_step(step, sample.clone())
     return lambda buffer: replay(buffer).clone()
+
+
+changed(
+    graph_my_experts__back_by_expert,
+    reshaped={
+        "y = received.transpose(0, 1).flatten(1, 2) @ up":
+            "y = received.view(n_mine, -1, buffer.shape[2]) @ up",
+    },
+    not_contiguous={
+        "view(world_size, n_mine, buffer.shape[1], -1)":
+            "view(n_mine, world_size, buffer.shape[1], -1).transpose(0, 1)",
+    },
+)

@@ -17,17 +17,6 @@ def make_adam(net, rates):
     return lr, torch.optim.Adam(net.parameters(), lr=lr, capturable=True)
 
 
-def train_with_schedule__rate_is_a_number(net, inputs, targets, rates):
-    optimizer = torch.optim.Adam(net.parameters(), lr=rates[0], capturable=True)
-    with unchanged(net, optimizer):
-        replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for rate in rates:
-        optimizer.param_groups[0]["lr"] = rate
-        losses.append(replay().clone())
-    return losses
-
-
 def train_with_schedule__not_capturable(net, inputs, targets, rates):
     optimizer = torch.optim.Adam(net.parameters(), lr=rates[0])
     with unchanged(net, optimizer):
@@ -46,31 +35,9 @@ def train_with_schedule__not_cloned(net, inputs, targets, rates):
     return losses
 
 
-def train_with_schedule__averages_left(net, inputs, targets, rates):
-    lr, optimizer = make_adam(net, rates)
-    with unchanged(net):
-        replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for rate in rates:
-        lr.fill_(rate)
-        losses.append(replay().clone())
-    return losses
-
-
 def train_with_schedule__nothing_restored(net, inputs, targets, rates):
     lr, optimizer = make_adam(net, rates)
     replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for rate in rates:
-        lr.fill_(rate)
-        losses.append(replay().clone())
-    return losses
-
-
-def train_with_schedule__no_warm_up(net, inputs, targets, rates):
-    lr, optimizer = make_adam(net, rates)
-    with unchanged(net):
-        replay = capture_step(make_step(net, optimizer, inputs, targets), warmup=0)
     losses = []
     for rate in rates:
         lr.fill_(rate)
@@ -88,29 +55,6 @@ def train_with_schedule__eager(net, inputs, targets, rates):
     return losses
 
 
-def train_with_schedule__right_rates_on_the_gpu(net, inputs, targets, rates):
-    _, optimizer = make_adam(net, rates)
-    with unchanged(net, optimizer):
-        replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for rate in torch.tensor(rates, device="cuda"):
-        optimizer.param_groups[0]["lr"].copy_(rate)
-        losses.append(replay().clone())
-    return losses
-
-
-def train_with_schedule__right_scheduler(net, inputs, targets, rates):
-    lr, optimizer = make_adam(net, rates)
-    scheduler = lr_scheduler.LambdaLR(optimizer, lambda step: (rates + rates[-1:])[step] / rates[0])
-    with unchanged(net, optimizer):
-        replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for _ in rates:
-        losses.append(replay().clone())
-        scheduler.step()
-    return losses
-
-
 def train_with_schedule__right_a_graph_for_each_rate(net, inputs, targets, rates):
     optimizer = torch.optim.Adam(net.parameters(), lr=rates[0], capturable=True)
     replays = []
@@ -121,28 +65,51 @@ def train_with_schedule__right_a_graph_for_each_rate(net, inputs, targets, rates
     return [replay().clone() for replay in replays]
 
 
-def train_with_schedule__D2_adamw(net, inputs, targets, rates):
-    lr = torch.tensor(rates[0], device="cuda")
-    optimizer = torch.optim.AdamW(net.parameters(), lr=lr, capturable=True)
-    with unchanged(net, optimizer):
-        replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for rate in rates:
-        lr.fill_(rate)
-        losses.append(replay().clone())
-    return losses
-
-
-def train_with_schedule__right_fused(net, inputs, targets, rates):
-    lr = torch.tensor(rates[0], device="cuda")
-    optimizer = torch.optim.Adam(net.parameters(), lr=lr, fused=True, capturable=True)
-    with unchanged(net, optimizer):
-        replay = capture_step(make_step(net, optimizer, inputs, targets))
-    losses = []
-    for rate in rates:
-        lr.fill_(rate)
-        losses.append(replay().clone())
-    return losses
+changed(
+    train_with_schedule__not_cloned,
+    rate_is_a_number={
+        "lr, optimizer = make_adam(net, rates)":
+            "optimizer = torch.optim.Adam(net.parameters(), lr=rates[0], capturable=True)",
+        "lr.fill_(rate)": "optimizer.param_groups[0]['lr'] = rate",
+        "losses.append(replay())": "losses.append(replay().clone())",
+    },
+    averages_left={
+        "with unchanged(net, optimizer):": "with unchanged(net):",
+        "losses.append(replay())": "losses.append(replay().clone())",
+    },
+    no_warm_up={
+        "with unchanged(net, optimizer):": "with unchanged(net):",
+        "(make_step(net, optimizer, inputs, targets))":
+            "(make_step(net, optimizer, inputs, targets), warmup=0)",
+        "losses.append(replay())": "losses.append(replay().clone())",
+    },
+    right_rates_on_the_gpu={
+        "lr, optimizer = make_adam(net, rates)": "_, optimizer = make_adam(net, rates)",
+        "for rate in rates:": "for rate in torch.tensor(rates, device='cuda'):",
+        "lr.fill_(rate)": "optimizer.param_groups[0]['lr'].copy_(rate)",
+        "losses.append(replay())": "losses.append(replay().clone())",
+    },
+    right_scheduler={
+        "with unchanged(net, optimizer):":
+            "shares = [rate / rates[0] for rate in rates + rates[-1:]]\n"
+            "scheduler = lr_scheduler.LambdaLR(optimizer, shares.__getitem__)\n"
+            "with unchanged(net, optimizer):",
+        "lr.fill_(rate)": "losses.append(replay().clone())",
+        "losses.append(replay())": "scheduler.step()",
+    },
+    D2_adamw={
+        "lr, optimizer = make_adam(net, rates)":
+            "lr = torch.tensor(rates[0], device='cuda')\n"
+            "optimizer = torch.optim.AdamW(net.parameters(), lr=lr, capturable=True)",
+        "losses.append(replay())": "losses.append(replay().clone())",
+    },
+    right_fused={
+        "lr, optimizer = make_adam(net, rates)":
+            "lr = torch.tensor(rates[0], device='cuda')\n"
+            "optimizer = torch.optim.Adam(net.parameters(), lr=lr, fused=True, capturable=True)",
+        "losses.append(replay())": "losses.append(replay().clone())",
+    },
+)
 
 
 def on_plateau(net, inputs, targets, lr, fused=True):
@@ -176,27 +143,6 @@ def train_on_plateau__item_in_every_step(net, inputs, targets, epochs, steps):
 
 def train_on_plateau__rate_is_a_number(net, inputs, targets, epochs, steps):
     replay, scheduler = on_plateau(net, inputs, targets, 0.1)
-    losses = []
-    for _ in range(epochs):
-        for _ in range(steps):
-            losses.append(replay().clone())
-        scheduler.step(torch.stack(losses[-steps:]).mean())
-    return torch.stack(losses)
-
-
-def train_on_plateau__not_cloned(net, inputs, targets, epochs, steps):
-    replay, scheduler = on_plateau(net, inputs, targets, torch.tensor(0.1, device="cuda"))
-    losses = []
-    for _ in range(epochs):
-        for _ in range(steps):
-            losses.append(replay())
-        scheduler.step(torch.stack(losses[-steps:]).mean())
-    return torch.stack(losses)
-
-
-def train_on_plateau__not_fused(net, inputs, targets, epochs, steps):
-    lr = torch.tensor(0.1, device="cuda")
-    replay, scheduler = on_plateau(net, inputs, targets, lr, fused=False)
     losses = []
     for _ in range(epochs):
         for _ in range(steps):
@@ -248,6 +194,20 @@ def train_on_plateau__right_mean_of_a_cat(net, inputs, targets, epochs, steps):
         return torch.cat([loss[None] for loss in losses]).mean()
 
     return by_metric(net, inputs, targets, epochs, steps, mean)
+
+
+changed(
+    train_on_plateau__rate_is_a_number,
+    not_cloned={
+        "(net, inputs, targets, 0.1)": "(net, inputs, targets, torch.tensor(0.1, device='cuda'))",
+        "losses.append(replay().clone())": "losses.append(replay())",
+    },
+    not_fused={
+        "replay, scheduler = on_plateau(net, inputs, targets, 0.1)":
+            "lr = torch.tensor(0.1, device='cuda')\n"
+            "replay, scheduler = on_plateau(net, inputs, targets, lr, fused=False)",
+    },
+)
 
 
 def half(
@@ -304,34 +264,21 @@ def train_in_half__in_float32(net, inputs, targets):
     return half(net, inputs, targets, dtype=torch.float32, fused=True)
 
 
-def train_in_half__update_outside(net, inputs, targets):
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.05, capturable=True, fused=True)
-    scaler = torch.amp.GradScaler(init_scale=2.0**10, growth_interval=4)
-
-    def step(inputs, targets):
-        optimizer.zero_grad()
-        with torch.autocast("cuda", dtype=torch.float16):
-            loss = mse_loss(net(inputs), targets)
-        scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        clip_grad_norm_(net.parameters(), 0.5)
-        optimizer.step()
-        return loss.detach()
-
-    with unchanged(net, optimizer, scaler):
-        replay = capture_step(step, inputs.clone(), targets.clone())
-
-    def train(inputs, targets):
-        return replay(inputs, targets).clone()
-
-    return train, scaler
-
-
 def train_in_half__right_state_loaded(net, inputs, targets):
     train, scaler = half(net, inputs, targets, restored=False, fused=True)
     new = torch.amp.GradScaler(init_scale=2.0**10, growth_interval=4)
     scaler.load_state_dict(new.state_dict())
     return train, scaler
+
+
+changed(
+    train_in_half,
+    update_outside={
+        "scaler.step(optimizer)\n"
+        "scaler.update()":
+            "optimizer.step()",
+    },
+)
 
 
 def prefetcher(step, net, batches, record="after reading", arrive=True, early=False):
@@ -413,26 +360,6 @@ def train_prefetched__right_two_buffers(step, net, batches):
     return torch.stack(losses)
 
 
-def train_prefetched__right_as_in_the_example(step, net, batches):
-    static_batch = [tensor.cuda() for tensor in batches[0]]
-    with unchanged(net):
-        replay = capture_step(step, *static_batch)
-    next_batch = [torch.empty_like(tensor) for tensor in static_batch]
-    copy_stream = torch.cuda.Stream()
-    has_been_read = torch.cuda.Event()
-    has_been_read.record()
-    losses = []
-    for batch in batches:
-        copy_stream.wait_event(has_been_read)
-        with torch.cuda.stream(copy_stream):
-            copy_batch(next_batch, batch)
-        torch.cuda.current_stream().wait_stream(copy_stream)
-        copy_batch(static_batch, next_batch)
-        has_been_read.record()
-        losses.append(replay().clone())
-    return torch.stack(losses)
-
-
 def train_prefetched__right_read_on_a_stream_of_its_own(step, net, batches):
     static_batch = [tensor.cuda() for tensor in batches[0]]
     with unchanged(net):
@@ -455,3 +382,20 @@ def train_prefetched__right_read_on_a_stream_of_its_own(step, net, batches):
         main_stream.wait_stream(read_stream)
         losses.append(replay().clone())
     return torch.stack(losses)
+
+
+changed(
+    train_prefetched,
+    right_as_in_the_example={
+        "def start_copy(batch):":
+            "has_been_read.record()\n"
+            "losses = []\n"
+            "for batch in batches:",
+        "losses = []\n"
+        "has_been_read.record()\n"
+        "start_copy(batches[0])\n"
+        "for number in range(len(batches)):": "",
+        "if number + 1 < len(batches):\n"
+        "    start_copy(batches[number + 1])": "",
+    },
+)

@@ -375,15 +375,6 @@ def capture_training__right_one_stream(net, optimizer, *static):
     return by_hand(net, optimizer, static, stream, capture_stream=stream)
 
 
-def gradients_of__add_up(net, inputs):
-    def step(inputs):
-        loss = net(inputs).square().mean()
-        loss.backward()
-        return loss.detach()
-
-    return capture_step(step, inputs)
-
-
 def gradients_of__dropped_after_the_capture(net, inputs):
     replay = gradients_of(net, inputs)
     net.zero_grad(set_to_none=True)
@@ -395,16 +386,6 @@ def gradients_of__first_inputs(net, inputs):
     return lambda inputs: replay()
 
 
-def gradients_of__eager(net, inputs):
-    def step(inputs):
-        net.zero_grad()
-        loss = net(inputs).square().mean()
-        loss.backward()
-        return loss.detach()
-
-    return step
-
-
 def gradients_of__loss_read(net, inputs):
     def step(inputs):
         net.zero_grad()
@@ -413,16 +394,6 @@ def gradients_of__loss_read(net, inputs):
         return loss.item()
 
     return capture_step(step, inputs)
-
-
-def gradients_of__no_warm_up(net, inputs):
-    def step(inputs):
-        net.zero_grad(set_to_none=True)
-        loss = net(inputs).square().mean()
-        loss.backward()
-        return loss.detach()
-
-    return capture_step(step, inputs, warmup=0)
 
 
 def gradients_of__on_the_default_stream(net, inputs):
@@ -441,32 +412,30 @@ def gradients_of__on_the_default_stream(net, inputs):
     return replay
 
 
-def gradients_of__right_zeroed(net, inputs):
-    def step(inputs):
-        net.zero_grad(set_to_none=False)
-        loss = net(inputs).square().mean()
-        loss.backward()
-        return loss.detach()
+changed(
+    gradients_of,
+    add_up={
+        "net.zero_grad(set_to_none=True)": "",
+        "return capture_step(step, inputs.clone())": "return capture_step(step, inputs)",
+    },
+    eager={
+        "net.zero_grad(set_to_none=True)": "net.zero_grad()",
+        "return capture_step(step, inputs.clone())": "return step",
+    },
+    no_warm_up={"(step, inputs.clone())": "(step, inputs, warmup=0)"},
+    right_zeroed={"net.zero_grad(set_to_none=True)": "net.zero_grad(set_to_none=False)"},
+)
 
-    return capture_step(step, inputs.clone())
 
-
-def gradients_of__right_dropped_before_the_capture(net, inputs):
-    inputs = inputs.clone()
-    side_stream = torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream):
-        net(inputs).square().mean().backward()
-    torch.cuda.current_stream().wait_stream(side_stream)
-    net.zero_grad(set_to_none=True)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_loss = net(inputs).square().mean()
-        static_loss.backward()
-
-    def replay(new):
-        inputs.copy_(new)
-        graph.replay()
-        return static_loss.detach()
-
-    return replay
+changed(
+    gradients_of__on_the_default_stream,
+    right_dropped_before_the_capture={
+        "net(inputs).square().mean().backward()":
+            "inputs = inputs.clone()\n"
+            "side_stream = torch.cuda.Stream()\n"
+            "side_stream.wait_stream(torch.cuda.current_stream())\n"
+            "with torch.cuda.stream(side_stream):\n"
+            "    net(inputs).square().mean().backward()\n"
+            "torch.cuda.current_stream().wait_stream(side_stream)",
+    },
+)

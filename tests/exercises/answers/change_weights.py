@@ -400,23 +400,6 @@ def published__D2_waits_in_predict_only(net, sample, stream):
     return predict, publish
 
 
-def published__right_recorded_and_waits_in_predict(net, sample, stream):
-    replay = capture_step(net, sample.clone())
-
-    def predict(inputs):
-        torch.cuda.current_stream().wait_stream(stream)
-        return replay(inputs).clone()
-
-    def publish(weights):
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            copy_all(net, weights)
-            for value in weights:
-                value.record_stream(stream)
-
-    return predict, publish
-
-
 def published__right_events(net, sample, stream):
     replay = capture_step(net, sample.clone())
     written = torch.cuda.Event()
@@ -452,3 +435,14 @@ def published__right_second_set(net, sample, stream):
         current.wait_stream(stream)
 
     return in_graph(net, sample, publish)
+
+
+changed(
+    published__D2_waits_in_predict_only,
+    right_recorded_and_waits_in_predict={
+        "copy_all(net, weights)":
+            "copy_all(net, weights)\n"
+            "for value in weights:\n"
+            "    value.record_stream(stream)",
+    },
+)

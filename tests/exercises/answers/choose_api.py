@@ -243,36 +243,6 @@ def graph_around_read__eager(first, left, right, inputs):
     return predict
 
 
-def graph_around_read__D7_captured_on_the_callers_tensor(first, left, right, inputs):
-    with torch.no_grad():
-        replay_first = capture_step(first, inputs)
-        hidden = replay_first(inputs)
-        replay_left = capture_step(left, hidden)
-        replay_right = capture_step(right, hidden)
-
-    def predict(inputs):
-        hidden = replay_first(inputs)
-        replay = replay_left if hidden.mean() > 0 else replay_right
-        return replay().clone()
-
-    return predict
-
-
-def graph_around_read__right_hidden_copied(first, left, right, inputs):
-    with torch.no_grad():
-        replay_first = capture_step(first, inputs.clone())
-        hidden = replay_first(inputs)
-        replay_left = capture_step(left, hidden.clone())
-        replay_right = capture_step(right, hidden.clone())
-
-    def predict(inputs):
-        hidden = replay_first(inputs)
-        replay = replay_left if hidden.mean().item() > 0 else replay_right
-        return replay(hidden).clone()
-
-    return predict
-
-
 def graph_around_read__right_without_helper(first, left, right, inputs):
     static, graphs = inputs.clone(), [torch.cuda.CUDAGraph() for _ in range(3)]
     with torch.inference_mode():
@@ -311,6 +281,19 @@ def graph_around_read__right_read_in_the_graph(first, left, right, inputs):
         return (replay_left if mean > 0 else replay_right)().clone()
 
     return predict
+
+
+changed(
+    graph_around_read,
+    D7_captured_on_the_callers_tensor={"(first, inputs.clone())": "(first, inputs)"},
+    right_hidden_copied={
+        "(left, hidden)": "(left, hidden.clone())",
+        "(right, hidden)": "(right, hidden.clone())",
+        "replay_left if hidden.mean() > 0 else replay_right":
+            "replay_left if hidden.mean().item() > 0 else replay_right",
+        "return replay().clone()": "return replay(hidden).clone()",
+    },
+)
 
 
 def replay_or_eager__always_replayed(function, inputs):
@@ -450,30 +433,6 @@ def graph_without_optimizer__optimizer_forgotten(net, optimizer, inputs, targets
     return lambda *batch: replay(*batch).clone()
 
 
-def graph_without_optimizer__steps_before(net, optimizer, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(passes(net, optimizer), inputs.clone(), targets.clone())
-
-    def train(inputs, targets):
-        optimizer.step()
-        return replay(inputs, targets).clone()
-
-    return train
-
-
-def graph_without_optimizer__zeroed_outside(net, optimizer, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(passes(net, optimizer, zero=False), inputs.clone(), targets.clone())
-
-    def train(inputs, targets):
-        optimizer.zero_grad()
-        loss = replay(inputs, targets).clone()
-        optimizer.step()
-        return loss
-
-    return train
-
-
 def graph_without_optimizer__not_cloned(net, optimizer, inputs, targets):
     with unchanged(net):
         replay = capture_step(passes(net, optimizer), inputs.clone(), targets.clone())
@@ -527,3 +486,18 @@ def graph_without_optimizer__right_own_gradients(net, optimizer, inputs, targets
         return loss.clone()
 
     return train
+
+
+changed(
+    graph_without_optimizer__not_cloned,
+    steps_before={
+        "loss = replay(inputs, targets)": "",
+        "return loss": "return replay(inputs, targets).clone()",
+    },
+    zeroed_outside={
+        "(net, optimizer), inputs.": "(net, optimizer, zero=False), inputs.",
+        "loss = replay(inputs, targets)":
+            "optimizer.zero_grad()\n"
+            "loss = replay(inputs, targets).clone()",
+    },
+)

@@ -207,16 +207,6 @@ def graph_decode__read_in_each_call(model, tokens, input_pos, kv_cache, temperat
     return following
 
 
-def graph_decode__position_not_restored(model, tokens, input_pos, kv_cache, temperature, generator):
-    def step():
-        tokens.copy_(sample(model(tokens, input_pos, kv_cache), temperature, generator))
-        input_pos.add_(1)
-
-    with unchanged(tokens, generators=[generator]):
-        replay = capture_step(step, generators=[generator])
-    return lambda: (replay(), tokens.clone())[1]
-
-
 def graph_decode__most_likely(model, tokens, input_pos, kv_cache, temperature, generator):
     def step():
         tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
@@ -259,6 +249,12 @@ def graph_decode__right_by_hand(model, tokens, input_pos, kv_cache, temperature,
         return tokens.clone()
 
     return following
+
+
+changed(
+    graph_decode__warmup_drew,
+    position_not_restored={"(tokens, input_pos):": "(tokens, generators=[generator]):"},
+)
 
 
 def rows_of(model, config, prompts, positions=None, clones=True, restores=True, eager=False):
@@ -325,27 +321,17 @@ def graph_rows__padded(model, config, prompts):
     return rows_of(model, config, padded)
 
 
-def graph_rows__right_most_of_the_prompt_first(model, config, prompts):
-    """The first token comes from a replay too, which reads the last token of each prompt."""
-    kv_cache = new_kv_cache(config, len(prompts), "cuda", torch.float32)
-    for row, prompt in enumerate(prompts):
-        places = torch.arange(prompt.shape[1], device="cuda")[None]
-        model(prompt, places, kv_cache[:, :, row : row + 1])
-    tokens = torch.cat([prompt[:, -1:] for prompt in prompts])
-    input_pos = torch.tensor([[prompt.shape[1] - 1] for prompt in prompts], device="cuda")
-
-    def step():
-        tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
-        input_pos.add_(1)
-
-    with unchanged(tokens, input_pos):
-        replay = capture_step(step)
-
-    def following():
-        replay()
-        return tokens.clone()
-
-    return following(), following
+changed(
+    graph_rows,
+    right_most_of_the_prompt_first={
+        "first = []": "",
+        "first.append(sample(model(prompt, positions, kv_cache[:, :, row:row + 1])))":
+            "model(prompt, positions, kv_cache[:, :, row:row + 1])",
+        "(first)": "([prompt[:, -1:] for prompt in prompts])",
+        "[prompt.shape[1]] for prompt in": "[prompt.shape[1] - 1] for prompt in",
+        "return (tokens.clone(), following)": "return (following(), following)",
+    },
+)
 
 
 def tokens_graph(model, tokens, input_pos, kv_cache, count, clean=True, clone=torch.clone):

@@ -26,16 +26,6 @@ def capture_scores__right_by_hand(model, sample):
     return predict
 
 
-def capture_scores__selects_rows(model, sample):
-    def score(x):
-        scores = model(x) * 2.0
-        return scores[x.sum(1) >= 0]
-
-    with torch.no_grad():
-        replay = capture_step(score, sample.clone())
-    return lambda x: replay(x).clone()
-
-
 def capture_scores__returns_the_static_output(model, sample):
     def score(x):
         return torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
@@ -73,6 +63,15 @@ def capture_scores__overwrites_the_sample(model, sample):
     return lambda x: replay(x).clone()
 
 
+changed(
+    capture_scores,
+    selects_rows={
+        "positive = x.sum(1, keepdim=True) >= 0": "scores = model(x) * 2.0",
+        "return torch.where(positive, model(x) * 2.0, 0)": "return scores[x.sum(1) >= 0]",
+    },
+)
+
+
 def capture_average__right_with_two_inputs(sample):
     average = torch.zeros_like(sample)
 
@@ -102,44 +101,6 @@ def capture_average__keeps_the_momentum_on_the_cpu(sample):
     return update
 
 
-def capture_average__begins_after_the_warm_up(sample):
-    average = torch.zeros_like(sample)
-    static_momentum = torch.tensor(0.5, device="cuda")
-    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample.clone())
-
-    def update(x, momentum):
-        static_momentum.fill_(momentum)
-        return replay(x).clone()
-
-    return update
-
-
-def capture_average__returns_the_average_itself(sample):
-    average = torch.zeros_like(sample)
-    static_momentum = torch.tensor(0.5, device="cuda")
-    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample.clone())
-    average.zero_()
-
-    def update(x, momentum):
-        static_momentum.fill_(momentum)
-        return replay(x)
-
-    return update
-
-
-def capture_average__overwrites_the_sample(sample):
-    average = torch.zeros_like(sample)
-    static_momentum = torch.tensor(0.5, device="cuda")
-    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample)
-    average.zero_()
-
-    def update(x, momentum):
-        static_momentum.fill_(momentum)
-        return replay(x).clone()
-
-    return update
-
-
 def capture_average__runs_eagerly(sample):
     average = torch.zeros_like(sample)
 
@@ -147,6 +108,24 @@ def capture_average__runs_eagerly(sample):
         return average.add_(momentum * (x - average)).clone()
 
     return update
+
+
+changed(
+    capture_average__keeps_the_momentum_on_the_cpu,
+    begins_after_the_warm_up={
+        "tensor(0.5)": "tensor(0.5, device='cuda')",
+        "average.zero_()": "",
+    },
+    returns_the_average_itself={
+        "tensor(0.5)": "tensor(0.5, device='cuda')",
+        "return replay(x).clone()": "return replay(x)",
+    },
+    overwrites_the_sample={
+        "tensor(0.5)": "tensor(0.5, device='cuda')",
+        "(lambda x: average.add_(static_momentum * (x - average)), sample.clone())":
+            "(lambda x: average.add_(static_momentum * (x - average)), sample)",
+    },
+)
 
 
 def exhibit_of__the_first_with_that_message(report):

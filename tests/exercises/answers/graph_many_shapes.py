@@ -87,17 +87,6 @@ def pad_to_buckets__smallest_first(total, sizes, columns):
     return answer_by(sizes, replays)
 
 
-def pad_to_buckets__rows_left_behind(total, sizes, columns):
-    statics, replays = graphs_of(total, sizes, columns)
-
-    def answer(request):
-        number = bisect_left(sizes, len(request))
-        statics[number][: len(request)].copy_(request)
-        return replays[number]().clone()
-
-    return answer
-
-
 def pad_to_buckets__always_the_largest(total, sizes, columns):
     _, replays = graphs_of(total, sizes, columns)
 
@@ -149,19 +138,10 @@ def pad_to_buckets__right_zeroed(total, sizes, columns):
     return answer
 
 
-def read_results__only_cloned(answer, requests, columns):
-    buffers = [torch.empty(columns).pin_memory() for _ in range(2)]
-    arrived = [torch.cuda.Event() for _ in range(2)]
-    results = []
-    for number, request in enumerate(requests):
-        this = number % 2
-        buffers[this].copy_(answer(request), non_blocking=True)
-        arrived[this].record()
-        if number > 0:
-            results.append(buffers[1 - this].clone())
-    arrived[this].synchronize()
-    results.append(buffers[this].clone())
-    return results
+changed(
+    pad_to_buckets__right_zeroed,
+    rows_left_behind={"statics[number].zero_()": ""},
+)
 
 
 def read_results__at_once(answer, requests, columns):
@@ -187,6 +167,12 @@ def read_results__right_a_row_per_request(answer, requests, columns):
 def read_results__right_read_later_on_the_gpu(answer, requests, columns):
     kept = [answer(request).clone() for request in requests]
     return list(torch.stack(kept).cpu())
+
+
+changed(
+    read_results,
+    only_cloned={"arrived[1 - this].synchronize()": ""},
+)
 
 
 def standardize__rows_behind_left(x, length):

@@ -68,10 +68,10 @@ def graph_middle__eager(net, inputs):
     return net
 
 
-def graph_middle__no_warm_up(net, inputs):
-    sample = net[0](inputs).detach().requires_grad_()
-    net[1] = torch.cuda.make_graphed_callables(net[1], (sample,), num_warmup_iters=0)
-    return net
+changed(
+    graph_middle,
+    no_warm_up={"(net[1], (sample,))": "(net[1], (sample,), num_warmup_iters=0)"},
+)
 
 
 def graph_second__right_eval_for_the_sample_only(net, inputs):
@@ -91,13 +91,6 @@ def graph_second__right_only_the_first_part_in_eval(net, inputs):
     return net
 
 
-def graph_second__mode_alone(net, inputs):
-    with torch.no_grad():
-        sample = net[0](inputs)
-    net[1] = torch.cuda.make_graphed_callables(net[1], (sample,))
-    return net
-
-
 def graph_second__left_in_eval(net, inputs):
     net.eval()
     sample = net[0](inputs).detach().requires_grad_()
@@ -110,6 +103,12 @@ def graph_second__dropout_left_in_eval(net, inputs):
     sample = net[0](inputs).detach().requires_grad_()
     net[1] = torch.cuda.make_graphed_callables(net[1], (sample,))
     return net.train()
+
+
+changed(
+    graph_second,
+    mode_alone={"sample.requires_grad_(),": "sample,"},
+)
 
 
 def graph_around__right_new_sequential(net, inputs):
@@ -258,76 +257,6 @@ def make_solver__whole_loop(one_round, x):
     return solve
 
 
-def make_solver__always_twenty_rounds(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        static_z.zero_()
-        for _ in range(20):
-            graph.replay()
-        return static_z.clone()
-
-    return solve
-
-
-def make_solver__z_not_set_to_zero(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        graph.replay()
-        while moved > 0.01:
-            graph.replay()
-        return static_z.clone()
-
-    return solve
-
-
-def make_solver__x_not_copied(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = one_round(static_z, static_x)
-
-    def solve(x):
-        static_z.zero_()
-        graph.replay()
-        while moved > 0.01:
-            graph.replay()
-        return static_z.clone()
-
-    solve.keep = static_x  # the graph reads it
-    return solve
-
-
-def make_solver__static_z_returned(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        static_z.zero_()
-        graph.replay()
-        while moved > 0.01:
-            graph.replay()
-        return static_z
-
-    return solve
-
-
 def make_solver__captures_the_callers_x(one_round, x):
     static_z = torch.zeros_like(x)
     one_round(static_z, x)
@@ -338,58 +267,6 @@ def make_solver__captures_the_callers_x(one_round, x):
     def solve(new):
         x.copy_(new)
         static_z.zero_()
-        graph.replay()
-        while moved > 0.01:
-            graph.replay()
-        return static_z.clone()
-
-    return solve
-
-
-def make_solver__without_warm_up(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        static_z.zero_()
-        graph.replay()
-        while moved > 0.01:
-            graph.replay()
-        return static_z.clone()
-
-    return solve
-
-
-def make_solver__read_before_the_first_replay(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        static_z.zero_()
-        while moved > 0.01:
-            graph.replay()
-        return static_z.clone()
-
-    return solve
-
-
-def make_solver__z_set_to_zero_in_the_graph(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_z.zero_()
-        moved = one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
         graph.replay()
         while moved > 0.01:
             graph.replay()
@@ -422,3 +299,61 @@ def make_solver__eager(one_round, x):
         return z
 
     return solve
+
+
+changed(
+    make_solver,
+    always_twenty_rounds={
+        "static_x = x.clone()\n"
+        "static_z = torch.zeros_like(x)":
+            "static_x, static_z = (x.clone(), torch.zeros_like(x))",
+        "static_moved = one_round(static_z, static_x)": "one_round(static_z, static_x)",
+        "graph.replay()\n"
+        "while static_moved > 0.01:":
+            "for _ in range(20):",
+    },
+    z_not_set_to_zero={
+        "static_x = x.clone()\n"
+        "static_z = torch.zeros_like(x)":
+            "static_x, static_z = (x.clone(), torch.zeros_like(x))",
+        "static_z.zero_()": "",
+    },
+    x_not_copied={
+        "static_x = x.clone()\n"
+        "static_z = torch.zeros_like(x)":
+            "static_x, static_z = (x.clone(), torch.zeros_like(x))",
+        "static_x.copy_(x)": "",
+        "return solve":
+            "solve.keep = static_x\n"
+            "return solve",
+    },
+    static_z_returned={
+        "static_x = x.clone()\n"
+        "static_z = torch.zeros_like(x)":
+            "static_x, static_z = (x.clone(), torch.zeros_like(x))",
+        "return static_z.clone()": "return static_z",
+    },
+    without_warm_up={
+        "static_x = x.clone()\n"
+        "static_z = torch.zeros_like(x)\n"
+        "one_round(static_z, static_x)":
+            "static_x, static_z = (x.clone(), torch.zeros_like(x))",
+    },
+    read_before_the_first_replay={
+        "static_x = x.clone()\n"
+        "static_z = torch.zeros_like(x)":
+            "static_x, static_z = (x.clone(), torch.zeros_like(x))",
+        "graph.replay()\n"
+        "while static_moved > 0.01:":
+            "while static_moved > 0.01:",
+    },
+    z_set_to_zero_in_the_graph={
+        "static_x = x.clone()\n"
+        "static_z = torch.zeros_like(x)":
+            "static_x, static_z = (x.clone(), torch.zeros_like(x))",
+        "static_moved = one_round(static_z, static_x)":
+            "static_z.zero_()\n"
+            "static_moved = one_round(static_z, static_x)",
+        "static_z.zero_()": "",
+    },
+)

@@ -11,32 +11,9 @@ def two_graphs__one_if_is_left(x, limit):
     return count_graphs(clip, x)
 
 
-def two_graphs__always_scaled(x, limit):
-    def clip(x):
-        x = torch.where(x.isnan(), 0.0, x)
-        return x * (limit / x.norm())
-
-    return count_graphs(clip, x)
-
-
 def two_graphs__each_number_clamped(x, limit):
     def clip(x):
         return torch.where(x.isnan(), 0.0, x).clamp(max=limit)
-
-    return count_graphs(clip, x)
-
-
-def two_graphs__nan_left(x, limit):
-    def clip(x):
-        return x * (limit / x.norm().clamp(min=limit))
-
-    return count_graphs(clip, x)
-
-
-def two_graphs__quotient_clamped(x, limit):
-    def clip(x):
-        x = torch.where(x.isnan(), 0.0, x)
-        return x * (limit / x.norm()).clamp(max=1)
 
     return count_graphs(clip, x)
 
@@ -76,27 +53,14 @@ def two_graphs__right_nan_to_num(x, limit):
     return count_graphs(clip, x)
 
 
-def make_scaled__still_modifies(scale, calls):
-    scale = scale.to("cuda")
-
-    @torch.compile(mode="reduce-overhead")
-    def compiled(x):
-        calls.add_(1)
-        return (x @ x).relu() * scale * calls
-
-    return compiled
-
-
-def make_scaled__D8_copied_in_each_call(scale, calls):
-    @torch.compile(mode="reduce-overhead")
-    def compiled(x, scale, calls):
-        return (x @ x).relu() * scale * calls
-
-    def scaled(x):
-        calls.add_(1)
-        return compiled(x, scale.to("cuda"), calls)
-
-    return scaled
+changed(
+    two_graphs,
+    always_scaled={
+        "return x * (limit / x.norm().clamp(min=limit))": "return x * (limit / x.norm())",
+    },
+    nan_left={"x = torch.where(x.isnan(), 0.0, x)": ""},
+    quotient_clamped={"(limit / x.norm().clamp(min=limit))": "(limit / x.norm()).clamp(max=1)"},
+)
 
 
 def make_scaled__another_counter(scale, calls):
@@ -139,20 +103,6 @@ def make_scaled__compiled_in_each_call(scale, calls):
     return scaled
 
 
-def make_scaled__counter_not_used(scale, calls):
-    scale = scale.to("cuda")
-
-    @torch.compile(mode="reduce-overhead")
-    def compiled(x):
-        return (x @ x).relu() * scale
-
-    def scaled(x):
-        calls.add_(1)
-        return compiled(x)
-
-    return scaled
-
-
 def make_scaled__right_marked_static(scale, calls):
     scale = scale.to("cuda")
     torch._dynamo.mark_static_address(calls)
@@ -165,20 +115,33 @@ def make_scaled__right_marked_static(scale, calls):
     return compiled
 
 
-def make_scaled__right_copied_back(scale, calls):
-    scale = scale.to("cuda")
+changed(
+    make_scaled,
+    D8_copied_in_each_call={
+        "scale = scale.to('cuda')": "",
+        "return compiled(x, scale, calls)": "return compiled(x, scale.to('cuda'), calls)",
+    },
+    counter_not_used={
+        "def compiled(x, scale, calls):": "def compiled(x):",
+        "return (x @ x).relu() * scale * calls": "return (x @ x).relu() * scale",
+        "return compiled(x, scale, calls)": "return compiled(x)",
+    },
+)
 
-    @torch.compile(mode="reduce-overhead")
-    def compiled(x, calls):
-        calls = calls + 1
-        return (x @ x).relu() * scale * calls, calls
 
-    def scaled(x):
-        result, new_calls = compiled(x, calls)
-        calls.copy_(new_calls)
-        return result
+changed(
+    make_scaled__another_counter,
+    right_copied_back={
+        "nonlocal calls": "result, new_calls = compiled(x, calls)",
+        "result, calls = compiled(x, calls)": "calls.copy_(new_calls)",
+    },
+)
 
-    return scaled
+
+changed(
+    make_scaled__right_marked_static,
+    still_modifies={"torch._dynamo.mark_static_address(calls)": ""},
+)
 
 
 def predict__another_mode(model, batches):

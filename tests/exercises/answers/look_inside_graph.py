@@ -95,28 +95,19 @@ def graphed_training__right_with_static_inputs(net, optimizer, inputs, targets):
     return lambda inputs, targets: replay(inputs, targets).clone()
 
 
-def graphed_training__right_with_grad(net, optimizer, inputs, targets):
-    static_inputs = inputs.clone()
-    static_targets = targets.clone()
-    parameters = list(net.parameters())
-
-    def step():
-        loss = mse_loss(net(static_inputs), static_targets)
-        gradients = torch.autograd.grad(loss, parameters)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        optimizer.step()
-        return loss.detach()
-
-    with unchanged(net, optimizer):
-        replay = capture_step(step)
-
-    def train(inputs, targets):
-        static_inputs.copy_(inputs)
-        static_targets.copy_(targets)
-        return replay().clone()
-
-    return train
+changed(
+    graphed_training,
+    right_with_grad={
+        "def step():":
+            "parameters = list(net.parameters())\n"
+            "def step():",
+        "optimizer.zero_grad(set_to_none=True)": "",
+        "loss.backward()":
+            "gradients = torch.autograd.grad(loss, parameters)\n"
+            "for parameter, gradient in zip(parameters, gradients, strict=True):\n"
+            "    parameter.grad = gradient",
+    },
+)
 
 
 def every_pair(parameters, number, step=4, kind="f"):
@@ -165,16 +156,6 @@ def find_number__offset_in_floats(parameters, number):
     return (found[0][0], found[0][1] // 4) if len(found) == 1 else ()
 
 
-def find_number__D5_nearly_equal(parameters, number):
-    found = [
-        (place, offset)
-        for place, value in enumerate(parameters)
-        for offset in range(0, len(value) - 3, 4)
-        if abs(struct.unpack("f", value[offset : offset + 4])[0] - number) < 1e-6
-    ]
-    return found[0] if len(found) == 1 else ()
-
-
 def find_number__right_by_counting(parameters, number):
     found, count = (), 0
     for place, value in enumerate(parameters):
@@ -182,6 +163,15 @@ def find_number__right_by_counting(parameters, number):
             if value[offset : offset + 4] == struct.pack("f", number):
                 found, count = (place, offset), count + 1
     return found if count == 1 else ()
+
+
+changed(
+    find_number,
+    D5_nearly_equal={
+        "if value[offset:offset + 4] == wanted":
+            "if abs(struct.unpack('f', value[offset:offset + 4])[0] - number) < 1e-6",
+    },
+)
 
 
 def summed(left, right, sample, early=True, join="before", copy=True, clone=True, side=True):
@@ -266,28 +256,6 @@ def branches(left, right, sample, combine, joined=True):
     return replay
 
 
-def sum_of_branches__R4_summed_after_the_replay(left, right, sample):
-    static_x = sample.clone()
-    left(static_x)
-    right(static_x)
-    side = torch.cuda.Stream()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        main = torch.cuda.current_stream()
-        side.wait_stream(main)
-        with torch.cuda.stream(side):
-            left_result = left(static_x)
-        right_result = right(static_x)
-        main.wait_stream(side)
-
-    def replay(x):
-        static_x.copy_(x)
-        graph.replay()
-        return left_result + right_result
-
-    return replay
-
-
 def sum_of_branches__D15_added_in_place_before_the_join(left, right, sample):
     return branches(left, right, sample, lambda a, b: b.add_(a), joined=False)
 
@@ -327,6 +295,15 @@ def sum_of_branches__right_with_two_streams_and_events(left, right, sample):
         return total.clone()
 
     return replay
+
+
+changed(
+    sum_of_branches,
+    R4_summed_after_the_replay={
+        "total = left_result + right_result": "",
+        "return total.clone()": "return left_result + right_result",
+    },
+)
 
 
 def lanes_of(costs, order, lanes=2):

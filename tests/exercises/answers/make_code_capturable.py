@@ -41,16 +41,6 @@ def ramp__moved_tensor(steps):
     return scaled
 
 
-def ramp__without_end(steps):
-    done = torch.zeros((), device="cuda")
-
-    def scaled(x):
-        done.add_(1)
-        return x * (done / steps)
-
-    return scaled
-
-
 def ramp__one_call_late(steps):
     done = torch.zeros((), device="cuda")
 
@@ -62,30 +52,9 @@ def ramp__one_call_late(steps):
     return scaled
 
 
-def ramp__value_read(steps):
-    done = torch.zeros((), device="cuda")
-
-    def scaled(x):
-        done.add_(1)
-        return x * min(1.0, done.item() / steps)
-
-    return scaled
-
-
 def ramp__right_factor_itself(steps):
     factor = torch.zeros((), device="cuda")
     return lambda x: x * factor.add_(1 / steps).clamp_(max=1)
-
-
-def ramp__right_augmented(steps):
-    done = torch.zeros((), device="cuda")
-
-    def scaled(x):
-        nonlocal done
-        done += 1  # in place for a tensor
-        return x * (done / steps).clamp(max=1)
-
-    return scaled
 
 
 def ramp__D13_moved_in_a_dict(steps):
@@ -98,26 +67,20 @@ def ramp__D13_moved_in_a_dict(steps):
     return scaled
 
 
-def logger__moved_row(log):
-    row = torch.zeros(1, dtype=torch.int64, device="cuda")
-
-    def write(loss):
-        nonlocal row
-        log[row] = loss
-        row = (row + 1) % len(log)
-        return log
-
-    return write
+changed(
+    ramp,
+    without_end={"return x * (done / steps).clamp(max=1)": "return x * (done / steps)"},
+    value_read={"* (done / steps).clamp(max=1)": "* min(1.0, done.item() / steps)"},
+)
 
 
-def logger__row_stands_still(log):
-    row = torch.zeros(1, dtype=torch.int64, device="cuda")
-
-    def write(loss):
-        log[row] = loss
-        return log
-
-    return write
+changed(
+    ramp__as_given,
+    right_augmented={
+        "done = 0": "done = torch.zeros((), device='cuda')",
+        "return x * min(1.0, done / steps)": "return x * (done / steps).clamp(max=1)",
+    },
+)
 
 
 def logger__first_row_skipped(log):
@@ -126,17 +89,6 @@ def logger__first_row_skipped(log):
     def write(loss):
         row.add_(1).remainder_(len(log))
         log[row] = loss
-        return log
-
-    return write
-
-
-def logger__right_index_copy(log):
-    row = torch.zeros(1, dtype=torch.int64, device="cuda")
-
-    def write(loss):
-        log.index_copy_(0, row, loss[None])
-        row.copy_((row + 1) % len(log))
         return log
 
     return write
@@ -152,6 +104,25 @@ def logger__right_where(log):
         return log
 
     return write
+
+
+changed(
+    logger__as_given,
+    moved_row={
+        "row = 0": "row = torch.zeros(1, dtype=torch.int64, device='cuda')",
+        "log[row] = loss.item()": "log[row] = loss",
+    },
+)
+
+
+changed(
+    logger,
+    row_stands_still={"row.add_(1).remainder_(len(log))": ""},
+    right_index_copy={
+        "log[row] = loss": "log.index_copy_(0, row, loss[None])",
+        "row.add_(1).remainder_(len(log))": "row.copy_((row + 1) % len(log))",
+    },
+)
 
 
 def loss_of(weight, temperature, x):
@@ -232,19 +203,6 @@ def anneal_and_train__one_batch(weight, batches):
     return [replay().item() for _ in batches]
 
 
-def anneal_and_train__read_in_the_graph(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss.item()
-
-    with unchanged(weight, temperature):
-        replay = capture_step(step, batches[0].cuda())
-    return [replay(batch) for batch in batches]
-
-
 def anneal_and_train__D10_static_input_rebound(weight, batches):
     temperature = torch.tensor(2.0, device="cuda")
     x = batches[0].cuda()
@@ -261,20 +219,6 @@ def anneal_and_train__D10_static_input_rebound(weight, batches):
         x = batch.cuda()
         losses.append(replay().item())
     return losses
-
-
-def anneal_and_train__D10_losses_not_cloned(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss
-
-    with unchanged(weight, temperature):
-        replay = capture_step(step, batches[0].cuda())
-    losses = [replay(batch) for batch in batches]
-    return [loss.item() for loss in losses]
 
 
 def anneal_and_train__right_filled_between(weight, batches):
@@ -301,3 +245,17 @@ def anneal_and_train__right_read_after_each_replay(weight, batches):
         return loss
 
     return losses_of_replays(step, batches, weight, temperature)
+
+
+changed(
+    anneal_and_train__one_batch,
+    read_in_the_graph={
+        "return loss": "return loss.item()",
+        "replay().item() for _ in": "replay(batch) for batch in",
+    },
+    D10_losses_not_cloned={
+        "return [replay().item() for _ in batches]":
+            "losses = [replay(batch) for batch in batches]\n"
+            "return [loss.item() for loss in losses]",
+    },
+)

@@ -10,21 +10,6 @@ def graph_without_one_dropout__all_in_eval(net, inputs):
     return torch.cuda.make_graphed_callables(net, (inputs,))
 
 
-def graph_without_one_dropout__eager(net, inputs):
-    net[0].eval()
-    return net
-
-
-def graph_without_one_dropout__no_warmup(net, inputs):
-    net[0].eval()
-    return torch.cuda.make_graphed_callables(net, (inputs,), num_warmup_iters=0)
-
-
-def graph_without_one_dropout__right_by_probability(net, inputs):
-    net[0][1].p = 0.0
-    return torch.cuda.make_graphed_callables(net, (inputs.clone(),))
-
-
 def graph_without_one_dropout__right_mode_restored(net, inputs):
     net[0].eval()
     graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),))
@@ -32,99 +17,55 @@ def graph_without_one_dropout__right_mode_restored(net, inputs):
     return graphed
 
 
-def graph_without_one_dropout__the_callers_batch(net, inputs):
-    net[0].eval()
-    return torch.cuda.make_graphed_callables(net, (inputs,))
+changed(
+    graph_without_one_dropout,
+    eager={"return torch.cuda.make_graphed_callables(net, (inputs.clone(),))": "return net"},
+    no_warmup={"(net, (inputs.clone(),))": "(net, (inputs,), num_warmup_iters=0)"},
+    right_by_probability={"net[0].eval()": "net[0][1].p = 0.0"},
+    the_callers_batch={"inputs.clone(),": "inputs,"},
+)
 
 
-def train_in_place__the_callers_batch(net, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0],))
-    losses = []
-    for inputs, targets in batches:
-        optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
-def train_in_place__half_the_rate(net, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))
-    losses = []
-    for group in optimizer.param_groups:
-        group["lr"] /= 2
-    for inputs, targets in batches:
-        optimizer.zero_grad(set_to_none=False)
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
-def train_in_place__eager(net, optimizer, batches):
-    losses = []
-    for inputs, targets in batches:
-        optimizer.zero_grad(set_to_none=False)
-        loss = torch.nn.functional.mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
-def train_in_place__no_warmup(net, optimizer, batches):
-    sample = batches[0][0].clone()
-    graphed = torch.cuda.make_graphed_callables(net, (sample,), num_warmup_iters=0)
-    losses = []
-    for inputs, targets in batches:
-        optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
-def train_in_place__right_set_to_none(net, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))
-    losses = []
-    for inputs, targets in batches:
-        optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
-def train_in_place__right_gradients_deleted(net, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))
-    losses = []
-    for inputs, targets in batches:
-        for parameter in net.parameters():
-            parameter.grad = None
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def train_in_place__right_gradient_cloned(net, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))
-    losses = []
-    for inputs, targets in batches:
-        optimizer.zero_grad(set_to_none=False)
-        loss = torch.nn.functional.mse_loss(graphed(inputs), targets)
-        loss.backward()
-        if not losses:
-            for parameter in graphed.parameters():
-                parameter.grad = parameter.grad.clone()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
+changed(
+    train_in_place__as_given,
+    the_callers_batch={
+        "(net, (batches[0][0].clone(),))": "(net, (batches[0][0],))",
+        "optimizer.zero_grad(set_to_none=False)": "optimizer.zero_grad(set_to_none=True)",
+    },
+    half_the_rate={
+        "for inputs, targets in batches:":
+            "for group in optimizer.param_groups:\n"
+            "    group['lr'] /= 2\n"
+            "for inputs, targets in batches:",
+    },
+    eager={
+        "graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))": "",
+        "torch.nn.functional.mse_loss(graphed(inputs), targets)":
+            "torch.nn.functional.mse_loss(net(inputs), targets)",
+    },
+    no_warmup={
+        "graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))":
+            "sample = batches[0][0].clone()\n"
+            "graphed = torch.cuda.make_graphed_callables(net, (sample,), num_warmup_iters=0)",
+        "optimizer.zero_grad(set_to_none=False)": "optimizer.zero_grad(set_to_none=True)",
+    },
+    right_set_to_none={
+        "optimizer.zero_grad(set_to_none=False)": "optimizer.zero_grad(set_to_none=True)",
+    },
+    right_gradients_deleted={
+        "optimizer.zero_grad(set_to_none=False)":
+            "for parameter in net.parameters():\n"
+            "    parameter.grad = None",
+        "losses.append(loss.detach())": "losses.append(loss.item())",
+    },
+    right_gradient_cloned={
+        "optimizer.step()":
+            "if not losses:\n"
+            "    for parameter in graphed.parameters():\n"
+            "        parameter.grad = parameter.grad.clone()\n"
+            "optimizer.step()",
+    },
+)
 
 
 def graph_siamese__outputs_cloned(net, a, b):
@@ -226,12 +167,6 @@ def graph_for_accumulation__no_warmup(net, inputs):
     return torch.cuda.make_graphed_callables(net, (inputs,), num_warmup_iters=0)
 
 
-def graph_for_accumulation__buffers_moved(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    return torch.cuda.make_graphed_callables(net, (inputs,))
-
-
 def graph_for_accumulation__buffers_replaced(net, inputs):
     before = {name: buffer.clone() for name, buffer in net[1].named_buffers()}
     graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),))
@@ -249,26 +184,6 @@ def graph_for_accumulation__the_callers_batch(net, inputs):
         return torch.cuda.make_graphed_callables(net, (inputs,))
 
 
-def graph_for_accumulation__eager(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    return net
-
-
-def graph_for_accumulation__nothing_returned(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    with unchanged(net):
-        torch.cuda.make_graphed_callables(net, (inputs,))
-
-
-def graph_for_accumulation__right_unchanged(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    with unchanged(net):
-        return torch.cuda.make_graphed_callables(net, (inputs.clone(),))
-
-
 def graph_for_accumulation__right_by_state_dict(net, inputs):
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),), num_warmup_iters=5)
@@ -276,3 +191,17 @@ def graph_for_accumulation__right_by_state_dict(net, inputs):
     for parameter in graphed.parameters():
         parameter.grad = torch.zeros_like(parameter)
     return graphed
+
+
+changed(
+    graph_for_accumulation__the_callers_batch,
+    nothing_returned={"return torch": "torch"},
+    right_unchanged={"inputs,": "inputs.clone(),"},
+)
+
+
+changed(
+    graph_for_accumulation__no_warmup,
+    buffers_moved={"(net, (inputs,), num_warmup_iters=0)": "(net, (inputs,))"},
+    eager={"torch.cuda.make_graphed_callables(net, (inputs,), num_warmup_iters=0)": "net"},
+)

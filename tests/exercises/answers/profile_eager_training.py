@@ -41,72 +41,30 @@ def profile_steps__without_profiler_step(step, path):
     return path
 
 
-def profile_steps__cpu_alone(step, path):
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=0, warmup=2, active=5, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
-    ) as profiler:
-        for _ in range(7):
-            step()
-            profiler.step()
-    return path
+changed(
+    profile_steps,
+    cpu_alone={"[ProfilerActivity.CPU, ProfilerActivity.CUDA]": "[ProfilerActivity.CPU]"},
+    with_stacks={"on_trace_ready=save": "on_trace_ready=save, with_stack=True"},
+)
 
 
-def profile_steps__with_stacks(step, path):
-    with profile(
-        schedule=schedule(wait=0, warmup=2, active=5, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
-        with_stack=True,
-    ) as profiler:
-        for _ in range(7):
-            step()
-            profiler.step()
-    return path
-
-
-def profile_steps__without_a_schedule(step, path):
-    with profile() as profiler:
-        for _ in range(5):
-            step()
-            profiler.step()
-    profiler.export_chrome_trace(path)
-    return path
-
-
-def profile_steps__without_warm_up(step, path):
-    with profile(schedule=schedule(wait=0, warmup=0, active=5, repeat=1)) as profiler:
-        for _ in range(5):
-            step()
-            profiler.step()
-    profiler.export_chrome_trace(path)
-    return path
-
-
-def profile_steps__not_saved(step, path):
-    with profile(schedule=schedule(wait=0, warmup=2, active=5, repeat=1)) as profiler:
-        for _ in range(7):
-            step()
-            profiler.step()
-    return path
-
-
-def profile_steps__stopped_too_early(step, path):
-    with profile(schedule=schedule(wait=0, warmup=2, active=5, repeat=1)) as profiler:
-        for _ in range(5):
-            step()
-            profiler.step()
-    profiler.export_chrome_trace(path)
-    return path
-
-
-def profile_steps__repeated_and_saved_late(step, path):
-    with profile(schedule=schedule(wait=0, warmup=2, active=5)) as profiler:
-        for _ in range(7):
-            step()
-            profiler.step()
-    profiler.export_chrome_trace(path)  # of the second round, which recorded nothing
-    return path
+changed(
+    profile_steps__right_saved_after_the_block,
+    without_a_schedule={
+        "schedule=schedule(wait=0, warmup=2, active=5, repeat=1)": "",
+        "for _ in range(7):": "for _ in range(5):",
+    },
+    without_warm_up={
+        "0, warmup=2, active=5": "0, warmup=0, active=5",
+        "for _ in range(7):": "for _ in range(5):",
+    },
+    not_saved={"profiler.export_chrome_trace(path)": ""},
+    stopped_too_early={"for _ in range(7):": "for _ in range(5):"},
+    repeated_and_saved_late={
+        "(schedule=schedule(wait=0, warmup=2, active=5, repeat=1)) as profiler:":
+            "(schedule=schedule(wait=0, warmup=2, active=5)) as profiler:",
+    },
+)
 
 
 def graph_can_help__right_by_steps(name, step_us):
@@ -120,29 +78,18 @@ def graph_can_help__whenever_it_idles(name, step_us):
     return 1 - traces[name].summary().gpu_busy_us / step_us >= CPU_BOUND
 
 
-def graph_can_help__swapped(name, step_us):
-    summary = traces[name].summary()
-    return 1 - summary.gpu_busy_us / step_us < CPU_BOUND and summary.loader_share <= 0.5
-
-
 def graph_can_help__by_the_profiled_step(name, step_us):
     summary = traces[name].summary()
     return summary.idle_share >= CPU_BOUND and summary.loader_share <= 0.5
 
 
-def graph_can_help__by_a_tenth(name, step_us):
-    summary = traces[name].summary()
-    return summary.gpu_busy_us / step_us < 0.9 and summary.loader_share <= 0.5
-
-
-def graph_can_help__by_half(name, step_us):
-    summary = traces[name].summary()
-    return summary.gpu_busy_us / step_us < 0.5 and summary.loader_share <= 0.5
-
-
-def graph_can_help__not_divided(name, step_us):
-    summary = traces[name].summary()
-    return step_us - summary.gpu_busy_us >= CPU_BOUND and summary.loader_share <= 0.5
+changed(
+    graph_can_help__by_the_profiled_step,
+    swapped={"summary.idle_share >=": "1 - summary.gpu_busy_us / step_us <"},
+    by_a_tenth={"idle_share >= CPU_BOUND": "gpu_busy_us / step_us < 0.9"},
+    by_half={"idle_share >= CPU_BOUND": "gpu_busy_us / step_us < 0.5"},
+    not_divided={"summary.idle_share": "step_us - summary.gpu_busy_us"},
+)
 
 
 def longest_gap__right_in_a_loop(name, step):
@@ -153,18 +100,6 @@ def longest_gap__right_in_a_loop(name, step):
         longest = max(longest, row.start_us - end_us)
         end_us = max(end_us, row.end_us)
     return longest
-
-
-def longest_gap__of_kernels_alone(name, step):
-    gpu = traces[name].gpu
-    rows = gpu[(gpu.step == step) & (gpu.kind == "kernel")].sort_values("start_us")
-    return (rows.start_us - rows.end_us.shift()).max()
-
-
-def longest_gap__not_sorted(name, step):
-    gpu = traces[name].gpu
-    rows = gpu[gpu.step == step]
-    return (rows.start_us - rows.end_us.shift()).max()
 
 
 def longest_gap__of_all_steps(name, step):
@@ -181,6 +116,13 @@ def longest_gap__all_together(name, step):
     gpu = traces[name].gpu
     rows = gpu[gpu.step == step].sort_values("start_us")
     return (rows.start_us - rows.end_us.shift()).clip(lower=0).sum()
+
+
+changed(
+    longest_gap,
+    of_kernels_alone={"gpu.step == step": "(gpu.step == step) & (gpu.kind == 'kernel')"},
+    not_sorted={"[gpu.step == step].sort_values('start_us')": "[gpu.step == step]"},
+)
 
 
 def train__right_read_one_by_one(step, batches):

@@ -80,30 +80,6 @@ def graph_per_buffer__right_by_hand(step, net, buffers):
     return train
 
 
-def prefetching__copy_does_not_wait(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            torch.cuda.current_stream().wait_stream(copy_stream)
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
 def prefetching__no_side_stream(step, net, batch):
     buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
     with unchanged(net):
@@ -118,55 +94,6 @@ def prefetching__no_side_stream(step, net, batch):
         for number, batch in enumerate(batches):
             copy_in(number, batch)
             losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
-def prefetching__warm_up_trained(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            torch.cuda.current_stream().wait_stream(copy_stream)
-            copy_stream.wait_stream(torch.cuda.current_stream())
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
-
-
-def prefetching__right_wait_after_replay(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        copy_in(0, batches[0])
-        for number in range(len(batches)):
-            losses.append(replays[number % 2]().clone())
-            if number + 1 < len(batches):
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-                torch.cuda.current_stream().wait_stream(copy_stream)
-            copy_stream.wait_stream(torch.cuda.current_stream())
         return torch.stack(losses)
 
     return train
@@ -203,6 +130,31 @@ def prefetching__right_with_events(step, net, batch):
         return torch.stack(losses)
 
     return train
+
+
+changed(
+    prefetching,
+    copy_does_not_wait={"copy_stream.wait_stream(torch.cuda.current_stream())": ""},
+    warm_up_trained={
+        "with unchanged(net):\n"
+        "    replays = [capture_step(step, *buffer) for buffer in buffers]":
+            "replays = [capture_step(step, *buffer) for buffer in buffers]",
+    },
+    right_wait_after_replay={
+        "torch.cuda.current_stream().wait_stream(copy_stream)\n"
+        "copy_stream.wait_stream(torch.cuda.current_stream())":
+            "losses.append(replays[number % 2]().clone())",
+        "if number + 1 < len(batches):\n"
+        "    with torch.cuda.stream(copy_stream):\n"
+        "        copy_in(number + 1, batches[number + 1])\n"
+        "losses.append(replays[number % 2]().clone())":
+            "if number + 1 < len(batches):\n"
+            "    with torch.cuda.stream(copy_stream):\n"
+            "        copy_in(number + 1, batches[number + 1])\n"
+            "    torch.cuda.current_stream().wait_stream(copy_stream)\n"
+            "copy_stream.wait_stream(torch.cuda.current_stream())",
+    },
+)
 
 
 def steps_in_one_graph__one_step_each(step, net, inputs, targets):
@@ -255,116 +207,43 @@ def steps_in_one_graph__right_losses_written(step, net, inputs, targets):
     return lambda *stacks: replay(*stacks).clone()
 
 
-def bf16_steps_in_one_graph__autocast_around_the_capture(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        for batch in zip(inputs, targets, strict=True):
-            optimizer.zero_grad()
-            loss = mse_loss(net(batch[0]), batch[1])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses)
-
-    with unchanged(net, optimizer), torch.autocast("cuda", dtype=torch.bfloat16):
-        replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
-
-
-def bf16_steps_in_one_graph__no_zero_grad(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        for batch in zip(inputs, targets, strict=True):
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                loss = mse_loss(net(batch[0]), batch[1])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses)
-
-    with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
+changed(
+    bf16_steps_in_one_graph,
+    autocast_around_the_capture={
+        "with torch.autocast('cuda', dtype=torch.bfloat16):\n"
+        "    loss = mse_loss(net(batch[0]), batch[1])":
+            "loss = mse_loss(net(batch[0]), batch[1])",
+        "(net, optimizer):": "(net, optimizer), torch.autocast('cuda', dtype=torch.bfloat16):",
+    },
+    no_zero_grad={"optimizer.zero_grad()": ""},
+    in_float32={
+        "with torch.autocast('cuda', dtype=torch.bfloat16):\n"
+        "    loss = mse_loss(net(batch[0]), batch[1])":
+            "loss = mse_loss(net(batch[0]), batch[1])",
+    },
+    warm_up_trained={
+        "with unchanged(net, optimizer):\n"
+        "    replay = capture_step(steps, inputs.clone(), targets.clone())":
+            "replay = capture_step(steps, inputs.clone(), targets.clone())",
+    },
+    losses_not_cloned={
+        "with unchanged(net, optimizer):\n"
+        "    replay = capture_step(steps, inputs.clone(), targets.clone())\n"
+        "return lambda *stacks: replay(*stacks).clone()":
+            "with unchanged(net, optimizer):\n"
+            "    return capture_step(steps, inputs.clone(), targets.clone())",
+    },
+)
 
 
-def bf16_steps_in_one_graph__in_float32(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        for batch in zip(inputs, targets, strict=True):
-            optimizer.zero_grad()
-            loss = mse_loss(net(batch[0]), batch[1])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses)
-
-    with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
-
-
-def bf16_steps_in_one_graph__warm_up_trained(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        for batch in zip(inputs, targets, strict=True):
-            optimizer.zero_grad()
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                loss = mse_loss(net(batch[0]), batch[1])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses)
-
-    replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
-
-
-def bf16_steps_in_one_graph__losses_not_cloned(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        for batch in zip(inputs, targets, strict=True):
-            optimizer.zero_grad()
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                loss = mse_loss(net(batch[0]), batch[1])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses)
-
-    with unchanged(net, optimizer):
-        return capture_step(steps, inputs.clone(), targets.clone())
-
-
-def bf16_steps_in_one_graph__right_without_the_cache(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
-            for batch in zip(inputs, targets, strict=True):
-                optimizer.zero_grad()
-                loss = mse_loss(net(batch[0]), batch[1])
-                loss.backward()
-                optimizer.step()
-                losses.append(loss.detach())
-        return torch.stack(losses)
-
-    with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
-
-
-def bf16_steps_in_one_graph__right_cache_cleared(net, optimizer, inputs, targets):
-    def steps(inputs, targets):
-        losses = []
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            for batch in zip(inputs, targets, strict=True):
-                optimizer.zero_grad()
-                loss = mse_loss(net(batch[0]), batch[1])
-                loss.backward()
-                optimizer.step()
-                torch.clear_autocast_cache()
-                losses.append(loss.detach())
-        return torch.stack(losses)
-
-    with unchanged(net, optimizer):
-        replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
+changed(
+    bf16_steps_in_one_graph__as_given,
+    right_without_the_cache={
+        "('cuda', dtype=torch.bfloat16):": "('cuda', dtype=torch.bfloat16, cache_enabled=False):",
+    },
+    right_cache_cleared={
+        "losses.append(loss.detach())":
+            "torch.clear_autocast_cache()\n"
+            "losses.append(loss.detach())",
+    },
+)

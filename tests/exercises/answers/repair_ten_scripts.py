@@ -1,58 +1,6 @@
 """Answers to the exercises of *Ten broken scripts*: wrong ones, and other right ones (`__right_`)."""
 
 
-def guide__binds_the_dict_anew(model, calls):
-    static = {"noise": calls[0]["noise"].clone()}
-    static["added"] = {name: value.clone() for name, value in calls[0]["added"].items()}
-    with torch.no_grad():
-        warm_up(lambda: model(**static))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            image = model(**static)
-    images = []
-    for call in calls:
-        static["noise"].copy_(call["noise"])
-        static["added"] = call["added"]
-        graph.replay()
-        images.append(image.clone())
-    return images
-
-
-def guide__writes_into_the_callers_tensors(model, calls):
-    static = calls[0]
-    with torch.no_grad():
-        warm_up(lambda: model(**static))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            image = model(**static)
-    images = []
-    for call in calls:
-        static["noise"].copy_(call["noise"])
-        for name, value in call["added"].items():
-            static["added"][name].copy_(value)
-        graph.replay()
-        images.append(image.clone())
-    return images
-
-
-def guide__keeps_no_copy_of_the_result(model, calls):
-    static = {"noise": calls[0]["noise"].clone()}
-    static["added"] = {name: value.clone() for name, value in calls[0]["added"].items()}
-    with torch.no_grad():
-        warm_up(lambda: model(**static))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            image = model(**static)
-    images = []
-    for call in calls:
-        static["noise"].copy_(call["noise"])
-        for name, value in call["added"].items():
-            static["added"][name].copy_(value)
-        graph.replay()
-        images.append(image)
-    return images
-
-
 def guide__captures_in_every_call(model, calls):
     images = []
     for call in calls:
@@ -81,65 +29,38 @@ def guide__right_with_capture_step(model, calls):
     return [replay(*flat(call)).clone() for call in calls]
 
 
-def fine_tune__puts_the_weights_back_alone(model, optimizer, batches):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    warm_up(step)
-    model.load_state_dict(before)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step()
-    losses = []
-    for batch in batches:
-        x.copy_(batch[0])
-        y.copy_(batch[1])
-        graph.replay()
-        losses.append(loss.clone())
-    return losses
+changed(
+    guide,
+    binds_the_dict_anew={
+        "for name, value in call['added'].items():\n"
+        "    static['added'][name].copy_(value)":
+            "static['added'] = call['added']",
+    },
+    writes_into_the_callers_tensors={
+        "static = {'noise': calls[0]['noise'].clone()}\n"
+        "static['added'] = {name: value.clone() for name, value in calls[0]['added'].items()}":
+            "static = calls[0]",
+    },
+    keeps_no_copy_of_the_result={"images.append(image.clone())": "images.append(image)"},
+)
 
 
-def fine_tune__does_not_warm_up(model, optimizer, batches):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step()
-    losses = []
-    for batch in batches:
-        x.copy_(batch[0])
-        y.copy_(batch[1])
-        graph.replay()
-        losses.append(loss.clone())
-    return losses
+changed(
+    fine_tune,
+    puts_the_weights_back_alone={
+        "with unchanged(model, optimizer):\n"
+        "    warm_up(step)":
+            "before = {name: tensor.clone() for name, tensor in model.state_dict().items()}\n"
+            "warm_up(step)\n"
+            "model.load_state_dict(before)",
+    },
+)
 
 
-def accumulate__has_no_gradients_at_first(model, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(model, (batches[0][0].clone(),))
-    losses = []
-    for number, (x, y) in enumerate(batches):
-        if number % 2 == 0:
-            optimizer.zero_grad(set_to_none=False)
-        loss = mse_loss(graphed(x), y)
-        loss.backward()
-        losses.append(loss.detach())
-        if number % 2 == 1:
-            optimizer.step()
-    return losses
+changed(
+    fine_tune__as_given,
+    does_not_warm_up={"warm_up(step)": ""},
+)
 
 
 def accumulate__steps_after_every_batch(model, optimizer, batches):
@@ -154,181 +75,74 @@ def accumulate__steps_after_every_batch(model, optimizer, batches):
     return losses
 
 
-def accumulate__right_with_cloned_gradients(model, optimizer, batches):
-    graphed = torch.cuda.make_graphed_callables(model, (batches[0][0].clone(),))
-    losses = []
-    for number, (x, y) in enumerate(batches):
-        if number % 2 == 0:
-            optimizer.zero_grad()
-        loss = mse_loss(graphed(x), y)
-        loss.backward()
-        if number % 2 == 0:
-            for weight in model.parameters():
-                weight.grad = weight.grad.clone()
-        losses.append(loss.detach())
-        if number % 2 == 1:
-            optimizer.step()
-    return losses
+changed(
+    accumulate__as_given,
+    has_no_gradients_at_first={"optimizer.zero_grad()": "optimizer.zero_grad(set_to_none=False)"},
+    right_with_cloned_gradients={
+        "losses.append(loss.detach())":
+            "if number % 2 == 0:\n"
+            "    for weight in model.parameters():\n"
+            "        weight.grad = weight.grad.clone()\n"
+            "losses.append(loss.detach())",
+    },
+)
 
 
-def train_in_parts__takes_the_sample_with_gradients_on(model, optimizer, batches):
-    sample = model[0](batches[0][0]).detach()
-    model[1] = torch.cuda.make_graphed_callables(model[1], (sample,))
-    losses = []
-    for x, y in batches:
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
+changed(
+    train_in_parts__as_given,
+    takes_the_sample_with_gradients_on={
+        "with torch.no_grad():\n"
+        "    sample = model[0](batches[0][0])":
+            "sample = model[0](batches[0][0]).detach()",
+    },
+    lets_the_output_require_a_gradient={
+        "loss = mse_loss(model(x), y)": "loss = mse_loss(model(x).requires_grad_(), y)",
+    },
+)
 
 
-def train_in_parts__lets_the_output_require_a_gradient(model, optimizer, batches):
-    with torch.no_grad():
-        sample = model[0](batches[0][0])
-    model[1] = torch.cuda.make_graphed_callables(model[1], (sample,))
-    losses = []
-    for x, y in batches:
-        optimizer.zero_grad()
-        loss = mse_loss(model(x).requires_grad_(), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
+changed(
+    train_seeded__as_given,
+    is_at_that_seed_already={
+        "graph = torch.cuda.CUDAGraph()":
+            "torch.cuda.manual_seed(1)\n"
+            "graph = torch.cuda.CUDAGraph()",
+    },
+)
 
 
-def train_seeded__is_at_that_seed_already(model, optimizer, batches):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step(number):
-        torch.cuda.manual_seed(number)
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    with unchanged(model, optimizer):
-        warm_up(lambda: step(0))
-    torch.cuda.manual_seed(1)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step(1)
-    losses = []
-    for inputs, targets in batches:
-        x.copy_(inputs)
-        y.copy_(targets)
-        graph.replay()
-        losses.append(loss.clone())
-    return losses
+changed(
+    train_seeded,
+    seeds_once={
+        "graph = torch.cuda.CUDAGraph()":
+            "losses = []\n"
+            "graph = torch.cuda.CUDAGraph()",
+        "losses = []": "torch.cuda.manual_seed(1)",
+        "number, (inputs, targets) in enumerate(batches, 1)": "inputs, targets in batches",
+        "torch.cuda.manual_seed(number)": "",
+    },
+)
 
 
-def train_seeded__seeds_once(model, optimizer, batches):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    with unchanged(model, optimizer):
-        warm_up(step)
-    losses = []
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step()
-    torch.cuda.manual_seed(1)
-    for inputs, targets in batches:
-        x.copy_(inputs)
-        y.copy_(targets)
-        graph.replay()
-        losses.append(loss.clone())
-    return losses
-
-
-def ensemble__clones_too_late(models, requests):
-    x = requests[0].clone()
-    pool = torch.cuda.graph_pool_handle()
-    captured = []
-    with torch.no_grad():
-        for model in reversed(models):
-            warm_up(partial(model, x))
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool):
-                scores = model(x)
-            captured.append((graph, scores))
-    answers = []
-    for request in requests:
-        x.copy_(request)
-        for graph, _ in reversed(captured):
-            graph.replay()
-        answers.append(torch.stack([scores.clone() for _, scores in reversed(captured)]).mean(0))
-    return answers
-
-
-def ensemble__adds_up_in_the_last_scores(models, requests):
-    x = requests[0].clone()
-    pool = torch.cuda.graph_pool_handle()
-    captured = []
-    with torch.no_grad():
-        for model in reversed(models):
-            warm_up(partial(model, x))
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool):
-                scores = model(x)
-            captured.append((graph, scores))
-    answers = []
-    for request in requests:
-        x.copy_(request)
-        for graph, _ in captured:
-            graph.replay()
-        total = captured[-1][1]
-        for _, scores in captured[:-1]:
-            total += scores
-        answers.append(total.div_(len(models)))
-    return answers
-
-
-def ensemble__right_in_the_order_of_capture(models, requests):
-    x = requests[0].clone()
-    pool = torch.cuda.graph_pool_handle()
-    captured = []
-    with torch.no_grad():
-        for model in reversed(models):
-            warm_up(partial(model, x))
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool):
-                scores = model(x)
-            captured.append((graph, scores))
-    answers = []
-    for request in requests:
-        x.copy_(request)
-        for graph, _ in captured:
-            graph.replay()
-        answers.append(torch.stack([scores for _, scores in reversed(captured)]).mean(0))
-    return answers
-
-
-def ensemble__gives_each_graph_a_pool(models, requests):
-    x = requests[0].clone()
-    captured = []
-    with torch.no_grad():
-        for model in reversed(models):
-            warm_up(partial(model, x))
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                scores = model(x)
-            captured.append((graph, scores))
-    answers = []
-    for request in requests:
-        x.copy_(request)
-        for graph, _ in reversed(captured):
-            graph.replay()
-        answers.append(torch.stack([scores for _, scores in reversed(captured)]).mean(0))
-    return answers
+changed(
+    ensemble__as_given,
+    clones_too_late={"[scores for": "[scores.clone() for"},
+    adds_up_in_the_last_scores={
+        "for graph, _ in reversed(captured):": "for graph, _ in captured:",
+        "answers.append(torch.stack([scores for _, scores in reversed(captured)]).mean(0))":
+            "total = captured[-1][1]\n"
+            "for _, scores in captured[:-1]:\n"
+            "    total += scores\n"
+            "answers.append(total.div_(len(models)))",
+    },
+    right_in_the_order_of_capture={
+        "for graph, _ in reversed(captured):": "for graph, _ in captured:",
+    },
+    gives_each_graph_a_pool={
+        "pool = torch.cuda.graph_pool_handle()": "",
+        "with torch.cuda.graph(graph, pool=pool):": "with torch.cuda.graph(graph):",
+    },
+)
 
 
 def losses_of_replays(step, model, optimizer, batches, x, y):
@@ -409,22 +223,6 @@ def train_careful__asks_between_two_graphs(model, optimizer, batches, limit):
     return losses
 
 
-def train_careful__multiplies_by_the_comparison(model, optimizer, batches, limit):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        norm = clip_grad_norm_(model.parameters(), 1.0)
-        for weight in model.parameters():
-            weight.grad.mul_(norm <= limit)
-        optimizer.step()
-        return loss.detach()
-
-    return losses_of_replays(step, model, optimizer, batches, x, y)
-
-
 def train_careful__right_with_the_old_weights(model, optimizer, batches, limit):
     x, y = (tensor.clone() for tensor in batches[0])
 
@@ -441,6 +239,17 @@ def train_careful__right_with_the_old_weights(model, optimizer, batches, limit):
         return loss.detach()
 
     return losses_of_replays(step, model, optimizer, batches, x, y)
+
+
+changed(
+    train_careful__clips_and_steps_always,
+    multiplies_by_the_comparison={
+        "clip_grad_norm_(model.parameters(), min(1.0, limit))":
+            "norm = clip_grad_norm_(model.parameters(), 1.0)\n"
+            "for weight in model.parameters():\n"
+            "    weight.grad.mul_(norm <= limit)",
+    },
+)
 
 
 def generate__has_a_frozen_position(model, first_token, eos_token, max_new_tokens):
@@ -460,26 +269,6 @@ def generate__has_a_frozen_position(model, first_token, eos_token, max_new_token
         tokens.append(next_token.clone())
     text = torch.cat(tokens).tolist()
     return text[: text.index(eos_token) + 1] if eos_token in text else text
-
-
-def generate__waits_for_each_token(model, first_token, eos_token, max_new_tokens):
-    token = first_token.clone()
-    position = torch.zeros_like(first_token)
-
-    def step():
-        return model(token, position).argmax(-1)
-
-    warm_up(step)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        next_token = step()
-    text = []
-    while len(text) < max_new_tokens and eos_token not in text:
-        position.fill_(len(text))
-        graph.replay()
-        token.copy_(next_token)
-        text.append(token.item())
-    return text
 
 
 def generate__right_with_two_tokens_in_a_graph(model, first_token, eos_token, max_new_tokens):
@@ -508,48 +297,19 @@ def generate__right_with_two_tokens_in_a_graph(model, first_token, eos_token, ma
     return text[: text.index(eos_token) + 1] if eos_token in text else text
 
 
-def serve__divides_by_the_bucket(model, requests):
-    graphs = {}
-    answers = []
-    for request in requests:
-        length = 32 if len(request) <= 32 else 64
-        if length not in graphs:
-            x = torch.zeros(length, 8, device="cuda")
-            count = torch.tensor(length, device="cuda")
-            with torch.no_grad():
-                warm_up(partial(model, x, count))
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    answer = model(x, count)
-            graphs[length] = graph, x, count, answer
-        graph, x, count, answer = graphs[length]
-        x[: len(request)].copy_(request)
-        graph.replay()
-        answers.append(answer.clone())
-    return answers
-
-
-def serve__forgets_the_oldest_graph(model, requests):
-    graphs = {}
-    answers = []
-    for request in requests:
-        length = len(request)
-        if length not in graphs:
-            x = request.clone()
-            count = torch.tensor(length, device="cuda")
-            with torch.no_grad():
-                warm_up(partial(model, x, count))
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    answer = model(x, count)
-            graphs[length] = graph, x, count, answer
-            if len(graphs) > 4:
-                graphs.pop(next(iter(graphs)))
-        graph, x, count, answer = graphs[length]
-        x.copy_(request)
-        graph.replay()
-        answers.append(answer.clone())
-    return answers
+changed(
+    generate__as_given,
+    waits_for_each_token={
+        "def step(position):":
+            "position = torch.zeros_like(first_token)\n"
+            "def step():",
+        "warm_up(partial(step, 0))": "warm_up(step)",
+        "next_token = step(0)": "next_token = step()",
+        "graph.replay()":
+            "position.fill_(len(text))\n"
+            "graph.replay()",
+    },
+)
 
 
 def serve__answers_each_row(model, requests):
@@ -569,71 +329,36 @@ def serve__answers_each_row(model, requests):
     return answers
 
 
-def serve__right_with_one_graph_for_all(model, requests):
-    graphs = {}
-    answers = []
-    for request in requests:
-        length = 64
-        if length not in graphs:
-            x = torch.zeros(length, 8, device="cuda")
-            count = torch.tensor(length, device="cuda")
-            with torch.no_grad():
-                warm_up(partial(model, x, count))
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    answer = model(x, count)
-            graphs[length] = graph, x, count, answer
-        graph, x, count, answer = graphs[length]
-        x[: len(request)].copy_(request)
-        count.fill_(len(request))
-        graph.replay()
-        answers.append(answer.clone())
-    return answers
+changed(
+    serve,
+    divides_by_the_bucket={"count.fill_(len(request))": ""},
+    right_with_one_graph_for_all={"length = 32 if len(request) <= 32 else 64": "length = 64"},
+)
 
 
-def train_scheduled__binds_a_new_rate(model, batches):
-    rate = torch.tensor(0.05, device="cuda")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, capturable=True)
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    with unchanged(model, optimizer):
-        replay = capture_step(step)
-    losses = []
-    for inputs, targets in batches:
-        x.copy_(inputs)
-        y.copy_(targets)
-        losses.append(replay().clone())
-        if len(losses) % 2 == 0:
-            optimizer.param_groups[0]["lr"] = optimizer.param_groups[0]["lr"] / 2
-    return losses
+changed(
+    serve__as_given,
+    forgets_the_oldest_graph={
+        "graphs[length] = (graph, x, count, answer)":
+            "graphs[length] = (graph, x, count, answer)\n"
+            "if len(graphs) > 4:\n"
+            "    graphs.pop(next(iter(graphs)))",
+    },
+)
 
 
-def train_scheduled__puts_the_scheduler_in_the_graph(model, batches):
-    rate = torch.tensor(0.05, device="cuda")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, capturable=True)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        scheduler.step()
-        return loss.detach()
-
-    with unchanged(model, optimizer):
-        replay = capture_step(step)
-    losses = []
-    for inputs, targets in batches:
-        x.copy_(inputs)
-        y.copy_(targets)
-        losses.append(replay().clone())
-    return losses
+changed(
+    train_scheduled,
+    binds_a_new_rate={
+        "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)": "",
+        "scheduler.step()":
+            "if len(losses) % 2 == 0:\n"
+            "    optimizer.param_groups[0]['lr'] = optimizer.param_groups[0]['lr'] / 2",
+    },
+    puts_the_scheduler_in_the_graph={
+        "return loss.detach()":
+            "scheduler.step()\n"
+            "return loss.detach()",
+        "scheduler.step()": "",
+    },
+)

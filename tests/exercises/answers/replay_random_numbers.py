@@ -85,26 +85,6 @@ def flip_graph__right_in_inference_mode(images):
     return flipped
 
 
-def flip_graph__right_with_bernoulli(images):
-    static_images = images.clone()
-
-    def random_flip():
-        flip = torch.empty(len(images), 1, 1, 1, device="cuda").bernoulli_(0.5).bool()
-        return torch.where(flip, static_images.flip(-1), static_images)
-
-    random_flip()  # warm-up
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = random_flip()
-
-    def flipped(new_images):
-        static_images.copy_(new_images)
-        graph.replay()
-        return static_result.clone()
-
-    return flipped
-
-
 def flip_graph__right_drawn_on_the_cpu_and_copied(images):
     def flip_where(images, flip):
         return torch.where(flip, images.flip(-1), images)
@@ -117,6 +97,15 @@ def flip_graph__right_drawn_on_the_cpu_and_copied(images):
         return replay(new_images, flip).clone()
 
     return flipped
+
+
+changed(
+    flip_graph,
+    right_with_bernoulli={
+        "rand(len(images), 1, 1, 1, device='cuda') < 0.5":
+            "empty(len(images), 1, 1, 1, device='cuda').bernoulli_(0.5).bool()",
+    },
+)
 
 
 def mixup_graph__lam_frozen(images):
@@ -305,23 +294,6 @@ def noise_graph__eager(generator, shape):
     return lambda: torch.randn(shape, device="cuda", generator=generator)
 
 
-def noise_graph__right_warmed_up_by_another_operator(generator, shape):
-    state = generator.get_state()
-    torch.randn(shape, device="cuda", generator=generator)
-    generator.set_state(state)
-    graph = torch.cuda.CUDAGraph()
-    for own in registered(generator):
-        graph.register_generator_state(own)
-    with torch.cuda.graph(graph):
-        static_noise = torch.empty(shape, device="cuda").normal_(generator=generator)
-
-    def draw():
-        graph.replay()
-        return static_noise.clone()
-
-    return draw
-
-
 def noise_graph__right_in_place(generator, shape):
     noise, state = torch.empty(shape, device="cuda"), generator.get_state()
 
@@ -342,6 +314,17 @@ def noise_graph__right_unchanged(generator, shape):
     return lambda: replay().clone()
 
 
+changed(
+    noise_graph,
+    right_warmed_up_by_another_operator={
+        "if torch.__version__ < (2, 15):": "for own in registered(generator):",
+        "(generator)": "(own)",
+        "static_noise = torch.randn(shape, device='cuda', generator=generator)":
+            "static_noise = torch.empty(shape, device='cuda').normal_(generator=generator)",
+    },
+)
+
+
 def paired__not_rewound(replay, first, second):
     return replay(first).clone(), replay(second).clone()
 
@@ -356,13 +339,6 @@ def paired__seeded(replay, first, second):
 def paired__not_cloned(replay, first, second):
     state = torch.cuda.get_rng_state()
     first_result = replay(first)
-    torch.cuda.set_rng_state(state)
-    return first_result, replay(second)
-
-
-def paired__second_not_cloned(replay, first, second):
-    state = torch.cuda.get_rng_state()
-    first_result = replay(first).clone()
     torch.cuda.set_rng_state(state)
     return first_result, replay(second)
 
@@ -387,3 +363,9 @@ def paired__right_with_the_helper(replay, first, second):
     with unchanged():
         first_result = replay(first).clone()
     return first_result, replay(second).clone()
+
+
+changed(
+    paired,
+    second_not_cloned={"(first_result, replay(second).clone())": "(first_result, replay(second))"},
+)

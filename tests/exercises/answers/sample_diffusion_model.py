@@ -55,33 +55,6 @@ def graph_sampler__guidance_as_a_number(model, noise):
     return sample
 
 
-def graph_sampler__index_without_a_dimension(model, noise):
-    x = noise.clone()
-    (guidance,) = scalars(1)
-    levels = torch.linspace(1, 0, 51, device="cuda")
-    i = torch.zeros((), dtype=torch.long, device="cuda")
-
-    def step():
-        sigma = levels[i]
-        next_sigma = levels[i + 1]
-        x.add_((next_sigma - sigma) * model(x, sigma, guidance))
-        i.add_(1)
-        return x
-
-    replay = capture_step(step)
-
-    def sample(noise, scale, num_steps):
-        x.copy_(noise)
-        guidance.fill_(scale)
-        levels[: num_steps + 1] = torch.linspace(1, 0, num_steps + 1, device="cuda")
-        i.zero_()
-        for _ in range(num_steps):
-            replay()
-        return x.clone()
-
-    return sample
-
-
 def graph_sampler__level_not_written(model, noise):
     x = noise.clone()
     change, guidance = scalars(2)
@@ -93,26 +66,6 @@ def graph_sampler__level_not_written(model, noise):
         guidance.fill_(scale)
         for _ in range(num_steps):
             change.fill_(-1 / num_steps)
-            replay()
-        return x.clone()
-
-    return sample
-
-
-def graph_sampler__size_of_steps_frozen(model, noise):
-    x = noise.clone()
-    sigma, guidance = scalars(2)
-
-    def step():
-        return x.sub_(model(x, sigma, guidance) / 50)
-
-    replay = capture_step(step)
-
-    def sample(noise, scale, num_steps):
-        x.copy_(noise)
-        guidance.fill_(scale)
-        for i in range(num_steps):
-            sigma.fill_(1 - i / num_steps)
             replay()
         return x.clone()
 
@@ -246,6 +199,33 @@ def graph_sampler__right_update_outside(model, noise):
     return sample
 
 
+changed(
+    graph_sampler,
+    size_of_steps_frozen={
+        "sigma = torch.zeros((), device='cuda')\n"
+        "next_sigma = torch.zeros((), device='cuda')\n"
+        "guidance = torch.zeros((), device='cuda')":
+            "sigma, guidance = scalars(2)",
+        "x.add_((next_sigma - sigma) * model(x, sigma, guidance))":
+            "return x.sub_(model(x, sigma, guidance) / 50)",
+        "next_sigma.fill_(1 - (i + 1) / num_steps)": "",
+    },
+)
+
+
+changed(
+    graph_sampler__right_index_of_one_element,
+    index_without_a_dimension={
+        "0, 101, device": "0, 51, device",
+        "i = torch.zeros(1, dtype=torch.long, device='cuda')":
+            "i = torch.zeros((), dtype=torch.long, device='cuda')",
+        "x.add_((levels[i + 1] - sigma) * model(x, sigma, guidance))":
+            "next_sigma = levels[i + 1]\n"
+            "x.add_((next_sigma - sigma) * model(x, sigma, guidance))",
+    },
+)
+
+
 def graph_pipeline__only_the_level_repaired(model, scheduler, noise):
     x = noise.clone()
     (sigma,) = scalars(1)
@@ -262,47 +242,6 @@ def graph_pipeline__only_the_level_repaired(model, scheduler, noise):
     return pipeline
 
 
-def graph_pipeline__table_moved_to_the_gpu(model, scheduler, noise):
-    x = noise.clone()
-    scheduler.sigmas = scheduler.sigmas.cuda()
-
-    def step():
-        sigma = scheduler.sigmas[scheduler.step_index]
-        return x.copy_(scheduler.step(model(x, sigma), x))
-
-    replay = capture_step(step)
-
-    def pipeline(noise, num_steps):
-        scheduler.set_timesteps(num_steps)
-        scheduler.sigmas = scheduler.sigmas.cuda()
-        x.copy_(noise)
-        for _ in range(num_steps):
-            replay()
-        return x.clone()
-
-    return pipeline
-
-
-def graph_pipeline__counted_on_the_gpu(model, scheduler, noise):
-    x = noise.clone()
-    scheduler.sigmas = scheduler.sigmas.cuda()
-    scheduler.step_index = torch.zeros((), dtype=torch.long, device="cuda")
-
-    def step():
-        sigma = scheduler.sigmas[scheduler.step_index]
-        return x.copy_(scheduler.step(model(x, sigma), x))
-
-    replay = capture_step(step)
-
-    def pipeline(noise, num_steps):
-        x.copy_(noise)
-        for _ in range(num_steps):
-            replay()
-        return x.clone()
-
-    return pipeline
-
-
 def graph_pipeline__level_of_the_next_step(model, scheduler, noise):
     static_x = noise.clone()
     sigma = torch.zeros((), device="cuda")
@@ -313,23 +252,6 @@ def graph_pipeline__level_of_the_next_step(model, scheduler, noise):
         x = noise.clone()
         for i in range(num_steps):
             sigma.copy_(scheduler.sigmas[i + 1])
-            static_x.copy_(x)
-            x = scheduler.step(replay(), x)
-        return x
-
-    return pipeline
-
-
-def graph_pipeline__level_not_written(model, scheduler, noise):
-    static_x = noise.clone()
-    sigma = torch.ones((), device="cuda")
-    replay = capture_step(model, static_x, sigma)
-
-    def pipeline(noise, num_steps):
-        scheduler.set_timesteps(num_steps)
-        x = noise.clone()
-        for i in range(num_steps):
-            sigma = scheduler.sigmas[i].cuda()  # noqa: F841
             static_x.copy_(x)
             x = scheduler.step(replay(), x)
         return x
@@ -411,6 +333,39 @@ def graph_pipeline__right_own_table(model, scheduler, noise):
         return x.clone()
 
     return pipeline
+
+
+changed(
+    graph_pipeline__as_given,
+    table_moved_to_the_gpu={
+        "def step():":
+            "scheduler.sigmas = scheduler.sigmas.cuda()\n"
+            "def step():",
+        "x.copy_(scheduler.step(model(x, sigma), x))":
+            "return x.copy_(scheduler.step(model(x, sigma), x))",
+        "x.copy_(noise)":
+            "scheduler.sigmas = scheduler.sigmas.cuda()\n"
+            "x.copy_(noise)",
+    },
+    counted_on_the_gpu={
+        "def step():":
+            "scheduler.sigmas = scheduler.sigmas.cuda()\n"
+            "scheduler.step_index = torch.zeros((), dtype=torch.long, device='cuda')\n"
+            "def step():",
+        "x.copy_(scheduler.step(model(x, sigma), x))":
+            "return x.copy_(scheduler.step(model(x, sigma), x))",
+        "scheduler.set_timesteps(num_steps)": "",
+    },
+)
+
+
+changed(
+    graph_pipeline__level_of_the_next_step,
+    level_not_written={
+        "sigma = torch.zeros((), device='cuda')": "sigma = torch.ones((), device='cuda')",
+        "sigma.copy_(scheduler.sigmas[i + 1])": "sigma = scheduler.sigmas[i].cuda()",
+    },
+)
 
 
 def noise_of(generators, size):

@@ -48,42 +48,6 @@ def graph_attention__D4_a_graph_for_each_length(keys, values):
     return lambda q, length: replays[length](q).clone()
 
 
-def graph_attention__R5_a_row_too_many(keys, values):
-    static_q = torch.zeros(keys.shape[1], device="cuda")
-    length = torch.ones((), dtype=torch.long, device="cuda")
-
-    def attend_step(q):
-        behind = torch.arange(len(keys), device="cuda") > length
-        scores = (keys @ q).masked_fill(behind, -torch.inf)
-        return scores.softmax(0) @ values.masked_fill(behind[:, None], 0)
-
-    replay = capture_step(attend_step, static_q)
-
-    def attend(q, new_length):
-        length.fill_(new_length)
-        return replay(q).clone()
-
-    return attend
-
-
-def graph_attention__R5_mask_added(keys, values):
-    static_q = torch.zeros(keys.shape[1], device="cuda")
-    length = torch.ones((), dtype=torch.long, device="cuda")
-
-    def attend_step(q):
-        behind = torch.arange(len(keys), device="cuda") >= length
-        scores = keys @ q + torch.where(behind, -torch.inf, 0.0)
-        return scores.softmax(0) @ values.masked_fill(behind[:, None], 0)
-
-    replay = capture_step(attend_step, static_q)
-
-    def attend(q, new_length):
-        length.fill_(new_length)
-        return replay(q).clone()
-
-    return attend
-
-
 def graph_attention__right_by_where(keys, values):
     static_q = torch.zeros(keys.shape[1], device="cuda")
     length = torch.ones(1, dtype=torch.long, device="cuda")
@@ -96,6 +60,21 @@ def graph_attention__right_by_where(keys, values):
 
     replay = capture_step(attend_step, static_q, length)
     return lambda q, new_length: replay(q, torch.tensor([new_length], device="cuda")).clone()
+
+
+changed(
+    graph_attention,
+    R5_a_row_too_many={
+        "rows = torch.arange(len(keys), device='cuda')": "",
+        "rows >=": "torch.arange(len(keys), device='cuda') >",
+    },
+    R5_mask_added={
+        "rows = torch.arange(len(keys), device='cuda')": "",
+        "behind = rows >= length": "behind = torch.arange(len(keys), device='cuda') >= length",
+        "scores = (keys @ q).masked_fill(behind, -torch.inf)":
+            "scores = keys @ q + torch.where(behind, -torch.inf, 0.0)",
+    },
+)
 
 
 def in_pieces(step, x, again=torch.Tensor.copy_, copy_x=True, one_pool=True, keep=torch.clone):
@@ -174,40 +153,6 @@ def capture_in_pieces__eager_step_in_each_call(step, x):
     return call
 
 
-def capture_in_pieces__D7_captured_on_the_callers_x(step, x):
-    step(x.clone(), lambda function, *inputs: function(*inputs))
-    pool = torch.cuda.graph_pool_handle()
-    graphs, pieces = [], []
-
-    def begin():
-        graphs.append(torch.cuda.CUDAGraph())
-        graphs[-1].capture_begin(pool=pool)
-        pieces.append(graphs[-1].replay)
-
-    def outside(function, *inputs):
-        graphs[-1].capture_end()
-        output = function(*inputs)
-        pieces.append(lambda: output.copy_(function(*inputs)))
-        begin()
-        return output
-
-    side_stream = torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream):
-        begin()
-        result = step(x, outside)
-        graphs[-1].capture_end()
-    torch.cuda.current_stream().wait_stream(side_stream)
-
-    def call(new_x):
-        x.copy_(new_x)
-        for piece in pieces:
-            piece()
-        return result.clone()
-
-    return call
-
-
 def capture_in_pieces__no_warm_up(step, x):
     first = []
 
@@ -249,6 +194,20 @@ def capture_in_pieces__right_by_context(step, x):
         return result.clone()
 
     return replay
+
+
+changed(
+    capture_in_pieces,
+    D7_captured_on_the_callers_x={
+        "static_x = x.clone()\n"
+        "step(static_x, lambda function, *inputs: function(*inputs))":
+            "step(x.clone(), lambda function, *inputs: function(*inputs))",
+        "result = step(static_x, outside)": "result = step(x, outside)",
+        "def replay(new_x):": "def call(new_x):",
+        "static_x.copy_(new_x)": "x.copy_(new_x)",
+        "return replay": "return call",
+    },
+)
 
 
 def all_sizes(sizes, size):

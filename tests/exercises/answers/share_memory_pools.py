@@ -135,80 +135,28 @@ def two_models__one_stream(first, second, sample):
     return lambda inputs: (replay_first(inputs).clone(), replay_second(inputs).clone())
 
 
-def two_models__second_waits_for_the_first(first, second, sample):
-    static_input = sample.clone()
-    replay_first = capture_step(partial(first, static_input))
-    replay_second = capture_step(partial(second, static_input))
-    side_stream = torch.cuda.Stream()
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream):
-            first_output = replay_first()
-        torch.cuda.current_stream().wait_stream(side_stream)
-        second_output = replay_second()
-        torch.cuda.current_stream().wait_stream(side_stream)
-        return first_output.clone(), second_output.clone()
-
-    return predict
-
-
-def two_models__right_synchronized_at_the_end(first, second, sample):
-    static_input = sample.clone()
-    replay_first = capture_step(partial(first, static_input))
-    replay_second = capture_step(partial(second, static_input))
-    side_stream = torch.cuda.Stream()
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        torch.cuda.synchronize()
-        second_output = replay_second()
-        with torch.cuda.stream(side_stream):
-            first_output = replay_first()
-        torch.cuda.synchronize()
-        return first_output.clone(), second_output.clone()
-
-    return predict
-
-
-def two_models__nobody_waits_for_the_end(first, second, sample):
-    static_input = sample.clone()
-    replay_first = capture_step(partial(first, static_input))
-    replay_second = capture_step(partial(second, static_input))
-    side_stream = torch.cuda.Stream()
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream):
-            first_output = replay_first()
-        second_output = replay_second()
-        return first_output.clone(), second_output.clone()
-
-    return predict
-
-
-def two_models__not_cloned(first, second, sample):
-    static_input = sample.clone()
-    replay_first = capture_step(partial(first, static_input))
-    replay_second = capture_step(partial(second, static_input))
-    side_stream = torch.cuda.Stream()
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream):
-            first_output = replay_first()
-        second_output = replay_second()
-        torch.cuda.current_stream().wait_stream(side_stream)
-        return first_output, second_output
-
-    return predict
-
-
 def two_models__eager(first, second, sample):
     return lambda inputs: (first(inputs), second(inputs))
+
+
+changed(
+    two_models,
+    second_waits_for_the_first={
+        "second_output = replay_second()":
+            "torch.cuda.current_stream().wait_stream(side_stream)\n"
+            "second_output = replay_second()",
+    },
+    right_synchronized_at_the_end={
+        "side_stream.wait_stream(torch.cuda.current_stream())":
+            "torch.cuda.synchronize()\n"
+            "second_output = replay_second()",
+        "second_output = replay_second()\n"
+        "torch.cuda.current_stream().wait_stream(side_stream)":
+            "torch.cuda.synchronize()",
+    },
+    nobody_waits_for_the_end={"torch.cuda.current_stream().wait_stream(side_stream)": ""},
+    not_cloned={"(first_output.clone(), second_output.clone())": "(first_output, second_output)"},
+)
 
 
 def still_right__earlier_replays(overwrites, order):

@@ -160,15 +160,6 @@ def graph_steps__D15_clamped_before_each_step(step, text, input_pos, limit, ever
         return capture_step(steps, warmup=1)
 
 
-def graph_steps__no_limit(step, text, input_pos, limit, every):
-    def steps():
-        for _ in range(every):
-            step()
-
-    with unchanged(text, input_pos):
-        return capture_step(steps, warmup=1)
-
-
 def graph_steps__one_step_a_graph(step, text, input_pos, limit, every):
     def limited():
         step()
@@ -207,6 +198,12 @@ def graph_steps__right_minimum(step, text, input_pos, limit, every):
 
     with unchanged(text, input_pos):
         return capture_step(steps, warmup=1)
+
+
+changed(
+    graph_steps,
+    no_limit={"input_pos.clamp_(max=limit)": ""},
+)
 
 
 def lookup(text, input_pos, k, low=lambda positions, input_pos: positions < input_pos):

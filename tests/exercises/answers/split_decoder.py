@@ -189,15 +189,6 @@ def graph_best_token__own_best(head, gather, rank, sample):
     return captured(step, sample)
 
 
-def graph_best_token__smallest(head, gather, rank, sample):
-    def step(x):
-        values, tokens = (x @ head.t()).max(dim=-1)
-        values, tokens = gather(values, tokens + rank * len(head))
-        return tokens.gather(0, values.argmin(dim=0)[None])[0]
-
-    return captured(step, sample)
-
-
 def best_token(head, gather, rank):
     def step(x):
         values, tokens = (x @ head.t()).max(dim=-1)
@@ -247,10 +238,11 @@ def graph_best_token__right_the_later_one_if_two_tie(head, gather, rank, sample)
     return captured(step, sample)
 
 
-def graph_best_token__right_where(head, gather, rank, sample):
-    def step(x):
-        values, tokens = (x @ head.t()).max(dim=-1)
-        values, tokens = gather(values, tokens + rank * len(head))
-        return torch.where(values[1] > values[0], tokens[1], tokens[0])
-
-    return captured(step, sample)
+changed(
+    graph_best_token__right_the_later_one_if_two_tie,
+    smallest={
+        "torch.where(values[1] >= values[0], tokens[1], tokens[0])":
+            "tokens.gather(0, values.argmin(dim=0)[None])[0]",
+    },
+    right_where={"[1] >= values[0]": "[1] > values[0]"},
+)

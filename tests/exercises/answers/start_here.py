@@ -33,21 +33,6 @@ def steps_until_paid__nothing_saved(capture_us, eager_us, graph_us):
     return math.ceil(capture_us / eager_us)
 
 
-def make_replay__copy_alone(function, x):
-    static_x = x.clone()
-    function(static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(new_x):
-        static_x.copy_(new_x)
-        graph.replay()
-        return static_result
-
-    return replay
-
-
 def make_replay__without_the_graph(function, x):
     def replay(new_x):
         return function(new_x).clone()
@@ -55,62 +40,11 @@ def make_replay__without_the_graph(function, x):
     return replay
 
 
-def make_replay__right_written_by_index(function, x):
-    static_x = x.clone()
-    function(static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(new_x):
-        static_x[:] = new_x
-        graph.replay()
-        return static_result.clone()
-
-    return replay
-
-
-def graphed__not_cloned(function, x):
-    static_x = x.clone()
-    function(static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(x):
-        static_x.copy_(x)
-        graph.replay()
-        return static_result
-
-    return replay
-
-
-def graphed__no_copy(function, x):
-    static_x = x.clone()
-    function(static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(x):
-        graph.replay()
-        return static_result.clone()
-
-    return replay
-
-
-def graphed__no_warm_up(function, x):
-    static_x = x.clone()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(x):
-        static_x.copy_(x)
-        graph.replay()
-        return static_result.clone()
-
-    return replay
+changed(
+    make_replay,
+    copy_alone={"return static_result.clone()": "return static_result"},
+    right_written_by_index={"static_x.copy_(new_x)": "static_x[:] = new_x"},
+)
 
 
 def graphed__on_the_callers_x(function, x):
@@ -131,20 +65,23 @@ def graphed__eager(function, x):
     return function
 
 
-def graphed__right_with_a_side_stream(function, x):
-    static_x = x.clone()
-    side_stream = torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream):
-        function(static_x)
-    torch.cuda.current_stream().wait_stream(side_stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_result = function(static_x)
-
-    def replay(x):
-        static_x.copy_(x)
-        graph.replay()
-        return static_result.clone()
-
-    return replay
+changed(
+    graphed,
+    not_cloned={"return static_result.clone()": "return static_result"},
+    no_copy={"static_x.copy_(x)": ""},
+    no_warm_up={
+        "function(static_x)\n"
+        "graph = torch.cuda.CUDAGraph()":
+            "graph = torch.cuda.CUDAGraph()",
+    },
+    right_with_a_side_stream={
+        "function(static_x)\n"
+        "graph = torch.cuda.CUDAGraph()":
+            "side_stream = torch.cuda.Stream()\n"
+            "side_stream.wait_stream(torch.cuda.current_stream())\n"
+            "with torch.cuda.stream(side_stream):\n"
+            "    function(static_x)\n"
+            "torch.cuda.current_stream().wait_stream(side_stream)\n"
+            "graph = torch.cuda.CUDAGraph()",
+    },
+)

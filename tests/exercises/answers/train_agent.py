@@ -39,19 +39,6 @@ def graph_rollout__kept_output(act, env, num_steps):
         return capture_step(rollout_step(act, env, num_steps))
 
 
-def graph_rollout__state_not_cloned(act, env, num_steps):
-    def play():
-        obs, dones = [], []
-        for _ in range(num_steps):
-            obs.append(env.state)
-            dones.append(env.step(act(env.state)))
-        return torch.stack(obs), torch.stack(dones)
-
-    with unchanged(env.state):
-        replay = capture_step(play)
-    return lambda: clones(replay())
-
-
 def graph_rollout__from_the_start_again(act, env, num_steps):
     with unchanged(env.state):
         replay = capture_step(rollout_step(act, env, num_steps))
@@ -103,6 +90,15 @@ def graph_rollout__right_own_buffers(act, env, num_steps):
         return obs.clone(), dones.clone()
 
     return rollout
+
+
+changed(
+    graph_rollout,
+    state_not_cloned={
+        "observations.append(env.state.clone())": "observations.append(env.state)",
+        ": tuple((result.clone() for result in replay()))": ": clones(replay())",
+    },
+)
 
 
 def normalized(policy, mean, var):
@@ -250,20 +246,6 @@ def graph_replay_buffer__kept_output(buffer, batch_size, sample):
         return capture_step(ring(buffer, batch_size, position), sample.clone())
 
 
-def graph_replay_buffer__drawn_on_the_cpu(buffer, batch_size, sample):
-    position = start_of_ring()
-
-    def store(rows):
-        index = (position + torch.arange(len(rows), device="cuda")) % len(buffer)
-        buffer[index] = rows
-        position.add_(len(rows))
-        return buffer[torch.randint(min(int(position), len(buffer)), (batch_size,))]
-
-    with unchanged(buffer, position):
-        replay = capture_step(store, sample.clone())
-    return lambda rows: replay(rows).clone()
-
-
 def graph_replay_buffer__right_rows_counted_apart(buffer, batch_size, sample):
     position, filled = start_of_ring(), start_of_ring()
     offsets = torch.arange(len(sample), device="cuda")
@@ -280,6 +262,18 @@ def graph_replay_buffer__right_rows_counted_apart(buffer, batch_size, sample):
     for tensor in (buffer, position, filled):
         tensor.zero_()
     return lambda rows: replay(rows).clone()
+
+
+changed(
+    graph_replay_buffer,
+    drawn_on_the_cpu={
+        "position = torch.zeros((), dtype=torch.long, device='cuda')": "position = start_of_ring()",
+        "filled = position.clamp(max=len(buffer))\n"
+        "drawn = (torch.rand(batch_size, device='cuda') * filled).long()\n"
+        "return buffer[drawn]":
+            "return buffer[torch.randint(min(int(position), len(buffer)), (batch_size,))]",
+    },
+)
 
 
 def two_graphs(net, critic_step, actor_step, batch):

@@ -76,26 +76,6 @@ def accumulating_step__lr_is_a_number(net, optimizer, lr, inputs, targets):
     return train
 
 
-def accumulating_step__not_cloned(net, optimizer, lr, inputs, targets):
-    replay = graphed(net, optimizer, inputs, targets)
-
-    def train(inputs, targets, new_lr):
-        lr.fill_(new_lr)
-        return replay(inputs, targets)
-
-    return train
-
-
-def accumulating_step__not_copied_in(net, optimizer, lr, inputs, targets):
-    replay = graphed(net, optimizer, inputs, targets)
-
-    def train(inputs, targets, new_lr):
-        lr.fill_(new_lr)
-        return replay().clone()
-
-    return train
-
-
 def accumulating_step__eager(net, optimizer, lr, inputs, targets):
     def train(inputs, targets, new_lr):
         lr.fill_(new_lr)
@@ -146,30 +126,6 @@ def accumulating_step__D6_all_micro_batches_at_once(net, optimizer, lr, inputs, 
         return with_lr(capture_step(step, inputs.clone(), targets.clone()), lr)
 
 
-def accumulating_step__D7_captured_on_the_callers_tensors(net, optimizer, lr, inputs, targets):
-    def step():
-        optimizer.zero_grad()
-        losses = []
-        for micro_inputs, micro_targets in zip(inputs, targets, strict=True):
-            loss = mse_loss(net(micro_inputs), micro_targets) / len(inputs)
-            loss.backward()
-            losses.append(loss.detach())
-        clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        return torch.stack(losses).sum()
-
-    with unchanged(net, optimizer):
-        replay = capture_step(step)
-
-    def train(new_inputs, new_targets, new_lr):
-        inputs.copy_(new_inputs)
-        targets.copy_(new_targets)
-        lr.fill_(new_lr)
-        return replay().clone()
-
-    return train
-
-
 def accumulating_step__D9_rate_written_after_the_replay(net, optimizer, lr, inputs, targets):
     replay = graphed(net, optimizer, inputs, targets)
 
@@ -181,36 +137,46 @@ def accumulating_step__D9_rate_written_after_the_replay(net, optimizer, lr, inpu
     return train
 
 
-def accumulating_step__right_mean_of_the_losses(net, optimizer, lr, inputs, targets):
-    def step(inputs, targets):
-        optimizer.zero_grad(set_to_none=False)
-        losses = []
-        for number in range(len(inputs)):
-            loss = mse_loss(net(inputs[number]), targets[number])
-            (loss / len(inputs)).backward()
-            losses.append(loss.detach())
-        clip_grad_norm_(list(net.parameters()), max_norm=1)
-        optimizer.step()
-        return torch.stack(losses).mean()
+changed(
+    accumulating_step,
+    D7_captured_on_the_callers_tensors={
+        "def step(inputs, targets):": "def step():",
+        "with unchanged(net, optimizer):\n"
+        "    replay = capture_step(step, inputs.clone(), targets.clone())\n"
+        "def train(inputs, targets, new_lr):":
+            "with unchanged(net, optimizer):\n"
+            "    replay = capture_step(step)\n"
+            "def train(new_inputs, new_targets, new_lr):\n"
+            "    inputs.copy_(new_inputs)\n"
+            "    targets.copy_(new_targets)",
+        "return replay(inputs, targets).clone()": "return replay().clone()",
+    },
+    right_mean_of_the_losses={
+        "optimizer.zero_grad()": "optimizer.zero_grad(set_to_none=False)",
+        "for micro_inputs, micro_targets in zip(inputs, targets, strict=True):":
+            "for number in range(len(inputs)):",
+        "(net(micro_inputs), micro_targets) / len(inputs)":
+            "(net(inputs[number]), targets[number])",
+        "loss.backward()": "(loss / len(inputs)).backward()",
+        "net.parameters(), 1.0": "list(net.parameters()), max_norm=1",
+        "return torch.stack(losses).sum()": "return torch.stack(losses).mean()",
+        "lr.fill_(new_lr)": "lr.copy_(torch.tensor(new_lr, device='cuda'))",
+    },
+)
 
-    with unchanged(net, optimizer):
-        replay = capture_step(step, inputs.clone(), targets.clone())
 
-    def train(inputs, targets, new_lr):
-        lr.copy_(torch.tensor(new_lr, device="cuda"))
-        return replay(inputs, targets).clone()
-
-    return train
-
-
-def accumulating_step__right_lr_by_copy(net, optimizer, lr, inputs, targets):
-    replay = graphed(net, optimizer, inputs, targets)
-
-    def train(inputs, targets, new_lr):
-        lr.copy_(torch.tensor(new_lr))
-        return replay(inputs, targets).clone()
-
-    return train
+changed(
+    accumulating_step__lr_is_a_number,
+    not_cloned={
+        "optimizer.param_groups[0]['lr'] = new_lr": "lr.fill_(new_lr)",
+        "return replay(inputs, targets).clone()": "return replay(inputs, targets)",
+    },
+    not_copied_in={
+        "optimizer.param_groups[0]['lr'] = new_lr": "lr.fill_(new_lr)",
+        "return replay(inputs, targets).clone()": "return replay().clone()",
+    },
+    right_lr_by_copy={"optimizer.param_groups[0]['lr'] = new_lr": "lr.copy_(torch.tensor(new_lr))"},
+)
 
 
 PARTS = ("model", "optimizer", "scheduler")
@@ -321,29 +287,22 @@ def resumed_losses__a_graph_for_each_step(net, optimizer, scheduler, checkpoint,
     return losses
 
 
-def resumed_losses__right_loaded_in_place(net, optimizer, scheduler, checkpoint, batches):
-    def step(inputs, targets):
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])
-    net.load_state_dict(checkpoint["model"])
-    saved = checkpoint["optimizer"]
-    for number, state in enumerate(optimizer.state.values()):
-        for key, tensor in state.items():
-            tensor.copy_(saved["state"][number][key])
-    optimizer.param_groups[0]["lr"].copy_(saved["param_groups"][0]["lr"])
-    scheduler.load_state_dict(checkpoint["scheduler"])
-    torch.cuda.set_rng_state(checkpoint["rng_state"])
-
-    losses = []
-    for inputs, targets in batches[checkpoint["step"] :]:
-        losses.append(replay(inputs, targets).clone())
-        scheduler.step()
-    return losses
+changed(
+    resumed_losses,
+    right_loaded_in_place={
+        "net.load_state_dict(checkpoint['model'])":
+            "replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])\n"
+            "net.load_state_dict(checkpoint['model'])",
+        "optimizer.load_state_dict(checkpoint['optimizer'])":
+            "saved = checkpoint['optimizer']\n"
+            "for number, state in enumerate(optimizer.state.values()):\n"
+            "    for key, tensor in state.items():\n"
+            "        tensor.copy_(saved['state'][number][key])\n"
+            "optimizer.param_groups[0]['lr'].copy_(saved['param_groups'][0]['lr'])",
+        "with unchanged(net, optimizer):\n"
+        "    replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])": "",
+    },
+)
 
 
 EVERY = ("exp_avg", "exp_avg_sq", "step")
@@ -576,29 +535,15 @@ def train_and_evaluate__eager_evaluation(net, optimizer, *batch):
     return train, evaluate
 
 
-def train_and_evaluate__right_pool_of_the_first(net, optimizer, inputs, targets):
-    inputs, targets = inputs.clone(), targets.clone()
-
-    def step():
-        net.train()
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    @torch.inference_mode()
-    def loss_of():
-        net.eval()
-        return mse_loss(net(inputs), targets)
-
-    with unchanged(net, optimizer):
-        replay_step = capture_step(step)
-        replay_loss = capture_step(loss_of, pool=replay_step.graph.pool())
-
-    def call(replay, new_inputs, new_targets):
-        inputs.copy_(new_inputs)
-        targets.copy_(new_targets)
-        return replay().clone()
-
-    return partial(call, replay_step), partial(call, replay_loss)
+changed(
+    train_and_evaluate__D7_captured_on_the_callers_tensors,
+    right_pool_of_the_first={
+        "def step():":
+            "inputs, targets = (inputs.clone(), targets.clone())\n"
+            "def step():",
+        "@torch.no_grad()": "@torch.inference_mode()",
+        "pool = torch.cuda.graph_pool_handle()": "",
+        "replay_step = capture_step(step, pool=pool)": "replay_step = capture_step(step)",
+        "(loss_of, pool=pool)": "(loss_of, pool=replay_step.graph.pool())",
+    },
+)

@@ -108,17 +108,6 @@ def graph_scaled__trace_of_the_warm_up(layer, inputs):
     return lambda batch: replay(batch).clone()
 
 
-def graph_scaled__scale_alone(layer, inputs):
-    def step(batch):
-        outputs = layer(batch)
-        layer.scale.copy_(layer.new_state()[0])
-        return outputs
-
-    with unchanged(layer):
-        replay = capture_step(step, inputs.clone())
-    return lambda batch: replay(batch).clone()
-
-
 def graph_scaled__moved_first(layer, inputs):
     def step(batch):
         move(layer)
@@ -136,6 +125,12 @@ def graph_scaled__not_cloned(layer, inputs):
 
 def graph_scaled__right_by_hand(layer, inputs):
     return by_hand(layer, scaled_step(layer), inputs)
+
+
+changed(
+    graph_scaled__new_tensors,
+    scale_alone={"scale, layer.history = layer.new_state()": "scale.copy_(layer.new_state()[0])"},
+)
 
 
 def graph_microbatches__one_graph_of_the_first(layer, inputs):
