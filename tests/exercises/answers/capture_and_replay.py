@@ -3,15 +3,6 @@
 from helpers.capture import capture_step
 
 
-def serve__replayed_too_early(graph, static_input, static_output, requests):
-    results = []
-    for request in requests:
-        graph.replay()
-        static_input.copy_(request)
-        results.append(static_output.clone())
-    return results
-
-
 def serve__without_the_graph(graph, static_input, static_output, requests):
     return [2 * request for request in requests]
 
@@ -43,131 +34,21 @@ def serve__right_copied_into_new_tensors(graph, static_input, static_output, req
 
 changed(
     serve,
-    without_clone={"results.append(static_output.clone())": "results.append(static_output)"},
-    new_tensor_under_the_old_name={
-        "static_input.copy_(request)": "static_input = request",
-        "(static_output.clone())": "(static_output.clone().view_as(static_input))",
+    replayed_too_early={
+        "static_input.copy_(request)": "graph.replay()",
+        "graph.replay()": "static_input.copy_(request)",
     },
+    new_tensor_under_the_old_name={"static_input.copy_(request)": "static_input = request"},
+    without_clone={"results.append(static_output.clone())": "results.append(static_output)"},
 )
-
-
-def captured(net, static_input):
-    with torch.no_grad():
-        net(static_input)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        static_output = net(static_input)
-    return graph, static_output
-
-
-def make_predictor__network_not_kept(net, sample):
-    static_input = sample.clone()
-    graph, static_output = captured(net, static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output.clone()
-
-    return predict
 
 
 def make_predictor__eager(net, sample):
     return net
 
 
-def make_predictor__nothing_copied(net, sample):
-    static_input = sample.clone()
-    graph, static_output = captured(net, static_input)
-
-    def predict(inputs):
-        graph.replay()
-        return static_output.clone()
-
-    predict.static_input = static_input
-    return predict
-
-
-def make_predictor__copied_too_late(net, sample):
-    static_input = sample.clone()
-    graph, static_output = captured(net, static_input)
-
-    def predict(inputs):
-        graph.replay()
-        static_input.copy_(inputs)
-        return static_output.clone()
-
-    return predict
-
-
-def make_predictor__on_the_callers_sample(net, sample):
-    graph, static_output = captured(net, sample)
-
-    def predict(inputs):
-        sample.copy_(inputs)
-        graph.replay()
-        return static_output.clone()
-
-    return predict
-
-
-def make_predictor__with_gradients(net, sample):
-    static_input = sample.clone()
-    net(static_input)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_output = net(static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output.detach().clone()
-
-    return predict
-
-
 def make_predictor__captured_each_time(net, sample):
-    def predict(inputs):
-        graph, static_output = captured(net, inputs.clone())
-        graph.replay()
-        return static_output.clone()
-
-    return predict
-
-
-def make_predictor__value_read(net, sample):
-    static_input = sample.clone()
-    with torch.no_grad():
-        net(static_input)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        static_output = net(static_input)
-        static_output.max().item()
-    return graph.replay
-
-
-def make_predictor__right_on_a_side_stream(net, sample):
-    static_input = sample.clone()
-    side_stream = torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream), torch.no_grad():
-        for _ in range(3):
-            net(static_input)
-    torch.cuda.current_stream().wait_stream(side_stream)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph, stream=side_stream):
-        static_output = net(static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return torch.empty_like(static_output).copy_(static_output)
-
-    predict.weights = list(net.parameters())
-    return predict
+    return lambda inputs: make_predictor(net, inputs)(inputs)
 
 
 def make_predictor__right_with_the_helper(net, sample):
@@ -182,10 +63,49 @@ def make_predictor__right_with_the_helper(net, sample):
 
 changed(
     make_predictor,
+    network_not_kept={"predict.net = net": ""},
+    in_half={"static_input.copy_(inputs)": "static_input.copy_(inputs.half())"},
+    nothing_copied={
+        "static_input.copy_(inputs)": "",
+        "predict.net = net": "predict.keeps = [net, static_input]",
+    },
+    copied_too_late={
+        "static_input.copy_(inputs)": "graph.replay()",
+        "graph.replay()": "static_input.copy_(inputs)",
+    },
+    kept_output={"return static_output.clone()": "return static_output"},
+    nothing_returned={"return static_output.clone()": "static_output.clone()"},
     no_warm_up={
         "with torch.no_grad():\n"
         "    net(static_input)": "",
-        "predict.net = net": "",
+    },
+    on_the_callers_sample={"sample.clone()": "sample"},
+    with_gradients={
+        "torch.cuda.graph(graph), torch.no_grad()": "torch.cuda.graph(graph)",
+        "static_output.clone()": "static_output.detach().clone()",
+    },
+    freed_sample={
+        "def predict(inputs):":
+            "static_input = torch.empty_like(sample)\n"
+            "def predict(inputs):",
+    },
+    value_read={
+        "static_output = net(static_input)":
+            "static_output = net(static_input)\n"
+            "static_output.max().item()",
+    },
+    right_on_a_side_stream={
+        "with torch.no_grad():\n"
+        "    net(static_input)":
+            "side_stream = torch.cuda.Stream()\n"
+            "side_stream.wait_stream(torch.cuda.current_stream())\n"
+            "with torch.cuda.stream(side_stream), torch.no_grad():\n"
+            "    for _ in range(3):\n"
+            "        net(static_input)\n"
+            "torch.cuda.current_stream().wait_stream(side_stream)",
+        "torch.cuda.graph(graph)": "torch.cuda.graph(graph, stream=side_stream)",
+        "static_output.clone()": "torch.empty_like(static_output).copy_(static_output)",
+        "predict.net = net": "predict.weights = list(net.parameters())",
     },
     right_in_inference_mode={
         "with torch.no_grad():": "with torch.inference_mode():",
@@ -198,133 +118,31 @@ changed(
 
 
 changed(
-    make_predictor__network_not_kept,
-    in_half={
-        "static_input.copy_(inputs)": "static_input.copy_(inputs.half())",
-        "return predict":
-            "predict.net = net\n"
-            "return predict",
+    make_scaled_predictor,
+    copied_too_late={
+        "static_input.copy_(inputs)": "graph.replay()",
+        "graph.replay()": "static_input.copy_(inputs)",
     },
     kept_output={"return static_output.clone()": "return static_output"},
-    freed_sample={
-        "static_input = sample.clone()": "graph, static_output = captured(net, sample.clone())",
-        "graph, static_output = captured(net, static_input)":
-            "static_input = torch.empty_like(sample)",
+    read_before_the_capture={
+        "with torch.no_grad():\n"
+        "    net(static_input)":
+            "with torch.no_grad():\n"
+            "    largest = net(static_input).abs().max().item()",
+        "largest = outputs.abs().max()": "",
     },
-    nothing_returned={"return static_output.clone()": "static_output.clone()"},
-)
-
-
-def scaled(net, static_input):
-    with torch.no_grad():
-        net(static_input)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        outputs = net(static_input)
-        static_output = outputs / outputs.abs().max()
-    return graph, static_output
-
-
-def make_scaled_predictor__copied_too_late(net, sample):
-    static_input = sample.clone()
-    graph, static_output = scaled(net, static_input)
-
-    def predict(inputs):
-        graph.replay()
-        static_input.copy_(inputs)
-        return static_output.clone()
-
-    return predict
-
-
-def make_scaled_predictor__kept_output(net, sample):
-    static_input = sample.clone()
-    graph, static_output = scaled(net, static_input)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output
-
-    return predict
-
-
-def make_scaled_predictor__read_before_the_capture(net, sample):
-    static_input = sample.clone()
-    with torch.no_grad():
-        largest = net(static_input).abs().max().item()
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        static_output = net(static_input) / largest
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        graph.replay()
-        return static_output.clone()
-
-    return predict
-
-
-changed(
-    make_scaled_predictor__read_before_the_capture,
     divided_outside={
-        "largest = net(static_input).abs().max().item()": "net(static_input)",
-        "static_output = net(static_input) / largest": "outputs = net(static_input)",
+        "largest = outputs.abs().max()\n"
+        "static_output = outputs / largest": "",
         "return static_output.clone()": "return outputs / outputs.abs().max().item()",
     },
     right_with_amax={
         "with torch.no_grad():": "with torch.inference_mode():",
-        "largest = net(static_input).abs().max().item()": "net(static_input)",
-        "with torch.cuda.graph(graph), torch.no_grad():\n"
-        "    static_output = net(static_input) / largest":
-            "with torch.cuda.graph(graph), torch.inference_mode():\n"
-            "    static_output = net(static_input)\n"
-            "    static_output /= static_output.abs().amax()",
+        "(graph), torch.no_grad()": "(graph), torch.inference_mode()",
+        "outputs.abs().max()": "outputs.abs().amax()",
+        "outputs / largest": "outputs.div_(largest)",
     },
 )
-
-
-def one_step(step, state):
-    step(state)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        state.copy_(step(state))
-    return graph
-
-
-def trajectory__without_clone(step, start, count):
-    state = start.clone()
-    graph = one_step(step, state)
-    states = []
-    for _ in range(count):
-        graph.replay()
-        states.append(state)
-    return states
-
-
-def trajectory__start_overwritten(step, start, count):
-    graph = one_step(step, start)
-    states = []
-    for _ in range(count):
-        graph.replay()
-        states.append(start.clone())
-    return states
-
-
-def trajectory__warm_up_moved_it(step, start, count):
-    state = start.clone()
-    for _ in range(3):
-        state.copy_(step(state))
-
-    graph = one_step(step, state)
-    states = []
-    for _ in range(count):
-        graph.replay()
-        states.append(state.clone())
-    return states
 
 
 def trajectory__all_in_one_graph(step, start, count):
@@ -345,25 +163,27 @@ def trajectory__eager(step, start, count):
     return states[1:]
 
 
-def trajectory__right_state_put_back(step, start, count):
-    state = start.clone()
-    for _ in range(3):
-        state.copy_(step(state))
-    state.copy_(start)
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        state.copy_(step(state))
-
-    states = torch.empty(count, *start.shape, device="cuda")
-    for number in range(count):
-        graph.replay()
-        states[number] = state
-    return list(states)
-
-
 changed(
     trajectory,
+    without_clone={"states.append(state.clone())": "states.append(state)"},
+    start_overwritten={"start.clone()": "start"},
+    warm_up_moved_it={
+        "state = start.clone()":
+            "state = start.clone()\n"
+            "for _ in range(3):\n"
+            "    state.copy_(step(state))",
+    },
+    right_state_put_back={
+        "state = start.clone()":
+            "state = start.clone()\n"
+            "for _ in range(3):\n"
+            "    state.copy_(step(state))\n"
+            "state.copy_(start)",
+        "states = []": "states = torch.empty(count, *start.shape, device='cuda')",
+        "for _ in range(count):": "for number in range(count):",
+        "states.append(state.clone())": "states[number] = state",
+        "return states": "return list(states)",
+    },
     not_written_back={
         "state.copy_(step(state))": "new_state = step(state)",
         "states.append(state.clone())": "states.append(new_state.clone())",
