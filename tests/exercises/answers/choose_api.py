@@ -1,155 +1,48 @@
 """Answers to the exercises of *Choose an API*: wrong ones, and other right ones (`__right_`)."""
 
 
-def two_steps(net, optimizer):
-    def forward_backward(inputs, targets):
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        return loss.detach()
-
-    def step(inputs, targets):
-        loss = forward_backward(inputs, targets)
-        optimizer.step()
-        return loss
-
-    return forward_backward, step
-
-
-def advised(net, optimizer, inputs, targets, found, restored=True):
-    forward_backward, step = two_steps(net, optimizer)
-    if found["idle"] < 0.2:
-        return step
-    whole = found["optimizer"] > 1
-    with unchanged(net, optimizer) if restored else torch.enable_grad():
-        replay = capture_step(step if whole else forward_backward, inputs, targets)
-
-    def train(inputs, targets):
-        loss = replay(inputs, targets).clone()
-        if not whole:
-            optimizer.step()
-        return loss
-
-    return train
-
-
-def train_as_advised__always_a_graph(net, optimizer, inputs, targets, found):
-    return advised(net, optimizer, inputs.clone(), targets.clone(), found | {"idle": 1})
-
-
-def train_as_advised__always_eager(net, optimizer, inputs, targets, found):
-    return two_steps(net, optimizer)[1]
-
-
-def train_as_advised__always_the_whole_step(net, optimizer, inputs, targets, found):
-    return advised(net, optimizer, inputs.clone(), targets.clone(), found | {"optimizer": 2})
-
-
-def train_as_advised__optimizer_always_outside(net, optimizer, inputs, targets, found):
-    return advised(net, optimizer, inputs.clone(), targets.clone(), found | {"optimizer": 0})
-
-
-def train_as_advised__nothing_restored(net, optimizer, inputs, targets, found):
-    return advised(net, optimizer, inputs.clone(), targets.clone(), found, restored=False)
-
-
-def train_as_advised__momentum_left(net, optimizer, inputs, targets, found):
-    step = two_steps(net, optimizer)[1]
-    if found["idle"] < 0.2 or found["optimizer"] <= 1:
-        return advised(net, optimizer, inputs.clone(), targets.clone(), found)
-    with unchanged(net):
-        replay = capture_step(step, inputs.clone(), targets.clone())
-    return lambda *batch: replay(*batch).clone()
-
-
-def train_as_advised__D7_captured_on_the_callers_tensors(net, optimizer, inputs, targets, found):
-    return advised(net, optimizer, inputs, targets, found)
-
-
-def train_as_advised__not_cloned(net, optimizer, inputs, targets, found):
-    step = two_steps(net, optimizer)[1]
-    if found["idle"] < 0.2 or found["optimizer"] <= 1:
-        return advised(net, optimizer, inputs.clone(), targets.clone(), found)
-    with unchanged(net, optimizer):
-        return capture_step(step, inputs.clone(), targets.clone())
-
-
 def train_as_advised__captured_in_the_first_call(net, optimizer, inputs, targets, found):
     made = []
 
     def train(inputs, targets):
         if not made:
-            made.append(advised(net, optimizer, inputs.clone(), targets.clone(), found))
+            made.append(train_as_advised(net, optimizer, inputs, targets, found))
         return made[0](inputs, targets)
 
     return train
 
 
-def train_as_advised__right_two_functions(net, optimizer, inputs, targets, found):
-    forward_backward, step = two_steps(net, optimizer)
-
-    def replay_of(function):
-        with unchanged(net, optimizer):
-            return capture_step(function, inputs.clone(), targets.clone())
-
-    if found["idle"] < 0.2:
-        return step
-    if found["optimizer"] > 1:
-        replay_step = replay_of(step)
-        return lambda *batch: replay_step(*batch).clone()
-    replay_gradients = replay_of(forward_backward)
-
-    def train(*batch):
-        loss = replay_gradients(*batch).clone()
-        optimizer.step()
-        return loss
-
-    return train
-
-
-def train_as_advised__right_without_helper(net, optimizer, inputs, targets, found):
-    forward_backward, step = two_steps(net, optimizer)
-    if found["idle"] < 0.2:
-        return step
-    whole = found["optimizer"] > 1
-    function = step if whole else forward_backward
-    static = inputs.clone(), targets.clone()
-    graph = torch.cuda.CUDAGraph()
-    with unchanged(net, optimizer):
-        function(*static)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
-            static_loss = function(*static)
-
-    def train(*batch):
-        for old, new in zip(static, batch, strict=True):
-            old.copy_(new)
-        graph.replay()
-        if not whole:
-            optimizer.step()
-        return static_loss.clone()
-
-    return train
-
-
-def three_graphs(first, left, right, inputs):
-    with torch.no_grad():
-        replay_first = capture_step(first, inputs.clone())
-        hidden = replay_first(inputs)
-        return replay_first, capture_step(left, hidden), capture_step(right, hidden)
-
-
-def graph_around_read__if_at_capture(first, left, right, inputs):
-    with torch.no_grad():
-        layer = left if first(inputs).mean() > 0 else right
-        replay_first = capture_step(first, inputs.clone())
-        replay = capture_step(layer, replay_first(inputs))
-
-    def predict(inputs):
-        replay_first(inputs)
-        return replay().clone()
-
-    return predict
+changed(
+    train_as_advised,
+    always_a_graph={"found['idle'] < 0.2": "False"},
+    always_eager={"found['idle'] < 0.2": "True"},
+    always_the_whole_step={"found['optimizer'] > 1": "True"},
+    optimizer_always_outside={"found['optimizer'] > 1": "False"},
+    nothing_restored={
+        "with unchanged(net, optimizer):\n"
+        "    replay = capture_step(captured, inputs.clone(), targets.clone())":
+            "replay = capture_step(captured, inputs.clone(), targets.clone())",
+    },
+    momentum_left={"unchanged(net, optimizer)": "unchanged(net)"},
+    D7_captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
+    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
+    right_without_helper={
+        "with unchanged(net, optimizer):\n"
+        "    replay = capture_step(captured, inputs.clone(), targets.clone())":
+            "static = (inputs.clone(), targets.clone())\n"
+            "graph = torch.cuda.CUDAGraph()\n"
+            "with unchanged(net, optimizer):\n"
+            "    captured(*static)\n"
+            "    torch.cuda.synchronize()\n"
+            "    with torch.cuda.graph(graph):\n"
+            "        static_loss = captured(*static)",
+        "loss = replay(inputs, targets).clone()":
+            "static[0].copy_(inputs)\n"
+            "static[1].copy_(targets)\n"
+            "graph.replay()\n"
+            "loss = static_loss.clone()",
+    },
+)
 
 
 def graph_around_read__read_in_the_capture(first, left, right, inputs):
@@ -162,19 +55,6 @@ def graph_around_read__read_in_the_capture(first, left, right, inputs):
     return lambda inputs: replay(inputs).clone()
 
 
-def graph_around_read__sample_in_every_branch(first, left, right, inputs):
-    with torch.no_grad():
-        replay_first = capture_step(first, inputs.clone())
-        hidden = replay_first(inputs).clone()
-        branches = capture_step(right, hidden), capture_step(left, hidden)
-
-    def predict(inputs):
-        positive = bool(replay_first(inputs).mean() > 0)
-        return branches[positive]().clone()
-
-    return predict
-
-
 def graph_around_read__both_branches_run(first, left, right, inputs):
     def both(inputs):
         hidden = first(inputs)
@@ -185,53 +65,8 @@ def graph_around_read__both_branches_run(first, left, right, inputs):
     return lambda inputs: replay(inputs).clone()
 
 
-def graph_around_read__all_three_replayed(first, left, right, inputs):
-    replay_first, replay_left, replay_right = three_graphs(first, left, right, inputs)
-
-    def predict(inputs):
-        hidden = replay_first(inputs)
-        return torch.where(hidden.mean() > 0, replay_left(), replay_right())
-
-    return predict
-
-
-def graph_around_read__branches_swapped(first, left, right, inputs):
-    replay_first, replay_left, replay_right = three_graphs(first, left, right, inputs)
-
-    def predict(inputs):
-        hidden = replay_first(inputs)
-        return (replay_right if hidden.mean() > 0 else replay_left)().clone()
-
-    return predict
-
-
-def graph_around_read__not_cloned(first, left, right, inputs):
-    replay_first, replay_left, replay_right = three_graphs(first, left, right, inputs)
-
-    def predict(inputs):
-        hidden = replay_first(inputs)
-        return (replay_left if hidden.mean() > 0 else replay_right)()
-
-    return predict
-
-
-def graph_around_read__inputs_not_copied(first, left, right, inputs):
-    replay_first, replay_left, replay_right = three_graphs(first, left, right, inputs)
-
-    def predict(inputs):
-        hidden = replay_first()
-        return (replay_left if hidden.mean() > 0 else replay_right)().clone()
-
-    return predict
-
-
 def graph_around_read__captured_in_each_call(first, left, right, inputs):
-    def predict(inputs):
-        replay_first, replay_left, replay_right = three_graphs(first, left, right, inputs)
-        hidden = replay_first(inputs)
-        return (replay_left if hidden.mean() > 0 else replay_right)().clone()
-
-    return predict
+    return lambda inputs: graph_around_read(first, left, right, inputs)(inputs)
 
 
 def graph_around_read__eager(first, left, right, inputs):
@@ -285,6 +120,30 @@ def graph_around_read__right_read_in_the_graph(first, left, right, inputs):
 
 changed(
     graph_around_read,
+    if_at_capture={
+        "replay_right = capture_step(right, hidden)":
+            "replay_right = capture_step(right, hidden)\n"
+            "replay = replay_left if hidden.mean() > 0 else replay_right",
+        "replay = replay_left if hidden.mean() > 0 else replay_right": "",
+    },
+    sample_in_every_branch={
+        "hidden = replay_first(inputs)\n"
+        "replay_left":
+            "hidden = replay_first(inputs).clone()\n"
+            "replay_left",
+    },
+    all_three_replayed={
+        "replay = replay_left if hidden.mean() > 0 else replay_right": "",
+        "replay().clone()": "torch.where(hidden.mean() > 0, replay_left(), replay_right())",
+    },
+    branches_swapped={"hidden.mean() > 0": "hidden.mean() <= 0"},
+    not_cloned={"replay().clone()": "replay()"},
+    inputs_not_copied={
+        "hidden = replay_first(inputs)\n"
+        "replay =":
+            "hidden = replay_first()\n"
+            "replay =",
+    },
     D7_captured_on_the_callers_tensor={"(first, inputs.clone())": "(first, inputs)"},
     right_hidden_copied={
         "(left, hidden)": "(left, hidden.clone())",
@@ -301,46 +160,6 @@ def replay_or_eager__always_replayed(function, inputs):
     return lambda new_inputs: replay(new_inputs).clone()
 
 
-def replay_or_eager__shape_only(function, inputs):
-    replay = capture_step(function, inputs.clone())
-
-    def call(new_inputs):
-        fits = new_inputs.shape == inputs.shape
-        return replay(new_inputs).clone() if fits else function(new_inputs)
-
-    return call
-
-
-def replay_or_eager__dtype_only(function, inputs):
-    replay = capture_step(function, inputs.clone())
-
-    def call(new_inputs):
-        fits = new_inputs.dtype == inputs.dtype and len(new_inputs) in (1, len(inputs))
-        return replay(new_inputs).clone() if fits else function(new_inputs)
-
-    return call
-
-
-def replay_or_eager__not_cloned(function, inputs):
-    replay = capture_step(function, inputs.clone())
-
-    def call(new_inputs):
-        fits = (new_inputs.shape, new_inputs.dtype) == (inputs.shape, inputs.dtype)
-        return replay(new_inputs) if fits else function(new_inputs)
-
-    return call
-
-
-def replay_or_eager__inputs_not_copied(function, inputs):
-    replay = capture_step(function, inputs.clone())
-
-    def call(new_inputs):
-        fits = (new_inputs.shape, new_inputs.dtype) == (inputs.shape, inputs.dtype)
-        return replay().clone() if fits else function(new_inputs)
-
-    return call
-
-
 def replay_or_eager__captured_for_each_shape(function, inputs):
     replays = {}
 
@@ -355,18 +174,6 @@ def replay_or_eager__captured_for_each_shape(function, inputs):
 
 def replay_or_eager__eager(function, inputs):
     return function
-
-
-def replay_or_eager__D7_captured_on_the_callers_tensor(function, inputs):
-    replay = capture_step(function, inputs)
-    shape, dtype = inputs.shape, inputs.dtype
-
-    def call(new_inputs):
-        if new_inputs.shape == shape and new_inputs.dtype == dtype:
-            return replay(new_inputs).clone()
-        return function(new_inputs)
-
-    return call
 
 
 def replay_or_eager__right_without_helper(function, inputs):
@@ -387,85 +194,14 @@ def replay_or_eager__right_without_helper(function, inputs):
     return call
 
 
-def passes(net, optimizer, zero=True, step=False):
-    def run(inputs, targets):
-        if zero:
-            optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        if step:
-            optimizer.step()
-        return loss.detach()
-
-    return run
-
-
-def then_step(replay, optimizer):
-    def train(inputs, targets):
-        loss = replay(inputs, targets).clone()
-        optimizer.step()
-        return loss
-
-    return train
-
-
-def graph_without_optimizer__optimizer_captured(net, optimizer, inputs, targets):
-    with unchanged(net, optimizer):
-        replay = capture_step(passes(net, optimizer, step=True), inputs.clone(), targets.clone())
-    return lambda *batch: replay(*batch).clone()
-
-
-def graph_without_optimizer__gradients_add_up(net, optimizer, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(passes(net, optimizer, zero=False), inputs.clone(), targets.clone())
-    return then_step(replay, optimizer)
-
-
-def graph_without_optimizer__backward_forgotten(net, optimizer, inputs, targets):
-    with unchanged(net), torch.no_grad():
-        replay = capture_step(lambda x, y: mse_loss(net(x), y), inputs, targets)
-    return then_step(replay, optimizer)
-
-
-def graph_without_optimizer__optimizer_forgotten(net, optimizer, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(passes(net, optimizer), inputs.clone(), targets.clone())
-    return lambda *batch: replay(*batch).clone()
-
-
-def graph_without_optimizer__not_cloned(net, optimizer, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(passes(net, optimizer), inputs.clone(), targets.clone())
-
-    def train(inputs, targets):
-        loss = replay(inputs, targets)
-        optimizer.step()
-        return loss
-
-    return train
-
-
-def graph_without_optimizer__old_inputs(net, optimizer, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(passes(net, optimizer), inputs.clone(), targets.clone())
-    again = then_step(lambda *batch: replay(), optimizer)
-    return lambda *batch: again(*batch)
-
-
-def graph_without_optimizer__eager(net, optimizer, inputs, targets):
-    return passes(net, optimizer, step=True)
-
-
-def graph_without_optimizer__right_zeroed_in_place(net, optimizer, inputs, targets):
-    def run(inputs, targets):
-        optimizer.zero_grad(set_to_none=False)
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        return loss.detach()
-
-    with unchanged(net):
-        replay = capture_step(run, inputs.clone(), targets.clone())
-    return then_step(replay, optimizer)
+changed(
+    replay_or_eager,
+    shape_only={"new_inputs.dtype == inputs.dtype": "True"},
+    dtype_only={"new_inputs.shape == inputs.shape": "len(new_inputs) in (1, len(inputs))"},
+    not_cloned={"replay(new_inputs).clone()": "replay(new_inputs)"},
+    inputs_not_copied={"replay(new_inputs)": "replay()"},
+    D7_captured_on_the_callers_tensor={"inputs.clone()": "inputs"},
+)
 
 
 def graph_without_optimizer__right_own_gradients(net, optimizer, inputs, targets):
@@ -489,15 +225,32 @@ def graph_without_optimizer__right_own_gradients(net, optimizer, inputs, targets
 
 
 changed(
-    graph_without_optimizer__not_cloned,
+    graph_without_optimizer,
+    optimizer_captured={
+        "unchanged(net)": "unchanged(net, optimizer)",
+        "return loss.detach()":
+            "optimizer.step()\n"
+            "return loss.detach()",
+        "optimizer.step()": "",
+    },
+    gradients_add_up={"optimizer.zero_grad()": ""},
+    backward_forgotten={"loss.backward()": ""},
+    optimizer_forgotten={"optimizer.step()": ""},
+    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
+    old_inputs={"replay(inputs, targets)": "replay()"},
+    eager={"replay(inputs, targets).clone()": "gradients(inputs, targets)"},
     steps_before={
-        "loss = replay(inputs, targets)": "",
-        "return loss": "return replay(inputs, targets).clone()",
+        "loss = replay(inputs, targets).clone()": "",
+        "optimizer.step()\n"
+        "return loss":
+            "optimizer.step()\n"
+            "return replay(inputs, targets).clone()",
     },
     zeroed_outside={
-        "(net, optimizer), inputs.": "(net, optimizer, zero=False), inputs.",
-        "loss = replay(inputs, targets)":
+        "optimizer.zero_grad()": "",
+        "loss = replay(inputs, targets).clone()":
             "optimizer.zero_grad()\n"
             "loss = replay(inputs, targets).clone()",
     },
+    right_zeroed_in_place={"optimizer.zero_grad()": "optimizer.zero_grad(set_to_none=False)"},
 )

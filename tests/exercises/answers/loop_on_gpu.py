@@ -3,102 +3,6 @@
 from functools import partial
 
 
-def generating(
-    step,
-    sample,
-    end,
-    limit,
-    *,
-    clone=torch.clone,
-    reset=True,
-    early=False,
-    any_row=torch.any,
-    masked=True,
-    limited=True,
-    sets="last",
-):
-    """A graph that generates, with a fault if one is asked for, and the function that replays it."""
-    tokens = sample.clone()
-    completions = torch.full((len(tokens), limit), -1, device="cuda")
-    columns = torch.arange(limit, device="cuda")
-    count = torch.zeros((), dtype=torch.long, device="cuda")
-    alive = torch.ones_like(tokens, dtype=torch.bool)
-    going = torch.ones((), dtype=torch.bool, device="cuda")
-
-    def begin():
-        completions.fill_(-1)
-        count.zero_()
-        alive.fill_(True)
-        going.fill_(True)
-
-    def turn():
-        tokens.copy_(step(tokens))
-        if early:
-            alive.logical_and_(tokens != end)
-        here = columns == count
-        here = alive[:, None] & here if masked else here.expand_as(completions)
-        completions.copy_(torch.where(here, tokens[:, None], completions))
-        count.add_(1)
-        alive.logical_and_(tokens != end)
-        if limited:
-            alive.logical_and_(count < limit)
-        going.copy_(any_row(alive))
-
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        if reset:
-            begin()
-        graph.begin_capture_to_while_node(going)
-        if sets == "first":
-            graph.set_conditional_handle_for_current_node(going)
-        turn()
-        if sets == "last":
-            graph.set_conditional_handle_for_current_node(going)
-        graph.end_capture_to_conditional_node()
-
-    def generate(new_tokens):
-        tokens.copy_(new_tokens)
-        graph.replay()
-        return clone(completions)
-
-    generate.state = columns, count, alive, going
-    return generate
-
-
-def capture_generate__state_is_gone(step, tokens, end, limit):
-    generate = generating(step, tokens, end, limit)
-    del generate.state
-    return generate
-
-
-def capture_generate__rows_go_on(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, masked=False)
-
-
-def capture_generate__end_token_missing(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, early=True)
-
-
-def capture_generate__first_end_stops_all(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, any_row=torch.all)
-
-
-def capture_generate__no_limit(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, limited=False)
-
-
-def capture_generate__condition_set_first(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, sets="first")
-
-
-def capture_generate__never_reset(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, reset=False)
-
-
-def capture_generate__not_cloned(step, tokens, end, limit):
-    return generating(step, tokens, end, limit, clone=lambda completions: completions)
-
-
 def capture_generate__unrolled(step, tokens, end, limit):
     tokens = tokens.clone()
     completions = torch.full((len(tokens), limit), -1, device="cuda")
@@ -132,11 +36,6 @@ def capture_generate__eager(step, tokens, end, limit):
     return generate
 
 
-def capture_generate__callers_tokens(step, tokens, end, limit):
-    tokens.clone = lambda: tokens
-    return generating(step, tokens, end, limit)
-
-
 def capture_generate__right_by_index(step, tokens, end, limit):
     tokens = tokens.clone()
     rows = torch.arange(len(tokens), device="cuda")
@@ -166,90 +65,45 @@ def capture_generate__right_by_index(step, tokens, end, limit):
     return generate
 
 
-def sampling(
-    logits_of,
-    sample,
-    temperature,
-    end,
-    limit,
-    *,
-    draw=lambda noise: noise.exponential_(),
-    row=lambda noise, count: noise[count],
-    clone=torch.clone,
-    reset=True,
-    in_place=True,
-    more=0,
-):
-    """A graph that samples, with a fault if one is asked for, and the function that replays it."""
-    token = sample.clone()
-    noise = torch.ones(limit, logits_of(token).shape[-1], device="cuda")
-    completion = torch.full((limit,), -1, device="cuda")
-    count = torch.zeros(1, dtype=torch.long, device="cuda")
-    going = torch.ones((), dtype=torch.bool, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        if reset:
-            completion.fill_(-1)
-            count.zero_()
-            going.fill_(True)
-        graph.begin_capture_to_while_node(going)
-        last = logits_of(token) / temperature - row(noise, count).log()
-        token.copy_(last.argmax(dim=-1))
-        completion[count] = token
-        if in_place:
-            count.add_(1)
-            going.copy_(((count < limit + more) & (token != end))[0])
-        else:
-            going = ((count + 1 < limit) & (token != end))[0]
-        graph.set_conditional_handle_for_current_node(going)
-        graph.end_capture_to_conditional_node()
-
-    def generate(new_token):
-        token.copy_(new_token)
-        draw(noise)
-        graph.replay()
-        return clone(completion)
-
-    generate.state = count, going
-    return generate
-
-
-def capture_sampler__drawn_in_the_body(logits_of, token, temperature, end, limit):
-    def row(noise, count):
-        return torch.empty_like(noise[count]).exponential_()
-
-    return sampling(logits_of, token, temperature, end, limit, row=row)
-
-
-def capture_sampler__drawn_into_a_new_tensor(logits_of, token, temperature, end, limit):
-    def draw(noise):
-        noise = torch.empty_like(noise).exponential_()
-
-    return sampling(logits_of, token, temperature, end, limit, draw=draw)
-
-
-def capture_sampler__first_row(logits_of, token, temperature, end, limit):
-    return sampling(logits_of, token, temperature, end, limit, row=lambda noise, _: noise[:1])
-
-
-def capture_sampler__temperature_of_one(logits_of, token, temperature, end, limit):
-    return sampling(logits_of, token, 1.0, end, limit)
-
-
-def capture_sampler__never_reset(logits_of, token, temperature, end, limit):
-    return sampling(logits_of, token, temperature, end, limit, reset=False)
-
-
-def capture_sampler__not_cloned(logits_of, token, temperature, end, limit):
-    return sampling(logits_of, token, temperature, end, limit, clone=lambda tokens: tokens)
-
-
-def capture_sampler__count_not_written(logits_of, token, temperature, end, limit):
-    return sampling(logits_of, token, temperature, end, limit, in_place=False)
-
-
-def capture_sampler__D12_one_iteration_too_many(logits_of, token, temperature, end, limit):
-    return sampling(logits_of, token, temperature, end, limit, more=1)
+changed(
+    capture_generate,
+    never_reset={
+        "with torch.cuda.graph(graph):\n"
+        "    completions = torch.full((len(tokens), limit), -1, device='cuda')\n"
+        "    columns = torch.arange(limit, device='cuda')\n"
+        "    count = torch.zeros((), dtype=torch.long, device='cuda')\n"
+        "    alive = torch.ones_like(tokens, dtype=torch.bool)":
+            "completions = torch.full((len(tokens), limit), -1, device='cuda')\n"
+            "columns = torch.arange(limit, device='cuda')\n"
+            "count = torch.zeros((), dtype=torch.long, device='cuda')\n"
+            "alive = torch.ones_like(tokens, dtype=torch.bool)\n"
+            "with torch.cuda.graph(graph):",
+        "return generate":
+            "generate.state = columns, count, alive\n"
+            "return generate",
+    },
+    state_is_gone={
+        "tokens = tokens.clone()":
+            "tokens = tokens.clone()\n"
+            "columns = torch.arange(limit, device='cuda')",
+        "columns = torch.arange(limit, device='cuda')": "",
+    },
+    rows_go_on={
+        "torch.where(alive, step(tokens), tokens)": "step(tokens)",
+        "alive[:, None] & (columns == count)": "(columns == count).expand_as(completions)",
+    },
+    end_token_missing={"alive[:, None] &": "(alive & (tokens != end))[:, None] &"},
+    first_end_stops_all={"for_current_node(alive.any())": "for_current_node(alive.all())"},
+    no_limit={".logical_and_(count < limit)": ""},
+    condition_set_first={
+        "graph.begin_capture_to_while_node(alive.any())":
+            "graph.begin_capture_to_while_node(alive.any())\n"
+            "graph.set_conditional_handle_for_current_node(alive.any())",
+        "graph.set_conditional_handle_for_current_node(alive.any())": "",
+    },
+    not_cloned={"completions.clone()": "completions"},
+    callers_tokens={"tokens = tokens.clone()": ""},
+)
 
 
 def capture_sampler__right_with_log_noise(logits_of, token, temperature, end, limit):
@@ -281,48 +135,32 @@ def capture_sampler__right_with_log_noise(logits_of, token, temperature, end, li
     return generate
 
 
-def captured_step(parameters, lr, warm_up=lambda optimizer: None, allowed=None, momentum=0.9):
-    """A step in an if node, with a fault if one is asked for."""
-    optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum)
-    warm_up(optimizer)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
-        graph.begin_capture_to_if_node(allowed(parameters) if allowed else finite)
-        optimizer.step()
-        graph.end_capture_to_conditional_node()
-    return partial(lambda graph, _: graph.replay(), graph, optimizer)
-
-
-def guarded_step__optimizer_gone(parameters, lr):
-    def warm_up(optimizer):
-        with unchanged(*parameters, optimizer):
-            optimizer.step()
-
-    return captured_step(parameters, lr, warm_up).args[0].replay
-
-
-def guarded_step__warm_up_stays(parameters, lr):
-    return captured_step(parameters, lr, lambda optimizer: optimizer.step())
-
-
-def guarded_step__momentum_stays(parameters, lr):
-    def warm_up(optimizer):
-        with unchanged(*parameters):
-            optimizer.step()
-
-    return captured_step(parameters, lr, warm_up)
-
-
-def guarded_step__any_is_enough(parameters, lr):
-    def warm_up(optimizer):
-        with unchanged(*parameters, optimizer):
-            optimizer.step()
-
-    def allowed(parameters):
-        return torch.stack([p.grad.isfinite().any() for p in parameters]).any()
-
-    return captured_step(parameters, lr, warm_up, allowed)
+changed(
+    capture_sampler,
+    never_reset={
+        "with torch.cuda.graph(graph):\n"
+        "    completion = torch.full((limit,), -1, device='cuda')\n"
+        "    count = torch.zeros(1, dtype=torch.long, device='cuda')":
+            "completion = torch.full((limit,), -1, device='cuda')\n"
+            "count = torch.zeros(1, dtype=torch.long, device='cuda')\n"
+            "with torch.cuda.graph(graph):",
+        "return generate":
+            "generate.count = count\n"
+            "return generate",
+    },
+    drawn_in_the_body={"noise[count].log()": "torch.empty_like(noise[count]).exponential_().log()"},
+    drawn_into_a_new_tensor={"noise.exponential_()": "torch.empty_like(noise).exponential_()"},
+    first_row={"noise[count].log()": "noise[:1].log()"},
+    D12_one_iteration_too_many={
+        "(count < limit) & (token != end)": "(count < limit + 1) & (token != end)",
+    },
+    temperature_of_one={"logits_of(token) / temperature": "logits_of(token)"},
+    not_cloned={"completion.clone()": "completion"},
+    count_not_written={
+        "count.add_(1)": "",
+        "(count < limit) & (token != end)": "(count + 1 < limit) & (token != end)",
+    },
+)
 
 
 def guarded_step__without_a_node(parameters, lr):
@@ -336,33 +174,38 @@ def guarded_step__without_a_node(parameters, lr):
     return partial(lambda graph, _: graph.replay(), graph, buffers)
 
 
-def guarded_step__node_not_ended(parameters, lr):
-    optimizer = torch.optim.SGD(parameters, lr=lr, momentum=0.9)
-    with unchanged(*parameters, optimizer):
-        optimizer.step()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        finite = torch.stack([p.grad.isfinite().all() for p in parameters]).all()
-        graph.begin_capture_to_if_node(finite)
-        optimizer.step()
-    return partial(lambda graph, _: graph.replay(), graph, optimizer)
-
-
-def guarded_step__new_weights(parameters, lr):
-    saved = [p.detach().clone() for p in parameters]
-    replay = captured_step(parameters, lr, lambda optimizer: optimizer.step())
-    for p, values in zip(parameters, saved, strict=True):
-        p.data = values
-    return replay
-
-
-def guarded_step__right_by_hand(parameters, lr):
-    def warm_up(optimizer):
-        saved = [p.detach().clone() for p in parameters]
-        optimizer.step()
-        with torch.no_grad():
-            for p, values in zip(parameters, saved, strict=True):
-                p.copy_(values)
-                optimizer.state[p]["momentum_buffer"].zero_()
-
-    return captured_step(parameters, lr, warm_up)
+changed(
+    guarded_step,
+    any_is_enough={
+        "p.grad.isfinite().all() for p in parameters]).all()":
+            "p.grad.isfinite().any() for p in parameters]).any()",
+    },
+    optimizer_gone={"step.optimizer = optimizer": ""},
+    warm_up_stays={
+        "with unchanged(*parameters, optimizer):\n"
+        "    optimizer.step()":
+            "optimizer.step()",
+    },
+    momentum_stays={"unchanged(*parameters, optimizer)": "unchanged(*parameters)"},
+    node_not_ended={"graph.end_capture_to_conditional_node()": ""},
+    new_weights={
+        "with unchanged(*parameters, optimizer):\n"
+        "    optimizer.step()":
+            "saved = [p.detach().clone() for p in parameters]\n"
+            "optimizer.step()",
+        "def step():":
+            "for p, values in zip(parameters, saved, strict=True):\n"
+            "    p.data = values\n"
+            "def step():",
+    },
+    right_by_hand={
+        "with unchanged(*parameters, optimizer):\n"
+        "    optimizer.step()":
+            "saved = [p.detach().clone() for p in parameters]\n"
+            "optimizer.step()\n"
+            "with torch.no_grad():\n"
+            "    for p, values in zip(parameters, saved, strict=True):\n"
+            "        p.copy_(values)\n"
+            "        optimizer.state[p]['momentum_buffer'].zero_()",
+    },
+)

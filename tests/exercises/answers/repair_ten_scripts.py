@@ -102,24 +102,22 @@ changed(
 
 
 changed(
-    train_seeded__as_given,
-    is_at_that_seed_already={
-        "graph = torch.cuda.CUDAGraph()":
-            "torch.cuda.manual_seed(1)\n"
-            "graph = torch.cuda.CUDAGraph()",
+    train_seeded,
+    seeds_once={
+        "losses = []":
+            "losses = []\n"
+            "torch.cuda.manual_seed(1)",
+        "torch.cuda.manual_seed(number)": "",
     },
 )
 
 
 changed(
-    train_seeded,
-    seeds_once={
+    train_seeded__as_given,
+    is_at_that_seed_already={
         "graph = torch.cuda.CUDAGraph()":
-            "losses = []\n"
+            "torch.cuda.manual_seed(1)\n"
             "graph = torch.cuda.CUDAGraph()",
-        "losses = []": "torch.cuda.manual_seed(1)",
-        "number, (inputs, targets) in enumerate(batches, 1)": "inputs, targets in batches",
-        "torch.cuda.manual_seed(number)": "",
     },
 )
 
@@ -145,109 +143,57 @@ changed(
 )
 
 
-def losses_of_replays(step, model, optimizer, batches, x, y):
-    """The losses of a captured step, which reads x and y."""
-    with unchanged(model, optimizer):
-        warm_up(step)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step()
-    losses = []
-    for inputs, targets in batches:
-        x.copy_(inputs)
-        y.copy_(targets)
-        graph.replay()
-        losses.append(loss.clone())
-    return losses
-
-
-def train_careful__clips_and_steps_always(model, optimizer, batches, limit):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        clip_grad_norm_(model.parameters(), min(1.0, limit))
-        optimizer.step()
-        return loss.detach()
-
-    return losses_of_replays(step, model, optimizer, batches, x, y)
-
-
-def train_careful__decides_in_the_warm_up(model, optimizer, batches, limit):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    small = []
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        norm = clip_grad_norm_(model.parameters(), 1.0)
-        if not torch.cuda.is_current_stream_capturing():
-            small.append(bool(norm <= limit))
-        if small[-1]:
-            optimizer.step()
-        return loss.detach()
-
-    return losses_of_replays(step, model, optimizer, batches, x, y)
-
-
-def train_careful__asks_between_two_graphs(model, optimizer, batches, limit):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        norm = clip_grad_norm_(model.parameters(), 1.0)
-        return loss.detach(), norm
-
-    with unchanged(model, optimizer):
-        warm_up(step)
-    graph = torch.cuda.CUDAGraph()
-    update = torch.cuda.CUDAGraph()
-    losses = []
-    with torch.cuda.graph(graph):
-        loss, norm = step()
-    with torch.cuda.graph(update):
-        optimizer.step()
-    for inputs, targets in batches:
-        x.copy_(inputs)
-        y.copy_(targets)
-        graph.replay()
-        if norm.item() <= limit:
-            update.replay()
-        losses.append(loss.clone())
-    return losses
-
-
-def train_careful__right_with_the_old_weights(model, optimizer, batches, limit):
-    x, y = (tensor.clone() for tensor in batches[0])
-
-    def step():
-        optimizer.zero_grad()
-        loss = mse_loss(model(x), y)
-        loss.backward()
-        norm = clip_grad_norm_(model.parameters(), 1.0)
-        before = [weight.detach().clone() for weight in model.parameters()]
-        optimizer.step()
-        with torch.no_grad():
-            for weight, old in zip(model.parameters(), before, strict=True):
-                weight.copy_(torch.where(norm <= limit, weight, old))
-        return loss.detach()
-
-    return losses_of_replays(step, model, optimizer, batches, x, y)
-
-
 changed(
-    train_careful__clips_and_steps_always,
+    train_careful,
+    clips_and_steps_always={
+        "norm = clip_grad_norm_(model.parameters(), 1.0)\n"
+        "for weight in model.parameters():\n"
+        "    weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))":
+            "clip_grad_norm_(model.parameters(), min(1.0, limit))",
+    },
     multiplies_by_the_comparison={
-        "clip_grad_norm_(model.parameters(), min(1.0, limit))":
-            "norm = clip_grad_norm_(model.parameters(), 1.0)\n"
-            "for weight in model.parameters():\n"
-            "    weight.grad.mul_(norm <= limit)",
+        "weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))":
+            "weight.grad.mul_(norm <= limit)",
+    },
+    decides_in_the_warm_up={
+        "def step():":
+            "small = []\n"
+            "def step():",
+        "for weight in model.parameters():\n"
+        "    weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))\n"
+        "optimizer.step()":
+            "if not torch.cuda.is_current_stream_capturing():\n"
+            "    small.append(bool(norm <= limit))\n"
+            "if small[-1]:\n"
+            "    optimizer.step()",
+    },
+    asks_between_two_graphs={
+        "for weight in model.parameters():\n"
+        "    weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))\n"
+        "optimizer.step()\n"
+        "return loss.detach()":
+            "return (loss.detach(), norm)",
+        "with torch.cuda.graph(graph):\n"
+        "    loss = step()":
+            "with torch.cuda.graph(graph):\n"
+            "    loss, norm = step()\n"
+            "update = torch.cuda.CUDAGraph()\n"
+            "with torch.cuda.graph(update):\n"
+            "    optimizer.step()",
+        "graph.replay()":
+            "graph.replay()\n"
+            "if norm.item() <= limit:\n"
+            "    update.replay()",
+    },
+    right_with_the_old_weights={
+        "for weight in model.parameters():\n"
+        "    weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))\n"
+        "optimizer.step()":
+            "before = [weight.detach().clone() for weight in model.parameters()]\n"
+            "optimizer.step()\n"
+            "with torch.no_grad():\n"
+            "    for weight, old in zip(model.parameters(), before, strict=True):\n"
+            "        weight.copy_(torch.where(norm <= limit, weight, old))",
     },
 )
 
@@ -271,30 +217,26 @@ def generate__has_a_frozen_position(model, first_token, eos_token, max_new_token
     return text[: text.index(eos_token) + 1] if eos_token in text else text
 
 
-def generate__right_with_two_tokens_in_a_graph(model, first_token, eos_token, max_new_tokens):
-    token = first_token.clone()
-    position = torch.zeros_like(first_token)
-    tokens = torch.zeros(max_new_tokens, dtype=first_token.dtype, device="cuda")
-
-    def step():
-        token.copy_(model(token, position).argmax(-1))
-        tokens.index_copy_(0, position, token)
-        position.add_(1)
-
-    with unchanged(token, position):
-        warm_up(step, times=1)
-    text = []
-    graphs = {}
-    for count in (1, 2):
-        graphs[count] = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graphs[count]):
-            for _ in range(count):
-                step()
-    while len(text) < max_new_tokens and eos_token not in text:
-        count = min(2, max_new_tokens - len(text))  # one at the end of an odd number
-        graphs[count].replay()
-        text = tokens[: len(text) + count].tolist()
-    return text[: text.index(eos_token) + 1] if eos_token in text else text
+changed(
+    generate,
+    right_with_two_tokens_in_a_graph={
+        "graph = torch.cuda.CUDAGraph()\n"
+        "with torch.cuda.graph(graph):\n"
+        "    step()":
+            "graphs = {}\n"
+            "for count in (1, 2):\n"
+            "    graphs[count] = torch.cuda.CUDAGraph()\n"
+            "    with torch.cuda.graph(graphs[count]):\n"
+            "        for _ in range(count):\n"
+            "            step()",
+        "for _ in range(min(read_every, max_new_tokens - written)):\n"
+        "    graph.replay()\n"
+        "    written += 1":
+            "count = min(2, max_new_tokens - written)\n"
+            "graphs[count].replay()\n"
+            "written += count",
+    },
+)
 
 
 changed(

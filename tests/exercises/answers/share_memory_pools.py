@@ -51,20 +51,6 @@ def scored_decoder__encoded_kept_scores_cloned_last(encode, decode, score, sampl
     return predict
 
 
-def scored_decoder__private_pools(encode, decode, score, sample):
-    static_input = sample.clone()
-    replay_encoder = capture_step(encode, static_input)
-    replay_decoder = capture_step(decode, replay_encoder())
-    replay_scorer = capture_step(score, static_input)
-
-    def predict(request):
-        replay_encoder(request)
-        scores = replay_scorer().clone()
-        return scores, replay_decoder().clone()
-
-    return predict
-
-
 def scored_decoder__one_graph(encode, decode, score, sample):
     replay = capture_step(lambda x: (score(x), decode(encode(x))), sample.clone())
 
@@ -75,22 +61,19 @@ def scored_decoder__one_graph(encode, decode, score, sample):
     return predict
 
 
-def scored_decoder__not_cloned(encode, decode, score, sample):
-    static_input = sample.clone()
-    replay_encoder = capture_step(encode, static_input)
-    pool = replay_encoder.graph.pool()
-    replay_scorer = capture_step(score, static_input, pool=pool)
-    replay_decoder = capture_step(decode, replay_encoder(), pool=pool)
-
-    def predict(request):
-        replay_encoder(request)
-        return replay_scorer(), replay_decoder()
-
-    return predict
-
-
 def scored_decoder__eager(encode, decode, score, sample):
     return lambda request: (score(request), decode(encode(request)))
+
+
+changed(
+    scored_decoder,
+    private_pools={
+        "torch.cuda.graph(encoder, pool=pool)": "torch.cuda.graph(encoder)",
+        "torch.cuda.graph(scorer, pool=pool)": "torch.cuda.graph(scorer)",
+        "torch.cuda.graph(decoder, pool=pool)": "torch.cuda.graph(decoder)",
+    },
+    not_cloned={"(scores.clone(), x.clone())": "(scores, x)"},
+)
 
 
 def two_models__right_own_streams(first, second, sample):
@@ -220,26 +203,6 @@ def graphs_in_one_pool__right_copied_out(net, samples):
     return [predict for _ in samples]
 
 
-def graphs_in_one_pool__as_they_come(net, samples):
-    pool = torch.cuda.graph_pool_handle()
-
-    def graphed(sample):
-        replay = capture_step(net, sample.clone(), pool=pool)
-        return lambda inputs: replay(inputs).clone()
-
-    return [graphed(sample) for sample in samples]
-
-
-def graphs_in_one_pool__in_sorted_order(net, samples):
-    pool = torch.cuda.graph_pool_handle()
-
-    def graphed(sample):
-        replay = capture_step(net, sample.clone(), pool=pool)
-        return lambda inputs: replay(inputs).clone()
-
-    return [graphed(sample) for sample in sorted(samples, key=len, reverse=True)]
-
-
 def graphs_in_one_pool__late_binding(net, samples):
     pool = torch.cuda.graph_pool_handle()
     functions, latest = {}, {}
@@ -247,21 +210,6 @@ def graphs_in_one_pool__late_binding(net, samples):
         latest["replay"] = capture_step(net, samples[number].clone(), pool=pool)
         functions[number] = lambda inputs: latest["replay"](inputs).clone()
     return [functions[number] for number in range(len(samples))]
-
-
-def graphs_in_one_pool__a_pool_each(net, samples):
-    replays = {}
-    for sample in sorted(samples, key=len, reverse=True):
-        replays[len(sample)] = capture_step(net, sample.clone())
-    return [lambda x: replays[len(x)](x).clone()] * len(samples)
-
-
-def graphs_in_one_pool__not_cloned(net, samples):
-    pool = torch.cuda.graph_pool_handle()
-    replays = {}
-    for sample in sorted(samples, key=len, reverse=True):
-        replays[len(sample)] = capture_step(net, sample.clone(), pool=pool)
-    return [replays[len(sample)] for sample in samples]
 
 
 def graphs_in_one_pool__only_the_largest(net, samples):
@@ -283,3 +231,17 @@ def graphs_in_one_pool__eager(net, samples):
 def graphs_in_one_pool__one_function(net, samples):
     replay = capture_step(net, samples[0].clone())
     return lambda inputs: replay(inputs).clone()
+
+
+changed(
+    graphs_in_one_pool,
+    as_they_come={
+        "sorted(range(len(samples)), key=lambda i: len(samples[i]), reverse=True)":
+            "range(len(samples))",
+    },
+    in_sorted_order={
+        "[functions[number] for number in range(len(samples))]": "list(functions.values())",
+    },
+    a_pool_each={"sample.clone(), pool=pool": "sample.clone()"},
+    not_cloned={"lambda inputs: replay(inputs).clone()": "replay"},
+)
