@@ -26,48 +26,18 @@ def capture_scores__right_by_hand(model, sample):
     return predict
 
 
-def capture_scores__returns_the_static_output(model, sample):
-    def score(x):
-        return torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
-
-    with torch.no_grad():
-        return capture_step(score, sample.clone())
-
-
-def capture_scores__scores_all_rows(model, sample):
-    with torch.no_grad():
-        replay = capture_step(lambda x: model(x) * 2.0, sample.clone())
-    return lambda x: replay(x).clone()
-
-
-def capture_scores__selects_after_the_replay(model, sample):
-    with torch.no_grad():
-        replay = capture_step(lambda x: model(x) * 2.0, sample.clone())
-    return lambda x: replay(x)[x.sum(1) >= 0].clone()
-
-
-def capture_scores__runs_eagerly(model, sample):
-    def predict(x):
-        with torch.no_grad():
-            return torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
-
-    return predict
-
-
-def capture_scores__overwrites_the_sample(model, sample):
-    def score(x):
-        return torch.where(x.sum(1, keepdim=True) >= 0, model(x) * 2.0, 0)
-
-    with torch.no_grad():
-        replay = capture_step(score, sample)
-    return lambda x: replay(x).clone()
-
-
 changed(
     capture_scores,
+    returns_the_static_output={"replay(x).clone()": "replay(x)"},
+    scores_all_rows={"torch.where(positive, model(x) * 2.0, 0)": "model(x) * 2.0"},
+    selects_after_the_replay={
+        "torch.where(positive, model(x) * 2.0, 0)": "model(x) * 2.0",
+        "replay(x).clone()": "replay(x)[x.sum(1) >= 0].clone()",
+    },
+    runs_eagerly={"lambda x: replay(x).clone()": "torch.no_grad()(score)"},
+    overwrites_the_sample={"sample.clone()": "sample"},
     selects_rows={
-        "positive = x.sum(1, keepdim=True) >= 0": "scores = model(x) * 2.0",
-        "return torch.where(positive, model(x) * 2.0, 0)": "return scores[x.sum(1) >= 0]",
+        "torch.where(positive, model(x) * 2.0, 0)": "(model(x) * 2.0)[x.sum(1) >= 0]",
     },
 )
 
@@ -88,43 +58,13 @@ def capture_average__right_with_two_inputs(sample):
     return update
 
 
-def capture_average__keeps_the_momentum_on_the_cpu(sample):
-    average = torch.zeros_like(sample)
-    static_momentum = torch.tensor(0.5)
-    replay = capture_step(lambda x: average.add_(static_momentum * (x - average)), sample.clone())
-    average.zero_()
-
-    def update(x, momentum):
-        static_momentum.fill_(momentum)
-        return replay(x).clone()
-
-    return update
-
-
-def capture_average__runs_eagerly(sample):
-    average = torch.zeros_like(sample)
-
-    def update(x, momentum):
-        return average.add_(momentum * (x - average)).clone()
-
-    return update
-
-
 changed(
-    capture_average__keeps_the_momentum_on_the_cpu,
-    begins_after_the_warm_up={
-        "tensor(0.5)": "tensor(0.5, device='cuda')",
-        "average.zero_()": "",
-    },
-    returns_the_average_itself={
-        "tensor(0.5)": "tensor(0.5, device='cuda')",
-        "return replay(x).clone()": "return replay(x)",
-    },
-    overwrites_the_sample={
-        "tensor(0.5)": "tensor(0.5, device='cuda')",
-        "(lambda x: average.add_(static_momentum * (x - average)), sample.clone())":
-            "(lambda x: average.add_(static_momentum * (x - average)), sample)",
-    },
+    capture_average,
+    keeps_the_momentum_on_the_cpu={"torch.tensor(0.0, device='cuda')": "torch.tensor(0.5)"},
+    begins_after_the_warm_up={"torch.tensor(0.0": "torch.tensor(0.5", "average.zero_()": ""},
+    runs_eagerly={"replay(x).clone()": "step(x).clone()"},
+    returns_the_average_itself={"replay(x).clone()": "replay(x)"},
+    overwrites_the_sample={"sample.clone()": "sample"},
 )
 
 

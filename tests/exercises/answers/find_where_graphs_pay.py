@@ -3,36 +3,6 @@
 import gc
 
 
-def time_capture__collects(step, inputs, targets, clock):
-    torch.cuda.synchronize()
-    start = clock()
-    side_stream = torch.cuda.Stream()
-    with torch.cuda.stream(side_stream):
-        for _ in range(3):
-            step(inputs, targets)
-    torch.cuda.synchronize()
-    warmed_up = clock()
-    gc.collect()
-    capture_step(step, inputs, targets, warmup=0)
-    return warmed_up - start, clock() - warmed_up
-
-
-def time_capture__warms_up_twice(step, inputs, targets, clock):
-    torch.cuda.synchronize()
-    start = clock()
-    for _ in range(3):
-        step(inputs, targets)
-    torch.cuda.synchronize()
-    warmed_up = clock()
-    capture_step(step, inputs, targets)
-    return warmed_up - start, clock() - warmed_up
-
-
-def time_capture__milliseconds(step, inputs, targets, clock):
-    seconds = time_capture(step, inputs, targets, clock)
-    return tuple(1e3 * part for part in seconds)
-
-
 def time_capture__right_capture_step(step, inputs, targets, clock):
     side_stream = torch.cuda.Stream()
     torch.cuda.synchronize()
@@ -50,52 +20,26 @@ def time_capture__right_capture_step(step, inputs, targets, clock):
 
 
 changed(
-    time_capture__collects,
-    replays={
-        "gc.collect()": "capture_step(step, inputs, targets, warmup=0)()",
-        "capture_step(step, inputs, targets, warmup=0)": "torch.cuda.synchronize()",
+    time_capture,
+    collects={
+        "graph = torch.cuda.CUDAGraph()":
+            "gc.collect()\n"
+            "graph = torch.cuda.CUDAGraph()",
     },
+    warms_up_twice={
+        "graph = torch.cuda.CUDAGraph()":
+            "for _ in range(3):\n"
+            "    step(inputs, targets)\n"
+            "graph = torch.cuda.CUDAGraph()",
+    },
+    replays={
+        "captured = clock()":
+            "graph.replay()\n"
+            "torch.cuda.synchronize()\n"
+            "captured = clock()",
+    },
+    milliseconds={"warmed_up - start, captured": "1000 * (warmed_up - start), 1000 * captured"},
 )
-
-
-def train_from_warm_up__on_the_first_batch(step, batches):
-    inputs, targets = batches[0]
-    losses = []
-    side_stream = torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream):
-        for _ in range(3):
-            losses.append(step(inputs, targets))
-    torch.cuda.current_stream().wait_stream(side_stream)
-    replay = capture_step(step, inputs.clone(), targets.clone(), warmup=0)
-    return losses + [replay(*batch).clone() for batch in batches[3:]]
-
-
-def train_from_warm_up__warms_up_again(step, batches):
-    losses = [step(*batch) for batch in batches[:3]]
-    inputs, targets = batches[3]
-    replay = capture_step(step, inputs.clone(), targets.clone())
-    return losses + [replay(*batch).clone() for batch in batches[3:]]
-
-
-def train_from_warm_up__not_cloned(step, batches):
-    losses = [step(*batch) for batch in batches[:3]]
-    inputs, targets = batches[3]
-    replay = capture_step(step, inputs.clone(), targets.clone(), warmup=0)
-    return losses + [replay(*batch) for batch in batches[3:]]
-
-
-def train_from_warm_up__one_batch(step, batches):
-    losses = [step(*batch) for batch in batches[:3]]
-    inputs, targets = batches[3]
-    replay = capture_step(step, inputs.clone(), targets.clone(), warmup=0)
-    return losses + [replay().clone() for _ in batches[3:]]
-
-
-def train_from_warm_up__overwrites_a_batch(step, batches):
-    losses = [step(*batch) for batch in batches[:3]]
-    replay = capture_step(step, *batches[0], warmup=0)
-    return losses + [replay(*batch).clone() for batch in batches[3:]]
 
 
 def train_from_warm_up__eager(step, batches):
@@ -121,70 +65,20 @@ def train_from_warm_up__right_by_hand(step, batches):
     return losses
 
 
-def in_graph(net, inputs):
-    with torch.no_grad():
-        replay = capture_step(net, inputs.clone())
-    return lambda inputs: replay(inputs).clone()
+changed(
+    train_from_warm_up,
+    on_the_first_batch={
+        "losses.append(step(inputs, targets))": "losses.append(step(*batches[0]))",
+    },
+    warms_up_again={", warmup=0": ""},
+    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
+    one_batch={"replay(inputs, targets)": "replay()"},
+    overwrites_a_batch={"inputs.clone(), targets.clone()": "inputs, targets"},
+)
 
 
-def graph_if_it_pays__always(net, inputs, calls, step_us, busy_us, capture_us):
-    return in_graph(net, inputs)
-
-
-def graph_if_it_pays__never(net, inputs, calls, step_us, busy_us, capture_us):
-    return net
-
-
-def graph_if_it_pays__saves_the_whole_call(net, inputs, calls, step_us, busy_us, capture_us):
-    return net if calls * step_us < capture_us else in_graph(net, inputs)
-
-
-def graph_if_it_pays__one_call(net, inputs, calls, step_us, busy_us, capture_us):
-    return net if step_us - busy_us < capture_us else in_graph(net, inputs)
-
-
-def graph_if_it_pays__busy_time(net, inputs, calls, step_us, busy_us, capture_us):
-    return net if calls * busy_us < capture_us else in_graph(net, inputs)
-
-
-def graph_if_it_pays__only_the_limit(net, inputs, calls, step_us, busy_us, capture_us):
-    return net if step_us <= busy_us else in_graph(net, inputs)
-
-
-def graph_if_it_pays__captured_each_time(net, inputs, calls, step_us, busy_us, capture_us):
-    if calls * (step_us - busy_us) < capture_us:
-        return net
-    return lambda inputs: in_graph(net, inputs)(inputs)
-
-
-def graph_if_it_pays__with_gradients(net, inputs, calls, step_us, busy_us, capture_us):
-    if calls * (step_us - busy_us) < capture_us:
-        return net
-    replay = capture_step(net, inputs.clone())
-    return lambda inputs: replay(inputs).clone()
-
-
-def graph_if_it_pays__not_cloned(net, inputs, calls, step_us, busy_us, capture_us):
-    if calls * (step_us - busy_us) < capture_us:
-        return net
-    with torch.no_grad():
-        return capture_step(net, inputs.clone())
-
-
-def graph_if_it_pays__overwrites_the_inputs(net, inputs, calls, step_us, busy_us, capture_us):
-    if calls * (step_us - busy_us) < capture_us:
-        return net
-    with torch.no_grad():
-        replay = capture_step(net, inputs)
-    return lambda inputs: replay(inputs).clone()
-
-
-def graph_if_it_pays__first_inputs(net, inputs, calls, step_us, busy_us, capture_us):
-    if calls * (step_us - busy_us) < capture_us:
-        return net
-    with torch.no_grad():
-        replay = capture_step(net, inputs)
-    return lambda inputs: replay().clone()
+def graph_if_it_pays__captured_each_time(net, inputs, *costs):
+    return lambda inputs: graph_if_it_pays(net, inputs, *costs)(inputs)
 
 
 def graph_if_it_pays__right_break_even(net, inputs, calls, step_us, busy_us, capture_us):
@@ -202,3 +96,18 @@ def graph_if_it_pays__right_break_even(net, inputs, calls, step_us, busy_us, cap
         return output.clone()
 
     return predict
+
+
+changed(
+    graph_if_it_pays,
+    always={"saved_us < capture_us": "False"},
+    never={"saved_us < capture_us": "True"},
+    saves_the_whole_call={"(step_us - busy_us)": "step_us"},
+    one_call={"calls * (step_us - busy_us)": "step_us - busy_us"},
+    busy_time={"(step_us - busy_us)": "busy_us"},
+    only_the_limit={"saved_us < capture_us": "step_us <= busy_us"},
+    with_gradients={"torch.no_grad()": "torch.enable_grad()"},
+    not_cloned={"replay(inputs).clone()": "replay(inputs)"},
+    overwrites_the_inputs={"inputs.clone()": "inputs"},
+    first_inputs={"replay(inputs)": "replay()"},
+)

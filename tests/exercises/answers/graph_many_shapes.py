@@ -50,74 +50,6 @@ def largest_valid__right_lowest_number(values, length):
     return values.masked_fill(behind, torch.finfo(values.dtype).min).topk(1).values[0]
 
 
-def graphs_of(total, sizes, columns):
-    """The static inputs and replays of all sizes, in rising order, by the recipe."""
-    static_rows = torch.zeros(sizes[-1], columns, device="cuda")
-    pool = torch.cuda.graph_pool_handle()
-    statics = [static_rows[:size] for size in sizes]
-    replays = [capture_step(total, static, pool=pool) for static in reversed(statics)]
-    return statics, replays[::-1]
-
-
-def answer_by(sizes, replays):
-    def answer(request):
-        number = bisect_left(sizes, len(request))
-        return replays[number](pad(request, (0, 0, 0, sizes[number] - len(request)))).clone()
-
-    return answer
-
-
-def pad_to_buckets__own_inputs(total, sizes, columns):
-    pool = torch.cuda.graph_pool_handle()
-    inputs = [torch.zeros(size, columns, device="cuda") for size in reversed(sizes)]
-    replays = [capture_step(total, rows, pool=pool) for rows in inputs]
-    return answer_by(sizes, replays[::-1])
-
-
-def pad_to_buckets__own_pools(total, sizes, columns):
-    static_rows = torch.zeros(sizes[-1], columns, device="cuda")
-    replays = [capture_step(total, static_rows[:size]) for size in reversed(sizes)]
-    return answer_by(sizes, replays[::-1])
-
-
-def pad_to_buckets__smallest_first(total, sizes, columns):
-    static_rows = torch.zeros(sizes[-1], columns, device="cuda")
-    pool = torch.cuda.graph_pool_handle()
-    replays = [capture_step(total, static_rows[:size], pool=pool) for size in sizes]
-    return answer_by(sizes, replays)
-
-
-def pad_to_buckets__always_the_largest(total, sizes, columns):
-    _, replays = graphs_of(total, sizes, columns)
-
-    def answer(request):
-        padded = pad(request, (0, 0, 0, sizes[-1] - len(request)))
-        return replays[-1](padded).clone()
-
-    return answer
-
-
-def pad_to_buckets__one_too_large(total, sizes, columns):
-    _, replays = graphs_of(total, sizes, columns)
-
-    def answer(request):
-        number = min(bisect_right(sizes, len(request)), len(sizes) - 1)
-        padded = pad(request, (0, 0, 0, sizes[number] - len(request)))
-        return replays[number](padded).clone()
-
-    return answer
-
-
-def pad_to_buckets__not_cloned(total, sizes, columns):
-    _, replays = graphs_of(total, sizes, columns)
-
-    def answer(request):
-        number = bisect_left(sizes, len(request))
-        return replays[number](pad(request, (0, 0, 0, sizes[number] - len(request))))
-
-    return answer
-
-
 def pad_to_buckets__captured_on_demand(total, sizes, columns):
     return lambda request: capture_step(total, request.clone())().clone()
 
@@ -126,21 +58,28 @@ def pad_to_buckets__eager(total, sizes, columns):
     return total
 
 
-def pad_to_buckets__right_zeroed(total, sizes, columns):
-    statics, replays = graphs_of(total, sizes, columns)
-
-    def answer(request):
-        number = bisect_left(sizes, len(request))
-        statics[number].zero_()
-        statics[number][: len(request)].copy_(request)
-        return replays[number]().clone()
-
-    return answer
-
-
 changed(
-    pad_to_buckets__right_zeroed,
-    rows_left_behind={"statics[number].zero_()": ""},
+    pad_to_buckets,
+    own_inputs={"static_rows[:size]": "torch.zeros(size, columns, device='cuda')"},
+    own_pools={", pool=pool": ""},
+    smallest_first={"reversed(sizes)": "sizes"},
+    always_the_largest={"sizes[bisect_left(sizes, len(request))]": "sizes[-1]"},
+    one_too_large={
+        "sizes[bisect_left(sizes, len(request))]":
+            "sizes[min(bisect_right(sizes, len(request)), len(sizes) - 1)]",
+    },
+    not_cloned={"replays[size](padded).clone()": "replays[size](padded)"},
+    rows_left_behind={
+        "padded = pad(request, (0, 0, 0, size - len(request)))":
+            "static_rows[:len(request)].copy_(request)",
+        "replays[size](padded)": "replays[size]()",
+    },
+    right_zeroed={
+        "padded = pad(request, (0, 0, 0, size - len(request)))":
+            "static_rows[:size].zero_()\n"
+            "static_rows[:len(request)].copy_(request)",
+        "replays[size](padded)": "replays[size]()",
+    },
 )
 
 
@@ -175,21 +114,6 @@ changed(
 )
 
 
-def standardize__rows_behind_left(x, length):
-    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
-    mean = torch.where(valid, x, 0).sum(0) / length
-    centered = x - mean
-    variance = torch.where(valid, centered, 0).square().sum(0) / length
-    return centered / (variance + 1e-5).sqrt()
-
-
-def standardize__multiplied_twice(x, length):
-    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
-    mean = (x * valid).sum(0) / length
-    centered = (x - mean) * valid
-    return centered / (centered.square().sum(0) / length + 1e-5).sqrt()
-
-
 def standardize__of_all_rows(x, length):
     valid = (torch.arange(len(x), device="cuda") < length)[:, None]
     centered = x - x.mean(0)
@@ -203,22 +127,20 @@ def standardize__sliced(x, length):
     return result
 
 
-def standardize__unbiased(x, length):
-    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
-    mean = torch.where(valid, x, 0).sum(0) / length
-    centered = torch.where(valid, x - mean, 0)
-    return centered / (centered.square().sum(0) / (length - 1) + 1e-5).sqrt()
-
-
-def standardize__right_selected_then_multiplied(x, length):
-    valid = (torch.arange(len(x), device="cuda") < length)[:, None]
-    x = torch.where(valid, x, 0)
-    centered = (x - x.sum(0) / length) * valid
-    return centered * (centered.square().sum(0) / length + 1e-5).rsqrt()
-
-
-def standardize__right_masked_fill(x, length):
-    behind = (torch.arange(len(x), device="cuda") >= length)[:, None]
-    mean = x.masked_fill(behind, 0).sum(0) / length
-    centered = (x - mean).masked_fill(behind, 0)
-    return centered / (centered.square().sum(0) / length + 1e-5).sqrt()
+changed(
+    standardize,
+    rows_behind_left={
+        "torch.where(valid, x - mean, 0)": "x - mean",
+        "centered.square()": "torch.where(valid, centered, 0).square()",
+    },
+    multiplied_twice={
+        "torch.where(valid, x, 0)": "x * valid",
+        "torch.where(valid, x - mean, 0)": "(x - mean) * valid",
+    },
+    unbiased={"centered.square().sum(0) / length": "centered.square().sum(0) / (length - 1)"},
+    right_selected_then_multiplied={"torch.where(valid, x - mean, 0)": "(x - mean) * valid"},
+    right_masked_fill={
+        "torch.where(valid, x, 0)": "x.masked_fill(~valid, 0)",
+        "torch.where(valid, x - mean, 0)": "(x - mean).masked_fill(~valid, 0)",
+    },
+)

@@ -30,28 +30,6 @@ def entropy__D12_clamped_to_a_thousandth(p):
     return -(p * p.clamp(min=1e-3).log()).sum()
 
 
-def ramp__moved_tensor(steps):
-    done = torch.zeros((), device="cuda")
-
-    def scaled(x):
-        nonlocal done
-        done = done + 1
-        return x * (done / steps).clamp(max=1)
-
-    return scaled
-
-
-def ramp__one_call_late(steps):
-    done = torch.zeros((), device="cuda")
-
-    def scaled(x):
-        factor = (done / steps).clamp(max=1)
-        done.add_(1)
-        return x * factor
-
-    return scaled
-
-
 def ramp__right_factor_itself(steps):
     factor = torch.zeros((), device="cuda")
     return lambda x: x * factor.add_(1 / steps).clamp_(max=1)
@@ -69,6 +47,17 @@ def ramp__D13_moved_in_a_dict(steps):
 
 changed(
     ramp,
+    moved_tensor={
+        "done.add_(1)":
+            "nonlocal done\n"
+            "done = done + 1",
+    },
+    one_call_late={
+        "done.add_(1)":
+            "factor = (done / steps).clamp(max=1)\n"
+            "done.add_(1)",
+        "return x * (done / steps).clamp(max=1)": "return x * factor",
+    },
     without_end={"return x * (done / steps).clamp(max=1)": "return x * (done / steps)"},
     value_read={"* (done / steps).clamp(max=1)": "* min(1.0, done.item() / steps)"},
 )
@@ -81,17 +70,6 @@ changed(
         "return x * min(1.0, done / steps)": "return x * (done / steps).clamp(max=1)",
     },
 )
-
-
-def logger__first_row_skipped(log):
-    row = torch.zeros(1, dtype=torch.int64, device="cuda")
-
-    def write(loss):
-        row.add_(1).remainder_(len(log))
-        log[row] = loss
-        return log
-
-    return write
 
 
 def logger__right_where(log):
@@ -107,6 +85,22 @@ def logger__right_where(log):
 
 
 changed(
+    logger,
+    first_row_skipped={
+        "log[row] = loss":
+            "row.add_(1).remainder_(len(log))\n"
+            "log[row] = loss",
+        "row.add_(1).remainder_(len(log))": "",
+    },
+    row_stands_still={"row.add_(1).remainder_(len(log))": ""},
+    right_index_copy={
+        "log[row] = loss": "log.index_copy_(0, row, loss[None])",
+        "row.add_(1).remainder_(len(log))": "row.copy_((row + 1) % len(log))",
+    },
+)
+
+
+changed(
     logger__as_given,
     moved_row={
         "row = 0": "row = torch.zeros(1, dtype=torch.int64, device='cuda')",
@@ -116,146 +110,52 @@ changed(
 
 
 changed(
-    logger,
-    row_stands_still={"row.add_(1).remainder_(len(log))": ""},
-    right_index_copy={
-        "log[row] = loss": "log.index_copy_(0, row, loss[None])",
-        "row.add_(1).remainder_(len(log))": "row.copy_((row + 1) % len(log))",
+    anneal_and_train,
+    frozen_number={
+        "torch.tensor(2.0, device='cuda')": "2.0",
+        "def step(x):":
+            "def step(x):\n"
+            "    nonlocal temperature",
+        "temperature.mul_(0.9).clamp_(min=1.0)": "temperature = max(1.0, 0.9 * temperature)",
+        "unchanged(weight, temperature)": "unchanged(weight)",
     },
-)
-
-
-def loss_of(weight, temperature, x):
-    return (x * weight / temperature - 1).square().mean()
-
-
-def descend(weight, loss):
-    """Take a step of gradient descent; returns the loss."""
-    weight.grad = None
-    loss.backward()
-    with torch.no_grad():
-        weight.sub_(0.1 * weight.grad)
-    return loss.detach()
-
-
-def losses_of_replays(step, batches, *trained):
-    """Capture the step without a trace of its warm-up, and replay it on each batch."""
-    with unchanged(*trained):
-        replay = capture_step(step, batches[0].cuda())
-    return [replay(batch).item() for batch in batches]
-
-
-def anneal_and_train__frozen_number(weight, batches):
-    temperature = 2.0
-
-    def step(x):
-        nonlocal temperature
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature = max(1.0, 0.9 * temperature)
-        return loss
-
-    return losses_of_replays(step, batches, weight)
-
-
-def anneal_and_train__cooled_before_backward(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        loss = loss_of(weight, temperature, x)
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return descend(weight, loss)
-
-    return losses_of_replays(step, batches, weight, temperature)
-
-
-def anneal_and_train__cooled_first(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return descend(weight, loss_of(weight, temperature, x))
-
-    return losses_of_replays(step, batches, weight, temperature)
-
-
-def anneal_and_train__warm_up_trains(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss
-
-    replay = capture_step(step, batches[0].cuda())
-    return [replay(batch).item() for batch in batches]
-
-
-def anneal_and_train__one_batch(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss
-
-    with unchanged(weight, temperature):
-        replay = capture_step(step, batches[0].cuda())
-    return [replay().item() for _ in batches]
-
-
-def anneal_and_train__D10_static_input_rebound(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-    x = batches[0].cuda()
-
-    def step():
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss
-
-    with unchanged(weight, temperature):
-        replay = capture_step(step)
-    losses = []
-    for batch in batches:
-        x = batch.cuda()
-        losses.append(replay().item())
-    return losses
-
-
-def anneal_and_train__right_filled_between(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        return descend(weight, loss_of(weight, temperature, x))
-
-    with unchanged(weight, temperature):
-        replay = capture_step(step, batches[0].cuda())
-    losses = []
-    for number, batch in enumerate(batches):
-        temperature.fill_(max(1.0, 2 * 0.9**number))
-        losses.append(replay(batch).item())
-    return losses
-
-
-def anneal_and_train__right_read_after_each_replay(weight, batches):
-    temperature = torch.tensor(2.0, device="cuda")
-
-    def step(x):
-        loss = descend(weight, loss_of(weight, temperature, x))
-        temperature.mul_(0.9).clamp_(min=1.0)
-        return loss
-
-    return losses_of_replays(step, batches, weight, temperature)
-
-
-changed(
-    anneal_and_train__one_batch,
-    read_in_the_graph={
-        "return loss": "return loss.item()",
-        "replay().item() for _ in": "replay(batch) for batch in",
+    cooled_before_backward={
+        "weight.grad = None":
+            "temperature.mul_(0.9).clamp_(min=1.0)\n"
+            "weight.grad = None",
+        "temperature.mul_(0.9).clamp_(min=1.0)": "",
     },
-    D10_losses_not_cloned={
-        "return [replay().item() for _ in batches]":
-            "losses = [replay(batch) for batch in batches]\n"
-            "return [loss.item() for loss in losses]",
+    cooled_first={
+        "def step(x):":
+            "def step(x):\n"
+            "    temperature.mul_(0.9).clamp_(min=1.0)",
+        "temperature.mul_(0.9).clamp_(min=1.0)": "",
+    },
+    warm_up_trains={"unchanged(weight, temperature)": "unchanged()"},
+    one_batch={"replay(batch)": "replay()"},
+    read_in_the_graph={"loss.detach()": "loss.item()"},
+    D10_losses_not_cloned={"replay(batch).clone()": "replay(batch)"},
+    D10_static_input_rebound={
+        "def step(x):":
+            "x = batches[0].cuda()\n"
+            "def step():",
+        "capture_step(step, batches[0].cuda())": "capture_step(step)",
+        "losses = [replay(batch).clone() for batch in batches]":
+            "losses = []\n"
+            "for batch in batches:\n"
+            "    x = batch.cuda()\n"
+            "    losses.append(replay().clone())",
+    },
+    right_filled_between={
+        "temperature.mul_(0.9).clamp_(min=1.0)": "",
+        "losses = [replay(batch).clone() for batch in batches]":
+            "losses = []\n"
+            "for number, batch in enumerate(batches):\n"
+            "    temperature.fill_(max(1.0, 2 * 0.9 ** number))\n"
+            "    losses.append(replay(batch).clone())",
+    },
+    right_read_after_each_replay={
+        "replay(batch).clone()": "replay(batch).item()",
+        "torch.stack(losses).tolist()": "losses",
     },
 )

@@ -77,31 +77,8 @@ def graph_siamese__outputs_cloned(net, a, b):
     return loss_of
 
 
-def graph_siamese__eager(net, a, b):
-    def loss_of(a, b):
-        return (net(a) - net(b)).square().mean()
-
-    return loss_of
-
-
 def graph_siamese__graphed_in_each_call(net, a, b):
-    def loss_of(a, b):
-        graphed = torch.cuda.make_graphed_callables(net, (torch.cat([a, b]),))
-        output_a, output_b = graphed(torch.cat([a, b])).chunk(2)
-        return (output_a - output_b).square().mean()
-
-    return loss_of
-
-
-def graph_siamese__no_warmup(net, a, b):
-    sample = torch.cat([a, b])
-    graphed = torch.cuda.make_graphed_callables(net, (sample,), num_warmup_iters=0)
-
-    def loss_of(a, b):
-        output_a, output_b = graphed(torch.cat([a, b])).chunk(2)
-        return (output_a - output_b).square().mean()
-
-    return loss_of
+    return lambda a, b: graph_siamese(net, a, b)(a, b)
 
 
 class Pair(nn.Module):
@@ -156,32 +133,11 @@ def graph_siamese__right_a_graph_for_each(net, a, b):
     return loss_of
 
 
-def graph_for_accumulation__grad_is_none(net, inputs):
-    with unchanged(net):
-        return torch.cuda.make_graphed_callables(net, (inputs,))
-
-
-def graph_for_accumulation__no_warmup(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    return torch.cuda.make_graphed_callables(net, (inputs,), num_warmup_iters=0)
-
-
-def graph_for_accumulation__buffers_replaced(net, inputs):
-    before = {name: buffer.clone() for name, buffer in net[1].named_buffers()}
-    graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),))
-    for name, buffer in before.items():
-        setattr(graphed[1], name, buffer)
-    for parameter in graphed.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    return graphed
-
-
-def graph_for_accumulation__the_callers_batch(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    with unchanged(net):
-        return torch.cuda.make_graphed_callables(net, (inputs,))
+changed(
+    graph_siamese,
+    eager={"torch.cuda.make_graphed_callables(net, (torch.cat([a, b]),))": "net"},
+    no_warmup={"(torch.cat([a, b]),)": "(torch.cat([a, b]),), num_warmup_iters=0"},
+)
 
 
 def graph_for_accumulation__right_by_state_dict(net, inputs):
@@ -193,15 +149,25 @@ def graph_for_accumulation__right_by_state_dict(net, inputs):
     return graphed
 
 
-changed(
-    graph_for_accumulation__the_callers_batch,
-    nothing_returned={"return torch": "torch"},
-    right_unchanged={"inputs,": "inputs.clone(),"},
-)
+def graph_for_accumulation__right_unchanged(net, inputs):
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    with unchanged(net):
+        return torch.cuda.make_graphed_callables(net, (inputs.clone(),))
 
 
 changed(
-    graph_for_accumulation__no_warmup,
-    buffers_moved={"(net, (inputs,), num_warmup_iters=0)": "(net, (inputs,))"},
-    eager={"torch.cuda.make_graphed_callables(net, (inputs,), num_warmup_iters=0)": "net"},
+    graph_for_accumulation,
+    grad_is_none={"parameter.grad = torch.zeros_like(parameter)": "pass"},
+    no_warmup={"(inputs.clone(),)": "(inputs.clone(),), num_warmup_iters=0"},
+    buffers_replaced={
+        "for name, buffer in graphed.named_buffers():\n"
+        "    buffer.copy_(before[name])":
+            "for name, buffer in before.items():\n"
+            "    setattr(graphed[1], name.removeprefix('1.'), buffer)",
+    },
+    buffers_moved={"buffer.copy_(before[name])": "pass"},
+    eager={"torch.cuda.make_graphed_callables(net, (inputs.clone(),))": "net"},
+    the_callers_batch={"inputs.clone()": "inputs"},
+    nothing_returned={"return graphed": ""},
 )

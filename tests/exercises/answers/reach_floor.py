@@ -1,16 +1,6 @@
 """Answers to the exercises of *Shorten a step to its kernel time*: wrong ones, and other right ones (`__right_`)."""
 
 
-def graph_per_buffer__reads_clones(step, net, buffers):
-    pool = torch.cuda.graph_pool_handle()
-    with unchanged(net):
-        replays = [
-            capture_step(step, inputs.clone(), targets.clone(), pool=pool)
-            for inputs, targets in buffers
-        ]
-    return lambda number: replays[number]().clone()
-
-
 def graph_per_buffer__copies_the_batch(step, net, buffers):
     inputs, targets = buffers[0]
     with unchanged(net):
@@ -18,38 +8,8 @@ def graph_per_buffer__copies_the_batch(step, net, buffers):
     return lambda number: replay(*buffers[number]).clone()
 
 
-def graph_per_buffer__only_the_first_buffer(step, net, buffers):
-    with unchanged(net):
-        replay = capture_step(step, *buffers[0])
-    return lambda number: replay().clone()
-
-
-def graph_per_buffer__a_pool_each(step, net, buffers):
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    return lambda number: replays[number]().clone()
-
-
-def graph_per_buffer__warm_up_trained(step, net, buffers):
-    pool = torch.cuda.graph_pool_handle()
-    replays = [capture_step(step, *buffer, pool=pool) for buffer in buffers]
-    return lambda number: replays[number]().clone()
-
-
-def graph_per_buffer__losses_not_cloned(step, net, buffers):
-    pool = torch.cuda.graph_pool_handle()
-    with unchanged(net):
-        replays = [capture_step(step, *buffer, pool=pool) for buffer in buffers]
-    return lambda number: replays[number]()
-
-
 def graph_per_buffer__captures_in_the_call(step, net, buffers):
-    def train(number):
-        with unchanged(net):
-            replay = capture_step(step, *buffers[number])
-        return replay().clone()
-
-    return train
+    return lambda number: graph_per_buffer(step, net, buffers)(number)
 
 
 def graph_per_buffer__eager(step, net, buffers):
@@ -80,23 +40,14 @@ def graph_per_buffer__right_by_hand(step, net, buffers):
     return train
 
 
-def prefetching__no_side_stream(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        for number, batch in enumerate(batches):
-            copy_in(number, batch)
-            losses.append(replays[number % 2]().clone())
-        return torch.stack(losses)
-
-    return train
+changed(
+    graph_per_buffer,
+    reads_clones={"*buffer, pool=pool": "*[tensor.clone() for tensor in buffer], pool=pool"},
+    only_the_first_buffer={"replays[number]()": "replays[0]()"},
+    a_pool_each={", pool=pool": ""},
+    warm_up_trained={"unchanged(net)": "unchanged()"},
+    losses_not_cloned={"replays[number]().clone()": "replays[number]()"},
+)
 
 
 def prefetching__right_with_events(step, net, batch):
@@ -134,12 +85,13 @@ def prefetching__right_with_events(step, net, batch):
 
 changed(
     prefetching,
-    copy_does_not_wait={"copy_stream.wait_stream(torch.cuda.current_stream())": ""},
-    warm_up_trained={
-        "with unchanged(net):\n"
-        "    replays = [capture_step(step, *buffer) for buffer in buffers]":
-            "replays = [capture_step(step, *buffer) for buffer in buffers]",
+    no_side_stream={
+        "with torch.cuda.stream(copy_stream):\n"
+        "    copy_in(number + 1, batches[number + 1])":
+            "copy_in(number + 1, batches[number + 1])",
     },
+    warm_up_trained={"unchanged(net)": "unchanged()"},
+    copy_does_not_wait={"copy_stream.wait_stream(torch.cuda.current_stream())": ""},
     right_wait_after_replay={
         "torch.cuda.current_stream().wait_stream(copy_stream)\n"
         "copy_stream.wait_stream(torch.cuda.current_stream())":
@@ -165,31 +117,6 @@ def steps_in_one_graph__one_step_each(step, net, inputs, targets):
     )
 
 
-def steps_in_one_graph__last_loss(step, net, inputs, targets):
-    def steps(inputs, targets):
-        return [step(*batch) for batch in zip(inputs, targets, strict=True)][-1]
-
-    with unchanged(net):
-        replay = capture_step(steps, inputs, targets)
-    return lambda *stacks: replay(*stacks).clone()
-
-
-def steps_in_one_graph__warm_up_trained(step, net, inputs, targets):
-    def steps(inputs, targets):
-        return torch.stack([step(*batch) for batch in zip(inputs, targets, strict=True)])
-
-    replay = capture_step(steps, inputs, targets)
-    return lambda *stacks: replay(*stacks).clone()
-
-
-def steps_in_one_graph__losses_not_cloned(step, net, inputs, targets):
-    def steps(inputs, targets):
-        return torch.stack([step(*batch) for batch in zip(inputs, targets, strict=True)])
-
-    with unchanged(net):
-        return capture_step(steps, inputs, targets)
-
-
 def steps_in_one_graph__eager(step, net, inputs, targets):
     return lambda *stacks: torch.stack([step(*batch) for batch in zip(*stacks, strict=True)])
 
@@ -208,31 +135,28 @@ def steps_in_one_graph__right_losses_written(step, net, inputs, targets):
 
 
 changed(
+    steps_in_one_graph,
+    last_loss={
+        "torch.stack([step(*batch) for batch in zip(inputs, targets, strict=True)])":
+            "[step(*batch) for batch in zip(inputs, targets, strict=True)][-1]",
+    },
+    warm_up_trained={"unchanged(net)": "unchanged()"},
+    on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
+    losses_not_cloned={"replay(*stacks).clone()": "replay(*stacks)"},
+)
+
+
+changed(
     bf16_steps_in_one_graph,
     autocast_around_the_capture={
-        "with torch.autocast('cuda', dtype=torch.bfloat16):\n"
-        "    loss = mse_loss(net(batch[0]), batch[1])":
-            "loss = mse_loss(net(batch[0]), batch[1])",
-        "(net, optimizer):": "(net, optimizer), torch.autocast('cuda', dtype=torch.bfloat16):",
+        "torch.autocast('cuda', dtype=torch.bfloat16)": "torch.enable_grad()",
+        "with unchanged(net, optimizer):":
+            "with unchanged(net, optimizer), torch.autocast('cuda', dtype=torch.bfloat16):",
     },
+    in_float32={"dtype=torch.bfloat16": "enabled=False"},
+    warm_up_trained={"unchanged(net, optimizer)": "unchanged()"},
+    losses_not_cloned={"replay(*stacks).clone()": "replay(*stacks)"},
     no_zero_grad={"optimizer.zero_grad()": ""},
-    in_float32={
-        "with torch.autocast('cuda', dtype=torch.bfloat16):\n"
-        "    loss = mse_loss(net(batch[0]), batch[1])":
-            "loss = mse_loss(net(batch[0]), batch[1])",
-    },
-    warm_up_trained={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(steps, inputs.clone(), targets.clone())":
-            "replay = capture_step(steps, inputs.clone(), targets.clone())",
-    },
-    losses_not_cloned={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(steps, inputs.clone(), targets.clone())\n"
-        "return lambda *stacks: replay(*stacks).clone()":
-            "with unchanged(net, optimizer):\n"
-            "    return capture_step(steps, inputs.clone(), targets.clone())",
-    },
 )
 
 

@@ -65,13 +65,22 @@ def scored_decoder__eager(encode, decode, score, sample):
     return lambda request: (score(request), decode(encode(request)))
 
 
+def scored_decoder__private_pools(encode, decode, score, sample):
+    static_input = sample.clone()
+    replay_encoder = capture_step(encode, static_input)
+    replay_decoder = capture_step(decode, replay_encoder())
+    replay_scorer = capture_step(score, static_input)
+
+    def predict(request):
+        replay_encoder(request)
+        scores = replay_scorer().clone()
+        return scores, replay_decoder().clone()
+
+    return predict
+
+
 changed(
     scored_decoder,
-    private_pools={
-        "torch.cuda.graph(encoder, pool=pool)": "torch.cuda.graph(encoder)",
-        "torch.cuda.graph(scorer, pool=pool)": "torch.cuda.graph(scorer)",
-        "torch.cuda.graph(decoder, pool=pool)": "torch.cuda.graph(decoder)",
-    },
     not_cloned={"(scores.clone(), x.clone())": "(scores, x)"},
 )
 
