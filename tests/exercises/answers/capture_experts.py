@@ -1,7 +1,5 @@
 """Answers to the exercises of *Capture a mixture of experts*: wrong ones, and other right ones (`__right_`)."""
 
-from torch.nn.functional import pad
-
 
 def captured(step, sample):
     replay = capture_step(step, sample.clone())

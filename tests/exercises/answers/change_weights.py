@@ -155,7 +155,8 @@ changed(
             "replays = []\n"
             "for slot in range(n_slots):\n"
             "    slots = torch.full_like(static_slots, slot)\n"
-            "    replays.append(capture_step(lambda x, slots=slots: step(x, slots), sample.clone()))",
+            "    one = capture_step(lambda x, slots=slots: step(x, slots), sample.clone())\n"
+            "    replays.append(one)",
         "return replay(inputs, slots).clone()":
             "outputs = torch.stack([replay(inputs) for replay in replays])\n"
             "return outputs[slots, torch.arange(len(slots), device='cuda')]",

@@ -1,7 +1,6 @@
 """Answers to the exercises of *Train a language model*: wrong ones, and other right ones (`__right_`)."""
 
 import copy
-from functools import partial
 
 
 changed(
