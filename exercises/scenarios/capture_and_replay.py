@@ -25,22 +25,9 @@ from exercises.scenarios.common import ONE_BEHIND, few
 from exercises.scenarios.rules import callers_own, one_graph
 
 SHARED = "they share the graph's memory, so clone each."
-GONE = (
-    "The caller deletes the network after the capture, and then the graph reads freed memory: who "
-    "keeps the weights?"
-)
 FROZEN = (
     "Every result is divided by the sample's magnitude.",
     "That is a number, which the capture has frozen: compute it in the capture, as a tensor.",
-)
-COLD = (
-    "It captures without a warm-up.",
-    "Call net once before the capture, because a library that is used for the first time cannot be "
-    "set up in a capture.",
-)
-WITH_GRADIENTS = (
-    "Autograd records the captured pass.",
-    "A prediction needs no gradients: capture under torch.no_grad().",
 )
 
 
@@ -132,9 +119,16 @@ def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
         margin,
     )
     if built and built[0] != "eager":
-        raise Wrong(COLD)
+        raise Wrong(
+            "It captures without a warm-up.",
+            "Call net once before the capture, because a library that is used for the first time "
+            "cannot be set up in a capture.",
+        )
     if "capture with gradients" in built:
-        raise Wrong(WITH_GRADIENTS)
+        raise Wrong(
+            "Autograd records the captured pass.",
+            "A prediction needs no gradients: capture under torch.no_grad().",
+        )
     return net, sample
 
 
@@ -146,7 +140,10 @@ def _keeps_weights(answer, net, sample):
     del net
     gc.collect()
     if predict and not all(weight() is not None for weight in weights):
-        raise Wrong(GONE)
+        raise Wrong(
+            "The caller deletes the network after the capture, and then the graph reads freed "
+            "memory: who keeps the weights?"
+        )
 
 
 def _watched(net):

@@ -19,10 +19,6 @@ NOT_COUNTED = "total is what it was: a replay must write into it, so the step ad
 KEPT_COUNT = "total counts the tokens that are kept, not those that are dropped."
 FROZEN_COUNT = "Each replay adds the drops of the sample: count inside of the captured step."
 LAST_COUNT = "total holds the drops of the last replay alone: add them to what it holds."
-COUNTED_OUTSIDE = (
-    "total is right, but a replay alone adds nothing to it: the captured step adds the drops to "
-    "total, in place."
-)
 OTHER_COUNT = "total is {found} after all replays, where {right} is right."
 FROZEN_GROUPS = (
     "The groups have the sizes that they had at the capture: tokens of other "
@@ -66,15 +62,7 @@ FROZEN_ROWS = (
     "Rows that the sample left empty are zero in every result.",
     "The graph sends as many rows as at its capture, and later buffers fill more: send them all.",
 )
-NOT_BACK = (
-    "The results stay on the rank of their expert.",
-    "A second exchange returns them.",
-)
 OTHER_PARTS = "exchange got {found} parts, not one for each of the {right} ranks."
-NOT_CONTIGUOUS = (
-    "exchange got a tensor that is not contiguous.",
-    "NCCL sends memory as it is: call .contiguous().",
-)
 
 
 def sizes() -> tuple[int, int]:
@@ -159,7 +147,10 @@ def _counts(function, counter, xs, layer, capacity):
     if found == right and used.seen.replayed:
         used.seen.replayed[-1].replay()
         if total.item() != right + drops[-1]:
-            raise Wrong(COUNTED_OUTSIDE)
+            raise Wrong(
+                "total is right, but a replay alone adds nothing to it: the captured step adds "
+                "the drops to total, in place."
+            )
     used.replays(graphs=5, operators=10)
     if found != right:
         for message, wrong in faults.items():
@@ -292,7 +283,9 @@ def graph_my_experts(answer: Callable) -> None:
             function = returned(answer(own_up, other.exchange, world_size, sample))
             function(buffers[3, rank])
         if other.calls != {True, False}:
-            raise Wrong(NOT_BACK)
+            raise Wrong(
+                "The results stay on the rank of their expert.", "A second exchange returns them."
+            )
 
         def call(number, function=function, other=other, buffers=buffers, rank=rank):
             other.buffer.copy_(buffers[number, 1 - rank])
@@ -337,7 +330,10 @@ class Other:
         if len(parts) != len(self.up):
             raise Wrong(OTHER_PARTS.format(found=len(parts), right=len(self.up)))
         if not parts.is_contiguous():
-            raise Wrong(NOT_CONTIGUOUS)
+            raise Wrong(
+                "exchange got a tensor that is not contiguous.",
+                "NCCL sends memory as it is: call .contiguous().",
+            )
         # One row per expert, or all, arrive or go back: four sizes, all of them different.
         rows_of_one = self.buffer[:, :1].numel()
         first = parts.numel() in (rows_of_one, self.buffer.numel())

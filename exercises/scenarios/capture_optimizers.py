@@ -50,10 +50,6 @@ RATE_STAYS = (
     "The learning rate stays that of the capture.",
     "Keep it in a tensor, and write the new rate into this tensor.",
 )
-AVERAGES_LEFT = (
-    "The warm-up left its averages in the optimizer.",
-    "Put Adam's state back to zero too, in place.",
-)
 LAST_LOSS = ("Every loss is the last one.", "The next replay overwrites it, so clone it.")
 READS_MUCH = (
     "The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} steps.",
@@ -71,18 +67,12 @@ NO_SCHEDULE = (
     "The learning rate never falls in the replays.",
     "Keep it in a tensor from the start.",
 )
-COUNTED_WARM_UP = (
-    "The scale grows too early.",
-    "The scaler counted the good steps of the warm-up: restore it too.",
-)
-NO_SCALER = ("The scale never changes.", "scaler.update() belongs into the step.")
 NOT_SKIPPED = ("A gradient overflowed, and the weights changed.", "Let the scaler take the step.")
 SCALED = (
     "The losses are those of gradients that are clipped while they are scaled.",
     "Call scaler.unscale_ before.",
 )
 NOT_CLIPPED = "The gradients are not clipped as in the given step."
-FLOAT32 = ("The products run in float32.", "Keep the forward pass under autocast.")
 PLATEAU = (0.1, 0, 0.2)  # factor, patience and threshold of the given scheduler
 ADAM = 1e-4  # capturable and fused Adam round otherwise than Adam with numbers of the CPU
 TOO_EARLY = (
@@ -97,10 +87,6 @@ FIRST_COPY = (
     "The copy of the first batch is not ordered after what the main stream did before the loop, in "
     "memory that the copy writes to.",
     "Let copy_stream wait for the main stream once, before the loop.",
-)
-TOO_SOON = (
-    "The next batch is asked for before the replay is issued.",
-    "Leave the copy after the replay.",
 )
 NOT_BESIDE = (
     "The losses are right, but {beside} of {steps} copies run during a replay.",
@@ -129,7 +115,10 @@ def train_with_schedule(answer: Callable) -> None:
     if not close(found, expected, margin=ADAM):
         for warm_up in range(1, 12):
             if close(found, _with_old_averages(net, batch, rates, warm_up), margin=ADAM):
-                raise Wrong(AVERAGES_LEFT)
+                raise Wrong(
+                    "The warm-up left its averages in the optimizer.",
+                    "Put Adam's state back to zero too, in place.",
+                )
     Used(found, found, used.counts, used.seen).gives(expected, symptoms, ADAM)
     detached(used)
     used.seen.captured.clear()
@@ -274,7 +263,7 @@ def train_in_half(answer: Callable) -> None:
     in_float32, _, _ = _fp16_rows(net, batches[:6], 0, enabled=False, state=before)
     # on a GPU both may be close
     if close(used.given[:6], in_float32) and not close(used.given[:6], expected[:6]):
-        raise Wrong(FLOAT32)
+        raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
     _scaled_as_eager(found_scales, scales, early, found_moved[6] and not moved[6])
     symptoms = {
         SCALED: lambda: _fp16_rows(net, batches, 0, state=before, unscaled=False)[0],
@@ -295,9 +284,12 @@ def _scaled_as_eager(found, expected, early, moved):
     if found == expected:
         return
     if len(set(found)) == 1:
-        raise Wrong(NO_SCALER)
+        raise Wrong("The scale never changes.", "scaler.update() belongs into the step.")
     if found[0] > expected[0] or found == early:
-        raise Wrong(COUNTED_WARM_UP)
+        raise Wrong(
+            "The scale grows too early.",
+            "The scaler counted the good steps of the warm-up: restore it too.",
+        )
     raise Wrong(f"The scales are {found} instead of {expected}.")
 
 
@@ -343,7 +335,10 @@ class Loader(list):
     def __getitem__(self, which: Any) -> Any:
         asked = range(len(self))[which]
         if max(asked if isinstance(which, slice) else [asked], default=0) > len(self.seen.replayed):
-            raise Wrong(TOO_SOON)
+            raise Wrong(
+                "The next batch is asked for before the replay is issued.",
+                "Leave the copy after the replay.",
+            )
         return super().__getitem__(which)
 
     def __iter__(self) -> Iterator:

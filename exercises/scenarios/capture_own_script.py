@@ -23,19 +23,6 @@ FROZEN = (
     "Every replay trains at the rate of the capture: the scheduler changes a number, and the graph "
     "reads none. Let the optimizer have its rate as a tensor.",
 )
-CONSTANT = (
-    "The losses are those of a learning rate that never falls.",
-    "Every step trains at the first rate: the scheduler must write into "
-    "the tensor that the graph reads.",
-)
-MOMENTUM = (
-    "The first loss is right, the next ones are not.",
-    "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",
-)
-STALE = (
-    "From the fourth call on, the losses are those of a training on one batch: which tensors does "
-    "the graph read?"
-)
 
 
 def _step_of(net: nn.Module, optimizer: torch.optim.Optimizer, note: Callable = bool) -> Callable:
@@ -79,7 +66,10 @@ def graph_after_warm_up(answer: Callable) -> None:
         if torch.cuda.default_stream() in eager:
             raise Wrong("A warm-up ran on the default stream: run it on a side stream.")
     if any(close(used.given, losses) for losses in stale):
-        raise Wrong(STALE)
+        raise Wrong(
+            "From the fourth call on, the losses are those of a training on one batch: which "
+            "tensors does the graph read?"
+        )
     used.gives(expected, {})
     if len(used.seen.replayed) != 5:
         raise Wrong(f"{len(used.seen.replayed)} replays where 5 are asked.")
@@ -105,7 +95,11 @@ def train_with_falling_rate(answer: Callable) -> None:
     if close(losses, frozen):
         raise Wrong(FROZEN)
     if close(losses, constant):
-        raise Wrong(CONSTANT)
+        raise Wrong(
+            "The losses are those of a learning rate that never falls.",
+            "Every step trains at the first rate: the scheduler must write into the tensor that "
+            "the graph reads.",
+        )
     raise Wrong(parting(losses, expected))
 
 
@@ -177,5 +171,8 @@ def resume(answer: Callable) -> None:
             raise Wrong(EAGER)
         one_graph(used.seen)
     if close(used.given[:1], expected[:1]) and not close(used.given, expected):
-        raise Wrong(MOMENTUM)
+        raise Wrong(
+            "The first loss is right, the next ones are not.",
+            "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",
+        )
     used.gives(expected, {})

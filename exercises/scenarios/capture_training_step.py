@@ -41,18 +41,8 @@ from exercises.scenarios.common import (
 from exercises.scenarios.rules import callers_own, detached
 
 CALLERS = "inputs or targets"
-COLD = "Nothing ran before the capture: warm up first, on a side stream."
-ON_DEFAULT = (
-    "The warm-up ran on the default stream: AccumulateGrad may remember it, and the capture then "
-    "fails with error 906. Warm up on a side stream."
-)
 LARGEST_NORM = 0.1
 NOT_CLIPPED = "The gradients are not clipped: clip them after backward, inside the captured step."
-KEEPS_GRAPH = (
-    "The loss before training requires a gradient: it keeps its autograd graph alive, and with it "
-    "AccumulateGrad's stream.",
-    "Detach it.",
-)
 
 
 def train_epoch(answer: Callable) -> None:
@@ -109,7 +99,11 @@ def log_and_capture(answer: Callable) -> None:
         if not close(net.state_dict(), before):
             raise Wrong(TRAINED)
         if torch.is_tensor(loss) and loss.requires_grad:
-            raise Wrong(KEEPS_GRAPH)
+            raise Wrong(
+                "The loss before training requires a gradient: it keeps its autograd graph alive, "
+                "and with it AccumulateGrad's stream.",
+                "Detach it.",
+            )
         used = use(train, batches)
         used.gives(expected, {})
         used.replays(graphs=5, operators=15)
@@ -207,7 +201,10 @@ def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
 
 def _not_on_default(streams: list[torch.cuda.Stream]) -> None:
     if torch.cuda.default_stream() in streams:
-        raise Wrong(ON_DEFAULT)
+        raise Wrong(
+            "The warm-up ran on the default stream: AccumulateGrad may remember it, and the "
+            "capture then fails with error 906. Warm up on a side stream."
+        )
 
 
 def capture_training(answer: Callable) -> None:
@@ -299,7 +296,7 @@ def gradients_of(answer: Callable) -> None:
             replay = answer(net, batches[0])
         _not_on_default(streams)
         if building.captured and not streams:
-            raise Wrong(COLD)
+            raise Wrong("Nothing ran before the capture: warm up first, on a side stream.")
 
         def gradients(batch):
             loss = replay(batch)

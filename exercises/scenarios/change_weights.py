@@ -38,23 +38,14 @@ HALF_QUANTISED = (
     "the other way round: copy both."
 )
 OLD_BODY = "After an update the head is new and the body old: copy all weights."
-OVERWRITTEN = "A later replay wrote over a result: clone it."
 HALF_WRITTEN = (
     "A replay computed with a part of the new weights.",
     "The current stream has to wait until all are written.",
 )
 NOT_QUANTISED = "The head is not in int8: its outputs are those of the weight itself."
-READS_THE_WEIGHT = (
-    "The graph reads the weight of the head: make the int8 values outside of it, so that a replay "
-    "reads them alone."
-)
 READS_FLOATS = (
     "The graph reads no int8 tensor: multiply the int8 values by their scale inside of it, because "
     "a product that is kept outside takes four times their memory."
-)
-CAPTURES_ANEW = (
-    "It captures again.",
-    "The graph that is there can read new values at its addresses.",
 )
 NEVER_MERGED = (
     "merge has no effect on the graph.",
@@ -80,7 +71,6 @@ NOT_LOADED = (
     "load has no effect on the graph: copy A and B into the tensors that it captured, in place."
 )
 SAME_FOR_ALL = "All rows use the same adapter: each row has a slot of its own."
-NOT_EMPTY = "A slot that was never loaded adds something: start with zeros."
 TOO_EARLY = (
     "A replay ran before the new weights were written.",
     "The current stream has to wait for the stream of the copies.",
@@ -99,8 +89,6 @@ FREED_EARLY = (
     "The caller frees them after publish: let the current stream wait for the copies there, or "
     "call record_stream on each of them.",
 )
-NOT_ON_STREAM = ("The copies do not run on stream.", "Keep them there.")
-CPU_WAITS = ("The CPU waits in publish.", "Let the streams wait for each other on the GPU.")
 FUNCTIONS = "Return {} functions: {}."
 
 
@@ -117,7 +105,9 @@ def without_capture(change: Callable, *arguments: Any) -> None:
     with watch() as seen:
         change(*arguments)
     if seen.captured:
-        raise Wrong(CAPTURES_ANEW)
+        raise Wrong(
+            "It captures again.", "The graph that is there can read new values at its addresses."
+        )
 
 
 def told(given: list, symptoms: Iterable[tuple[str, list]]) -> None:
@@ -139,7 +129,7 @@ def as_eager(used: Used, expected: list, symptoms: Iterable[tuple[str, list]]) -
 def still(kept: list, expected: list) -> None:
     """Raises Wrong unless results of earlier calls are as they were."""
     if not close(kept, expected):
-        raise Wrong(OVERWRITTEN)
+        raise Wrong("A later replay wrote over a result: clone it.")
 
 
 class Net(nn.Module):
@@ -170,7 +160,10 @@ def reads_int8(net: Net, predict: Callable, batch: Tensor) -> None:
     net.head.weight.zero_()
     outputs = predict(batch)
     if close(outputs, torch.zeros_like(outputs)):
-        raise Wrong(READS_THE_WEIGHT)
+        raise Wrong(
+            "The graph reads the weight of the head: make the int8 values outside of it, so that "
+            "a replay reads them alone."
+        )
 
 
 def int8_predictor(answer: Callable) -> None:
@@ -305,7 +298,7 @@ def _rows(returned, weight, batches, slots, rank):
         right = outputs(deltas[number], some, of_rows)
         used = use(predict, list(zip(some, of_rows, strict=True)), "predict")
         if not number and not close(used.given[:1], right[:1]):
-            raise Wrong(NOT_EMPTY)
+            raise Wrong("A slot that was never loaded adds something: start with zeros.")
         symptoms = [(NOT_LOADED, outputs(old, some, of_rows)) for old in deltas[:number]]
         for fixed in (slots[0], of_rows[0], torch.zeros_like(slots[0])):
             symptoms.append((FIRST_SLOTS, outputs(deltas[number], some, [fixed] * 2)))
@@ -321,7 +314,7 @@ def no_wait_of_the_cpu() -> Iterator[None]:
     """Raises Wrong where the block lets the CPU wait for the GPU."""
 
     def waits(*args, **options):
-        raise Wrong(CPU_WAITS)
+        raise Wrong("The CPU waits in publish.", "Let the streams wait for each other on the GPU.")
 
     with (
         patch.object(torch.cuda, "synchronize", waits),
@@ -351,7 +344,7 @@ def in_turns(
                 before = launches(stream)
                 without_capture(publish, weights)
                 if before is not None and launches(stream) == before:
-                    raise Wrong(NOT_ON_STREAM)
+                    raise Wrong("The copies do not run on stream.", "Keep them there.")
                 shapes = [weight.shape for weight in weights]
                 del weights
                 kept = freed_right_after(shapes)

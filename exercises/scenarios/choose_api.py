@@ -33,19 +33,6 @@ from exercises.scenarios.rules import callers_own, detached, one_graph
 
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
 ANEW = "It captures while it is used: capture once, before the first call."
-ADDED = (
-    "The first loss is right, its gradients are not: each replay adds to "
-    "what .grad held at the capture.",
-    "Zero the gradients inside the graph.",
-)
-ONE_ROW = (
-    "A batch of one row came back with more rows: copy_ repeated it in the static input, without "
-    "an error. Compare the shapes."
-)
-OTHER_DTYPE = (
-    "The result has another dtype than in eager mode: copy_ converted the input, without an error. "
-    "Compare the dtypes too."
-)
 
 
 ADVISED = [  # found, graphs of a step, and whether optimizer.step() runs outside of them
@@ -183,9 +170,15 @@ def _replays_or_not(used, sample, expected):
         if not torch.is_tensor(given):
             raise Wrong("A tensor is to be returned, as function does.")
         if given.dtype != right.dtype:
-            raise Wrong(OTHER_DTYPE)
+            raise Wrong(
+                "The result has another dtype than in eager mode: copy_ converted the input, "
+                "without an error. Compare the dtypes too."
+            )
         if given.shape != right.shape:
-            raise Wrong(ONE_ROW)
+            raise Wrong(
+                "A batch of one row came back with more rows: copy_ repeated it in the static "
+                "input, without an error. Compare the shapes."
+            )
     first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
     if used.seen.captured:
@@ -246,7 +239,11 @@ def _trains(train, net, optimizer, batches, facts):
         raise Wrong("The optimizer steps with the gradients of the step before.", "Replay first.")
     there = all(gradient is not None for gradient in gradients)
     if there and close(used.given[0], expected[0]) and not close(gradients, right):
-        raise Wrong(ADDED)
+        raise Wrong(
+            "The first loss is right, its gradients are not: each replay adds to what .grad held "
+            "at the capture.",
+            "Zero the gradients inside the graph.",
+        )
     used.gives(expected, symptoms)
     detached(used)
     used.replays(graphs=5, operators=5 * 25)

@@ -48,10 +48,6 @@ LIKELIEST = "These are the most likely tokens: draw them, with the temperature a
 DREW = (
     "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
 )
-WAITS = (
-    "Each call waits for the GPU: leave the tokens there, and let the "
-    "caller decide when to read them."
-)
 NO_ROOM = (
     "The warm-up decodes beyond the end of the cache, which has room for one "
     "warm-up: capture with warmup=1."
@@ -76,10 +72,6 @@ BESIDE = (
     "The first new token belongs right after the prompt: count the tokens before it.",
 )
 PAIR = "Two things are asked: the first tokens, (B, 1), and a function that returns the next ones."
-NOT_ALONE = (
-    "The first tokens are not those that the prompts get alone: read each prompt as it is, without "
-    "padding, into its own row of the cache."
-)
 OVERWRITES_FIRST = (
     "The first tokens were right when you returned them, and a replay wrote over them: clone them."
 )
@@ -173,7 +165,10 @@ def _without_wait(following: Any) -> Any:
     def call():
         result = following()
         if not launch_log():
-            raise Wrong(WAITS)
+            raise Wrong(
+                "Each call waits for the GPU: leave the tokens there, and let the caller decide "
+                "when to read them."
+            )
         return result
 
     return call
@@ -278,7 +273,10 @@ def graph_rows(answer: Callable) -> None:
         for number, tokens in enumerate(expected, 2):
             if close(given, tokens):
                 raise Wrong(WARMED.format(number))
-        raise Wrong(NOT_ALONE)
+        raise Wrong(
+            "The first tokens are not those that the prompts get alone: read each prompt as it "
+            "is, without padding, into its own row of the cache."
+        )
     if not close(used.given, expected):
         for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
             same = (first, torch.full_like(first, length), cache)

@@ -22,15 +22,6 @@ STANDS_STILL = (
     "The average stops moving: two calls with the same x and momentum return the same.",
     "Each replay reads the old average and writes the new one elsewhere: write it in place.",
 )
-FROZEN = (
-    "With a momentum of 0 the average moves.",
-    "The graph holds the momentum of the capture: put it into a tensor on the GPU, and fill that "
-    "before the replay.",
-)
-BEGINS_LATER = (
-    "The average does not begin at 0.",
-    "The warm-up ran the step and moved it: set it back after the capture.",
-)
 
 
 def capture_scores(answer: Callable) -> None:
@@ -93,8 +84,15 @@ def _averages(used, calls, expected):
         if close(first, second):
             raise Wrong(STANDS_STILL)
         if not close(second, third):
-            raise Wrong(FROZEN)
+            raise Wrong(
+                "With a momentum of 0 the average moves.",
+                "The graph holds the momentum of the capture: put it into a tensor on the GPU, "
+                "and fill that before the replay.",
+            )
         if not close(first, expected[0]):
-            raise Wrong(BEGINS_LATER)
+            raise Wrong(
+                "The average does not begin at 0.",
+                "The warm-up ran the step and moved it: set it back after the capture.",
+            )
     used.gives(expected, {})
     used.replays(graphs=len(calls), operators=4 * len(calls))

@@ -28,10 +28,6 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import draw_batches, few, launch_log, perceptron, sgd_step
 
 WARM_UP = 3
-ON_DEFAULT = (
-    "A step of the warm-up runs on the default stream.",
-    "Warm up on a side stream.",
-)
 
 
 @dataclass
@@ -94,7 +90,9 @@ def time_capture(answer: Callable) -> None:
 
 def _on_side_stream(streams):
     if torch.cuda.default_stream() in streams:
-        raise Wrong(ON_DEFAULT)
+        raise Wrong(
+            "A step of the warm-up runs on the default stream.", "Warm up on a side stream."
+        )
 
 
 def _covers_its_part(name, span):

@@ -31,7 +31,6 @@ FROM_THE_CPU = (
     "The capture is refused, because the function copies a tensor from the CPU.",
     'Make it on the GPU, with device="cuda".',
 )
-A_NUMBER = "It returns a Python number, which every replay repeats: return a tensor."
 COUNTED_BEHIND = "A value behind the request counts: mask all values from `length` on."
 ZERO = (
     "For a request of negative values the result is 0: the values behind it were set to zero, "
@@ -42,19 +41,6 @@ ONE_LENGTH = (
     "Every request is treated as if it had the length of the first one: compare with the tensor "
     "`length`, whose value a replay reads anew."
 )
-SPOILED = (
-    "An infinity or nan behind the request spoils the result. Arithmetic with a mask does not "
-    "remove it: select, with torch.where."
-)
-SEVERAL_INPUTS = (
-    "Each graph has its own static input: let all of them read the first "
-    "rows of one, of the largest size."
-)
-SEVERAL_POOLS = "Each graph has its own pool: give all of them the same one, with pool=."
-SMALLEST_FIRST = (
-    "A smaller graph is captured before a larger one, which then cannot fit into its memory: "
-    "capture the largest first."
-)
 SPREAD = (
     "The standard deviation is too large for requests that are shorter than x.",
     "Behind the request, `centered` is zero minus the mean, and its square counts: mask again "
@@ -64,26 +50,9 @@ COUNTED = (
     "The mean and the standard deviation are those of all rows.",
     "Mask the rows behind the request before each sum, and divide by `length`.",
 )
-NOT_ZERO = (
-    "The rows behind the request are not zero.",
-    "Mask again after the mean is subtracted.",
-)
-SPOILED_BY = (
-    "An infinity or nan behind the request spoils the result.",
-    "Arithmetic with a mask does not remove it: select, with torch.where.",
-)
-SAME_BUFFER = (
-    "Several results are the same memory.",
-    "The list holds the buffers, and later copies overwrite them: clone each.",
-)
 TOO_EARLY = (
     "Result {number} is not the one of its request.",
     "The buffer was read before its copy was complete: wait for the event of that copy, then read.",
-)
-STALLED = (
-    "The GPU is idle between two replays.",
-    "The CPU waits for a result before it launches the next replay: launch first, then wait for "
-    "the event of the previous result.",
 )
 
 
@@ -118,7 +87,10 @@ def largest_valid(answer: Callable) -> None:
     }
     use(replay, requests[:4], what="It").gives(expected[:4], symptoms)
     if not close(use(replay, requests[4:], what="It").given, expected[4:]):
-        raise Wrong(SPOILED)
+        raise Wrong(
+            "An infinity or nan behind the request spoils the result. Arithmetic with a mask does "
+            "not remove it: select, with torch.where."
+        )
 
 
 def standardize(answer: Callable) -> None:
@@ -143,11 +115,16 @@ def standardize(answer: Callable) -> None:
     tops = [result[:length] for result, length in zip(given, lengths[:4], strict=True)]
     _statistics(tops, expected[:4], pairs[:4])
     if any(result[length:].any() for result, length in zip(given, lengths[:4], strict=True)):
-        raise Wrong(NOT_ZERO)
+        raise Wrong(
+            "The rows behind the request are not zero.", "Mask again after the mean is subtracted."
+        )
     others = use(replay, requests[4:], what="It").given
     zeros = [torch.cat([top, top.new_zeros(size - len(top), columns)]) for top in expected[4:]]
     if not close(others, zeros):
-        raise Wrong(SPOILED_BY)
+        raise Wrong(
+            "An infinity or nan behind the request spoils the result.",
+            "Arithmetic with a mask does not remove it: select, with torch.where.",
+        )
 
 
 def _standardized(x, padding=0):
@@ -188,7 +165,7 @@ def _captured(answer, request):
         error = text.splitlines()[0].rstrip(".")
         raise Wrong(REFUSED[0].format(error=error), REFUSED[1]) from None
     if isinstance(output, int | float):
-        raise Wrong(A_NUMBER)
+        raise Wrong("It returns a Python number, which every replay repeats: return a tensor.")
     if not torch.is_tensor(output):
         raise Wrong(f"A tensor is asked, not {brief(output)}.")
 
@@ -243,11 +220,17 @@ def pad_to_buckets(answer: Callable) -> None:
 def _share_memory(inputs, built):
     """Raises Wrong unless the graphs were captured in one pool and input, the largest first."""
     if len({address for _, address in inputs}) > 1:
-        raise Wrong(SEVERAL_INPUTS)
+        raise Wrong(
+            "Each graph has its own static input: let all of them read the first rows of one, of "
+            "the largest size."
+        )
     if len(built.pools) > 1:
-        raise Wrong(SEVERAL_POOLS)
+        raise Wrong("Each graph has its own pool: give all of them the same one, with pool=.")
     if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
-        raise Wrong(SMALLEST_FIRST)
+        raise Wrong(
+            "A smaller graph is captured before a larger one, which then cannot fit into its "
+            "memory: capture the largest first."
+        )
 
 
 def read_results(answer: Callable) -> None:
@@ -277,7 +260,11 @@ def read_results(answer: Callable) -> None:
         raise Wrong(f"{len(seen.replayed)} replays for {count} requests: one for each is asked.")
     _arrived(results, expected)
     if CUDAGraph.stand_in and any(idle[1:]):
-        raise Wrong(STALLED)
+        raise Wrong(
+            "The GPU is idle between two replays.",
+            "The CPU waits for a result before it launches the next replay: launch first, then "
+            "wait for the event of the previous result.",
+        )
 
 
 def _arrived(results, expected):
@@ -289,7 +276,10 @@ def _arrived(results, expected):
     if not all(torch.is_tensor(result) and not result.is_cuda for result in results):
         raise Wrong("The results are to be tensors on the CPU.")
     if len({result.data_ptr() for result in results}) < count:
-        raise Wrong(SAME_BUFFER)
+        raise Wrong(
+            "Several results are the same memory.",
+            "The list holds the buffers, and later copies overwrite them: clone each.",
+        )
     for number, (result, right) in enumerate(zip(results, expected, strict=True)):
         if not close([result], [right]):
             raise Wrong(TOO_EARLY[0].format(number=number), TOO_EARLY[1])

@@ -26,10 +26,6 @@ from exercises.scenarios.rules import callers_own, detached
 DREW = "The warm-up drew from the generator: put its state back."
 EVAL = "Training has no dropout: capture it in training mode."
 DROPOUT = "Validation has dropout: capture it after net.eval()."
-WITH_GRADIENTS = (
-    "Validation is captured with gradients on, so its graph keeps what a backward pass would need: "
-    "capture it under torch.no_grad()."
-)
 STALE_WEIGHTS = (
     "Validation computes with the weights of the capture: its graph has to read the tensors that "
     "training updates, not copies of them."
@@ -42,17 +38,9 @@ ROWS = (
     "A batch with a different number of rows raises: {}",
     "Give each number of rows its own graph, with its own static input.",
 )
-ANEW = (
-    "It starts again when a number of rows comes back.",
-    "Keep the graph of each number of rows, and capture each once.",
-)
 TOO_OFTEN = (
     "It captures {} graphs for two models with two numbers of rows each.",
     "Capture each number of rows once for each model.",
-)
-ZEROED = (
-    "The graph sets the gradients to zero: leave that to the caller, who "
-    "may add up several iterations."
 )
 LAST = "The gradients are those of the last microbatch alone: do not zero them within the graph."
 
@@ -195,7 +183,10 @@ def _in_turns_and_rows(answer, nets, iterates, inputs, facts):
     used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
     used.gives(expected, {})
     if used.seen.captured or not used.seen.replayed:
-        raise Wrong(ANEW)
+        raise Wrong(
+            "It starts again when a number of rows comes back.",
+            "Keep the graph of each number of rows, and capture each once.",
+        )
     used.replays(graphs=len(requests), operators=3 * len(requests))
 
 
@@ -210,7 +201,10 @@ def adds_up(iterate: Callable, groups: list, own: list, generator: torch.Generat
     generator.set_state(state)
     iterate(list(groups[1]))
     if not close(both, [one + two for one, two in zip(first, own, strict=True)]):
-        raise Wrong(ZEROED)
+        raise Wrong(
+            "The graph sets the gradients to zero: leave that to the caller, who may add up "
+            "several iterations."
+        )
 
 
 def capture_iteration(answer: Callable) -> None:
@@ -352,7 +346,10 @@ def _two_graphs(pair, seen, net, inputs, facts):
     used = in_turns(net, inputs, *pair)
     used.gives(results[0], {DROPOUT: results[1], EVAL: results[2], STALE_WEIGHTS: results[3]})
     if (False, True) in seen:
-        raise Wrong(WITH_GRADIENTS)
+        raise Wrong(
+            "Validation is captured with gradients on, so its graph keeps what a backward pass "
+            "would need: capture it under torch.no_grad()."
+        )
     detached(used)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
     groups = [[one] for one in inputs]

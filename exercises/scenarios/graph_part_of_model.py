@@ -37,24 +37,7 @@ NO_WARM_UP = (
     "Leave num_warmup_iters as it is, because a first call may set up libraries, which a capture "
     "must not record.",
 )
-HISTORY = (
-    "A sample has a history.",
-    "It keeps the autograd graph of the part before it alive, and a later "
-    "capture of that part would fail.",
-)
-STATIC = (
-    "A later call overwrote the batch that your function was given.",
-    "It is the static input of a graph: graph with a clone.",
-)
 OTHER_MODE = (EAGER, "The part was graphed: what has changed since then?")
-OTHER_DROPOUT = (
-    "The gradients are not the eager ones.",
-    "Is the dropout of the graphed part in train() mode while it is graphed?",
-)
-IN_EVAL = (
-    "The model that you return is in eval() mode, so it trains without dropout.",
-    "Return it in train() mode.",
-)
 MOST_ROUNDS = 200
 
 
@@ -116,7 +99,10 @@ def graph_second(answer: Callable) -> None:
     net, _, sample = _graphed(answer, net, batches)
     warmed_up = second.warm_ups > 0
     if not all(module.training for module in net.modules()):
-        raise Wrong(IN_EVAL)
+        raise Wrong(
+            "The model that you return is in eval() mode, so it trains without dropout.",
+            "Return it in train() mode.",
+        )
     for batch in batches:
         found, expected, replayed = _one_pass(net, twin, batch)
         if not replayed:
@@ -126,7 +112,10 @@ def graph_second(answer: Callable) -> None:
         if not warmed_up:
             raise Wrong(NO_WARM_UP)
         if not close(found, expected):
-            raise Wrong(OTHER_DROPOUT)
+            raise Wrong(
+                "The gradients are not the eager ones.",
+                "Is the dropout of the graphed part in train() mode while it is graphed?",
+            )
     _untouched(sample, batches)
 
 
@@ -282,7 +271,11 @@ def _graphed(answer, net, batches):
     with watch() as seen, _samples() as samples:
         answered = answer(net, sample)
     if any(one.grad_fn is not None for one in samples):
-        raise Wrong(HISTORY)
+        raise Wrong(
+            "A sample has a history.",
+            "It keeps the autograd graph of the part before it alive, and a later capture of that "
+            "part would fail.",
+        )
     net = answered if isinstance(answered, nn.Module) else net
     if not close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
         raise Wrong("It changes weights.")
@@ -292,7 +285,10 @@ def _graphed(answer, net, batches):
 def _untouched(sample, batches):
     """Raises Wrong if the batch that the answer was given holds other values after the passes."""
     if not torch.equal(sample, batches[0][0]):
-        raise Wrong(STATIC)
+        raise Wrong(
+            "A later call overwrote the batch that your function was given.",
+            "It is the static input of a graph: graph with a clone.",
+        )
 
 
 @contextmanager

@@ -21,14 +21,6 @@ IN_TURN = (
     "One branch waits for the other.",
     "Fork before both, and join after both.",
 )
-NOT_JOINED = (
-    "The sum does not wait for the side stream.",
-    "Join before you add.",
-)
-NOT_SUMMED = (
-    "The sum is not in the graph.",
-    "Add the two results inside of the capture.",
-)
 COSTS = (
     [2.0, 3.0, 7.0, 1.0, 5.0, 6.0],
     [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
@@ -160,9 +152,9 @@ def _joined(nodes):
     """Raises Wrong unless the last launch adds, and waits for both products."""
     last = nodes[-1]
     if last.operator.name().startswith("aten::sin"):  # with which each branch ends
-        raise Wrong(NOT_SUMMED)
+        raise Wrong("The sum is not in the graph.", "Add the two results inside of the capture.")
     if any(not product.before(last.clock) for product in _products(nodes)):
-        raise Wrong(NOT_JOINED)
+        raise Wrong("The sum does not wait for the side stream.", "Join before you add.")
 
 
 def _products(nodes):

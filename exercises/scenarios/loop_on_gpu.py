@@ -11,14 +11,6 @@ from exercises.answers.graph_use import Watched, Wrong, close, copied, returned,
 from exercises.scenarios import rules
 from exercises.scenarios.common import FILLED, few
 
-MOVED = (
-    "The warm-up has moved the weights.",
-    "Put back what it changed, before the first replay.",
-)
-NEW_MEMORY = (
-    "The parameters have new memory, and the graph writes to the old one.",
-    "Copy the saved values back into the parameters, in place.",
-)
 NO_NODE = "The graph has no {} node: capture one."
 OPEN = (
     "The capture ends inside of a body.",
@@ -52,10 +44,6 @@ GOES_ON = (
     "A row goes on after its EOS token.",
     "Write only into the rows that have not ended.",
 )
-DRAWS = (
-    "The graph draws random numbers, which PyTorch refuses in a conditional node.",
-    "Draw the noise of all iterations before the launch.",
-)
 SAME_NOISE = (
     "Every call uses the same noise.",
     "Draw it again, in place, before each launch.",
@@ -65,10 +53,6 @@ FIRST_ROW = (
     "Iteration i reads row i: index the noise with count.",
 )
 NO_TEMPERATURE = "The temperature changes nothing: divide the logits by it."
-ONE_IS_ENOUGH = (
-    "A gradient that is not finite reaches the weights.",
-    "The step is to be taken only if all gradients are finite.",
-)
 ANEW = (
     "From the second step on, the weights are those of SGD without momentum.",
     "A state that is created in the body is created again by every replay: a step before the "
@@ -225,7 +209,10 @@ def capture_sampler(answer: Callable) -> None:
     used.replays(graphs=len(starts), operators=6 * len(starts))
     has_node(seen, loops=True)
     if any(getattr(node, "draws", None) for graph in seen.captured for node in _nodes(graph)):
-        raise Wrong(DRAWS)
+        raise Wrong(
+            "The graph draws random numbers, which PyTorch refuses in a conditional node.",
+            "Draw the noise of all iterations before the launch.",
+        )
     expected = [reference(*request) for request in enumerate(starts)]
     used.gives(
         expected,
@@ -257,9 +244,15 @@ def guarded_step(answer: Callable) -> None:
     with watch() as seen:
         replay = returned(answer(parameters, 0.5))
     if [one.data_ptr() for one in parameters] != addresses:
-        raise Wrong(NEW_MEMORY)
+        raise Wrong(
+            "The parameters have new memory, and the graph writes to the old one.",
+            "Copy the saved values back into the parameters, in place.",
+        )
     if not close(parameters, before):
-        raise Wrong(MOVED)
+        raise Wrong(
+            "The warm-up has moved the weights.",
+            "Put back what it changed, before the first replay.",
+        )
 
     def train(*pair):
         for one, gradient in zip(parameters, pair, strict=True):
@@ -271,7 +264,10 @@ def guarded_step(answer: Callable) -> None:
     used.replays(graphs=len(spoils), operators=10 * len(spoils))
     has_node(seen, loops=False)
     if not all(map(_all_finite, used.given)):
-        raise Wrong(ONE_IS_ENOUGH)
+        raise Wrong(
+            "A gradient that is not finite reaches the weights.",
+            "The step is to be taken only if all gradients are finite.",
+        )
     ones = [torch.ones_like(one) for one in before]
     used.gives(
         _training(before, requests, _all_finite),

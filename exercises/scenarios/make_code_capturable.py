@@ -10,35 +10,9 @@ from exercises.answers.graph_use import EAGER, Wrong, close, copied, nothing_fre
 from exercises.scenarios.common import TRAINED, few
 from exercises.scenarios.rules import one_graph
 
-FROZEN = (
-    "Every replay divides by the same temperature.",
-    "Keep it in one tensor on the GPU, and write into it in place.",
-)
-COOLED = (
-    "The temperature is ahead of the script's.",
-    "It falls after it is used, and what the warm-up changed has to be undone.",
-)
-SUMMED = (
-    "Each step descends along the gradients of all earlier steps too.",
-    "Set .grad to None or to zero inside of the captured step.",
-)
-LAST_LOSS = (
-    "Every loss is the last one.",
-    "The next replay writes over it: clone it, or read it, after each replay.",
-)
-ONE_BATCH = (
-    "Every replay trains on the same batch.",
-    "Copy the new one into the static input.",
-)
-NOT_THE_SCRIPTS = "The losses or the weight are not the script's."
-NO_GRADIENT = ("The result has no gradient.", "Compute it from p with tensors alone.")
 NOT_FINITE = (
     "The gradient is not finite where p is 0.",
     "The derivative of log is infinite there: choose the input of log, so that it is never 0.",
-)
-NOT_ZERO = (
-    "Where p is 0, the gradient is not 0.",
-    "Such an element adds nothing to the sum, whatever p is near 0.",
 )
 
 
@@ -57,7 +31,7 @@ def entropy(answer: Callable) -> None:
         if not torch.is_tensor(result) or result.shape != ():
             raise Wrong(f"A tensor of shape () is asked, not {brief(result)}.")
         if not result.requires_grad:
-            raise Wrong(NO_GRADIENT)
+            raise Wrong("The result has no gradient.", "Compute it from p with tensors alone.")
         (gradient,) = torch.autograd.grad(result, p)
 
     def replay(case):
@@ -71,7 +45,10 @@ def entropy(answer: Callable) -> None:
         if not found.isfinite().all():
             raise Wrong(NOT_FINITE)
         if (found[case == 0] != 0).any():
-            raise Wrong(NOT_ZERO)
+            raise Wrong(
+                "Where p is 0, the gradient is not 0.",
+                "Such an element adds nothing to the sum, whatever p is near 0.",
+            )
     expected = []
     for case in cases:
         logarithm = torch.where(case > 0, case, 1).log()
@@ -172,7 +149,10 @@ def anneal_and_train(answer: Callable) -> None:
         raise Wrong(f"A list of {count} numbers is asked, not {brief(losses)}.")
     losses = torch.tensor([float(loss) for loss in losses])
     if same(losses, losses[-1].expand(count)):
-        raise Wrong(LAST_LOSS)
+        raise Wrong(
+            "Every loss is the last one.",
+            "The next replay writes over it: clone it, or read it, after each replay.",
+        )
     falling = [max(1.0, 2 * 0.9**number) for number in range(count + 4)]
     _is_trained(losses, copied(weight), initial, given, falling)
 
@@ -188,19 +168,30 @@ def _is_trained(losses, weight, initial, batches, falling):
     if trained_like(batches, falling):
         return
     if any(trained_like(batches, [temperature] * count) for temperature in falling):
-        raise Wrong(FROZEN)
+        raise Wrong(
+            "Every replay divides by the same temperature.",
+            "Keep it in one tensor on the GPU, and write into it in place.",
+        )
     if any(trained_like(batches, falling[start:]) for start in range(1, 5)):
-        raise Wrong(COOLED)
+        raise Wrong(
+            "The temperature is ahead of the script's.",
+            "It falls after it is used, and what the warm-up changed has to be undone.",
+        )
     if any(trained_like([batch] * count, falling) for batch in batches):
-        raise Wrong(ONE_BATCH)
+        raise Wrong(
+            "Every replay trains on the same batch.", "Copy the new one into the static input."
+        )
     for steps in range(1, 4):
         _, warm = _annealed(initial, batches[:1] * steps, falling)
         for start in (0, steps):
             if close(losses, _annealed(warm, batches, falling[start:])[0]):
                 raise Wrong(TRAINED)
     if close(losses, _annealed(initial, batches, falling, summed=True)[0]):
-        raise Wrong(SUMMED)
-    raise Wrong(NOT_THE_SCRIPTS)
+        raise Wrong(
+            "Each step descends along the gradients of all earlier steps too.",
+            "Set .grad to None or to zero inside of the captured step.",
+        )
+    raise Wrong("The losses or the weight are not the script's.")
 
 
 def _annealed(weight, batches, temperatures, summed=False):

@@ -28,26 +28,10 @@ COLD = (
     "The first call of a library sets it up, which a capture refuses: leave num_warmup_iters at 3.",
 )
 OTHER_MODE = (EAGER, "A graphed module replays only in the mode that it was graphed in.")
-STILL_DROPS = (
-    "The first block still drops.",
-    "A graph keeps the mode that a block had in the capture.",
-)
 TWICE = (
     "The losses are those of a training in which, from the second step "
     "on, each gradient counts twice.",
     "What does .grad hold just before autograd adds the new gradient to it?",
-)
-ONE_OUTPUT = (
-    "The loss is 0, whatever the pair.",
-    "The second call writes its output where that of the first one was.",
-)
-ONE_BACKWARD = (
-    "The loss is right, but the gradients differ from eager.",
-    "Does the second forward pass overwrite what the backward pass of the first one reads?",
-)
-STATIC = (
-    "A later call overwrote a batch that your function was given.",
-    "It is the static input of the graph: graph with a clone.",
 )
 
 
@@ -79,7 +63,10 @@ def graph_without_one_dropout(answer: Callable) -> None:
         if close(found, _trained(frozen, batch)[0]):
             continue
         if close(found, _trained(unfrozen, batch)[0]):
-            raise Wrong(STILL_DROPS)
+            raise Wrong(
+                "The first block still drops.",
+                "A graph keeps the mode that a block had in the capture.",
+            )
         if close(found, _trained(without, batch)[0]):
             raise Wrong("All dropout is off.", "Only that of the first block should be.")
         raise Wrong("Output and gradients are not those of eager with the first block in eval().")
@@ -150,14 +137,20 @@ def _siamese(
     if not seen.replayed:
         raise Wrong(EAGER)
     if not loss.count_nonzero():
-        raise Wrong(ONE_OUTPUT)
+        raise Wrong(
+            "The loss is 0, whatever the pair.",
+            "The second call writes its output where that of the first one was.",
+        )
     if not close(loss, expected):
         raise Wrong("The loss differs from eager.")
     gradients = [parameter.grad for parameter in net.parameters()]
     if any(gradient is None for gradient in gradients):
         raise Wrong("A parameter has no gradient.")
     if not close(gradients, [parameter.grad for parameter in twin.parameters()]):
-        raise Wrong(ONE_BACKWARD)
+        raise Wrong(
+            "The loss is right, but the gradients differ from eager.",
+            "Does the second forward pass overwrite what the backward pass of the first one reads?",
+        )
 
 
 def graph_for_accumulation(answer: Callable) -> None:
@@ -219,7 +212,10 @@ def _added(found: list, expected: list, last: list, seen: Watched) -> None:
 def _untouched(given: list, before: list) -> None:
     """Raises Wrong if a batch that an answer was given holds other values now."""
     if not all(map(torch.equal, given, before)):
-        raise Wrong(STATIC)
+        raise Wrong(
+            "A later call overwrote a batch that your function was given.",
+            "It is the static input of the graph: graph with a clone.",
+        )
 
 
 def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:

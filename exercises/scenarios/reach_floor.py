@@ -33,21 +33,9 @@ OVERWRITTEN = (
     "A copy overwrites a buffer that a step still reads.",
     "Let the copy stream wait for that step.",
 )
-IN_TURN = (
-    "The losses are right, but the copies do not run during the steps.",
-    "A replay should wait for its own batch only, and the CPU for nothing.",
-)
-NOT_ZEROED = (
-    "No zero_grad is captured.",
-    "It looks as if each step adds to the last gradient.",
-)
 OLD_WEIGHTS = (
     "Later steps train with the bfloat16 weights of the first: autocast "
     "keeps them until its block ends."
-)
-IN_FLOAT32 = (
-    "The products run in float32.",
-    "Keep the forward pass under autocast.",
 )
 
 
@@ -107,7 +95,10 @@ def prefetching(answer: Callable) -> None:
     used.gives(expected, {})
     used.replays(graphs=2 * steps, operators=8 * steps)
     if CUDAGraph.stand_in and min(map(len, beside)) < steps - 1:
-        raise Wrong(IN_TURN)
+        raise Wrong(
+            "The losses are right, but the copies do not run during the steps.",
+            "A replay should wait for its own batch only, and the CPU for nothing.",
+        )
 
 
 def steps_in_one_graph(answer: Callable) -> None:
@@ -153,11 +144,13 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
     _untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     if not any(dropped) and not close(used.given, each):
-        raise Wrong(NOT_ZEROED)
+        raise Wrong(
+            "No zero_grad is captured.", "It looks as if each step adds to the last gradient."
+        )
     if close(used.given, around) and not close(around, each):
         raise Wrong(parting(used.given, each), OLD_WEIGHTS)
     if _distance(used.given, without) < 0.1 * _distance(each, without):
-        raise Wrong(IN_FLOAT32)
+        raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
     used.gives(each, {})
     detached(used)
     used.replays(graphs=3, operators=18)

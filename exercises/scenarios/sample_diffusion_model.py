@@ -28,14 +28,6 @@ FROZEN = (
     "The {} that the model sees in a replay is always that of the capture.",
     "It was a number on the CPU, and so it is frozen: keep it in a CUDA tensor, and write there.",
 )
-FIRST_NOISE = (
-    "Every call begins with the noise that was there at the capture.",
-    "Copy the caller's noise into the tensor that the graph changes.",
-)
-GOES_ON = (
-    "Every call goes on with the pictures of the call before.",
-    "Copy the caller's noise into the tensor that the graph changes.",
-)
 NOT_PER_STEP = (
     "It launches {} graphs for {} steps.",
     "Capture one step, and replay it once for each step of a call.",
@@ -56,29 +48,9 @@ ONE_LEVEL = (
     "The model sees the same noise level in every step.",
     "Write the level of each step into the very tensor that the graph reads.",
 )
-IGNORES_SEEDS = (
-    "Two calls with the same seeds return different pictures.",
-    "The graph draws from the generators of the capture: seed these, not others.",
-)
-NEIGHBOURS = (
-    "The picture of a seed depends on the other seeds of its batch.",
-    "Each picture needs a generator of its own.",
-)
-SAME_PICTURES = (
-    "The pictures do not depend on the seeds.",
-    "Seed the generators in each call, before the replay.",
-)
-SAME_NOISE = (
-    "Every step adds the same noise.",
-    "Draw new numbers for each step.",
-)
 BOTH = (
     "The guided step runs in {} of {} steps, and {} steps are above the cutoff.",
     "Two graphs: decide between replays which one a step needs.",
-)
-APART = (
-    "The steps without guidance do not begin where those with guidance ended.",
-    "Both graphs must change one tensor.",
 )
 
 
@@ -176,14 +148,20 @@ def graph_sampler(answer: Callable) -> None:
 def _parted(used, model, noises, calls, expected_from):
     """Raises Wrong with what the results of a sampler show."""
     if close(used.given, expected_from([noises[0]] * len(calls))):
-        raise Wrong(FIRST_NOISE)
+        raise Wrong(
+            "Every call begins with the noise that was there at the capture.",
+            "Copy the caller's noise into the tensor that the graph changes.",
+        )
     for start in noises[:2]:
         chained = []
         for guidance, num_steps in calls:
             start = _euler(model, start, _levels(num_steps), guidance)
             chained.append(start)
         if close(used.given[1:], chained[1:]):
-            raise Wrong(GOES_ON)
+            raise Wrong(
+                "Every call goes on with the pictures of the call before.",
+                "Copy the caller's noise into the tensor that the graph changes.",
+            )
     if _one_level(used, model, noises[1:], [(_levels(steps), one) for one, steps in calls]):
         raise Wrong(ONE_LEVEL)
     for steps_of_capture in (1, 2, 4, 6, 10, 20, 50):
@@ -338,14 +316,23 @@ def graph_seeded_sampler(answer: Callable) -> None:
 def _seeded(used, repeated):
     """Raises Wrong with what the pictures of first, others, mixed, first, first show."""
     if close(used.given, repeated):
-        raise Wrong(SAME_NOISE)
+        raise Wrong("Every step adds the same noise.", "Draw new numbers for each step.")
     if same(used.given, used.given[:1] * len(used.given)):
         used.gives(used.given, {})
-        raise Wrong(SAME_PICTURES)
+        raise Wrong(
+            "The pictures do not depend on the seeds.",
+            "Seed the generators in each call, before the replay.",
+        )
     if not close(used.given[3], used.given[4]) or not close(used.given[0], used.given[3]):
-        raise Wrong(IGNORES_SEEDS)
+        raise Wrong(
+            "Two calls with the same seeds return different pictures.",
+            "The graph draws from the generators of the capture: seed these, not others.",
+        )
     if not close(used.given[2][0], used.given[0][1]):
-        raise Wrong(NEIGHBOURS)
+        raise Wrong(
+            "The picture of a seed depends on the other seeds of its batch.",
+            "Each picture needs a generator of its own.",
+        )
 
 
 class Steps:
@@ -420,4 +407,7 @@ def _late(used, steps, requests):
     if close(used.given, at_cutoff):
         raise Wrong("A step whose noise level is equal to the cutoff is guided.")
     if close(used.given[3:], [always[3], never[4]]):
-        raise Wrong(APART)
+        raise Wrong(
+            "The steps without guidance do not begin where those with guidance ended.",
+            "Both graphs must change one tensor.",
+        )

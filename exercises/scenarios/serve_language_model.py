@@ -28,38 +28,9 @@ from exercises.scenarios.capture_optimizers import races
 from exercises.scenarios.common import few, launch_log
 from exercises.scenarios.rules import callers_own, one_graph
 
-FROZEN = (
-    "Every replay attends to as many rows as the capture did.",
-    "A length that is a Python number is frozen: keep it in a tensor, and write into that.",
-)
-STALE = (
-    "NaN beyond the length reaches the result.",
-    "Arithmetic with a mask keeps it: 0 times NaN and NaN minus infinity are NaN. Select, in the "
-    "scores and in the values.",
-)
-ROW_TOO_MANY = (
-    "The row at position `length` counts too.",
-    "The first length rows are those below it: compare with <.",
-)
-ONE_QUERY = (
-    "Every replay computes with the same query.",
-    "Copy the new one into a static input.",
-)
-ONLY_CAPTURED = (
-    "The outside functions ran during the capture only, so each replay repeats their numbers: call "
-    "them anew in every replay."
-)
 NOT_COPIED = (
     "The next graph does not read what the outside function returned: it reads the address of the "
     "output that it saw in the capture. Copy every new output to that address."
-)
-COLD = (
-    "It captures without a warm-up: run the step once before, because a library that is used for "
-    "the first time cannot be set up in a capture."
-)
-UNORDERED = (
-    "What the outside functions wrote during the capture is not ordered before the first call: let "
-    "the current stream wait for the one of the capture."
 )
 PIECES = (
     "{found:g} graph launches in a call, where 3 are expected: a graph before each of the two "
@@ -86,16 +57,7 @@ ONE_START = (
 TOKEN_SIZES = [2, 4, 8]
 SLOTS = 4
 LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
-SHORT = (
-    "A result needs one row for each token: take a size that holds the batch, and give the upper "
-    "rows."
-)
 VOCABULARY = 23
-WAITED = (
-    "The CPU waits for the tokens of a step before it launches the next one.",
-    "Launch the next replay first. A copy that is not from pinned memory with non_blocking=True "
-    "waits too, and so do .cpu() and .tolist().",
-)
 LATE = (
     "The tokens of step {number} are not yielded before the replay of step {launched}.",
     "Yield them right after the next replay has been launched: somebody waits for them.",
@@ -144,7 +106,11 @@ def graph_attention(answer: Callable) -> None:
         fill(max_len)
         _attends_to_the_length(attend, queries, rows)
         if any(result.isnan().any() for result in used.given):
-            raise Wrong(STALE)
+            raise Wrong(
+                "NaN beyond the length reaches the result.",
+                "Arithmetic with a mask keeps it: 0 times NaN and NaN minus infinity are NaN. "
+                "Select, in the scores and in the values.",
+            )
     used.gives(expected, {})
     used.replays(graphs=len(lengths), operators=6 * len(lengths))
     one_graph(built)
@@ -157,14 +123,22 @@ def _attends_to_the_length(attend, queries, rows):
         for query, length in ((queries[0], 7), (queries[1], 7), (queries[0], 2))
     )
     if close(one, shorter):
-        raise Wrong(FROZEN)
+        raise Wrong(
+            "Every replay attends to as many rows as the capture did.",
+            "A length that is a Python number is frozen: keep it in a tensor, and write into that.",
+        )
     if close(one, other):
-        raise Wrong(ONE_QUERY)
+        raise Wrong(
+            "Every replay computes with the same query.", "Copy the new one into a static input."
+        )
     right, row_too_many = (
         (rows[0, :length] @ queries[0]).softmax(0) @ rows[1, :length] for length in (2, 3)
     )
     if close(shorter, row_too_many) and not close(shorter, right):  # on a GPU both may be
-        raise Wrong(ROW_TOO_MANY)
+        raise Wrong(
+            "The row at position `length` counts too.",
+            "The first length rows are those below it: compare with <.",
+        )
 
 
 def capture_in_pieces(answer: Callable) -> None:
@@ -187,7 +161,10 @@ def capture_in_pieces(answer: Callable) -> None:
         with watch() as built:
             replay = answer(step, sample)
         if warm[:1] == [False]:
-            raise Wrong(COLD)
+            raise Wrong(
+                "It captures without a warm-up: run the step once before, because a library that "
+                "is used for the first time cannot be set up in a capture."
+            )
         ran.clear()
         _replays_pieces(replay, built, plan, ran, requests, (expected, first, frozen))
 
@@ -206,12 +183,18 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
     if used.seen.captured or not used.counts["graphs"]:
         used.replays(graphs=0, operators=0)  # says which
     if not ran or close(used.given, frozen):
-        raise Wrong(ONLY_CAPTURED)
+        raise Wrong(
+            "The outside functions ran during the capture only, so each replay repeats their "
+            "numbers: call them anew in every replay."
+        )
     if any(result.isnan().any() for result in used.given):
         raise Wrong(NOT_COPIED)
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
     if raced:
-        raise Wrong(UNORDERED)
+        raise Wrong(
+            "What the outside functions wrote during the capture is not ordered before the first "
+            "call: let the current stream wait for the one of the capture."
+        )
     _in_pieces(built, used, len(ran), len(requests))
 
 
@@ -263,7 +246,10 @@ def serve_requests(answer: Callable) -> None:
     captured = dict(seen)  # the last run of each size is its capture
     used = use(run, [(x, list(lengths)) for x, lengths in batches])
     if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
-        raise Wrong(SHORT)
+        raise Wrong(
+            "A result needs one row for each token: take a size that holds the batch, and give "
+            "the upper rows."
+        )
     if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:
@@ -364,7 +350,11 @@ def decode_ahead(answer: Callable) -> None:
         _delivered(delivered, expected, without, len(seen.replayed))
     one_graph(seen)
     if CUDAGraph.stand_in and any(waited for waited, _ in launches[1:]):
-        raise Wrong(WAITED)
+        raise Wrong(
+            "The CPU waits for the tokens of a step before it launches the next one.",
+            "Launch the next replay first. A copy that is not from pinned memory with "
+            "non_blocking=True waits too, and so do .cpu() and .tolist().",
+        )
     for number, (_, given) in enumerate(launches):
         if given < number - 1:
             raise Wrong(LATE[0].format(number=given, launched=number), LATE[1])

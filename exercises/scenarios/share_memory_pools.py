@@ -24,48 +24,17 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import few, perceptron
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
-COLD = (
-    "A function is captured without a warm-up.",
-    "Call each function once before its capture.",
-)
 OVERWRITTEN = (
     "The decoded results are decode(score(request)).",
     "The decoder reads what the scorer has written.",
 )
-SCORES_LOST = (
-    "The scores are those of no request.",
-    "The scorer was captured after the decoder, so its output is stored where the decoder keeps "
-    "an intermediate result, and the decoder's replay overwrites it.",
-)
 ONE_POOL = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
-NOT_ORDERED = (
-    "A call does not replay encode, score and decode, in this order and as three graphs.",
-    "A server may stop after the score.",
-)
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
     "Each graph has its own memory. Do both streams wait: for the copy of the inputs before the "
     "replays, and for the replays before their results are read?"
 )
-STILL_ONE_POOL = (
-    "The graphs share a pool, so they must never run at the same time.",
-    "Give each a private pool.",
-)
-ONE_STREAM = (
-    "Both graphs are replayed on the same stream, so they cannot run at the same time.",
-    "Replay one of them on another stream.",
-)
-LIST = "Return a list with one function for each sample."
-LATE = (
-    "All functions replay the graph of the same sample. A lambda or function that is defined in a "
-    "loop looks up its names when it is called, and finds those of the last round: define each in "
-    "a function of its own."
-)
 SHUFFLED = "The functions are not in the order of the samples: the list has to follow them."
-LARGEST_FIRST = (
-    "A smaller graph is captured before a larger one, so the pool grows with each capture: capture "
-    "the largest first."
-)
 
 
 class Noted:
@@ -114,14 +83,24 @@ def scored_decoder(answer: Callable) -> None:
     if not used.counts["graphs"]:
         raise Wrong(EAGER)
     if _decoded_alone(used.given, expected) and _captured_later(built, graphs, "score", "decode"):
-        raise Wrong(SCORES_LOST)
+        raise Wrong(
+            "The scores are those of no request.",
+            "The scorer was captured after the decoder, so its output is stored where the decoder "
+            "keeps an intermediate result, and the decoder's replay overwrites it.",
+        )
     used.gives(expected, {OVERWRITTEN: wrong, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
     order = [graphs.get(name) for name in ("encode", "score", "decode")]
     if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
-        raise Wrong(NOT_ORDERED)
+        raise Wrong(
+            "A call does not replay encode, score and decode, in this order and as three graphs.",
+            "A server may stop after the score.",
+        )
     _in_one_pool(built)
     if noted.cold:
-        raise Wrong(COLD)
+        raise Wrong(
+            "A function is captured without a warm-up.",
+            "Call each function once before its capture.",
+        )
     used.replays(graphs=3 * len(requests), operators=6 * len(requests))
 
 
@@ -187,9 +166,15 @@ def _waited() -> list[Wrong]:
 def _at_once(built: Watched, streams: list, in_turn: list[Wrong]) -> None:
     """Raises Wrong unless the two replays of each call may run at the same time."""
     if len(built.pools) < 2:
-        raise Wrong(STILL_ONE_POOL)
+        raise Wrong(
+            "The graphs share a pool, so they must never run at the same time.",
+            "Give each a private pool.",
+        )
     if any(one == other for one, other in zip(streams[::2], streams[1::2], strict=True)):
-        raise Wrong(ONE_STREAM)
+        raise Wrong(
+            "Both graphs are replayed on the same stream, so they cannot run at the same time.",
+            "Replay one of them on another stream.",
+        )
     if in_turn:
         raise in_turn[0]
 
@@ -209,7 +194,7 @@ def graphs_in_one_pool(answer: Callable) -> None:
             functions = answer(net, given)
         is_list = isinstance(functions, list | tuple) and len(functions) == 3
         if not is_list or not all(map(callable, functions)):
-            raise Wrong(LIST)
+            raise Wrong("Return a list with one function for each sample.")
         _told_apart(functions, samples)
         with callers_own("samples", given):
             used = use(
@@ -241,7 +226,11 @@ def _told_apart(functions: list, samples: list) -> None:
     if all(row[number] for number, row in enumerate(taken)):
         return
     if any(taken[0]) and taken[0] == taken[1] == taken[2]:
-        raise Wrong(LATE)
+        raise Wrong(
+            "All functions replay the graph of the same sample. A lambda or function that is "
+            "defined in a loop looks up its names when it is called, and finds those of the last "
+            "round: define each in a function of its own."
+        )
     if all(any(row) for row in taken):
         raise Wrong(SHUFFLED)
 
@@ -259,4 +248,7 @@ def _largest_first(built: Watched, used: Used, rows: list[int]) -> None:
     graphs = dict(zip(rows, used.seen.replayed, strict=True))
     order = [built.captured.index(graphs[number]) for number in sorted(graphs, reverse=True)]
     if order != sorted(order):
-        raise Wrong(LARGEST_FIRST)
+        raise Wrong(
+            "A smaller graph is captured before a larger one, so the pool grows with each "
+            "capture: capture the largest first."
+        )

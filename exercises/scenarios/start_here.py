@@ -15,16 +15,6 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import ONE_BEHIND, few
 from exercises.scenarios.rules import callers_own
 
-OTHER_WAY = (
-    "A call changes the new x that it is given.",
-    "copy_ writes into the tensor before the dot: it should be the static input.",
-)
-COLD = (
-    "It captures without a warm-up.",
-    "Call function(x) once before the capture, because a first call may set up libraries, which a "
-    "capture must not record.",
-)
-
 
 def make_replay(answer: Callable) -> None:
     """A graph to repair, used as a graph of one's own."""
@@ -51,11 +41,18 @@ def graphed(answer: Callable) -> None:
         warmed_up = warm_ups > 0
         used = use(replay, list(inputs))
         if not same(inputs, given):
-            raise Wrong(OTHER_WAY)
+            raise Wrong(
+                "A call changes the new x that it is given.",
+                "copy_ writes into the tensor before the dot: it should be the static input.",
+            )
     used.replays(graphs=5, operators=10)
     nothing_freed()
     if not warmed_up:
-        raise Wrong(COLD)
+        raise Wrong(
+            "It captures without a warm-up.",
+            "Call function(x) once before the capture, because a first call may set up libraries, "
+            "which a capture must not record.",
+        )
     used.gives(
         expected,
         {EVERY_TIME_THE_FIRST: [expected[0]] * 5, ONE_BEHIND: [expected[0], *expected[:-1]]},

@@ -25,42 +25,9 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import DREW, TRAINED, few
 from exercises.scenarios.rules import callers_own, one_graph
 
-MOVED = (
-    "The environments have moved before the first play.",
-    "Put their state back in place after the warm-up.",
-)
 SAME_START = (
     "Every play begins where the first one began.",
     "The next play continues where the last one ended: leave the state to the graph.",
-)
-ONE_STATE = (
-    "The observations of a play are all the same state, its last one.",
-    "Clone the state before the step changes it.",
-)
-FROZEN_STATISTICS = (
-    "Every call normalises with the statistics of the same moment: mean and variance do not "
-    "follow the observations.",
-    "Change them in place: a replay reads and writes the tensors of the capture.",
-)
-COUNTED = (
-    "The statistics already contain observations when the first call comes.",
-    "The warm-up has updated them: put them back in place.",
-)
-NEVER_STORED = (
-    "A row is drawn that was never stored.",
-    "Draw among the rows that are filled, and count them on the GPU.",
-)
-STALE_DRAWS = (
-    "Of the rows that the last call stored, it draws none, in many draws.",
-    "The number of filled rows grows: a Python number is frozen.",
-)
-SAME_PLACE = (
-    "Every call stores its rows at the same place.",
-    "The position must be a tensor that the graph moves on.",
-)
-LEFT_BEHIND = (
-    "After the first call the buffer holds rows that no call has stored.",
-    "The warm-up stored them: put the buffer back in place.",
 )
 SHIFTED = (
     "The first call does not store its rows at the beginning of the buffer.",
@@ -115,7 +82,10 @@ def graph_rollout(answer: Callable) -> None:
         play = returned(answer(act, env, num_steps))
     one_graph(seen)
     if not same(env.state, start):
-        raise Wrong(MOVED)
+        raise Wrong(
+            "The environments have moved before the first play.",
+            "Put their state back in place after the warm-up.",
+        )
     if not same(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
     used = use(play, [()] * 4)
@@ -124,7 +94,10 @@ def graph_rollout(answer: Callable) -> None:
         (after[0][:1].expand_as(obs), dones) for (obs, dones), after in pairwise(expected)
     ]
     if close(used.given[:-1], last_states):
-        raise Wrong(ONE_STATE)
+        raise Wrong(
+            "The observations of a play are all the same state, its last one.",
+            "Clone the state before the step changes it.",
+        )
     used.gives(expected, {SAME_START: from_the_start})
 
 
@@ -150,9 +123,16 @@ def graph_normalized_policy(answer: Callable) -> None:
         raise Wrong(EAGER)
     for warm_up in range(12):
         if close(used.given, normalized(warm_up, frozen=True)):
-            raise Wrong(FROZEN_STATISTICS)
+            raise Wrong(
+                "Every call normalises with the statistics of the same moment: mean and variance "
+                "do not follow the observations.",
+                "Change them in place: a replay reads and writes the tensors of the capture.",
+            )
         if warm_up and close(used.given, normalized(warm_up)):
-            raise Wrong(COUNTED)
+            raise Wrong(
+                "The statistics already contain observations when the first call comes.",
+                "The warm-up has updated them: put them back in place.",
+            )
     never = [policy(batch) for batch in batches]
     first = [expected[0]] * len(batches)
     used.gives(
@@ -203,9 +183,15 @@ def graph_replay_buffer(answer: Callable) -> None:
         ids = set(drawn[:, 0].tolist())
         so_far = {row[0] for row in stored[number].tolist() if row[0] > 0}
         if not ids <= so_far:
-            raise Wrong(NEVER_STORED)
+            raise Wrong(
+                "A row is drawn that was never stored.",
+                "Draw among the rows that are filled, and count them on the GPU.",
+            )
         if not ids & set(calls[number][:, 0].tolist()):
-            raise Wrong(STALE_DRAWS)
+            raise Wrong(
+                "Of the rows that the last call stored, it draws none, in many draws.",
+                "The number of filled rows grows: a Python number is frozen.",
+            )
     used.gives(used.given, {})  # the caller keeps them
     used.replays(graphs=6, operators=18)
 
@@ -220,11 +206,17 @@ def _stored_as_a_ring(stored, calls, held):
             continue
         if number == 0:
             if same(first[:2], rows):
-                raise Wrong(LEFT_BEHIND)
+                raise Wrong(
+                    "After the first call the buffer holds rows that no call has stored.",
+                    "The warm-up stored them: put the buffer back in place.",
+                )
             missing = not (first == rows[0]).all(1).any()
             raise Wrong("The first call does not store its rows." if missing else SHIFTED)
         if (stored[number] != first).any(1).sum() <= len(rows):
-            raise Wrong(SAME_PLACE)
+            raise Wrong(
+                "Every call stores its rows at the same place.",
+                "The position must be a tensor that the graph moves on.",
+            )
         raise Wrong(f"After call {number + 1} the buffer does not hold the rows of all calls.")
 
 

@@ -72,7 +72,6 @@ NEW_DRAWS = (
     "Set the random state of the checkpoint.",
 )
 NEW_WEIGHTS = ("The weights are those of the new process.", "Load the model too.")
-TWO_POOLS = "The two graphs have two pools: give the second capture the pool of the first."
 NO_DROPOUT = "Training has no dropout: call net.train() in the step that is captured."
 DROPOUT_IN_EVALUATION = (
     "The evaluation has dropout: call net.eval() in the function that is captured."
@@ -368,7 +367,7 @@ def _two_graphs(functions, seen, optimizer, batches, facts):
     if not torch.equal(torch.cuda.get_rng_state(), random):
         raise Wrong(DREW)
     if len(seen.pools) > 1:
-        raise Wrong(TWO_POOLS)
+        raise Wrong("The two graphs have two pools: give the second capture the pool of the first.")
     used = use(
         lambda number, *batch: functions[number % 2](*batch),
         [(number, *batch) for number, batch in enumerate(batches)],

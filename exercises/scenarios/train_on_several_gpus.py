@@ -30,7 +30,6 @@ BUILT = (
 TIMED = (
     "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
 )
-COLD = "DDP takes its first step in the capture: warm up for eleven steps."
 TWICE = (
     "Both micro-batches start an all-reduce in the graph, so the ranks average gradients twice per "
     "step.",
@@ -76,15 +75,6 @@ MOMENTUM_TAKES = (
 )
 NO_MOMENTUM = "The optimizer has lost its momentum of 0.9."
 ALWAYS_SKIPS = "Steps are skipped although no rank saw a bad batch."
-NEVER_SKIPS = (
-    "No step is skipped.",
-    "A bad batch on one rank is enough to skip.",
-)
-NAN = (
-    "After a batch whose loss is infinite the next loss is NaN.",
-    "Its gradients reached the weights or the momentum: zero times infinity is NaN, and "
-    "torch.where selects.",
-)
 
 
 @contextmanager
@@ -122,7 +112,7 @@ def _forward(ddp, *inputs, **named):
         if 0 < ddp.steps <= 10 or (ddp.steps and ddp.steps % 100 == 0):
             _refused(ddp.timer.item, TIMED.format(ddp.steps))
         if not ddp.steps and torch.cuda.is_current_stream_capturing():
-            raise Wrong(COLD)
+            raise Wrong("DDP takes its first step in the capture: warm up for eleven steps.")
         ddp.steps += 1
         ddp.reductions += torch.cuda.is_current_stream_capturing()
         ddp.awaited = set(range(len(list(ddp.module.parameters()))))
@@ -323,9 +313,13 @@ def skip_together(answer: Callable) -> None:
         train = _trainer(answer, net, given, built, before, 50.0)
         used = use(_beside(train, others, gradients, flag, flags), batches)
     if close(used.given[:5], losses()[:5]):
-        raise Wrong(NEVER_SKIPS)
+        raise Wrong("No step is skipped.", "A bad batch on one rank is enough to skip.")
     if torch.is_tensor(used.given[5]) and used.given[5].isnan().any():
-        raise Wrong(NAN)
+        raise Wrong(
+            "After a batch whose loss is infinite the next loss is NaN.",
+            "Its gradients reached the weights or the momentum: zero times infinity is NaN, and "
+            "torch.where selects.",
+        )
     used.gives(
         losses(skipped={1, 3, 4}),
         {

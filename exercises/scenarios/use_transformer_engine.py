@@ -20,14 +20,6 @@ EARLY = (
     "The state moves before the call, at first from an empty history.",
     "Update it after the call.",
 )
-NEW_TENSORS = (
-    "The layer has new tensors for its state, but the graph still reads the old ones.",
-    "Write in place.",
-)
-WARMED_UP = (
-    "Before the first replay, scale and history are no longer the layer's.",
-    "The warm-up moved them: restore them in place.",
-)
 ALWAYS = "Every call rounds the weights: the capture kept the branch of is_first_microbatch=True."
 NEVER = "No call rounds the weights: the capture kept the branch of is_first_microbatch=False."
 ROUNDED = "The warm-up rounded the weights: put layer.rounded back, before the first replay."
@@ -111,9 +103,15 @@ def _graphs_scaled(graph: Callable) -> None:
         expected = results(twin, batches)
         run = graph(layer, sample)
         if layer.scale is not kept[0] or layer.history is not kept[1]:
-            raise Wrong(NEW_TENSORS)
+            raise Wrong(
+                "The layer has new tensors for its state, but the graph still reads the old ones.",
+                "Write in place.",
+            )
         if not close(layer.state_dict(), before):
-            raise Wrong(WARMED_UP)
+            raise Wrong(
+                "Before the first replay, scale and history are no longer the layer's.",
+                "The warm-up moved them: restore them in place.",
+            )
         with callers_own("inputs", sample, batches):
             used = use(run, batches)
     used.gives(expected, symptoms)

@@ -138,4 +138,5 @@ def test_a_gpu_gives_the_same_verdicts(name):
         assert outcome, f"{kind}: {outcome}"
     for kind, script in {"eager": SCRIPTS[name].eager, **others(name, right=False)}.items():
         assert not verdict(name, script, gpu=True), f"{kind} is taken for repaired"
-    assert not verdict(name, ANSWERS[name][name + GIVEN], gpu=True)  # from which step on, TF32 may hide
+    given = ANSWERS[name][name + GIVEN]
+    assert not verdict(name, given, gpu=True)  # from which step on, TF32 may hide
