@@ -22,7 +22,6 @@ from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
-    EAGER,
     Used,
     Watched,
     Wrong,
@@ -35,13 +34,19 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.common import (
     ANEW,
     TRAINED,
+    beside_replays,
     draw_batches,
     few,
+    is_replay,
     launch_log,
     losses_of,
     momentum,
+    not_eager,
+    ordered,
     perceptron,
     sgd_step,
+    untrained,
+    writes_what,
 )
 from exercises.scenarios.repair_ten_scripts import counted
 from exercises.scenarios.rules import callers_own, detached, one_graph
@@ -120,7 +125,7 @@ def train_with_schedule(answer: Callable) -> None:
                     "Put Adam's state back to zero too, in place.",
                 )
     Used(found, found, used.counts, used.seen).gives(expected, symptoms, ADAM)
-    detached(used)
+    detached(used.kept)
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)
 
@@ -165,9 +170,8 @@ def train_on_plateau(answer: Callable) -> None:
         losses = answer(twin, *batch, epochs, steps)
     if not torch.is_tensor(losses) or losses.numel() != epochs * steps:
         raise Wrong(f"A tensor of {epochs * steps} losses is asked, not {brief(losses)}.")
-    detached(Used([losses], [losses], Counter(), seen))
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    detached([losses])
+    not_eager(seen)
     if len(seen.captured) > 1:
         raise Wrong(f"It captures {len(seen.captured)} graphs: capture once, before the loop.")
     if len(seen.replayed) != epochs * steps:
@@ -247,8 +251,7 @@ def train_in_half(answer: Callable) -> None:
     if not isinstance(given, tuple) or len(given) != 2:
         raise Wrong(f"A function and the scaler are to be returned, not {brief(given)}.")
     train, scaler = given
-    if not close(net.state_dict(), before):
-        raise Wrong(TRAINED)
+    untrained(net, before)
     found_scales, found_moved = [], []
 
     def step(*batch):
@@ -270,7 +273,7 @@ def train_in_half(answer: Callable) -> None:
         NOT_CLIPPED: lambda: _fp16_rows(net, batches, 0, state=before, limit=1e9)[0],
     }
     used.gives(expected, symptoms)
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=len(batches), operators=10**6)
 
 
@@ -355,15 +358,15 @@ def train_prefetched(answer: Callable) -> None:
         before = copied(pinned)
         with watch() as seen:
             losses = answer(sgd_step(net), net, Loader(pinned, seen))
-        beside, late = _copies_beside_replays(), next(races(), None)
-        if not seen.replayed:
-            raise Wrong(EAGER)
+        beside = len(beside_replays()) // 2  # inputs and targets
+        late = next(races(), None)
+        not_eager(seen)
         one_graph(seen)
         if late:
             raise Wrong(late)
         if not torch.is_tensor(losses) or losses.numel() != steps:
             raise Wrong(f"A tensor of {steps} losses is asked, not {brief(losses)}.")
-        detached(Used([losses], [losses], Counter(), seen))
+        detached([losses])
         if not same(pinned, before):
             raise Wrong("The caller's batches have changed.")
         losses = list(losses.flatten())
@@ -376,26 +379,6 @@ def train_prefetched(answer: Callable) -> None:
             raise Wrong(told, NOT_BESIDE[1])
 
 
-def _replayed(node: Node) -> bool:
-    return isinstance(node.stream, tuple)
-
-
-def _ordered(one: Node, other: Node) -> bool:
-    return one.before(other.clock) or other.before(one.clock)
-
-
-def _copies_beside_replays() -> int:
-    """How many batches are copied with nothing that orders the copy and some replay."""
-    log = launch_log()
-    replayed = [node for node in log if _replayed(node)]
-    copies = [
-        node
-        for node in log
-        if not _replayed(node) and any(not _ordered(node, other) for other in replayed)
-    ]
-    return len(copies) // 2  # inputs and targets
-
-
 def _issued(node: Node) -> int:
     """When a launch was issued, as a number that grows."""
     return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
@@ -403,21 +386,13 @@ def _issued(node: Node) -> int:
 
 def races() -> Iterator[tuple[str, str]]:
     """What is wrong with two launches outside of the graph that touch the same bytes unordered."""
-    launched = [node for node in launch_log() if not _replayed(node)]
-    first_replay = min(map(_issued, filter(_replayed, launch_log())), default=0)
+    launched = [node for node in launch_log() if not is_replay(node)]
+    first_replay = min(map(_issued, filter(is_replay, launch_log())), default=0)
     for one, other in itertools.combinations(launched, 2):
-        if one.stream == other.stream or _ordered(one, other):
+        if one.stream == other.stream or ordered(one, other):
             continue
         first, second = sorted((one, other), key=lambda node: node.clock[node.stream])
-        written = [span for span, writes in first.spans.items() if writes]
-        if any(_overlap(mine, theirs) for mine in written for theirs in second.spans):
+        if writes_what(first, second):
             yield TOO_EARLY
-        written = [span for span, writes in second.spans.items() if writes]
-        if any(_overlap(mine, theirs) for mine in written for theirs in first.spans):
+        if writes_what(second, first):
             yield FIRST_COPY if _issued(second) < first_replay else OVERWRITTEN
-
-
-def _overlap(these, those):
-    block, start, end = these
-    other, first, last = those
-    return block is other and start < last and first < end

@@ -5,7 +5,6 @@ Each raises Wrong with the symptom it finds.
 """
 
 import copy
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -13,8 +12,15 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from exercises.answers.graph_use import EAGER, Used, Wrong, close, copied, parting, use, watch
-from exercises.scenarios.common import TRAINED, draw_batches, losses_of, momentum, perceptron
+from exercises.answers.graph_use import Wrong, close, copied, parting, use, watch
+from exercises.scenarios.common import (
+    TRAINED,
+    draw_batches,
+    losses_of,
+    momentum,
+    not_eager,
+    perceptron,
+)
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
 WARMUP = 3  # calls of the graphed step that run eagerly, as in examples/train_mlp.py
@@ -58,8 +64,7 @@ def graph_after_warm_up(answer: Callable) -> None:
     with callers_own("the first batch", batches):
         used = use(answer(_step_of(net, momentum(net.parameters()), note)), batches)
         eager = [run for run in runs if run != "capture"]
-        if not used.seen.replayed:
-            raise Wrong(EAGER)
+        not_eager(used.seen)
         one_graph(used.seen)
         if len(eager) != WARMUP:
             raise Wrong(f"The step ran eagerly {len(eager)} times, and {WARMUP} are asked.")
@@ -87,11 +92,10 @@ def train_with_falling_rate(answer: Callable) -> None:
         losses = answer(net, batches)
     if not isinstance(losses, list) or not all(map(torch.is_tensor, losses)):
         raise Wrong("It should return a list of tensors, one for each batch.")
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     one_graph(seen)
     if close(losses, expected):
-        return detached(Used([], losses, Counter(), seen))
+        return detached(losses)
     if close(losses, frozen):
         raise Wrong(FROZEN)
     if close(losses, constant):
@@ -123,8 +127,7 @@ def step_for_any_batch(answer: Callable) -> None:
     without = losses_of(net, momentum, full)
     with callers_own("the first batch", batches):
         used = use(answer(_step_of(net, momentum(net.parameters())), 6), batches)
-        if not used.seen.replayed:
-            raise Wrong(EAGER)
+        not_eager(used.seen)
         one_graph(used.seen)
     given = [loss for loss, batch in zip(used.given, batches, strict=True) if len(batch[0]) == 6]
     if close(given, without):
@@ -167,8 +170,7 @@ def resume(answer: Callable) -> None:
                 "The network has not got the weights of the checkpoint." if unloaded else TRAINED
             )
         used = use(train, batches[4:])
-        if not used.seen.replayed:
-            raise Wrong(EAGER)
+        not_eager(used.seen)
         one_graph(used.seen)
     if close(used.given[:1], expected[:1]) and not close(used.given, expected):
         raise Wrong(

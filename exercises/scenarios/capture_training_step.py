@@ -5,7 +5,6 @@ Each raises Wrong with the symptom it finds.
 """
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +15,6 @@ from torch.nn.functional import mse_loss
 
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
-    EAGER,
     EVERY_TIME_THE_FIRST,
     Used,
     Watched,
@@ -30,13 +28,15 @@ from exercises.answers.graph_use import (
 from exercises.answers.launches import launches
 from exercises.scenarios.common import (
     ANEW,
-    DREW,
     FILLED,
     TRAINED,
     draw_batches,
     losses_of,
     momentum,
+    not_eager,
+    nothing_drawn,
     perceptron,
+    untrained,
 )
 from exercises.scenarios.rules import callers_own, detached
 
@@ -72,13 +72,12 @@ def train_epoch(answer: Callable) -> None:
                 if close(losses, warmed[steps:]):
                     raise Wrong(TRAINED)
             raise Wrong(parting(losses, expected))
-        detached(Used([], losses, Counter(), seen))
+        detached(losses)
 
 
 def _one_graph(seen: Watched, replays: int) -> None:
     """Raises Wrong unless one graph was captured, and replayed so many times."""
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     if len(seen.captured) != 1:
         raise Wrong(f"It captures {len(seen.captured)} graphs.", "Capture once, before the loop.")
     if len(seen.replayed) != replays:
@@ -96,8 +95,7 @@ def log_and_capture(answer: Callable) -> None:
         if not isinstance(given, tuple) or len(given) != 2:
             raise Wrong(f"The loss and a function are to be returned, not {brief(given)}.")
         loss, train = given
-        if not close(net.state_dict(), before):
-            raise Wrong(TRAINED)
+        untrained(net, before)
         if torch.is_tensor(loss) and loss.requires_grad:
             raise Wrong(
                 "The loss before training requires a gradient: it keeps its autograd graph alive, "
@@ -109,7 +107,7 @@ def log_and_capture(answer: Callable) -> None:
         used.replays(graphs=5, operators=15)
         if not close([torch.as_tensor(loss)], expected[:1]):
             raise Wrong("The loss before training is not the eager one, or a replay wrote over it.")
-        detached(used)
+        detached(used.kept)
 
 
 def continue_with_graph(answer: Callable) -> None:
@@ -134,7 +132,7 @@ def continue_with_graph(answer: Callable) -> None:
         used = use(train, batches[3:])
         used.gives(expected, {})
         used.replays(graphs=5, operators=15)
-    detached(used)
+    detached(used.kept)
 
 
 @contextmanager
@@ -164,8 +162,7 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
         )
     if not close(now, values):
         raise Wrong("The warm-up changed the momentum: restore its values, in place.")
-    if not torch.equal(torch.cuda.get_rng_state(), random):
-        raise Wrong(DREW)
+    nothing_drawn(random)
 
 
 def _continued(
@@ -225,14 +222,12 @@ def capture_training(answer: Callable) -> None:
             train = answer(net, optimizer, *batches[0])
         warmed = building["operators"] > 10
         _not_on_default(streams)
-        if not close(net.state_dict(), before):
-            raise Wrong(TRAINED)
+        untrained(net, before)
         if warmed and any(
             state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()
         ):
             raise Wrong(FILLED)
-        if not torch.equal(torch.cuda.get_rng_state(), random):
-            raise Wrong(DREW)
+        nothing_drawn(random)
         used = use(train, batches)
         if not optimizer.state:
             raise Wrong(
@@ -246,7 +241,7 @@ def capture_training(answer: Callable) -> None:
             "The losses are close to the eager ones, but the weights after five steps are not: "
             "from which batches do the gradients of a step come?"
         )
-    detached(used)
+    detached(used.kept)
 
 
 def _trained(net: nn.Module, batches: list) -> tuple[list, dict]:
@@ -324,4 +319,4 @@ def gradients_of(answer: Callable) -> None:
         raise Wrong(f"A call is to return the loss, a tensor, not {brief(losses[0])}.")
     if not close(losses, right):
         raise Wrong(parting(losses, right, what="Loss"))
-    detached(Used([], losses, Counter(), used.seen))
+    detached(losses)

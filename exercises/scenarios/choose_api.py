@@ -15,21 +15,20 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
-    same,
     use,
     watch,
 )
 from exercises.scenarios.common import (
-    DREW,
-    TRAINED,
     accumulated_gradients,
     draw_batches,
     few,
     losses_of,
     momentum,
+    nothing_drawn,
     perceptron,
+    untrained,
 )
-from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.rules import callers_own, detached, from_one_graph, one_graph
 
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
 ANEW = "It captures while it is used: capture once, before the first call."
@@ -58,7 +57,7 @@ def train_as_advised(answer: Callable) -> None:
             _untouched(own, before, random)
             used, stepped = _counted(train, optimizer, batches)
             used.gives(expected, symptoms)
-            detached(used)
+            detached(used.kept)
         _as_advised(used, built, len(stepped), found, graphs, outside)
 
 
@@ -143,7 +142,7 @@ def _read_between(used, expected, outputs, sample):
             "One graph is launched per call, so the rest runs eagerly, or both branches run: the "
             "CPU is to choose between two graphs."
         )
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=2 * calls, operators=8 * calls)
 
 
@@ -208,9 +207,7 @@ def graph_without_optimizer(answer: Callable) -> None:
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
-        with watch() as built:
-            train = answer(net, optimizer, *given)
-        one_graph(built)
+        train = from_one_graph(answer, net, optimizer, *given)
         _trains(train, net, optimizer, batches, (before, random, stepped, expected, symptoms))
 
 
@@ -245,16 +242,14 @@ def _trains(train, net, optimizer, batches, facts):
             "Zero the gradients inside the graph.",
         )
     used.gives(expected, symptoms)
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=5, operators=5 * 25)
 
 
 def _untouched(net, before, random):
     """Raises Wrong if the answer has changed the weights or the random state."""
-    if not same(net.state_dict(), before):
-        raise Wrong(TRAINED)
-    if not torch.equal(torch.cuda.get_rng_state(), random):
-        raise Wrong(DREW)
+    untrained(net, before)
+    nothing_drawn(random)
 
 
 def _first_gradients(net, batches, random):

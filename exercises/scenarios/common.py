@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from cpu_graph.graphs import CUDAGraph
-from exercises.answers.graph_use import copied
+from cpu_graph.nodes import Node
+from exercises.answers.graph_use import EAGER, Watched, Wrong, copied, same
 
 TRAINED = (
     "The warm-up trained the model.",
@@ -32,6 +33,24 @@ ONE_BEHIND = (
     "Each result is that of the input before.",
     "Copy first, then replay.",
 )
+
+
+def untrained(net: nn.Module, before: dict) -> None:
+    """Raises Wrong if the warm-up has trained net, whose state_dict was before."""
+    if not same(net.state_dict(), before):
+        raise Wrong(TRAINED)
+
+
+def nothing_drawn(random: torch.Tensor) -> None:
+    """Raises Wrong if the warm-up has drawn on the GPU, whose random state was random."""
+    if not same(torch.cuda.get_rng_state(), random):
+        raise Wrong(DREW)
+
+
+def not_eager(seen: Watched) -> None:
+    """Raises Wrong if nothing was replayed."""
+    if not seen.replayed:
+        raise Wrong(EAGER)
 
 
 def few(low: int = 2, high: int = 7) -> int:
@@ -108,3 +127,40 @@ def launch_log() -> list:
     """What the stand-in has launched since the CPU last waited for the GPU. Empty on a GPU."""
     device = CUDAGraph.stand_in
     return device.order.log if device else []
+
+
+def is_replay(node: Node) -> bool:
+    """Whether a launch in the log is one of a graph's."""
+    return isinstance(node.stream, tuple)
+
+
+def ordered(one: Node, other: Node) -> bool:
+    """Whether one of two launches waits for the other."""
+    return one.before(other.clock) or other.before(one.clock)
+
+
+def writes_what(one: Node, other: Node) -> bool:
+    """Whether a launch writes bytes that another reads or writes."""
+    written = [span for span, writes in one.spans.items() if writes]
+    return any(_overlap(mine, theirs) for mine in written for theirs in other.spans)
+
+
+def _overlap(these, those):
+    block, start, end = these
+    other, first, last = those
+    return block is other and start < last and first < end
+
+
+def beside_replays() -> list[tuple[Node, list[Node]]]:
+    """What may run at the same time as a replay, since the CPU last waited for the GPU.
+
+    Each operator, with the graph's operators that nothing orders before or after it. The stand-in
+    knows; on a GPU the list is empty.
+    """
+    log = launch_log()
+    pairs = []
+    for node in log:
+        unordered = [at for at in log if is_replay(at) and not ordered(node, at)]
+        if unordered and not is_replay(node):
+            pairs.append((node, unordered))
+    return pairs

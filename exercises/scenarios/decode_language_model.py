@@ -11,7 +11,6 @@ from torch import Tensor
 from cpu_graph.graphs import CUDAGraph
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 from exercises.answers.graph_use import (
-    EAGER,
     Wrong,
     close,
     copied,
@@ -20,8 +19,8 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, launch_log
-from exercises.scenarios.rules import one_graph
+from exercises.scenarios.common import few, launch_log, not_eager
+from exercises.scenarios.rules import from_one_graph, one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40
@@ -217,9 +216,7 @@ def make_responder(answer: Callable) -> None:
         for length, count in ((few(6, 9), 4), (few(2, 5), 3), (few(9, 12), 3))
     ]
     expected = _answers(model, requests)
-    with watch() as built:
-        respond = returned(answer(model, SIZES))
-    one_graph(built)
+    respond = returned(from_one_graph(answer, model, SIZES))
     used = use(respond, requests)
     if not close(used.given, expected):
         if all(bool((made == made[:, -1:]).all()) for made in used.given):
@@ -311,8 +308,7 @@ def generate(answer: Callable) -> None:
         one_graph(seen)
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
-        if not seen.replayed:
-            raise Wrong(EAGER)
+        not_eager(seen)
         _generated(list(given), tokens, count, every, len(seen.replayed), (model, state))
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, use, watch
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, use
 from exercises.scenarios.common import few, perceptron
-from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.rules import callers_own, detached, from_one_graph
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
 NOT_TWICE = "The scores are the model's outputs: double them."
@@ -35,9 +35,7 @@ def capture_scores(answer: Callable) -> None:
     expected = [torch.where(count, 2 * y, 0) for count, y in zip(counts, outputs, strict=True)]
     sample = batches[0].clone()
     with callers_own("sample or x", sample, batches):
-        with watch() as built:
-            predict = answer(model, sample)
-        one_graph(built)
+        predict = from_one_graph(answer, model, sample)
         _scores(use(predict, batches), batches, outputs, counts, expected)
 
 
@@ -55,7 +53,7 @@ def _scores(used, batches, outputs, counts, expected):
         EVERY_TIME_THE_FIRST: expected[:1] * len(batches),
     }
     used.gives(expected, symptoms)
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=len(batches), operators=4 * len(batches))
 
 
@@ -71,9 +69,7 @@ def capture_average(answer: Callable) -> None:
         expected.append(average)
     sample = torch.randn(length, device="cuda")
     with callers_own("sample or x", sample, calls):
-        with watch() as built:
-            update = answer(sample)
-        one_graph(built)
+        update = from_one_graph(answer, sample)
         _averages(use(update, calls), calls, expected)
 
 

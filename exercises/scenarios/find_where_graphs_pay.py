@@ -15,7 +15,6 @@ from torch import nn
 
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
-    EAGER,
     EVERY_TIME_THE_FIRST,
     Watched,
     Wrong,
@@ -25,7 +24,14 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import draw_batches, few, launch_log, perceptron, sgd_step
+from exercises.scenarios.common import (
+    draw_batches,
+    few,
+    launch_log,
+    not_eager,
+    perceptron,
+    sgd_step,
+)
 
 WARM_UP = 3
 
@@ -147,8 +153,7 @@ def _trains_each_once(losses, count, eager_steps, seen):
     """Raises Wrong unless three eager steps and a replay for each other batch were run."""
     if not isinstance(losses, tuple | list) or not all(map(torch.is_tensor, losses)):
         raise Wrong(f"A list of tensors is asked, not {brief(losses)}.")
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     seen.captures_at_most_one()
     if len(losses) != count:
         raise Wrong(f"It returns {len(losses)} losses for {count} batches.")

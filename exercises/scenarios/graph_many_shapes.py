@@ -12,7 +12,6 @@ from torch import nn
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
-    EAGER,
     EVERY_TIME_THE_FIRST,
     Wrong,
     close,
@@ -20,7 +19,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, launch_log
+from exercises.scenarios.common import few, is_replay, launch_log, not_eager
 
 REFUSED = (
     "The capture is refused: {error}.",
@@ -247,15 +246,14 @@ def read_results(answer: Callable) -> None:
     idle: list[bool] = []  # at each request: whether the CPU has waited for all earlier replays
 
     def serve(request):
-        idle.append(not any(isinstance(node.stream, tuple) for node in launch_log()))
+        idle.append(not any(map(is_replay, launch_log())))
         static.copy_(request)
         graph.replay()
         return output
 
     with watch() as seen:
         results = answer(serve, requests, columns)
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     if len(seen.replayed) != count:
         raise Wrong(f"{len(seen.replayed)} replays for {count} requests: one for each is asked.")
     _arrived(results, expected)

@@ -247,7 +247,7 @@ def _iterates(iterate, net, groups, facts):
             if close(found, lasts)
             else "The gradients are not the eager ones. " + parting(found, sums)
         )
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=5, operators=5 * (3 * count + 4))
     adds_up(iterate, groups, own, generator)
 
@@ -350,7 +350,7 @@ def _two_graphs(pair, seen, net, inputs, facts):
             "Validation is captured with gradients on, so its graph keeps what a backward pass "
             "would need: capture it under torch.no_grad()."
         )
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
     groups = [[one] for one in inputs]
     adds_up(lambda group: pair[0](*group), groups, gradients(net), generator)

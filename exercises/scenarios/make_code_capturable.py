@@ -6,8 +6,8 @@ import torch
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import EAGER, Wrong, close, copied, nothing_freed, same, use, watch
-from exercises.scenarios.common import TRAINED, few
+from exercises.answers.graph_use import Wrong, close, copied, nothing_freed, same, use, watch
+from exercises.scenarios.common import TRAINED, few, not_eager
 from exercises.scenarios.rules import one_graph
 
 NOT_FINITE = (
@@ -139,8 +139,7 @@ def anneal_and_train(answer: Callable) -> None:
     given = copied(batches)
     with watch() as seen:
         losses = answer(weight, batches)
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     nothing_freed()
     one_graph(seen)
     if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count

@@ -1,7 +1,6 @@
 """Scenarios: graphed callables in a training loop. Each raises Wrong with the symptom it finds."""
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import nn
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
     EAGER,
-    Used,
     Watched,
     Wrong,
     close,
@@ -20,7 +18,13 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import accumulated_gradients, draw_batches, losses_of, momentum
+from exercises.scenarios.common import (
+    accumulated_gradients,
+    draw_batches,
+    losses_of,
+    momentum,
+    not_eager,
+)
 from exercises.scenarios.rules import detached
 
 COLD = (
@@ -84,8 +88,7 @@ def train_in_place(answer: Callable) -> None:
     Net.runs = 0
     with watch() as seen:
         returned = answer(net, _sgd(net.parameters()), batches)
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     if not Net.runs:
         raise Wrong(COLD)
     try:
@@ -102,7 +105,7 @@ def train_in_place(answer: Callable) -> None:
         raise Wrong(TWICE)
     if not close(losses, expected):
         raise Wrong(parting(losses, expected, what="Loss"))
-    detached(Used([], losses, Counter(), seen))
+    detached(losses)
     _untouched([batch for batch, _ in batches], inputs)
 
 
@@ -134,8 +137,7 @@ def _siamese(
     """Raises Wrong unless loss and gradients of a pair are eager's and come from replays."""
     if seen.captured:
         raise Wrong("It captures in each call.", "Graph once, before loss_of.")
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     if not loss.count_nonzero():
         raise Wrong(
             "The loss is 0, whatever the pair.",

@@ -14,14 +14,15 @@ from torch.nn.functional import mse_loss
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import Used, Wrong, close, copied, parting, use, watch
 from exercises.scenarios.common import (
-    TRAINED,
+    beside_replays,
     draw_batches,
     few,
-    launch_log,
     losses_of,
     momentum,
     perceptron,
     sgd_step,
+    untrained,
+    writes_what,
 )
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
@@ -51,7 +52,7 @@ def graph_per_buffer(answer: Callable) -> None:
     )
     with watch() as building:
         train = answer(sgd_step(net), net, buffers)
-    _untrained(net, before)
+    untrained(net, before)
     if len(building.pools) > 1:
         raise Wrong("Each graph has a memory pool of its own: pass one pool to all captures.")
 
@@ -81,12 +82,12 @@ def prefetching(answer: Callable) -> None:
     batches, before = draw_batches(2 * steps), copied(net.state_dict())
     expected = _stacks(losses_of(net, lambda own: momentum(own, 0), batches), steps)
     train = answer(sgd_step(net), net, copied(batches[0]))
-    _untrained(net, before)
+    untrained(net, before)
     beside = []
 
     def watched(batches):
         losses = train(batches)
-        beside.append(_beside_replays())
+        beside.append(beside_replays())
         return losses
 
     used = use(watched, [batches[:steps], batches[steps:]])
@@ -113,7 +114,7 @@ def steps_in_one_graph(answer: Callable) -> None:
     )
     with watch() as built:
         train = answer(sgd_step(net), net, *stacks[0])
-    _untrained(net, before)
+    untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     used.gives(
         expected,
@@ -141,7 +142,7 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
 
     optimizer.zero_grad = noted
     train = answer(net, optimizer, *stacks[0])
-    _untrained(net, before)
+    untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     if not any(dropped) and not close(used.given, each):
         raise Wrong(
@@ -152,43 +153,18 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
     if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
     used.gives(each, {})
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=3, operators=18)
-
-
-def _beside_replays() -> list:
-    """What may run at the same time as a replay, since the CPU last waited for the GPU.
-
-    A list of (operator, the graph's operators that nothing orders before or after it). The stand-in
-    knows; on a GPU the list is empty.
-    """
-    log = launch_log()
-    replayed = [node for node in log if isinstance(node.stream, tuple)]
-    pairs = []
-    for node in log:
-        if isinstance(node.stream, tuple):
-            continue
-        unordered = [at for at in replayed if not (node.before(at.clock) or at.before(node.clock))]
-        if unordered:
-            pairs.append((node, unordered))
-    return pairs
 
 
 def _race(pairs: list) -> tuple[str, str] | None:
     """What is wrong if an operator writes what a replay beside it reads, or None."""
     for node, unordered in pairs:
-        written = [span for span, writes in node.spans.items() if writes]
         for other in unordered:
-            if any(_overlap(mine, theirs) for mine in written for theirs in other.spans):
+            if writes_what(node, other):
                 launch, _ = other.stream
                 return TOO_EARLY if node.clock[node.stream] < launch else OVERWRITTEN
     return None
-
-
-def _overlap(these, those):
-    block, start, end = these
-    other, first, last = those
-    return block is other and start < last and first < end
 
 
 def _fast(net):
@@ -213,11 +189,6 @@ def _autocast_losses(net, batches, steps, where):
                 optimizer.step()
                 losses.append(loss.detach())
     return losses
-
-
-def _untrained(net, before):
-    if not close(net.state_dict(), before):
-        raise Wrong(TRAINED)
 
 
 def _stacks(losses, steps):

@@ -4,7 +4,7 @@ A scenario whose text has the sentence of a rule calls it: tests/exercises/test_
 the two.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
-from exercises.answers.graph_use import Used, Watched, Wrong, copied, same
-from exercises.scenarios.common import launch_log
+from exercises.answers.graph_use import Watched, Wrong, copied, same, watch
+from exercises.scenarios.common import is_replay, launch_log, ordered
 
 OVERWRITES = (
     "It changes a tensor of the caller: {}.",
@@ -36,6 +36,14 @@ def one_graph(seen: Watched) -> None:
     seen.captures_at_most_one()
 
 
+def from_one_graph(answer: Callable, *arguments: Any) -> Any:
+    """What an answer returns; raises Wrong if it captured more than one graph."""
+    with watch() as seen:
+        returned = answer(*arguments)
+    one_graph(seen)
+    return returned
+
+
 @contextmanager
 def callers_own(what: str, *values: Any) -> Iterator[None]:
     """The caller's tensors do not change: raises Wrong if one of values has after the block.
@@ -48,11 +56,11 @@ def callers_own(what: str, *values: Any) -> Iterator[None]:
         raise Wrong(OVERWRITES[0].format(what), OVERWRITES[1])
 
 
-def detached(used: Used) -> None:
+def detached(results: Any) -> None:
     """A loss is returned without its autograd graph: raises Wrong if a result requires a
     gradient.
     """
-    if any(torch.is_tensor(leaf) and leaf.requires_grad for leaf in tree_leaves(used.kept)):
+    if any(torch.is_tensor(leaf) and leaf.requires_grad for leaf in tree_leaves(results)):
         raise Wrong(HISTORY)
 
 
@@ -61,7 +69,7 @@ def at_the_same_time(nodes: Iterable[Node], said: str | tuple[str, str]) -> None
     that are on different streams.
     """
     for one, other in combinations(nodes, 2):
-        if one.stream != other.stream and (one.before(other.clock) or other.before(one.clock)):
+        if one.stream != other.stream and ordered(one, other):
             raise Wrong(said)
 
 
@@ -71,7 +79,7 @@ def replays_at_the_same_time(said: str | tuple[str, str] = IN_TURN) -> None:
     """
     replays: dict[int, list[Node]] = {}
     for node in launch_log():
-        if isinstance(node.stream, tuple):
+        if is_replay(node):
             replays.setdefault(node.stream[0], []).append(node)
     earlier, later = ([[], []] + [replays[number] for number in sorted(replays)])[-2:]
     if CUDAGraph.stand_in and all(one.before(other.clock) for one in earlier for other in later):

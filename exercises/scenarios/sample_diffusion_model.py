@@ -22,7 +22,7 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import few
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.rules import callers_own, from_one_graph
 
 FROZEN = (
     "The {} that the model sees in a replay is always that of the capture.",
@@ -128,9 +128,7 @@ def graph_sampler(answer: Callable) -> None:
 
     expected = expected_from(noises[1:])
     with callers_own("noise", *noises):
-        with watch() as seen:
-            sample = returned(answer(model, noises[0]))
-        one_graph(seen)
+        sample = returned(from_one_graph(answer, model, noises[0]))
         model.eager_calls = 0
         used = use(sample, requests)
     steps = sum(num_steps for _, num_steps in calls)
@@ -223,9 +221,7 @@ def graph_pipeline(answer: Callable) -> None:
 
     scheduler = Scheduler(shift)
     with callers_own("noise", *noises):
-        with watch() as seen:
-            pipeline = returned(answer(model, scheduler, noises[0]))
-        one_graph(seen)
+        pipeline = returned(from_one_graph(answer, model, scheduler, noises[0]))
         model.eager_calls = 0
         used = use(pipeline, list(zip(noises[1:], counts, strict=True)))
     if used.counts["graphs"] and not close(used.given, expected):
@@ -303,9 +299,7 @@ def graph_seeded_sampler(answer: Callable) -> None:
     expected = [torch.stack([alone(seed) for seed in seeds]) for seeds in calls]
     repeated = [torch.stack([alone(seed, True) for seed in seeds]) for seeds in calls]
 
-    with watch() as seen:
-        sample = returned(answer(denoise, num_images, size, num_steps))
-    one_graph(seen)
+    sample = returned(from_one_graph(answer, denoise, num_images, size, num_steps))
     used = use(sample, [(list(seeds),) for seeds in calls])
     if used.counts["graphs"] and not close(used.given, expected):
         _seeded(used, repeated)

@@ -25,7 +25,7 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.capture_optimizers import races
-from exercises.scenarios.common import few, launch_log
+from exercises.scenarios.common import few, is_replay, launch_log
 from exercises.scenarios.rules import callers_own, one_graph
 
 NOT_COPIED = (
@@ -337,7 +337,7 @@ def decode_ahead(answer: Callable) -> None:
     replay = cls.replay
 
     def replayed(graph):
-        waited = not any(isinstance(node.stream, tuple) for node in launch_log())
+        waited = not any(map(is_replay, launch_log()))
         launches.append((waited, len(delivered)))
         return replay(graph)
 

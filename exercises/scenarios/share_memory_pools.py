@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from exercises.answers.graph_use import (
-    EAGER,
     EVERY_TIME_THE_FIRST,
     Used,
     Watched,
@@ -21,7 +20,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.common import few, not_eager, perceptron
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
 OVERWRITTEN = (
@@ -80,8 +79,7 @@ def scored_decoder(answer: Callable) -> None:
                 predict = answer(encode, decode, noted("score", scorer), sample)
             used = use(predict, requests)
     graphs = noted.graphs
-    if not used.counts["graphs"]:
-        raise Wrong(EAGER)
+    not_eager(used.seen)
     if _decoded_alone(used.given, expected) and _captured_later(built, graphs, "score", "decode"):
         raise Wrong(
             "The scores are those of no request.",
@@ -142,8 +140,7 @@ def two_models(answer: Callable) -> None:
                 predict = answer(first, second, batches[0])
             with patch.object(torch.cuda.CUDAGraph, "replay", noted):
                 used = use(predict, batches)
-    if not used.counts["graphs"]:
-        raise Wrong(EAGER)
+    not_eager(used.seen)
     if close(used.given, expected[:1] * len(batches)):
         raise Wrong(EVERY_TIME_THE_FIRST)
     if not close(used.given, expected):
@@ -201,8 +198,7 @@ def graphs_in_one_pool(answer: Callable) -> None:
                 lambda size, request: functions[size](request),
                 list(zip(order, requests, strict=True)),
             )
-    if not used.counts["graphs"]:
-        raise Wrong(EAGER)
+    not_eager(used.seen)
     if len(set(used.seen.replayed)) < 3:
         raise Wrong(
             "All functions replay the same graph: each must keep its "

@@ -20,10 +20,9 @@ from exercises.answers.graph_use import (
     returned,
     same,
     use,
-    watch,
 )
-from exercises.scenarios.common import DREW, TRAINED, few
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.common import few, not_eager, nothing_drawn, untrained
+from exercises.scenarios.rules import callers_own, from_one_graph
 
 SAME_START = (
     "Every play begins where the first one began.",
@@ -78,16 +77,13 @@ def graph_rollout(answer: Callable) -> None:
     torch.cuda.set_rng_state(random)
 
     env = Cart(start)
-    with watch() as seen:
-        play = returned(answer(act, env, num_steps))
-    one_graph(seen)
+    play = returned(from_one_graph(answer, act, env, num_steps))
     if not same(env.state, start):
         raise Wrong(
             "The environments have moved before the first play.",
             "Put their state back in place after the warm-up.",
         )
-    if not same(torch.cuda.get_rng_state(), random):
-        raise Wrong(DREW)
+    nothing_drawn(random)
     used = use(play, [()] * 4)
     used.replays(graphs=4, operators=12)
     last_states = [
@@ -162,9 +158,7 @@ def graph_replay_buffer(answer: Callable) -> None:
     buffer = torch.zeros(9, 3, device="cuda")
     calls = list(torch.arange(1.0, 37.0, device="cuda").view(6, 2, 3))
     sample = -torch.ones(2, 3, device="cuda")
-    with watch() as seen:
-        store_and_draw = returned(answer(buffer, 200, sample))
-    one_graph(seen)
+    store_and_draw = returned(from_one_graph(answer, buffer, 200, sample))
     stored, held = [], torch.zeros(9, 3, device="cuda")
 
     def call(number):
@@ -174,8 +168,7 @@ def graph_replay_buffer(answer: Callable) -> None:
 
     with callers_own("sample", sample):
         used = use(call, range(6))
-    if not used.counts["graphs"]:
-        raise Wrong(EAGER)
+    not_eager(used.seen)
     _stored_as_a_ring(stored, calls, held)
     for number, drawn in enumerate(used.given):
         if not torch.is_tensor(drawn) or drawn.shape != (200, 3):
@@ -265,12 +258,10 @@ def graph_delayed_update(answer: Callable) -> None:
     learner = Learner(own)
     first = torch.randn(rows, 4, device="cuda")
     train = answer(own, learner.critic_step, learner.actor_step, delay, first)
-    if not close(own.state_dict(), before):
-        raise Wrong(TRAINED)
+    untrained(own, before)
     with callers_own("batch", first):
         used = use(train, batches)
-    if not used.counts["graphs"]:
-        raise Wrong(EAGER)
+    not_eager(used.seen)
     for said, (losses, ends) in wrong.items():
         if close(used.given, losses) and close(own.state_dict(), ends):
             raise Wrong(said)

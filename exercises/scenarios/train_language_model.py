@@ -20,11 +20,18 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
-    same,
     use,
     watch,
 )
-from exercises.scenarios.common import DREW, FILLED, TRAINED, draw_batches, few, perceptron
+from exercises.scenarios.common import (
+    FILLED,
+    TRAINED,
+    draw_batches,
+    few,
+    nothing_drawn,
+    perceptron,
+    untrained,
+)
 from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import capture_step, unchanged
 
@@ -160,14 +167,13 @@ def accumulating_step(answer: Callable) -> None:
     net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
     with callers_own("inputs or targets", given, batches):
         step = answer(net, optimizer, rate, *given)
-        if not same(net.state_dict(), before):
-            raise Wrong(TRAINED)
+        untrained(net, before)
         if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
             raise Wrong(FILLED)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
         used = use(step, requests)
         used.gives(expected, mistakes(start, batches, rates))
-        detached(used)
+        detached(used.kept)
         used.replays(graphs=5, operators=30)
         if max(seen) > rows:
             raise Wrong(AT_ONCE.format(max(seen), rows))
@@ -273,7 +279,7 @@ def resumed_losses(answer: Callable) -> None:
             raise Wrong(LOADED_LATE)
         not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
     Used(found, found, used.counts, used.seen).gives(expected, {}, ADAM)
-    detached(used)
+    detached(used.kept)
     if len(used.seen.captured) > 1:
         raise Wrong(RECAPTURED[0].format(len(used.seen.captured), count), RECAPTURED[1])
     used.seen.captured.clear()
@@ -360,12 +366,10 @@ def _two_graphs(functions, seen, optimizer, batches, facts):
     """Raises Wrong unless the two functions train and evaluate by graphs, as eager does."""
     net, start, before, random, expected = facts
     functions = two_functions(functions, "train, evaluate")
-    if not same(net.state_dict(), before):
-        raise Wrong(TRAINED)
+    untrained(net, before)
     if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
         raise Wrong(FILLED)
-    if not torch.equal(torch.cuda.get_rng_state(), random):
-        raise Wrong(DREW)
+    nothing_drawn(random)
     if len(seen.pools) > 1:
         raise Wrong("The two graphs have two pools: give the second capture the pool of the first.")
     used = use(
@@ -385,7 +389,7 @@ def _two_graphs(functions, seen, optimizer, batches, facts):
     )
     if any(loss.requires_grad for loss in used.kept[1::2]):
         raise Wrong("The evaluation records what a backward pass needs: use torch.no_grad().")
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=6, operators=6 * 3)
 
 

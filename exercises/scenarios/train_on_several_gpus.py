@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, same, use, watch
-from exercises.scenarios.common import TRAINED, draw_batches, perceptron
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use, watch
+from exercises.scenarios.common import draw_batches, perceptron, untrained
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
 ALONE = (
@@ -190,8 +190,7 @@ def _trainer(answer, net, given, built, before, *arguments):
     train = answer(net, *given, *arguments)
     if not built:
         raise Wrong("It builds no DistributedDataParallel.")
-    if not same(net.state_dict(), before):
-        raise Wrong(TRAINED)
+    untrained(net, before)
     return train
 
 
@@ -270,7 +269,7 @@ def _whole_step(answer, parts=1):
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     symptoms[unsynced] = lambda: losses(batches, [None] * 5)
     used.gives(expected, symptoms)
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=5, operators=15 + 5 * len(others))
     one_graph(seen)
 
@@ -293,7 +292,7 @@ def graph_under_ddp(answer: Callable) -> None:
             NO_STEP: lambda: losses(batches, gradients, rate=0.0),
         },
     )
-    detached(used)
+    detached(used.kept)
     if used.counts["graphs"] == len(batches):
         raise Wrong(WHOLE_STEP)
     used.replays(graphs=10, operators=5 * 60)
@@ -333,5 +332,5 @@ def skip_together(answer: Callable) -> None:
             MOMENTUM_TAKES: lambda: losses(skipped={1, 3, 4}, held="weights"),
         },
     )
-    detached(used)
+    detached(used.kept)
     used.replays(graphs=6, operators=18 + 6 * (len(others) + 1))
