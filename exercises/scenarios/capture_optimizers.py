@@ -45,6 +45,7 @@ from exercises.scenarios.common import (
     ordered,
     perceptron,
     sgd_step,
+    train_step,
     untrained,
     writes_what,
 )
@@ -136,28 +137,20 @@ def _with_old_averages(net, batch, rates, warm_up):
     adam = torch.optim.Adam(twin.parameters())
     _set_rate(adam, rates[0])
     for _ in range(warm_up):
-        _eager_step(twin, adam, *batch)
+        train_step(twin, adam, *batch)
     with torch.no_grad():
         for trained, initial in zip(twin.parameters(), net.parameters(), strict=True):
             trained.copy_(initial)
     losses = []
     for rate in rates:
         _set_rate(adam, rate)
-        losses.append(_eager_step(twin, adam, *batch))
+        losses.append(train_step(twin, adam, *batch))
     return losses
 
 
 def _set_rate(optimizer, rate):
     for group in optimizer.param_groups:
         group["lr"] = rate
-
-
-def _eager_step(net, optimizer, inputs, targets):
-    optimizer.zero_grad()
-    loss = mse_loss(net(inputs), targets)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
 
 
 def train_on_plateau(answer: Callable) -> None:
@@ -230,7 +223,7 @@ def _plateau(net, batch, epochs, steps, when):
     losses = []
     for _ in range(epochs):
         for _ in range(steps):
-            losses.append(_eager_step(net, optimizer, *batch))
+            losses.append(train_step(net, optimizer, *batch))
             if when == "step":
                 scheduler.step(losses[-1])
         if when == "epoch":

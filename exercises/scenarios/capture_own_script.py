@@ -10,7 +10,6 @@ from functools import partial
 
 import torch
 from torch import nn
-from torch.nn.functional import mse_loss
 
 from exercises.answers.graph_use import Wrong, close, copied, parting, use, watch
 from exercises.scenarios.common import (
@@ -20,6 +19,7 @@ from exercises.scenarios.common import (
     momentum,
     not_eager,
     perceptron,
+    train_step,
 )
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
@@ -36,11 +36,7 @@ def _step_of(net: nn.Module, optimizer: torch.optim.Optimizer, note: Callable = 
 
     def step(inputs, targets):
         note()
-        optimizer.zero_grad(set_to_none=True)
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return train_step(net, optimizer, inputs, targets)
 
     return step
 

@@ -41,6 +41,12 @@ def untrained(net: nn.Module, before: dict) -> None:
         raise Wrong(TRAINED)
 
 
+def momentum_empty(optimizer: torch.optim.Optimizer) -> None:
+    """Raises Wrong if the warm-up has left momentum."""
+    if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
+        raise Wrong(FILLED)
+
+
 def nothing_drawn(random: torch.Tensor) -> None:
     """Raises Wrong if the warm-up has drawn on the GPU, whose random state was random."""
     if not same(torch.cuda.get_rng_state(), random):
@@ -74,6 +80,17 @@ def draw_batches(count: int) -> list:
     ]
 
 
+def train_step(
+    net: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
+    """An eager step of training; returns its loss."""
+    optimizer.zero_grad()
+    loss = mse_loss(net(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
 def losses_of(
     net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
 ) -> list:
@@ -86,11 +103,7 @@ def losses_of(
         optimizer = make(net.parameters()) if anew else optimizer
         for group in optimizer.param_groups:
             group["lr"] = rates[number] if rates else group["lr"]
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
+        losses.append(train_step(net, optimizer, inputs, targets))
     return losses
 
 

@@ -24,12 +24,13 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import (
-    FILLED,
     TRAINED,
     draw_batches,
     few,
+    momentum_empty,
     nothing_drawn,
     perceptron,
+    train_step,
     untrained,
 )
 from exercises.scenarios.rules import callers_own, detached
@@ -168,8 +169,7 @@ def accumulating_step(answer: Callable) -> None:
     with callers_own("inputs or targets", given, batches):
         step = answer(net, optimizer, rate, *given)
         untrained(net, before)
-        if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
-            raise Wrong(FILLED)
+        momentum_empty(optimizer)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
         used = use(step, requests)
         used.gives(expected, mistakes(start, batches, rates))
@@ -210,11 +210,7 @@ def eager_losses(training: tuple, batches: list, schedule: bool = True) -> list:
     net, optimizer, scheduler = training
     losses = []
     for inputs, targets in batches:
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
+        losses.append(train_step(net, optimizer, inputs, targets))
         if schedule:
             scheduler.step()
     return losses
@@ -367,8 +363,7 @@ def _two_graphs(functions, seen, optimizer, batches, facts):
     net, start, before, random, expected = facts
     functions = two_functions(functions, "train, evaluate")
     untrained(net, before)
-    if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
-        raise Wrong(FILLED)
+    momentum_empty(optimizer)
     nothing_drawn(random)
     if len(seen.pools) > 1:
         raise Wrong("The two graphs have two pools: give the second capture the pool of the first.")
