@@ -6,6 +6,7 @@ Measured   steps: all of them
 Written    report
 Apart      agent: the training of an agent next to JAX, whose part is agent_jax
            (python -m benchmarks.agent)
+           broadcast: new weights from another GPU, under a graph (torchrun -m benchmarks.broadcast)
            optimizers: which of PyTorch's optimizers and schedulers a graph gets right
            (python -m benchmarks.optimizers)
 """
