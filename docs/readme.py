@@ -51,7 +51,7 @@ def headline() -> str:
         f"On an {one.about['gpu']}, one CUDA graph cuts this training step from "
         f"**{step.iloc[0]:.0f} to {step.iloc[1]:.0f} µs** and its CPU time from "
         f"**{host.iloc[0]:.0f} to {host.iloc[1]:.0f} µs**. "
-        f"**{equal} of {len(losses)} losses** match eager's bit for bit."
+        f"**{equal} of {len(losses)} losses** match the eager ones bit for bit."
     )
 
 
