@@ -1,6 +1,7 @@
 """Show a part of the project's code in a notebook, without importing its file."""
 
 import ast
+import re
 from difflib import unified_diff
 from textwrap import dedent
 
@@ -31,6 +32,15 @@ def body_of(file: str, name: str) -> Code:
             lines = source.splitlines()[first.lineno - 1 : node.end_lineno]
             return Code(dedent("\n".join(lines)), language="python")
     raise LookupError(f"{file} has no function {name}.")
+
+
+def numbered_lines(file: str) -> Code:
+    """The lines of a file that comments number, as in `train()  # 1. why`, without the reasons."""
+    shown = []
+    for number, line in enumerate((ROOT / file).read_text(encoding="utf-8").splitlines(), 1):
+        if match := re.match(r"\s*(\S.*  # \d+)(\.|$)", line):
+            shown.append(f"{number:3}  {match[1]}")
+    return Code("\n".join(shown), language="python")
 
 
 def diff_of(before: str, after: str) -> Code:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.show_source import body_of
+from course.show_source import body_of, numbered_lines
 
 
 def test_a_body_is_shown_without_signature_and_docstring():
@@ -22,3 +22,10 @@ def test_a_method_is_found_in_its_class():
 def test_a_function_that_does_not_exist_is_named():
     with pytest.raises(LookupError, match="no function _matmul"):
         body_of("examples/triton_decoder.py", "_matmul")
+
+
+def test_numbered_lines_are_shown_in_order_without_their_reasons():
+    shown = numbered_lines("examples/train_agent.py").data.splitlines()
+    assert [line.rpartition("# ")[2] for line in shown] == list("12345678")
+    assert shown[0].endswith("  self.state.add_(change, alpha=0.02)  # 1")
+    assert int(shown[0].split()[0]) < int(shown[1].split()[0])
