@@ -38,7 +38,7 @@ def numbered_lines(file: str) -> Code:
     """The lines of a file that comments number, as in `train()  # 1. why`, without the reasons."""
     shown = []
     for number, line in enumerate((ROOT / file).read_text(encoding="utf-8").splitlines(), 1):
-        if match := re.match(r"\s*(\S.*  # \d+)(\.|$)", line):
+        if match := re.match(r"\s*(\S.*  # \d+(\.|$))", line):
             shown.append(f"{number:3}  {match[1]}")
     return Code("\n".join(shown), language="python")
 

@@ -26,6 +26,6 @@ def test_a_function_that_does_not_exist_is_named():
 
 def test_numbered_lines_are_shown_in_order_without_their_reasons():
     shown = numbered_lines("examples/train_agent.py").data.splitlines()
-    assert [line.rpartition("# ")[2] for line in shown] == list("12345678")
-    assert shown[0].endswith("  self.state.add_(change, alpha=0.02)  # 1")
+    assert [line.rpartition("# ")[2] for line in shown] == [f"{number}." for number in range(1, 9)]
+    assert shown[0].endswith("  self.state.add_(change, alpha=0.02)  # 1.")
     assert int(shown[0].split()[0]) < int(shown[1].split()[0])
