@@ -145,7 +145,9 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     paths = [path for path in lessons() if path.parent == NOTEBOOKS]
     if unknown := set(arguments.lessons) - set(map(lesson_name, paths)):
-        parser.error(f"no lesson is called {min(unknown)}, as {lesson_name(paths[0])} is.")
+        parser.error(
+            f"no lesson is called {min(unknown)}; write {lesson_name(paths[0])}, for example."
+        )
     if arguments.lessons:
         paths = [path for path in paths if lesson_name(path) in arguments.lessons]
     if not torch.cuda.is_available():
@@ -157,9 +159,10 @@ def main(words: list[str] | None = None) -> int:
     took, errors = run_at_once(paths, arguments.jobs)
     for error in errors:
         print(error, file=sys.stderr)
-    row = machine() | {"date": str(datetime.date.today()), "lessons": took}
-    keep(row, add=bool(arguments.lessons or errors))
-    print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
+    if took:
+        row = machine() | {"date": str(datetime.date.today()), "lessons": took}
+        keep(row, add=bool(arguments.lessons or errors))
+        print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
     if errors:
         return 1
     if played := [name for name in map(lesson_name, paths) if name not in took]:

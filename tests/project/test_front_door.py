@@ -391,6 +391,15 @@ def test_named_lessons_join_the_row_of_their_machine(tmp_path):
     assert row["lessons"] == {"one": {}, "two": {"date": "2026-02-02"}}
 
 
+def test_a_run_in_which_no_lesson_passed_leaves_the_rows_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(works_on.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(works_on, "run_at_once", lambda *_: ({}, [RuntimeError("it stopped")]))
+    monkeypatch.setattr(works_on, "ROWS", tmp_path / "works_on.json")
+    assert works_on.main(["start_here"]) == 1
+    assert "it stopped" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @needs_gpu
 def test_a_lesson_runs_live_and_its_memory_is_seen(tmp_path):
     took = works_on.run_lesson(lesson_file("start_here"), tmp_path)
