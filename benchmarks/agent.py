@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.report import provenance_section, publish, table
+from benchmarks.report import provenance_section, publish, spread, table
 from examples import train_agent_off_policy
 from examples.train_agent import LONGEST_EPISODE, PPO, WARMUP, CartPole, Graphed
 from helpers.profiling import record_trace
@@ -145,12 +145,10 @@ def rows_of(rounds: pd.DataFrame, facts: dict[str, dict[str, float]]) -> pd.Data
     """The table of one number of environments: measure's rounds, and facts by variant."""
     columns = {}
     for column in ("host_us", "step_us"):
-        spread = quartiles(rounds, column) / 1000
-        columns[column.replace("_us", " ms")] = [
-            f"{median:.2f} [{low:.2f}, {high:.2f}]" for low, median, high in spread.to_numpy()
-        ]
+        spreads = quartiles(rounds, column) / 1000
+        columns[column.replace("_us", " ms")] = [spread(*row) for row in spreads.to_numpy()]
     more = pd.DataFrame(facts).T.reindex(columns=list(DIGITS)).round(DIGITS)
-    return pd.DataFrame(columns, index=spread.index).join(more)
+    return pd.DataFrame(columns, index=spreads.index).join(more)
 
 
 class Exam:

@@ -14,27 +14,27 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from benchmarks.report import provenance_section, publish, table
+from benchmarks.report import provenance_section, publish, spread, table
 from examples.decoder import Config, Decoder
-from examples.rollouts import Rollouts
+from examples.rollouts import N_TOKENS, Rollouts
 from examples.split_decoder import join
 from helpers.capture import capture_step
 
 UPDATES = 10
 ENGINE, TRAINER = 0, 1  # their ranks
-PAGE = """# New weights from another GPU
+PAGE = f"""# New weights from another GPU
 
 Written by `torchrun --standalone --nproc-per-node=2 -m benchmarks.broadcast`, never by hand.
 
-Rank 0 decodes 64 tokens with a CUDA graph, captured before the first update, rank 1 decodes them in
-eager with the weights that it sends. NCCL writes in place: into the tensors that the graph reads.
-Milliseconds are those of rank 0, from a barrier until its GPU is done.
+Rank 0 decodes {N_TOKENS} tokens with a CUDA graph, captured before the first update, rank 1
+decodes them in eager with the weights that it sends. NCCL writes in place: into the
+tensors that the graph reads. Milliseconds are those of rank 0, from a barrier until its GPU is
+done.
 """
 
 
 def timed_broadcast(tensors: list[Tensor]) -> float:
     """Milliseconds until the trainer's values are in the tensors of this rank, in place."""
-    torch.cuda.synchronize()
     dist.barrier()
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -84,13 +84,13 @@ def measure_updates() -> pd.DataFrame:
 def report(updates: pd.DataFrame) -> str:
     """The page, Markdown."""
     low, median, high = updates.ms.quantile([0.25, 0.5, 0.75])
-    size = updates.GB.iloc[0]
+    size, tokens = updates.GB.iloc[0], N_TOKENS * len(updates)
     row = {
         "GB": f"{size:.2f}",
-        "ms, median [quartiles]": f"{median:.2f} [{low:.2f}, {high:.2f}]",
+        "ms, median [quartiles]": spread(low, median, high),
         "GB/s": f"{1000 * size / median:.0f}",
-        "tokens equal to eager": f"{updates.equal.sum()} of {64 * len(updates)}",
-        "tokens as before": f"{updates['as before'].sum()} of {64 * len(updates)}",
+        "tokens equal to eager": f"{updates.equal.sum()} of {tokens}",
+        "tokens as before": f"{updates['as before'].sum()} of {tokens}",
     }
     found = table(pd.DataFrame([row], index=[f"{len(updates)} updates"]), "")
     return "\n".join([PAGE, found, provenance_section()])

@@ -36,6 +36,11 @@ def table(frame: pd.DataFrame, corner: str = "variant") -> str:
     return "\n".join(f"| {' | '.join(_cell(value) for value in row)} |" for row in rows) + "\n"
 
 
+def spread(low: float, median: float, high: float) -> str:
+    """A median and its quartiles, as the tables write them."""
+    return f"{median:.2f} [{low:.2f}, {high:.2f}]"
+
+
 def _cell(value):
     if pd.isna(value):
         return ""
