@@ -1,0 +1,241 @@
+"""Scenarios of Reach the memory-bandwidth limit: a norm that is folded into a product, attention in
+splits, the largest logit in two stages. Each raises Wrong with the symptom it finds.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from cpu_graph.graphs import CUDAGraph
+from cpu_graph.memory import Place
+from cpu_graph.nodes import Node
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Watched,
+    Wrong,
+    close,
+    copied,
+    same,
+    use,
+    watch,
+)
+from exercises.scenarios.common import few
+from exercises.scenarios.rules import callers_own
+
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::mv", "aten::bmm")
+REDUCES = ("aten::max", "aten::amax", "aten::argmax", "aten::sum", "aten::logsumexp", "aten::topk")
+NO_EPS = ("The results are too large where x is small.", "Add norm.eps before the square root.")
+FROZEN_SCALE = (
+    "Every result is divided by the root mean square of the sample.",
+    "Compute it inside of the capture.",
+)
+NO_GAIN = ("The gain of the norm is missing.", "Multiply each column of the weight by its gain.")
+BY_ROWS = ("The gain multiplies rows of the weight.", "It belongs to the columns, which meet x.")
+WEIGHT_AGAIN = (
+    "{} nodes of the graph work on as many numbers as the weight has.",
+    "Only the product should: compute the folded weight before the capture.",
+)
+AFTER_NORM = (
+    "The product reads what an earlier kernel of the graph wrote.",
+    "Multiply the weight by x itself, and the result by the scale.",
+)
+ONE_STAGE = (
+    "A reduction still runs over {} numbers, the whole row.",
+    "Reduce within the pieces first.",
+)
+AVERAGED = (
+    "The splits count equally.",
+    "Weight each with its share of the softmax's sum.",
+)
+NOT_A_NUMBER = (
+    "A result holds NaN.",
+    "A split behind the position has only minus infinity, so its sum is zero: give it no weight.",
+)
+OVERFLOW = (
+    "A result is not finite where scores are large.",
+    "Subtract the largest score before each exp.",
+)
+FROZEN_POSITION = (
+    "Every replay attends to the slots of the capture.",
+    "Compare slots with input_pos on the GPU, inside of the function.",
+)
+SLOT_MISSING = ("The slot at the position itself is missing.", "The query attends to it, too.")
+
+
+def nodes_of(seen: Watched) -> list[Node]:
+    """The nodes of the captured graphs; only the stand-in knows them."""
+    if CUDAGraph.stand_in is None:
+        return []
+    return [node for graph in seen.captured for node in graph.capture.nodes]
+
+
+def places(value: object) -> list[Place]:
+    """The tensors among the arguments or outputs of a node."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Place)]
+
+
+def named(node: Node) -> str:
+    """aten::sum.dim_IntList -> aten::sum"""
+    return node.operator.name().split(".")[0]
+
+
+def fold_norm(answer: Callable) -> None:
+    """Five inputs of different sizes, through a norm with gains and a large eps."""
+    dim = few(5, 9)
+    norm = nn.RMSNorm(dim, eps=0.5, device="cuda").requires_grad_(False)
+    norm.weight.copy_(torch.rand(dim) + 0.5)
+    linear = nn.Linear(dim, dim, bias=False, device="cuda").requires_grad_(False)
+    xs = [torch.randn(1, dim, device="cuda") * size for size in (1.0, 0.3, 2.0, 0.1, 5.0)]
+    sample = xs[0].clone()
+    with callers_own("a weight or the sample", norm.weight, linear.weight, sample):
+        with watch() as built:
+            replay = answer(norm, linear, sample)
+        used = use(replay, xs)
+
+    def product(x, gain, eps, like=None):
+        like = x if like is None else like
+        scale = torch.rsqrt(like.square().mean(dim=-1, keepdim=True) + eps)
+        return F.linear(x, linear.weight * gain) * scale
+
+    gain, rows = norm.weight, norm.weight[:, None]
+    used.gives(
+        [product(x, gain, norm.eps) for x in xs],
+        {
+            EVERY_TIME_THE_FIRST: [product(xs[0], gain, norm.eps)] * 5,
+            NO_EPS: [product(x, gain, 0.0) for x in xs],
+            FROZEN_SCALE: [product(x, gain, norm.eps, xs[0]) for x in xs],
+            NO_GAIN: [product(x, 1.0, norm.eps) for x in xs],
+            BY_ROWS: [product(x, rows, norm.eps) for x in xs],
+        },
+    )
+    used.replays(graphs=5, operators=10)
+    reads_weight_once(nodes_of(built), linear.weight.numel())
+
+
+def reads_weight_once(nodes: list[Node], size: int) -> None:
+    """Raises Wrong unless a single node, a product, works on a tensor of the weight's size, and
+    reads no other node's output.
+    """
+    large = [
+        node
+        for node in nodes
+        if any(
+            math.prod(place.where[1]) == size
+            for place in places((node.args, node.kwargs, node.outputs))
+        )
+    ]
+    if len(large) > 1:
+        raise Wrong(WEIGHT_AGAIN[0].format(len(large)), WEIGHT_AGAIN[1])
+    written: set[int] = set()
+    for node in nodes:
+        if named(node) in PRODUCTS and any(id(p.block) in written for p in places(node.args)):
+            raise Wrong(AFTER_NORM)
+        written |= {id(place.block) for place in places(node.outputs)}
+
+
+def in_two_stages(seen: Watched, longest: int) -> None:
+    """Raises Wrong if a reduction of a captured graph runs over more than longest numbers."""
+    for node in nodes_of(seen):
+        length = 0
+        if named(node) in REDUCES:
+            given, result = places(node.args)[0], places(node.outputs)[0]
+            length = math.prod(given.where[1]) // math.prod(result.where[1])
+        elif named(node) == "aten::_softmax":
+            length = places(node.args)[0].where[1][node.args[1]]
+        if length > longest:
+            raise Wrong(ONE_STAGE[0].format(length), ONE_STAGE[1])
+
+
+def replayed(function: Callable, static: Tensor, news: list[Tensor]) -> Iterator[Tensor]:
+    """Capture function(), and its result after a replay for each new value of static."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = function()
+    if not torch.is_tensor(result):
+        raise Wrong("A tensor is asked: the CPU must not read the result.")
+    for new in news:
+        static.copy_(new)
+        graph.replay()
+        yield result.clone()
+
+
+def largest_token(answer: Callable) -> None:
+    """The largest logit's number, for several rows and pieces, captured and on new logits."""
+    for rows, pieces, size in ((1, 8, 16), (3, 4, 10), (2, 16, 3)):
+        logits = [torch.randn(rows, pieces * size, device="cuda") for _ in range(3)]
+        static = logits[0].clone()
+        answer(static, pieces)  # warm-up
+        with watch() as seen:
+            found = list(replayed(lambda: answer(static, pieces), static, logits))  # noqa: B023
+        for one, new in zip(found, logits, strict=True):
+            _largest(one, new.argmax(dim=-1, keepdim=True), pieces, size)
+        in_two_stages(seen, max(pieces, size))
+
+
+def _largest(found: Tensor, expected: Tensor, pieces: int, size: int) -> None:
+    """Raises Wrong unless found are the expected numbers, (B, 1)."""
+    if found.shape != expected.shape:
+        raise Wrong(f"The shape is {tuple(found.shape)}, expected {tuple(expected.shape)}.")
+    if torch.equal(found, expected):
+        return
+    if torch.equal(found, expected % size):
+        raise Wrong("These are indices within a piece: add where the piece begins.")
+    if torch.equal(found, expected // size):
+        raise Wrong("These are the numbers of the pieces, not of the logits.")
+    if torch.equal(found, expected // size * pieces + expected % size):
+        raise Wrong("A piece begins at its number times the size of a piece.")
+    raise Wrong(f"Yours are {found.flatten().tolist()}, expected {expected.flatten().tolist()}.")
+
+
+def attend(q: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> Tensor:
+    """Attention of q (heads, head_dim) to the slots that are True, (heads, head_dim)."""
+    scores = (keys @ q[:, :, None])[..., 0].masked_fill(~slots, -torch.inf)
+    return (scores.softmax(dim=-1)[:, None] @ values)[:, 0]
+
+
+def split_attention(answer: Callable) -> None:
+    """The last position, the first, one in the second split; then with scores that overflow."""
+    heads, head_dim, n_splits, size = few(2, 4), 4, 4, 8
+    keys, values = torch.randn(2, heads, n_splits * size, head_dim, device="cuda")
+    numbers = torch.arange(n_splits * size, device="cuda")
+    positions = [torch.full((1,), pos, device="cuda") for pos in (n_splits * size - 1, 0, size + 2)]
+    for scale in (1.0, 100.0):
+        q = torch.randn(heads, head_dim, device="cuda") * scale
+        input_pos = positions[0].clone()
+        given = q, keys, values, input_pos
+        before = copied(given)
+        answer(*given, n_splits)  # warm-up
+        with watch() as seen:
+            found = list(replayed(lambda: answer(*given, n_splits), input_pos, positions))  # noqa: B023
+        if not same(before[:3], given[:3]):
+            raise Wrong("It changes q, keys or values.")
+        expected = [attend(q, keys, values, numbers <= pos) for pos in positions]
+        if not close(found, expected):
+            _attention(found, expected, given, positions, n_splits, scale)
+        in_two_stages(seen, max(size, n_splits))
+
+
+def _attention(found, expected, given, positions, n_splits, scale):
+    """Raises Wrong with what is wrong with the attention's results."""
+    q, keys, values, _ = given
+    numbers = torch.arange(keys.shape[1], device="cuda")
+    if close(found, expected[:1] * 3):
+        raise Wrong(FROZEN_POSITION)
+    if close(found[0], attend(q, keys, values, numbers < positions[0])):
+        raise Wrong(SLOT_MISSING)
+    if any(bool(one.isnan().any()) for one in found[1:]) and scale == 1:
+        raise Wrong(NOT_A_NUMBER)
+    if any(not bool(one.isfinite().all()) for one in found):
+        raise Wrong(OVERFLOW)
+    pieces = [
+        attend(q, *one, torch.ones(one[0].shape[1], dtype=torch.bool, device="cuda"))
+        for one in zip(keys.chunk(n_splits, 1), values.chunk(n_splits, 1), strict=True)
+    ]
+    if close(found[0], torch.stack(pieces).mean(dim=0)):
+        raise Wrong(AVERAGED)
+    raise Wrong("The results are not those of attention over all slots up to the position.")
