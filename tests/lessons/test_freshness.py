@@ -22,6 +22,7 @@ RECORDED = sorted(
     path for gpu in GPUS for path in gpu.glob("*.json") if path.name != CONFORMANCE.name
 )
 LARGE = {"use_transformer_engine": 11, "graph_megatron": 8}  # GiB: layers of width 4,096
+ON_AN_H100 = {"reach_bandwidth_limit"}  # which it compares with a published record
 BESIDE = {
     "README.md",
     "works_on.json",
@@ -44,11 +45,12 @@ def lesson_of(recording):
     return next(path for path in LESSONS if lesson_name(path) == recording.stem)
 
 
-def test_every_lesson_is_recorded_on_the_reference_gpu():
+def test_every_lesson_is_recorded():
     assert [sentence for path in LESSONS for sentence in unrecorded(path)] == []
     names = {lesson_name(path) for path in lessons()}
-    assert {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU} == names
-    assert {path.stem for path in RECORDED} == names, "other GPUs may have fewer"
+    assert {path.stem for path in RECORDED} == names
+    here = {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU}
+    assert here | ON_AN_H100 == names
 
 
 @named(RECORDED)
