@@ -7,6 +7,8 @@ Written    report
 Apart      agent: the training of an agent next to JAX, whose part is agent_jax
            (python -m benchmarks.agent)
            broadcast: new weights from another GPU, under a graph (torchrun -m benchmarks.broadcast)
+           decode_step: what was tried to shorten the decode step, by decode_variants
+           (python -m benchmarks.decode_step)
            optimizers: which of PyTorch's optimizers and schedulers a graph gets right
            (python -m benchmarks.optimizers)
 """

@@ -220,7 +220,7 @@ def _meet(counter):
     n_programs = tl.num_programs(0)
     tl.debug_barrier()  # all threads have stored
     ticket = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
-    target = (ticket // n_programs + 1) * n_programs  # nobody resets the counter
+    target = (ticket // n_programs + 1) * n_programs  # the counter is never reset
     seen = ticket + 1
     while seen < target:
         seen = tl.atomic_add(counter, 0, sem="acquire", scope="gpu")
@@ -230,7 +230,8 @@ def _meet(counter):
 class Variant(TritonDecoder):
     """TritonDecoder whose attention loads the position and its angles before it waits.
 
-    So a graph may hold one token only. The switches:
+    So a graph may hold one token only: a token before it could still write the position. Its own
+    switches:
       mb_ahead  MiB of the gate and up weights that the attention prefetches into the L2 cache
       merge     the output product adds up the splits
       grouped   one program of the attention serves all query heads of a key head
@@ -295,8 +296,9 @@ class Variant(TritonDecoder):
         threads = 32 * num_warps
         n_bytes = self.mb_ahead * 2**20 // (2 * grid[0] * grid[1] * threads)
         sizes = (config.n_kv_heads, config.max_seq_len, config.head_dim, slots, heads)
-        sizes += (gate_up.numel() // 2, n_bytes, threads)
-        _attention_kernel[grid](*tensors, *sizes, self.pdl, num_warps=num_warps, **self.launch)
+        ahead = (gate_up.numel() // 2, n_bytes, threads)
+        options = self.launch | {"num_warps": num_warps}
+        _attention_kernel[grid](*tensors, *sizes, *ahead, self.pdl, **options)
         return y, lse
 
     def combine(self, y: Tensor, lse: Tensor) -> Tensor:
