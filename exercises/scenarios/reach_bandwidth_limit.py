@@ -200,7 +200,8 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> Tensor:
 
 def split_attention(answer: Callable) -> None:
     """The last position, the first, one in the second split; then with scores that overflow."""
-    heads, head_dim, n_splits, size = few(2, 4), 4, 4, 8
+    heads, head_dim = few(2, 4), 4
+    n_splits, size = 4, 8
     keys, values = torch.randn(2, heads, n_splits * size, head_dim, device="cuda")
     numbers = torch.arange(n_splits * size, device="cuda")
     positions = [torch.full((1,), pos, device="cuda") for pos in (n_splits * size - 1, 0, size + 2)]
