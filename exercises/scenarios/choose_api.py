@@ -115,7 +115,7 @@ def _read_between(used, expected, outputs, sample):
     calls = len(expected)
     frozen = (
         "Every output comes from the branch of the sample: the `if` ran once, before or during "
-        "the capture. It belongs into predict."
+        "the capture. It belongs in predict."
     )
     stale = (
         "left and right read the hidden values of the sample: capture them on the output of the "
@@ -170,13 +170,13 @@ def _replays_or_not(used, sample, expected):
             raise Wrong("A tensor is to be returned, as function does.")
         if given.dtype != right.dtype:
             raise Wrong(
-                "The result has another dtype than in eager mode: copy_ converted the input, "
-                "without an error. Compare the dtypes too."
+                "The result has another dtype than in eager mode: copy_ silently converted the "
+                "input. Compare the dtypes too."
             )
         if given.shape != right.shape:
             raise Wrong(
-                "A batch of one row came back with more rows: copy_ repeated it in the static "
-                "input, without an error. Compare the shapes."
+                "A batch of one row came back with more rows: copy_ silently repeated it in the "
+                "static input. Compare the shapes."
             )
     first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
