@@ -531,8 +531,7 @@ def weight_norm(device):
     return trained(model, partial(torch.optim.SGD, lr=0.1), device, 3, 4)
 
 
-# Until torch 2.13, jacrev counts on the CPU, which is reported on a GPU
-@(clean if torch.__version__ >= "2.13" else fault("CPU work", on_cpu=False))
+@clean
 def jacobian(device):
     weight = numbers(device, 4, 4)
 
