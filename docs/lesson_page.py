@@ -14,7 +14,7 @@ from nbformat.v4 import new_markdown_cell as markdown
 
 from capturable.causes import terms
 from course.machine import gpus_of
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked
 from course.recordings.recording import Recording, recordings
 from docs.search import GALLERY, description, topics
@@ -30,7 +30,7 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
         recording, *others = recordings(name)
         lay_outputs(notebook)
         notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook), others)
-        link_traces(notebook, recording)
+        link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
         (promise,) = re.findall(r"\*\*After this lesson\*\*,? (.*)", notebook.cells[0].source)
@@ -103,13 +103,13 @@ def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording]
     )
 
 
-def link_traces(notebook: nbformat.NotebookNode, recording: Recording) -> None:
+def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str]) -> None:
     """Link each trace below the cell that records or reads it first; course.js adds a button."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     of_cell = {}
-    for trace in recording.about["traces"]:
+    for trace, file in files.items():
         cell = min(code, key=lambda cell: distance(trace, cell.source))
-        path = recording.trace(trace)
+        path = TRACES / REFERENCE_GPU / name / file
         link = (
             f"[{trace}.json.gz](../{path.relative_to(ROOT)}) ({path.stat().st_size / 1e3:.0f} kB)"
         )

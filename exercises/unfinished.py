@@ -37,12 +37,12 @@ def unfinished(path: Path) -> list[str]:
 
 
 def unrecorded(path: Path, traces: Path = TRACES) -> list[str]:
-    """A sentence if the lesson in this notebook has %%gpu cells and no recording."""
+    """A sentence if the lesson in this notebook has %%gpu cells and no recording on the reference
+    GPU.
+    """
     lesson = unnumbered(path.stem)
     recording = traces / REFERENCE_GPU / f"{lesson}.json"
-    if any(traces.glob(f"*/{lesson}.json")) or all(
-        handed_on(source) is None for source in _read(path)[0]
-    ):
+    if recording.exists() or all(handed_on(source) is None for source in _read(path)[0]):
         return []
     return [
         f"The lesson {lesson} has no recording {short(recording)}: make it on a machine with a "

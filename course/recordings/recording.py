@@ -210,8 +210,8 @@ def _pretty(value: Any, indent: str = "") -> str:
 
 
 def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
-    """The recording of a lesson on a GPU, both by their names in traces/; if that one has none,
-    the first of recordings().
+    """The recording of a lesson on a GPU, both by their names in traces/; the reference GPU's, if
+    that one has none.
 
     Raises RecordingError.
     """
@@ -222,20 +222,17 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
             f"{asked!r} is no folder of traces/: give the name of one ({', '.join(known)})."
         )
     there = traces / gpu / f"{name}.json"
-    others = [] if there.exists() else _paths(name, traces)
-    return Recording.read(others[0] if others else there)
+    return Recording.read(there if there.exists() else traces / REFERENCE_GPU / there.name)
 
 
 def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
     """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is
     damaged.
     """
-    return [Recording.read(path) for path in _paths(name, traces)]
-
-
-def _paths(name, traces):
-    found = [path for path in traces.glob(f"*/{name}.json") if path.parent.name != "local"]
-    return sorted(found, key=lambda path: (path.parent.name != REFERENCE_GPU, path))
+    paths = sorted(
+        traces.glob(f"*/{name}.json"), key=lambda path: (path.parent.name != REFERENCE_GPU, path)
+    )
+    return [Recording.read(path) for path in paths if path.parent.name != "local"]
 
 
 def digest(content: dict[str, Any]) -> str:

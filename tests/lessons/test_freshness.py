@@ -24,9 +24,8 @@ RECORDED = sorted(
 LARGE = {  # GiB
     "use_transformer_engine": 11,  # layers of width 4,096
     "graph_megatron": 8,
-    "reach_bandwidth_limit": 9,  # 1.2 B weights, in float32 too
+    "reach_bandwidth_limit": 10,  # 1.2 B weights, in float32 too
 }
-ON_AN_H100 = {"reach_bandwidth_limit"}  # which it compares with a published record
 BESIDE = {
     "README.md",
     "works_on.json",
@@ -49,12 +48,11 @@ def lesson_of(recording):
     return next(path for path in LESSONS if lesson_name(path) == recording.stem)
 
 
-def test_every_lesson_is_recorded():
+def test_every_lesson_is_recorded_on_the_reference_gpu():
     assert [sentence for path in LESSONS for sentence in unrecorded(path)] == []
     names = {lesson_name(path) for path in lessons()}
-    assert {path.stem for path in RECORDED} == names
-    here = {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU}
-    assert here | ON_AN_H100 == names
+    assert {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU} == names
+    assert {path.stem for path in RECORDED} == names, "other GPUs may have fewer"
 
 
 @named(RECORDED)
