@@ -37,6 +37,7 @@ RUN_FIRST = (
     "If a cell above defines it, run that cell first; after a restart of the kernel, all of them. "
     + RUN_ABOVE
 )
+INTERRUPTED = "Interrupted: what this cell makes is missing or old, so run it again."
 IMPORTED_BY = {r"\blesson\(": "torch", r"\b(check_capture|cpu_graphs)\(": "torch._dynamo"}
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
 _open: "Lesson | None" = None
@@ -277,10 +278,11 @@ def told(
     shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None
 ) -> None:
     """What a cell shows when the learner interrupts it, or when it reads a name that no cell has
-    bound: a sentence; after a traceback, if the name is not the cell's own.
+    bound: a sentence, the interruption's own if it has one; after a traceback, if the name is not
+    the cell's own.
     """
     if not isinstance(error, NameError):
-        said = ["Interrupted: what this cell makes is missing or old, so run it again."]
+        said = [str(error) or INTERRUPTED]
     elif len(list(walk_tb(traceback))) > 2 or isinstance(error, UnboundLocalError):
         said = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset)
         said = said if isinstance(error, UnboundLocalError) else [*said, RUN_FIRST]

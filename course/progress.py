@@ -90,7 +90,7 @@ def write_page() -> None:
 def line(lesson: str, solved: dict[str, bool]) -> str:
     """One lesson's progress in words."""
     marks = ", ".join(f"{exercise} {'✓' if done else '○'}" for exercise, done in solved.items())
-    return f"{lesson.replace('_', ' ')}: {sum(solved.values())} of {len(solved)} ({marks})"
+    return f"{title(lesson_file(lesson))}: {sum(solved.values())} of {len(solved)} ({marks})"
 
 
 def _lessons():

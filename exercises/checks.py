@@ -9,7 +9,7 @@ import torch
 from exercises import scenarios
 from exercises.answers import runs
 from exercises.answers.comparison import brief, differences, plain
-from exercises.answers.errors import place, words
+from exercises.answers.errors import interrupted, place, words
 from exercises.answers.leftovers import undone
 from exercises.answers.limits import Stopped, limited
 from exercises.answers.outcome import Outcome
@@ -59,7 +59,10 @@ def check_capture(
     if exercise.problem:
         return Outcome(False, exercise.problem)
     scenario = scenario or scenarios.scenario(exercise.lesson, name)
-    problem = runs.first_problem(answer, scenario, gpu)
+    try:
+        problem = runs.first_problem(answer, scenario, gpu)
+    except KeyboardInterrupt as error:
+        raise interrupted(error, getattr(answer, "__globals__", {})) from None
     if problem:
         where = " on the GPU" if problem.on_gpu else ""
         return Outcome(False, f"✗ {name}{where}: {exercise.said(problem)}")
@@ -82,8 +85,8 @@ def _problem(answer, expected_of, arguments, name, notebook):
             return f"✗ {_call_text(name, arguments)} gives None: is a `return` missing?"
         parts = differences(yours, expected)
         return parts and f"✗ {_call_text(name, arguments)}: {parts}"
-    except KeyboardInterrupt:
-        raise
+    except KeyboardInterrupt as error:
+        raise interrupted(error, notebook) from None
     except Stopped as stopped:
         return f"✗ {_call_text(name, arguments)}: {stopped}"
     except BaseException as error:  # SystemExit too

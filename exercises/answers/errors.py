@@ -17,6 +17,12 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
+def interrupted(error: KeyboardInterrupt, notebook: Mapping[str, Any]) -> KeyboardInterrupt:
+    """The interruption of an answer, with a sentence that says where it was."""
+    where = place(error, notebook).strip() or "in code that it calls"
+    return KeyboardInterrupt(f"The answer was interrupted {where}. Does a loop never end?")
+
+
 def place(error: BaseException, notebook: Mapping[str, Any]) -> str:
     """The innermost line of the notebook that the error went through; "" if there is none.
 

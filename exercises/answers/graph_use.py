@@ -2,6 +2,7 @@
 its symptoms.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ EVERY_TIME_THE_FIRST = (
     "Copy the new input into the static input.",
 )
 FREED = (
-    "The graph reads memory whose tensor is gone.",
+    "In the graph, {operator} reads memory whose tensor is gone.",
     "Keep every tensor that a graph reads as long as the graph, and write new values into it with "
     "copy_: `x = new` only gives the name to another tensor.",
 )
@@ -205,8 +206,10 @@ class Used:
 def nothing_freed() -> None:
     """Raises Wrong if a replay has read memory of a tensor that is gone; the stand-in knows it."""
     device = CUDAGraph.stand_in
-    if device and any("memory whose tensor is gone" in hint for hint in device.hints):
-        raise Wrong(FREED)
+    hints = "\n".join(device.hints) if device else ""
+    if read := re.search(r"memory whose tensor is gone \((?:aten::)?([^.)]+)", hints):
+        symptom, repair = FREED
+        raise Wrong(symptom.format(operator=read[1]), repair)
 
 
 def parting(

@@ -203,11 +203,11 @@ def copy_open(tmp_path, monkeypatch):
 
 
 def test_progress_is_noted_and_shown(copy_open):
-    assert "start here: 0 of 4 (" in progress.ending("start_here")
+    assert "Start here: 0 of 4 (" in progress.ending("start_here")
     for _ in range(2):
         assert progress.mark("start_here", "most_speed_up") == ""
     said = progress.ending("start_here")
-    assert "start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○" in said
+    assert "Start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○" in said
     assert (
         f"Next lesson: [Profile eager training]({lesson_file('profile_eager_training').name}). "
         in said

@@ -124,7 +124,7 @@ def test_the_reader_can_interrupt(monkeypatch):
     def make_predictor(net, sample):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted \(at line \d+: raise KeyboardI"):
         verdict(monkeypatch, *PREDICTOR, make_predictor)
     assert CUDAGraph.stand_in is None
 

@@ -221,7 +221,7 @@ def test_the_learner_can_interrupt_an_answer():
     def double(x):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted \(at line \d+: raise KeyboardI"):
         check(double, 1)
 
 

@@ -10,8 +10,9 @@ import torch
 
 from course.lesson import Lesson
 from course.lessons import lesson_file
+from cpu_graph import cpu_graphs
 from exercises.answers import solutions
-from exercises.answers.graph_use import Wrong, close, parting, same
+from exercises.answers.graph_use import Wrong, close, nothing_freed, parting, same
 from exercises.checks import check_capture
 from tests.support.notebooks import code
 
@@ -118,3 +119,15 @@ def test_equal_is_bitwise_and_close_is_not():
     assert same(one, one.clone()) and not close(one, one.clone())
     assert not same(torch.tensor(1.0), torch.tensor(1.0 + 1e-7)) and same([], [])
     assert not same(torch.tensor(1), torch.tensor(1.0))
+
+
+def test_of_memory_whose_tensor_is_gone_the_reader_is_told():
+    with cpu_graphs():
+        graph = torch.cuda.CUDAGraph()
+        x = torch.ones(4, device="cuda")
+        with torch.cuda.graph(graph):
+            2 * x
+        del x
+        graph.replay()
+        with pytest.raises(Wrong, match="In the graph, mul reads memory whose tensor is gone"):
+            nothing_freed()
