@@ -7,7 +7,9 @@ anything is built. `make read` writes it anew; a test compares.
 import base64
 import io
 import re
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 from PIL import Image
@@ -18,8 +20,10 @@ from course.recordings.recording import recorded_lesson
 from docs.lesson_page import gpus, keep_addresses, shown, without_styles
 from docs.played import played
 from docs.search import GALLERY
+from exercises.guesses import NO_GUESS
 
 READ = ROOT / "read"
+STILL = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml,([^"]*)"')
 COLOURS = 64  # of a chart: a third of the bytes
 ABOUT = (
     "> This page shows what the cells of the lesson show. Those that begin with `%%gpu` were "
@@ -46,11 +50,11 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
             continue
         parts.append(fenced(cell.source, "python"))
         for output in filter(shown, cell.outputs):
-            data = output.get("data", {})
-            if "image/png" in data:
-                file = f"{name}_{len(charts) + 1}.png"
-                charts[file] = small(base64.b64decode(data["image/png"]))
-                text = re.sub(r"([\[\]])", r"\\\1", data["text/plain"])
+            if (chart := picture(output)) is not None:
+                text, kind, content = chart
+                file = f"{name}_{len(charts) + 1}.{kind}"
+                charts[file] = content
+                text = re.sub(r"([\[\]])", r"\\\1", text)
                 parts.append(f"![{text}](charts/{file})")
             elif text := as_markdown(output):
                 parts.append(text)
@@ -61,6 +65,19 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
         date=about["date"],
     )
     return "\n\n".join([parts[0], said, *parts[1:]]) + "\n", charts
+
+
+def picture(output: nbformat.NotebookNode) -> tuple[str, str, bytes] | None:
+    """The picture of an output: its text, "png" or "svg", and its bytes; None if it shows none.
+
+    Of a picture that moves, it is what stands where no script runs.
+    """
+    data = output.get("data", {})
+    if "image/png" in data:
+        return data["text/plain"], "png", small(base64.b64decode(data["image/png"]))
+    if still := STILL.search(data.get("text/html", "")):
+        return unescape(still[1]), "svg", unquote(still[2]).encode()
+    return None
 
 
 def as_markdown(output: nbformat.NotebookNode) -> str:
@@ -76,7 +93,7 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
         return linked(output.data["text/markdown"])
     if plain.startswith("<IPython"):
         return ""
-    return fenced(plain, "text")
+    return fenced(plain.removeprefix(NO_GUESS), "text")
 
 
 def fenced(text: str, language: str) -> str:
@@ -88,7 +105,7 @@ def fenced(text: str, language: str) -> str:
 def linked(text: str) -> str:
     """Markdown of a notebook whose links to lessons lead to their pages and headings here."""
     text = re.sub(r"\]\((\d+_\w+)\.ipynb", r"](\1.md", text)
-    text = re.sub(r"""(\]\((?:\d+_\w+\.md)?#|href="#)([^)"\s]+)""", _to_heading, text)
+    text = re.sub(r"""(\]\((?:[./\w]+\.md)?#|href="#)([^)"\s]+)""", _to_heading, text)
     return text.replace("](solutions/", "](../notebooks/solutions/")
 
 

@@ -7,30 +7,34 @@ from typing import Any
 from exercises.answers.comparison import brief, plain
 from exercises.answers.outcome import Outcome
 
+NO_GUESS = "○ no guess yet: put yours in place of `...`; "
+
 
 def compare_guess(
     guess: Any, measured: Any, unit: str = "", because: Mapping[float, str] | None = None
 ) -> Outcome:
     """Lay a guess beside the measurement: spot on (within 10%), close (within 50%), or how far off.
 
-    Where a word, a truth value or a count below 20 was measured, the guess is right or not; because
-    says what is wrong with wrong counts that have a reason. No guess gets a sentence.
+    Where a word, a truth value or a count below 20 was measured, the guess is right or not; in a
+    list of words neither case nor order matters. because says what is wrong with numbers that have
+    a reason. No guess gets a sentence.
     """
     measured = plain(measured)
     if isinstance(measured, str | bool):
-        right = plain(guess) == measured
-        usable = isinstance(plain(guess), type(measured))
-        return (
-            Outcome(right, f"your guess {brief(guess)}, found {measured}")
-            if usable
-            else _unusable(guess, f"found: {measured}")
-        )
+        said = plain(guess)
+        if not isinstance(said, type(measured)):
+            wanted = "words in quotes" if isinstance(measured, str) else "True or False"
+            return _unusable(guess, f"found: {measured}", wanted)
+        right = _words(said) == _words(measured)
+        return Outcome(right, f"your guess {brief(guess)}, found {measured}")
     digits = ",.0f" if abs(measured) >= 1000 else ".3g"
     number, found = _number(guess), f"measured {measured:{digits}}{unit}"
     if number is None:
-        return _unusable(guess, found)
-    if 0 < measured < 20 and measured == int(measured) and number != measured:
-        reason = (because or {}).get(number, f"off by {abs(number - measured):g}")
+        return _unusable(guess, found, "a number without quotes or unit")
+    reason = (because or {}).get(number, "")
+    count = 0 < measured < 20 and measured == int(measured)
+    if number != measured and (reason or count):
+        reason = reason or f"off by {abs(number - measured):g}"
         return Outcome(False, f"your guess {number:g}{unit}, {found}: {reason}")
     low, high = sorted((abs(number), abs(measured)))
     same_side = low > 0 and (number > 0) == (measured > 0)
@@ -65,12 +69,15 @@ def _number(guess: Any, convert: Callable | None = None) -> Any:
         return None
 
 
-def _unusable(guess, found):
+def _words(said):
+    """What a guess in words says, whatever its case and the order of its parts."""
+    return sorted(part.strip().casefold() for part in str(said).split(","))
+
+
+def _unusable(guess, found, wanted):
     if guess is ... or guess is None:
-        return Outcome(False, f"○ no guess yet: put yours in place of `...`; {found}")
-    return Outcome(
-        False, f"○ your guess {brief(guess)} does not fit: a number has no quotes or unit; {found}"
-    )
+        return Outcome(False, f"{NO_GUESS}{found}")
+    return Outcome(False, f"○ your guess {brief(guess)} does not fit: write {wanted}; {found}")
 
 
 def _percent(number, measured, unit):

@@ -393,6 +393,8 @@ def test_a_small_count_has_no_close_and_a_known_mistake_its_reason():
     said = [repr(compare_guess(guess, 3.0, because={4: "why"})) for guess in (3, 4, 5)]
     assert [one.rpartition(": ")[2] for one in said] == ["spot on", "why", "off by 2"]
     assert [one[0] for one in said] == ["✓", "✗", "✗"]
+    large = compare_guess(40, 34, because={40: "why"})
+    assert not large and repr(large).endswith(": why"), "of a large count too"
 
 
 def test_a_guess_in_percent_is_asked_for():
@@ -404,6 +406,8 @@ def test_a_guess_in_percent_is_asked_for():
 def test_a_guess_may_be_a_word_or_a_truth_value():
     assert compare_guess(True, np.True_) and not compare_guess(False, True)
     assert compare_guess("eager", "eager") and repr(compare_guess(..., "eager")).startswith("○")
+    assert compare_guess("Head,block3", "block3, head") and not compare_guess("head", "block3")
+    assert "write words in quotes; found: eager" in repr(compare_guess(1, "eager"))
 
 
 def test_a_guess_for_a_chart_that_is_no_number_gets_a_word(capsys):

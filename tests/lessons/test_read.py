@@ -8,13 +8,15 @@ from importlib.metadata import version
 import pytest
 
 from course.paths import ROOT, lesson_name
+from course.touch.svg import drawing, image, text
 from tests.support.notebooks import LESSONS
 
 pytest.importorskip("PIL")
 
 from docs.played import played
-from docs.read import READ, as_markdown, linked, page
+from docs.read import READ, as_markdown, linked, page, picture
 from docs.readme import lesson_table
+from exercises.guesses import NO_GUESS
 
 PINNED = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
 AS_PINNED = all(version(one) == PINNED[one] for one in ("pandas", "matplotlib", "ipython"))
@@ -36,7 +38,7 @@ def test_nothing_else_lies_in_read():
     assert {path.name for path in READ.glob("charts/*")} == named and len(named) > 30
 
 
-CHART = re.compile(r"^!\[.{20,}\]\(charts/(\w+\.png)\)$", re.MULTILINE)
+CHART = re.compile(r"^!\[.{20,}\]\(charts/(\w+\.(?:png|svg))\)$", re.MULTILINE)
 
 
 def test_the_readmes_table_leads_to_every_page():
@@ -60,8 +62,8 @@ def test_links_to_lessons_lead_to_their_pages():
 
 
 @pytest.mark.parametrize("path", sorted(READ.glob("*.md")), ids=lambda path: path.stem)
-def test_every_link_to_a_heading_of_a_lesson_finds_it(path):
-    for file, name in re.findall(r"""(?:\]\(|href=")(\d+_\w+\.md)?#([^)"\s]+)""", path.read_text()):
+def test_every_link_to_a_heading_finds_it(path):
+    for file, name in re.findall(r"""(?:\]\(|href=")([./\w]+\.md)?#([^)"\s]+)""", path.read_text()):
         headings = re.findall(
             r"^#+ (.*)$", (path.parent / (file or path)).read_text(), re.MULTILINE
         )
@@ -72,6 +74,7 @@ def test_every_link_to_a_heading_of_a_lesson_finds_it(path):
     ("data", "text"),
     [
         ({"text/plain": "'41'"}, "```text\n'41'\n```"),
+        ({"text/plain": f"{NO_GUESS}measured 3"}, "```text\nmeasured 3\n```"),
         ({"text/plain": "```"}, "````text\n```\n````"),
         ({"text/plain": "<IPython.core.display.HTML object>", "text/html": "<b>"}, ""),
         ({"text/plain": "x", "text/html": '<div class="highlight">'}, "```python\nx\n```"),
@@ -82,3 +85,13 @@ def test_an_output_as_markdown(data, text):
     import nbformat
 
     assert as_markdown(nbformat.v4.new_output("display_data", data)) == text
+
+
+def test_a_picture_that_moves_is_shown_as_it_stands_still():
+    import nbformat
+
+    html = image(drawing(9, 9, "", text(1, 1, "5 µs")), 'It says "5 µs".')
+    output = nbformat.v4.new_output("display_data", {"text/html": f"<figure>{html}</figure>"})
+    said, kind, content = picture(output)
+    assert (said, kind) == ('It says "5 µs".', "svg")
+    assert content.startswith(b"<svg xmlns=") and "5 µs".encode() in content
