@@ -81,7 +81,7 @@ class History:
         before = needed(source, self.statements)
         known = {one for hashed in recording.statements.values() for one in hashed}
         if others := [one for one in before if one.hash not in known]:
-            names = ", ".join(sorted(others[0].binds))
+            names = ", ".join(f"`{name}`" for name in sorted(others[0].binds))
             raise NeedsGPU(
                 f"`{others[0]}` has changed {names}, on which this %%gpu cell depends: run the "
                 f"lesson's own cells for it again, {ELSEWHERE}"

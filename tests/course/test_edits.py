@@ -60,14 +60,14 @@ def refusal(learner, before=(), between=(), plain=PLAIN):
         ("with open('/dev/null') as build: pass", "build"),
         ("from math import fsum as quartiles", "quartiles"),
         ("del model", "model"),
-        ("build, mine = print, 3", "build, mine"),
+        ("build, mine = print, 3", "build`, `mine"),
         ("sum = max", "sum"),
         ("quartiles.x = 1 / 0", "quartiles"),
     ],
 )
 def test_a_name_bound_anew_is_noticed_and_undone_by_the_lessons_own_cells(learner, cell, names):
     said = refusal(learner, between=[cell])
-    assert f"has changed {names}, on which" in said and "run the lesson's own cells" in said
+    assert f"has changed `{names}`, on which" in said and "run the lesson's own cells" in said
     learner.run("del sum") if names == "sum" else None
     if names != "sum":
         assert learner.run_all(*PLAIN, RESULT, LATER) == []
@@ -75,12 +75,12 @@ def test_a_name_bound_anew_is_noticed_and_undone_by_the_lessons_own_cells(learne
 
 @pytest.mark.parametrize("cell", ["sum = max", "import math as sum"])
 def test_a_name_bound_above_the_lesson_is_noticed(learner, cell):
-    assert "has changed sum" in refusal(learner, before=[cell])
+    assert "has changed `sum`" in refusal(learner, before=[cell])
 
 
 def test_a_name_that_only_a_plain_cell_uses_spoils_what_that_cell_makes(learner):
     said = refusal(learner, plain=[*PLAIN[:3], "histogram = {8: 1}", *PLAIN[3:]])
-    assert "`histogram = {8: 1}` has changed histogram" in said
+    assert "`histogram = {8: 1}` has changed `histogram`" in said
     assert learner.run_all(*PLAIN, RESULT, LATER) == []
 
 
@@ -155,7 +155,7 @@ def test_a_lesson_opened_again_keeps_what_was_run(learner):
     learner.run_all(OPENING, *PLAIN)
     assert learner.run_all(OPENING, RESULT, OPENING, LATER) == []
     assert learner.run_all(OPENING, "plans = {}") == []
-    assert "has changed plans" in str(learner.run(RESULT))
+    assert "has changed `plans`" in str(learner.run(RESULT))
 
 
 def test_after_a_restart_the_way_out_is_named(learner):
