@@ -57,6 +57,11 @@ def by_parts(folder: Path = NOTEBOOKS) -> dict[str, list[Path]]:
     return parts
 
 
+def following(path: Path) -> Path | None:
+    """The lesson after this one in reading order; None after the last."""
+    return next((one for one in sorted(path.parent.glob("[0-9]*.ipynb")) if one > path), None)
+
+
 def title(path: Path) -> str:
     """A lesson's title: the first line of its first screen."""
     first = json.loads(path.read_bytes())["cells"][0]["source"]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from course.files import SavingError, printed, replacing
-from course.lessons import lesson_file, title
+from course.lessons import following, lesson_file, title
 from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
 from course.recordings.cells import CHECKS, checked
 
@@ -65,7 +65,7 @@ def ending(lesson: str) -> str:
     if solved is None:
         return ""
     told = [f"Solved exercises in {line(lesson, solved)}."] if solved else []
-    for path in [path for path in _lessons() if path > lesson_file(lesson)][:1]:
+    if path := following(lesson_file(lesson)):
         told.append(f"Next lesson: [{title(path)}]({path.name}).")
     return " ".join([*told, f"[Your progress]({PAGE})."])
 

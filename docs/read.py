@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import nbformat
 from PIL import Image
 
+from course.lessons import following, title
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recorded_lesson
@@ -58,6 +59,8 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
                 parts.append(f"![{text}](charts/{file})")
             elif text := as_markdown(output):
                 parts.append(text)
+    if after := following(path):
+        parts.append(f"Next lesson: [{title(after)}]({after.stem}.md).")
     said = ABOUT.format(
         gpus=gpus_of(about, gpus(notebook)),
         name=path.name,
