@@ -29,6 +29,7 @@ from exercises.scenarios.rules import callers_own
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::mv", "aten::bmm")
 REDUCES = ("aten::max", "aten::amax", "aten::argmax", "aten::sum", "aten::logsumexp", "aten::topk")
+ALONG = ("aten::_softmax", "aten::sort")  # along the dimension that an argument names
 NO_EPS = ("The results are too large where x is small.", "Add norm.eps before the square root.")
 FROZEN_SCALE = (
     "Every result is divided by the root mean square of the sample.",
@@ -42,15 +43,27 @@ WEIGHT_AGAIN = (
 )
 AFTER_NORM = (
     "The product reads what an earlier kernel of the graph wrote.",
-    "Multiply the weight by x itself, and the result by the scale.",
+    "Fold the gain into the weight, multiply it by x itself, and the result by the scale.",
 )
 ONE_STAGE = (
-    "A reduction still runs over {} numbers, the whole row.",
-    "Reduce within the pieces first.",
+    "A reduction runs over {} numbers, more than a piece has.",
+    "Reduce within each piece, then over the pieces. A product and a softmax reduce, too.",
+)
+OTHER_PIECES = (
+    "Your pieces have {} numbers, expected {}.",
+    "unflatten(-1, (n_pieces, -1)) divides a row into n_pieces pieces.",
 )
 AVERAGED = (
     "The splits count equally.",
     "Weight each with its share of the softmax's sum.",
+)
+NOT_RESCALED = (
+    "Sums of splits are added although each split subtracted its own largest score.",
+    "Bring them to the same largest score first.",
+)
+BY_LARGEST = (
+    "A split counts by its largest score alone.",
+    "Its share depends on its sum of exponentials, too.",
 )
 NOT_A_NUMBER = (
     "A result holds NaN.",
@@ -61,7 +74,7 @@ OVERFLOW = (
     "Subtract the largest score before each exp.",
 )
 FROZEN_POSITION = (
-    "Every replay attends to the slots of the capture.",
+    "Every replay attends to the same slots, whatever the position.",
     "Compare slots with input_pos on the GPU, inside of the function.",
 )
 SLOT_MISSING = ("The slot at the position itself is missing.", "The query attends to it, too.")
@@ -138,17 +151,34 @@ def reads_weight_once(nodes: list[Node], size: int) -> None:
         written |= {id(place.block) for place in places(node.outputs)}
 
 
+def reduced_over(node: Node) -> int:
+    """How many numbers each result of a reduction, a softmax or a product is made of, else 0."""
+    name, given = named(node), places(node.args)
+    if name in REDUCES:
+        return math.prod(given[0].where[1]) // math.prod(places(node.outputs)[0].where[1])
+    if name in ALONG:
+        dim = node.args[1] if len(node.args) > 1 else node.kwargs["dim"]
+        return given[0].where[1][dim]
+    if name in PRODUCTS:
+        return given[-2].where[1][-1]
+    if "scaled_dot_product" in name:
+        return given[1].where[1][-2]  # the slots of the keys
+    return 0
+
+
 def in_two_stages(seen: Watched, longest: int) -> None:
     """Raises Wrong if a reduction of a captured graph runs over more than longest numbers."""
+    length = max(map(reduced_over, nodes_of(seen)), default=0)
+    if length > longest:
+        raise Wrong(ONE_STAGE[0].format(length), ONE_STAGE[1])
+
+
+def in_pieces(seen: Watched, total: int, size: int) -> None:
+    """Raises Wrong if a reduction of all the total numbers does not run over size of them."""
     for node in nodes_of(seen):
-        length = 0
-        if named(node) in REDUCES:
-            given, result = places(node.args)[0], places(node.outputs)[0]
-            length = math.prod(given.where[1]) // math.prod(result.where[1])
-        elif named(node) == "aten::_softmax":
-            length = places(node.args)[0].where[1][node.args[1]]
-        if length > longest:
-            raise Wrong(ONE_STAGE[0].format(length), ONE_STAGE[1])
+        length = reduced_over(node)
+        if length not in (0, size) and math.prod(places(node.args)[0].where[1]) == total:
+            raise Wrong(OTHER_PIECES[0].format(length, size), OTHER_PIECES[1])
 
 
 def replayed(function: Callable, static: Tensor, news: list[Tensor]) -> Iterator[Tensor]:
@@ -157,7 +187,7 @@ def replayed(function: Callable, static: Tensor, news: list[Tensor]) -> Iterator
     with torch.cuda.graph(graph):
         result = function()
     if not torch.is_tensor(result):
-        raise Wrong("A tensor is asked: the CPU must not read the result.")
+        raise Wrong("Return a tensor: the CPU must not read the result.")
     for new in news:
         static.copy_(new)
         graph.replay()
@@ -175,6 +205,7 @@ def largest_token(answer: Callable) -> None:
         for one, new in zip(found, logits, strict=True):
             _largest(one, new.argmax(dim=-1, keepdim=True), pieces, size)
         in_two_stages(seen, max(pieces, size))
+        in_pieces(seen, rows * pieces * size, size)
 
 
 def _largest(found: Tensor, expected: Tensor, pieces: int, size: int) -> None:
@@ -233,10 +264,12 @@ def _attention(found, expected, given, positions, n_splits, scale):
         raise Wrong(NOT_A_NUMBER)
     if any(not bool(one.isfinite().all()) for one in found):
         raise Wrong(OVERFLOW)
-    pieces = [
-        attend(q, *one, torch.ones(one[0].shape[1], dtype=torch.bool, device="cuda"))
-        for one in zip(keys.chunk(n_splits, 1), values.chunk(n_splits, 1), strict=True)
-    ]
-    if close(found[0], torch.stack(pieces).mean(dim=0)):
-        raise Wrong(AVERAGED)
+    scores = (keys @ q[:, :, None])[..., 0].unflatten(1, (n_splits, -1))
+    top = scores.amax(dim=-1, keepdim=True)  # (heads, splits, 1)
+    total = (scores - top).exp().sum(dim=-1, keepdim=True)
+    pieces = (scores.softmax(dim=-1)[:, :, None] @ values.unflatten(1, (n_splits, -1)))[:, :, 0]
+    shares = {AVERAGED: torch.ones_like(top), NOT_RESCALED: total, BY_LARGEST: top.softmax(dim=1)}
+    for symptom, share in shares.items():
+        if close(found[0], (share * pieces).sum(dim=1) / share.sum(dim=1)):
+            raise Wrong(symptom)
     raise Wrong("The results are not those of attention over all slots up to the position.")

@@ -36,6 +36,11 @@ changed(
         "piece * pieces.shape[-1] + indices.gather(-1, piece)":
             "logits.argmax(dim=-1, keepdim=True)",
     },
+    sorted={
+        "piece * pieces.shape[-1] + indices.gather(-1, piece)":
+            "logits.argsort(dim=-1, descending=True)[:, :1]",
+    },
+    other_pieces={"(n_pieces, -1)": "(-1, n_pieces)"},
     within_the_piece={"piece * pieces.shape[-1] + ": ""},
     times_the_pieces={"pieces.shape[-1]": "n_pieces"},
     not_b_by_1={"indices.gather(-1, piece)": "indices.gather(-1, piece)[:, 0]"},
@@ -64,6 +69,18 @@ changed(
         "(share * y).sum(dim=1) / (share * total).sum(dim=1)":
             "(y / total.clamp(min=1e-30)).mean(dim=1)",
     },
+    one_kernel={
+        "(share * y).sum(dim=1) / (share * total).sum(dim=1)":
+            "F.scaled_dot_product_attention(\n"
+            "    q[:, None], keys, values.flatten(1, 2), (slots <= input_pos)[None, None], scale=1.0\n"
+            ")[:, 0]",
+    },
+    not_rescaled={"(top - top.amax(dim=1, keepdim=True)).exp()": "1.0"},
+    by_the_largest={
+        "(share * y).sum(dim=1) / (share * total).sum(dim=1)":
+            "(top.softmax(dim=1) * y / total.clamp(min=1e-30)).sum(dim=1)",
+    },
+    without_the_position={"scores.masked_fill(slots > input_pos, -torch.inf)": "scores"},
     empty_splits={".clamp(min=-1e+30)": ""},
     largest_not_subtracted={
         "(scores - top).exp()": "scores.exp()",
@@ -79,5 +96,6 @@ def split_attention__right_by_logsumexp(q, keys, values, input_pos, n_splits):
     scores = (keys @ q[:, :, None])[..., 0].masked_fill(slots > input_pos, -torch.inf)
     scores = scores.unflatten(1, (n_splits, -1))
     shares = scores.logsumexp(dim=-1).softmax(dim=1)  # (n_heads, n_splits)
-    weights = scores.softmax(dim=-1).nan_to_num(0.0) * shares[..., None]
-    return (weights.flatten(1)[:, None] @ values)[:, 0]
+    weights = scores.softmax(dim=-1).nan_to_num(0.0)
+    y = (weights[:, :, None] @ values.unflatten(1, (n_splits, -1)))[:, :, 0]
+    return (shares[..., None] * y).sum(dim=1)
