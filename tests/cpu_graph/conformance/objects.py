@@ -125,13 +125,6 @@ def which_half_names_a_pool():
     return [handle[0] == 0, handle[1] > 0, graph.pool()[0] > 0 and graph.pool()[1] == 0]
 
 
-@program([3, 3])
-def a_pool_of_another_graph():
-    x = ones(2)
-    first = captured(lambda: x * 2)
-    return captured(lambda: x * 3, pool=first.graph.pool())()
-
-
 def after_a_sleep(*pools):
     """Replay two graphs side by side, lined up behind one that sleeps."""
     x = ones(2**18)
@@ -191,15 +184,6 @@ def addresses_in_a_pool_of_other_sizes_can_be_compared():
     return [result.data_ptr() == result.data_ptr(), result.data_ptr() == x.data_ptr()]
 
 
-@program([True, True])
-def two_graphed_callables_of_other_sizes():
-    first, second = torch.nn.Linear(64, 32).cuda(), torch.nn.Linear(32, 8).cuda()
-    x, hidden = ones(16, 64), ones(16, 32, requires_grad=True)
-    parts = torch.cuda.make_graphed_callables((first, second), ((x,), (hidden,)))
-    parts[1](parts[0](x)).sum().backward()
-    return [first.weight.grad.abs().sum().item() > 0, second.bias.grad.tolist() == [16] * 8]
-
-
 @program([True, [2, 3]], refused="Moving a lazy layer")
 def a_lazy_layer():
     net = torch.nn.LazyLinear(2).cuda()
@@ -223,15 +207,6 @@ def views_in_inference_mode_share_memory():
         y = torch.zeros(2, 2, device="cuda")
         y.reshape(4).add_(x.reshape(4))
     return y[0]
-
-
-@program([3, 3])
-def a_captured_layer_in_inference_mode():
-    x, weight = ones(1, 2), ones(2, 2)
-    with torch.inference_mode():
-        replay = captured(lambda: torch.nn.functional.linear(x, weight, ones(2)))
-        torch.nn.functional.linear(x, weight)
-        return replay()[0]
 
 
 def in_a_thread(function):

@@ -4,7 +4,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from tests.cpu_graph.conformance.common import SINCE_2_13, SINCE_2_15, captured, ones, zeros
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import program, programs
 
 
 def draw():
@@ -192,11 +192,7 @@ def masks_of_a_checkpoint(preserve):
     return torch.equal(output, gradient)
 
 
-@program(True)
-def a_checkpoint_that_keeps_the_random_state():
-    return masks_of_a_checkpoint(preserve=True)
-
-
-@program(False)
-def a_checkpoint_that_does_not():
-    return masks_of_a_checkpoint(preserve=False)
+programs(
+    a_checkpoint_that_keeps_the_random_state=(True, lambda: masks_of_a_checkpoint(preserve=True)),
+    a_checkpoint_that_does_not=(False, lambda: masks_of_a_checkpoint(preserve=False)),
+)
