@@ -16,15 +16,6 @@ def a_name_bound_anew_has_no_effect():
     return [stale, replay()[0].item()]
 
 
-@program(2)
-def data_bound_anew_has_no_effect():
-    static = ones(4)
-    old = static.data
-    replay = captured(lambda: static * 2)
-    static.data = ones(4) * 3
-    return replay()[0] * old[0]
-
-
 def after_another_tensor(keep):
     inputs, graph = ones(2**20), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -107,14 +98,6 @@ def copy_converts_and_broadcasts():
     return replay()
 
 
-@program([6])
-def an_output_may_be_an_input():
-    static = ones(1)
-    output = captured(lambda: static.mul_(1))()
-    static.fill_(6)
-    return output
-
-
 @program([5])
 def an_intermediate_is_computed_again():
     static, between = ones(1), []
@@ -128,13 +111,6 @@ def an_intermediate_is_computed_again():
     between[0].fill_(100)
     static.fill_(4)
     return replay()
-
-
-@program(True)
-def a_static_result_has_one_address():
-    static = ones(4)
-    replay = captured(lambda: static * 2)
-    return replay().data_ptr() == replay().data_ptr()
 
 
 @program(True)

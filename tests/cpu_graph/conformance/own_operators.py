@@ -50,16 +50,6 @@ def waiting(x: Tensor) -> Tensor:
     return x * 2
 
 
-@torch.library.custom_op("conformance::by_device", mutates_args=())
-def by_device(x: Tensor) -> Tensor:
-    return x * 1
-
-
-@by_device.register_kernel("cuda")
-def _(x):
-    return x * 100
-
-
 @torch.library.custom_op("conformance::cuda_alone", mutates_args=(), device_types="cuda")
 def cuda_alone(x: Tensor) -> Tensor:
     return x * 7
@@ -73,11 +63,6 @@ def cpu_alone(x: Tensor) -> Tensor:
 @torch.library.custom_op("conformance::add_to", mutates_args=("x",))
 def add_to(x: Tensor, y: Tensor) -> None:
     x.add_(y)
-
-
-@torch.library.custom_op("conformance::min_max", mutates_args=())
-def min_max(xs: list[Tensor], by: int) -> tuple[Tensor, Tensor]:
-    return xs[0] * by, xs[-1] * by
 
 
 @torch.library.custom_op("conformance::random", mutates_args=())
@@ -117,15 +102,6 @@ library.define("in_place(Tensor(a!) x) -> Tensor(a!)")
 library.impl("in_place", lambda x: x.mul_(2), "CompositeExplicitAutograd")
 
 
-@told([[2, 2], [6, 6]])
-def an_operator_of_ones_own_is_replayed_on_new_values():
-    x = ones(2)
-    replay = captured(lambda: double(x))
-    first = replay().tolist()
-    x.fill_(3)
-    return [first, replay().tolist()]
-
-
 @told([0, 1, 1])
 def its_python_runs_once_at_the_capture():
     x = ones(2)
@@ -153,19 +129,6 @@ def its_python_sees_cuda_tensors():
     return calls
 
 
-@told([[100, 100], [100, 100], [1, 1]])
-def its_kernel_for_cuda_is_taken():
-    x = ones(2)
-    eager = by_device(x).tolist()
-    return [eager, captured(lambda: by_device(x))().tolist(), by_device(torch.ones(2)).tolist()]
-
-
-@told([[7, 7], [7, 7]])
-def a_kernel_for_cuda_alone_is_enough():
-    x = ones(2)
-    return [cuda_alone(x).tolist(), captured(lambda: cuda_alone(x))().tolist()]
-
-
 @told([[2, 2], [4, 4]])
 def an_operator_that_writes_to_its_argument():
     x, y = ones(2), ones(2)
@@ -175,13 +138,6 @@ def an_operator_that_writes_to_its_argument():
     replay()
     replay()
     return [first, x.tolist()]
-
-
-@told([[3, 3], [6, 6]])
-def an_operator_of_a_list_gives_two_results():
-    x, y = ones(2), ones(2) * 2
-    replay = captured(lambda: min_max([x, y], 3))
-    return [one.tolist() for one in replay()]
 
 
 @told([True, True])

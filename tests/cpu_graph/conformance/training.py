@@ -1,7 +1,5 @@
 """Training in a graph: gradients, optimizers, mixed precision."""
 
-from functools import partial
-
 import torch
 from torch.optim import SGD, Adam, AdamW
 
@@ -143,7 +141,6 @@ def adam_without_capturable():
 programs(
     sgd_with_dropout_equals_eager=(True, lambda: equal_to_eager(SGD, lr=0.1)),
     fused_sgd_equals_eager=(True, lambda: equal_to_eager(SGD, lr=0.1, momentum=0.9, fused=True)),
-    capturable_adam_equals_eager=(True, lambda: equal_to_eager(Adam, lr=0.01, capturable=True)),
     capturable_adamw_equals_eager=(True, lambda: equal_to_eager(AdamW, lr=0.01, capturable=True)),
 )
 
@@ -225,17 +222,6 @@ def a_weight_in_autocasts_cache():
 @program(8)
 def a_weight_not_in_autocasts_cache():
     return after_update(cache=False)
-
-
-@program([1, 2, 4])
-def a_schedule_in_a_tensor():
-    weight, rate = ones(1), ones(1)
-    replay = captured(partial(weight.copy_, rate))
-    found = []
-    for _ in range(3):
-        found.append(replay().item())
-        rate.mul_(2)
-    return found
 
 
 def with_a_kept_loss(detach):

@@ -58,10 +58,6 @@ programs(
         refused("addmm_cuda", LONG),
         lambda: said(torch.inference_mode()(lambda: square(LONG) @ square(LONG))),
     ),
-    an_einsum_of_whole_numbers=(
-        refused("baddbmm_cuda", LONG),
-        lambda: said(lambda: torch.einsum("bij,jk->bik", square(LONG)[None], square(LONG))),
-    ),
     a_mean_pool_of_whole_numbers=(
         refused("avg_pool2d_out_cuda_frame", LONG),
         lambda: said(lambda: F.avg_pool2d(image(LONG), 2)),
@@ -79,11 +75,6 @@ programs(
         "supported. Use the `^` or `logical_xor()` operator instead.",
         lambda: said(lambda: square(torch.bool) - square(torch.bool)),
     ),
-    a_mean_of_whole_numbers=(
-        f"{SHARED}: mean(): could not infer output dtype. Input dtype must be either a "
-        "floating point or complex dtype. Got: Long",
-        lambda: said(lambda: square(LONG).mean()),
-    ),
     an_inverse_of_whole_numbers=(
         f"{SHARED}: linalg.inv: Expected a floating point or complex tensor as input. Got Long",
         lambda: said(lambda: torch.linalg.inv(square(LONG))),
@@ -96,17 +87,11 @@ programs(
         [[1, 1], [1, 1]],
         lambda: torch.outer(square(LONG)[0], square(LONG)[0]),
     ),
-    a_sum_of_bools=(4, lambda: square(torch.bool).sum()),
     a_cumulative_sum_of_bools=([1, 2], lambda: square(torch.bool)[0].cumsum(0)),
-    a_triangle_of_bools=([[True, False], [True, True]], lambda: square(torch.bool).tril()),
     a_square_root_of_whole_numbers=([2, 3], lambda: torch.tensor([4, 9], device="cuda").sqrt()),
     a_product_of_complex_numbers=(
         [[2, 2], [2, 2]],
         lambda: (square(torch.complex64) @ square(torch.complex64)).real,
-    ),
-    a_product_of_bfloat16=(
-        [[2, 2], [2, 2]],
-        lambda: square(torch.bfloat16) @ square(torch.bfloat16),
     ),
     a_batched_product_of_bfloat16=(
         [[[2, 2], [2, 2]]],
@@ -116,23 +101,7 @@ programs(
         [[4], [4]],
         lambda: F.bilinear(*[square(torch.bfloat16)] * 2, square(torch.bfloat16)[None]),
     ),
-    halves_are_rounded_to_even=(
-        [0, 2, 2],
-        lambda: torch.tensor([0.5, 1.5, 2.5], device="cuda").round(),
-    ),
     bytes_wrap=([0, 255], lambda: torch.tensor([255, 254], device="cuda").to(torch.uint8) + 1),
-    the_largest_whole_number_wraps=(
-        -(2**31),
-        lambda: torch.tensor(2**31 - 1, device="cuda", dtype=torch.int32) + 1,
-    ),
-    floats_divided_by_zero=(
-        [True, True],
-        lambda: [bool((ones(1) / 0).isinf()), bool((0 * ones(1) / 0).isnan())],
-    ),
-    large_numbers_in_half_precision_are_infinite=(
-        [True, True],
-        lambda: [bool((ones(1) * 1e6).half().isinf()), bool((ones(1) * -1e6).half().isinf())],
-    ),
     large_numbers_in_eight_bits_are_the_largest=(
         True,
         lambda: (
@@ -222,8 +191,6 @@ programs(
         lambda: torch.tensor([INF, -INF, 1.5], device="cuda").int(),
     ),
     not_a_number_is_true=([True, True], lambda: torch.tensor([NAN, INF], device="cuda").bool()),
-    a_large_whole_number_is_cut=(1, lambda: torch.tensor(2**32 + 1, device="cuda").int()),
-    whole_numbers_to_a_power=([4, 9], lambda: torch.tensor([2, 3], device="cuda") ** 2),
 )
 programs(
     refused="of whole numbers by zero",

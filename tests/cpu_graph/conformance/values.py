@@ -15,15 +15,6 @@ def a_capture_runs_nothing():
     return counter
 
 
-@program([0, 0, 0, 0])
-def an_optimizer_in_a_capture_does_not_move_weights():
-    net = layer()
-    before = net.weight.detach().clone()
-    net.weight.grad = ones(4, 4)
-    captured(torch.optim.SGD(net.parameters(), lr=1.0).step)
-    return (net.weight - before)[0].detach()
-
-
 @program(2, shows="A branch that is frozen")
 def a_branch_is_frozen():
     x, doubling = ones(4), [True]
