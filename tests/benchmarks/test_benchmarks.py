@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import report, steps
+from benchmarks import agent, report, steps
 from benchmarks.originals import DEFECT, ORIGINALS, WHOLE_STEP
 from course.paths import ROOT
 from helpers.model import make_batches, make_model
@@ -127,9 +127,10 @@ def test_a_table_is_markdown():
     ]
 
 
-def test_without_a_gpu_it_says_so(monkeypatch, capsys):
+@pytest.mark.parametrize("main", [command.main, agent.main])
+def test_without_a_gpu_it_says_so(monkeypatch, capsys, main):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main() == 2 and "need a CUDA GPU" in capsys.readouterr().err
+    assert main() == 2 and "need a CUDA GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -39,17 +39,6 @@ def files(copy):
     return sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
 
 
-def test_the_first_time_every_lesson_is_copied(course):
-    folder, copy = course
-    assert files(copy) == [
-        ".origins.json",
-        "00_one.ipynb",
-        "01_two.ipynb",
-        "solutions/00_one.ipynb",
-    ]
-    assert (copy / "00_one.ipynb").read_bytes() == (folder / "00_one.ipynb").read_bytes()
-
-
 def test_an_untouched_lesson_follows_the_course(course):
     folder, copy = course
     notebook = nbformat.read(copy / "00_one.ipynb", as_version=4)

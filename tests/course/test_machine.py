@@ -16,10 +16,6 @@ def two_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
 
 
-def test_most_lessons_need_nothing_more():
-    assert missing() == []
-
-
 def test_further_gpus_are_counted(two_gpus, monkeypatch):
     assert missing(gpus=2) == []
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 9))

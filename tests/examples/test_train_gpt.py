@@ -129,7 +129,7 @@ def load(checkpoint, **changes):
     it was.
     """
     torch.save(checkpoint, "changed.pt")
-    model = GPT(GPTConfig(**(saved_config(checkpoint) | changes)))
+    model = GPT(GPTConfig(**(checkpoint["config"] | changes)))
     optimizer = make_optimizer(model)
     scheduler = make_scheduler(optimizer, 8)
     before = [weight.detach().clone() for weight in model.parameters()]
@@ -137,10 +137,6 @@ def load(checkpoint, **changes):
         load_checkpoint(train_gpt.Path("changed.pt"), model, optimizer, scheduler)
     assert all(map(torch.equal, before, model.parameters())) and not optimizer.state
     return str(raised.value)
-
-
-def saved_config(checkpoint):
-    return checkpoint["config"]
 
 
 KEY = "blocks.0.mlp.up.weight"

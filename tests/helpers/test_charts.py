@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 
 from helpers.charts import (
-    COLOURS,
-    MARKERS,
     WIDTH,
     cpu_gpu_chart,
     mark_guess,
@@ -52,11 +50,6 @@ def test_the_bars_are_the_medians(rounds):
     }
     assert [label.get_text() for label in axes.get_yticklabels()] == ["eager", "graph"]
     assert axes.get_xlabel() == "time per step, µs (bar: median, whisker: quartiles)"
-
-
-def test_every_lane_has_a_colour_of_its_own():
-    assert len(set(COLOURS.values())) == len(COLOURS)
-    assert set(MARKERS) < set(COLOURS)
 
 
 def shown_whole(axes):

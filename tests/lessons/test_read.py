@@ -15,7 +15,6 @@ pytest.importorskip("PIL")
 
 from docs.played import played
 from docs.read import READ, as_markdown, linked, page, picture
-from docs.readme import lesson_table
 from exercises.guesses import NO_GUESS
 
 PINNED = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
@@ -39,12 +38,6 @@ def test_nothing_else_lies_in_read():
 
 
 CHART = re.compile(r"^!\[.{20,}\]\(charts/(\w+\.(?:png|svg))\)$", re.MULTILINE)
-
-
-def test_the_readmes_table_leads_to_every_page():
-    links = re.findall(r"\]\((read/[^)]+)\)", (ROOT / "README.md").read_text())
-    assert {ROOT / link for link in links} >= {READ / f"{path.stem}.md" for path in LESSONS}
-    assert lesson_table() in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("path", sorted(READ.glob("*.md")), ids=lambda path: path.stem)
