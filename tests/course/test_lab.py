@@ -31,6 +31,10 @@ def course(tmp_path):
     return tmp_path / "course", tmp_path / "copy"
 
 
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def source(path):
     return nbformat.read(path, as_version=4).cells[0].source
 
@@ -95,9 +99,6 @@ def test_without_its_origins_no_lesson_is_replaced(course, damage):
 def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
     folder, copy = course
     (copy / "01_two.ipynb").unlink()
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(
@@ -231,9 +232,6 @@ def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
 
 
 def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(Path, "touch", full)
     said = progress.mark("start_here", "most_speed_up")
     assert said == " It could not be noted in your progress: No space left on device."

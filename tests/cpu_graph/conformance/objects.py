@@ -10,7 +10,6 @@ from tests.cpu_graph.conformance.common import captured, captured_with, ones, se
 from tests.cpu_graph.conformance.outcomes import program, programs, said
 
 LONG = 10**8
-MAKERS = {"stream": torch.cuda.Stream, "event": torch.cuda.Event, "graph": torch.cuda.CUDAGraph}
 NAMES = {"stream": "Stream", "event": "Event", "graph": "CUDAGraph"}
 
 
@@ -110,50 +109,6 @@ def with_pools(*pools):
 def pools_named_by_two_zeros_are_new_ones():
     (first, one), (second, other) = with_pools((0, 0), (0, 0))
     return [first.pool() != second.pool(), first.pool() == (0, 0), one == other]
-
-
-@program([True, True])
-def a_pool_that_is_named_is_shared():
-    handle = torch.cuda.graph_pool_handle()
-    (first, one), (second, other) = with_pools(handle, handle)
-    return [first.pool() == second.pool() == handle, one == other]
-
-
-def after_a_sleep(*pools):
-    """Replay two graphs side by side, lined up behind one that sleeps."""
-    x = ones(2**18)
-    chains = []
-    for step, pool in zip((1, 2), pools, strict=True):
-
-        def chain(step=step):
-            y = x.clone()
-            for _ in range(5):
-                y = (y + step) + (y + step)
-            return y
-
-        chains.append(captured(chain, pool=pool))
-    first, second = torch.cuda.Stream(), torch.cuda.Stream()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(first):
-        torch.cuda._sleep(LONG)
-        second.wait_stream(first)
-        chains[0].graph.replay()
-    with torch.cuda.stream(second):
-        chains[1].graph.replay()
-    torch.cuda.synchronize()
-    sums = [chain.output.sum().item() for chain in chains]
-    return [sums[0] == 2**18 * 94, sums[1] == 2**18 * 156]
-
-
-@program([False, False])
-def two_graphs_of_one_pool_side_by_side():
-    pool = torch.cuda.graph_pool_handle()
-    return after_a_sleep(pool, pool)
-
-
-@program([True, True])
-def two_graphs_of_two_pools_side_by_side():
-    return after_a_sleep(None, None)
 
 
 @program(["OutOfMemoryError: CUDA out of memory. Tried to allocate 4194304.00 GiB", [1, 1]])

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from tests.cpu_graph.conformance.common import SINCE_2_13, SINCE_2_15, captured, ones, zeros
+from tests.cpu_graph.conformance.common import SINCE_2_13, SINCE_2_15, captured, ones
 from tests.cpu_graph.conformance.outcomes import program, programs
 
 
@@ -162,20 +162,6 @@ def random_numbers_after_a_failure():
     except RuntimeError:
         torch.cuda.set_stream(stream)
     return draw().numel()
-
-
-@program([True, True])
-def a_permutation_and_an_index_on_the_gpu():
-    x, chosen = torch.arange(64, device="cuda"), zeros(64).long()
-
-    def shuffle():
-        order = torch.randperm(64, device="cuda")
-        return chosen.copy_(x[order])
-
-    replay = captured(shuffle)
-    first = replay().clone()
-    second = replay().clone()
-    return [bool((first.sort()[0] == x).all()), not torch.equal(first, second)]
 
 
 def masks_of_a_checkpoint(preserve):
