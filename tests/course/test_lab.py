@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat.v4 import new_markdown_cell, new_output
 
 from course import progress
 from course.commands import lab
@@ -54,22 +55,23 @@ def test_an_untouched_lesson_follows_the_course(course):
     assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "2"
 
 
-@pytest.mark.parametrize("touch", ["edited", "run", "tagged", "described", "pasted", "damaged"])
+IMAGE = {"mine.png": {"image/png": "bWluZQ=="}}
+TOUCHES = {  # what a learner does to a notebook
+    "edited": lambda notebook: notebook.cells[0].update(source="mine"),
+    "run": lambda notebook: notebook.cells[0].outputs.append(new_output("stream", text="mine")),
+    "tagged": lambda notebook: notebook.cells[0].metadata.update(tags=["mine"]),
+    "described": lambda notebook: notebook.metadata.update(authors=[{"name": "mine"}]),
+    "pasted": lambda notebook: notebook.cells.append(new_markdown_cell("", attachments=IMAGE)),
+    "damaged": lambda notebook: None,
+}
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
 def test_a_touched_lesson_stays_and_is_told(course, touch):
     folder, copy = course
     mine = copy / "00_one.ipynb"
     notebook = nbformat.read(mine, as_version=4)
-    if touch == "edited":
-        notebook.cells[0].source = "mine"
-    elif touch == "run":
-        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="mine")]
-    elif touch == "tagged":
-        notebook.cells[0].metadata["tags"] = ["mine"]
-    elif touch == "described":
-        notebook.metadata["authors"] = [{"name": "mine"}]
-    elif touch == "pasted":
-        image = {"mine.png": {"image/png": "bWluZQ=="}}
-        notebook.cells.append(nbformat.v4.new_markdown_cell("", attachments=image))
+    TOUCHES[touch](notebook)
     nbformat.write(notebook, mine)
     if touch == "damaged":
         mine.write_text("mine")

@@ -196,7 +196,6 @@ FAULTS = {
         [*sound(), *sound(process=2, at=7)],
         "steps of 2 processes, whose step numbers",
     ),
-    "one after the other": ([*sound(), *sound(process=2, at=500)], "steps of 2 processes"),
     "a process twice": (
         [*sound(), *sound(at=500)],
         "the same correlation id, as where traces were merged",
@@ -212,10 +211,6 @@ FAULTS = {
     "clock": (
         [*sound(), launch(150, 7), kernel(120, 5, 7)],
         "1 of 3 GPU activities begin before their own launch, by up to 30 µs: the GPU's clock",
-    ),
-    "long before": (
-        [*sound(), launch(150, 7), kernel(-(10**6), 5, 7)],
-        "by up to 1000150 µs: the GPU's clock is off",
     ),
 }
 
