@@ -9,16 +9,11 @@ from tests.cpu_graph.conformance.outcomes import program, programs, said
 ORDINAL = "AcceleratorError: CUDA error: invalid device ordinal"
 FAR = {  # a device that there is not, in a call
     "a_new_tensor": lambda: torch.ones(2, device="cuda:63"),
-    "a_new_tensor_by_number": lambda: torch.ones(2, device=63),
-    "a_list_of_numbers": lambda: torch.tensor([1], device="cuda:63"),
     "a_tensor_like_another": lambda: torch.zeros_like(torch.ones(2), device="cuda:63"),
     "a_tensor_by_to": lambda: torch.ones(2).to(63),
-    "a_tensor_by_to_and_a_name": lambda: torch.ones(2).to("cuda:63"),
     "a_tensor_by_cuda": lambda: torch.ones(2).cuda(63),
-    "a_tensor_on_the_gpu_by_to": lambda: ones(2).to(63),
     "a_tensor_on_the_gpu_by_cuda": lambda: ones(2).cuda(63),
     "a_network_by_to": lambda: torch.nn.Linear(2, 2).to("cuda:63"),
-    "a_network_by_cuda": lambda: torch.nn.Linear(2, 2).cuda(63),
     "a_set_device": lambda: torch.cuda.set_device(63),
     "a_device_block": lambda: torch.cuda.device(63).__enter__(),
     "a_stream": lambda: torch.cuda.Stream(device=63),
@@ -116,13 +111,8 @@ def index():
 
 ROWS = {
     "a_sum": (TWO, lambda: ones(2) + host(2)),
-    "a_sum_in_place": (TWO, lambda: ones(2).add_(host(2))),
     "a_sum_on_the_cpu_in_place": (TWO, lambda: host(2).add_(ones(2))),
-    "a_maximum": (TWO, lambda: torch.maximum(ones(2), host(2))),
     "a_where": (TWO, lambda: torch.where(ones(2) > 0, ones(2), host(2))),
-    "a_loss": (TWO, lambda: F.mse_loss(ones(2), host(2))),
-    "closeness": (TWO, lambda: torch.isclose(ones(2), host(2))),
-    "an_out": (TWO, lambda: torch.add(ones(2), ones(2), out=host(2))),
     "a_product": (ARGUMENT.format("mat2", *THERE), lambda: ones(2, 2) @ host(2, 2)),
     "a_product_the_other_way_round": (
         ARGUMENT.format("mat2", *BACK),

@@ -7,10 +7,7 @@ from tests.cpu_graph.conformance.common import SINCE_2_15, captured, captured_wi
 from tests.cpu_graph.conformance.outcomes import programs, said
 
 NAMES = {
-    torch.bool: "Bool",
     torch.uint8: "Byte",
-    torch.int8: "Char",
-    torch.int16: "Short",
     torch.int32: "Int",
     torch.int64: "Long",
 }
@@ -40,12 +37,6 @@ for name, (kernel, call) in KERNELS.items():
     for dtype in (torch.int32, torch.int64, torch.uint8):
         row = refused(kernel, dtype), lambda call=call, dtype=dtype: said(lambda: call(dtype))
         programs(**{f"{name}_of_{NAMES[dtype].lower()}s": row})
-for dtype in (torch.bool, torch.int8, torch.int16):
-    row = (
-        refused("addmm_cuda", dtype),
-        lambda dtype=dtype: said(lambda: square(dtype) @ square(dtype)),
-    )
-    programs(**{f"a_product_of_{NAMES[dtype].lower()}s": row})
 
 LONG = torch.int64
 SHARED = "NotImplementedError" if SINCE_2_15 else "RuntimeError"  # of what no device has
