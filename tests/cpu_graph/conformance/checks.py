@@ -49,15 +49,6 @@ def an_instance_before_the_capture():
     torch.cuda.CUDAGraph().instantiate()
 
 
-@program(1)
-def an_instance_made_twice():
-    graph = made(keep_graph=True)
-    graph.instantiate()
-    graph.instantiate()
-    graph.replay()
-    return 1
-
-
 @program(NOT_CAPTURED)
 def a_replay_after_a_reset():
     graph = made()

@@ -8,13 +8,6 @@ from tests.cpu_graph.conformance.common import PAGEABLE, SINCE_2_15, captured, l
 from tests.cpu_graph.conformance.outcomes import program
 
 
-@program(0)
-def a_capture_runs_nothing():
-    counter = zeros(())
-    captured(lambda: counter.add_(1))
-    return counter
-
-
 @program(2, shows="A branch that is frozen")
 def a_branch_is_frozen():
     x, doubling = ones(4), [True]
