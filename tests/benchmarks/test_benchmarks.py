@@ -80,10 +80,7 @@ def test_times_of_a_call_become_times_of_a_training_step():
     )
     assert steps.per_training_step(rounds, {"ten": 10})[
         ["host_us", "step_us"]
-    ].to_numpy().tolist() == [
-        [50, 60],
-        [7, 8],
-    ]
+    ].to_numpy().tolist() == [[50, 60], [7, 8]]
 
 
 def test_the_loops_are_compared_with_the_eager_one_and_with_the_originals_graph():

@@ -458,8 +458,7 @@ def test_a_name_that_a_gpu_has_is_there_and_refuses_when_it_is_called(gpu):
 
 
 @pytest.mark.parametrize(
-    ("thing", "name"),
-    [(torch.cuda.Event, "from_ipc_handle"), (torch.cuda.Event, "ipc_handle")],
+    ("thing", "name"), [(torch.cuda.Event, "from_ipc_handle"), (torch.cuda.Event, "ipc_handle")]
 )
 def test_an_attribute_of_torchs_that_is_not_modelled_is_named(gpu, thing, name):
     made = getattr(torch.cuda, thing.__name__)()

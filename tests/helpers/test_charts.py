@@ -8,14 +8,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from helpers.charts import (
-    WIDTH,
-    cpu_gpu_chart,
-    mark_guess,
-    sheet,
-    timeline,
-    timelines,
-)
+from helpers.charts import WIDTH, cpu_gpu_chart, mark_guess, sheet, timeline, timelines
 from helpers.trace import read_trace
 from tests.support.traces import event, kernel, launch, step
 

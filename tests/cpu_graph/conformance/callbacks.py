@@ -180,11 +180,7 @@ QUESTIONS = {  # question of a backward function -> what it tells in eager, and 
     "for_an_array": (lambda g: g.numpy(), NUMPY, NUMPY),
     "for_a_copy_on_the_cpu": (lambda g: g.cpu().is_cuda, False, PAGEABLE),
     "for_a_text": (lambda g: str(g), "tensor([1., 1.], device='cuda:0')", READ),
-    "whether_it_is_captured": (
-        lambda g: torch.cuda.is_current_stream_capturing(),
-        False,
-        True,
-    ),
+    "whether_it_is_captured": (lambda g: torch.cuda.is_current_stream_capturing(), False, True),
     "whether_anything_is_true": (lambda g: bool((g > 0).any()), True, READ),
     "for_half_of_it": (lambda g: str(g.half().dtype), "torch.float16", "torch.float16"),
 }

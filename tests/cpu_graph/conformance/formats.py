@@ -49,11 +49,7 @@ ROWS = {  # what is done with a channels_last image of 2 x 3 x 4 x 4, and other 
         lambda x, y: y + x,
         [image, lambda: ones(2, 3, 4, 4)],
     ),
-    "a_convolution_of_channels_last": (
-        [128, 1, 32, 8],
-        F.conv2d,
-        [image, weight],
-    ),
+    "a_convolution_of_channels_last": ([128, 1, 32, 8], F.conv2d, [image, weight]),
     "a_convolution_by_a_channels_last_weight": (
         [72, 1, 24, 8],
         F.conv2d,
@@ -102,10 +98,7 @@ def network():
 programs(
     an_image_of_the_cpu_to_channels_last_on_the_gpu=(
         [True, True],
-        lambda: [
-            is_last(y := torch.ones(2, 3, 4, 4).to("cuda", memory_format=LAST)),
-            y.is_cuda,
-        ],
+        lambda: [is_last(y := torch.ones(2, 3, 4, 4).to("cuda", memory_format=LAST)), y.is_cuda],
     ),
     an_image_to_the_cpu_in_channels_last=(
         [True, False],
@@ -129,10 +122,7 @@ programs(
     ),
     a_network_to_the_gpu_in_channels_last=(
         [True, True],
-        lambda: [
-            is_last(w := network().to("cuda", memory_format=LAST).weight),
-            w.is_cuda,
-        ],
+        lambda: [is_last(w := network().to("cuda", memory_format=LAST).weight), w.is_cuda],
     ),
     a_pinned_image_keeps_its_format=(
         True,

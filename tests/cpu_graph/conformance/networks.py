@@ -27,10 +27,7 @@ NETWORKS = {
     "rnn": (lambda: nn.RNN(3, 4), "sequence"),
     "lstm_cell": (lambda: nn.LSTMCell(3, 4), "x"),
     "embedding_with_padding": (lambda: nn.Embedding(4, 3, padding_idx=0), "n"),
-    "encoder": (
-        lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
-        "t",
-    ),
+    "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), "t"),
 }
 
 

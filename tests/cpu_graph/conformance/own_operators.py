@@ -220,20 +220,14 @@ def an_operator_under_inference_mode():
 
 
 programs(
-    an_operator_that_reads_is_refused_in_a_capture=(
-        READ,
-        lambda: captured_with(summed, ones(2)),
-    ),
+    an_operator_that_reads_is_refused_in_a_capture=(READ, lambda: captured_with(summed, ones(2))),
     an_operator_that_reads_in_eager=([2, 2], lambda: summed(ones(2))),
     an_operator_that_copies_from_the_cpu_is_refused_in_a_capture=(
         PAGEABLE,
         lambda: captured_with(from_cpu, ones(2)),
     ),
     an_operator_that_copies_from_the_cpu_in_eager=([2, 2], lambda: from_cpu(ones(2))),
-    an_operator_that_waits_is_refused_in_a_capture=(
-        READ,
-        lambda: captured_with(waiting, ones(2)),
-    ),
+    an_operator_that_waits_is_refused_in_a_capture=(READ, lambda: captured_with(waiting, ones(2))),
     an_operator_that_waits_in_eager=([2, 2], lambda: waiting(ones(2))),
     an_operator_of_the_cpu_on_the_cpu=([7, 7], lambda: cpu_alone(torch.ones(2))),
 )

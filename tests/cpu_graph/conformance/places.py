@@ -120,10 +120,7 @@ ROWS = {
     ),
     "a_dot_product": (ARGUMENT.format("tensor", *THERE), lambda: torch.dot(ones(2), host(2))),
     "concatenation": (ARGUMENT.format("tensors", *THERE), lambda: torch.cat([ones(2), host(2)])),
-    "a_gather": (
-        ARGUMENT.format("index", *THERE),
-        lambda: ones(2).gather(0, torch.tensor([0])),
-    ),
+    "a_gather": (ARGUMENT.format("index", *THERE), lambda: ones(2).gather(0, torch.tensor([0]))),
     "an_embedding": (
         ARGUMENT.format("index", *THERE),
         lambda: F.embedding(torch.tensor([0]), ones(2, 2)),

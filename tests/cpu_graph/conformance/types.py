@@ -6,11 +6,7 @@ from torch.nn import functional as F
 from tests.cpu_graph.conformance.common import SINCE_2_15, captured, captured_with, ones
 from tests.cpu_graph.conformance.outcomes import programs, said
 
-NAMES = {
-    torch.uint8: "Byte",
-    torch.int32: "Int",
-    torch.int64: "Long",
-}
+NAMES = {torch.uint8: "Byte", torch.int32: "Int", torch.int64: "Long"}
 
 
 def square(dtype):
@@ -185,10 +181,7 @@ programs(
 )
 programs(
     refused="of whole numbers by zero",
-    whole_numbers_divided_by_zero=(
-        [0, 0],
-        lambda: torch.tensor([1, 2], device="cuda") // 0,
-    ),
+    whole_numbers_divided_by_zero=([0, 0], lambda: torch.tensor([1, 2], device="cuda") // 0),
     whole_numbers_divided_by_zero_in_a_capture=(
         [0, 0],
         lambda: captured_with(lambda x: x // 0, torch.tensor([1, 2], device="cuda"))(),
