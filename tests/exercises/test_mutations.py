@@ -43,9 +43,11 @@ def test_a_changed_solution_is_refused(monkeypatch, lesson):
 
 
 def test_the_list_names_changes_that_exist():
+    listed = {change.partition(":")[0] for change in RIGHT}
     assert RIGHT.keys() <= {
         f"{name}: {change}"
         for path, name in EXERCISES
+        if name in listed
         for change in mutants(answers.alone(path, name))
     }
 
