@@ -16,6 +16,7 @@ from traitlets.config import Config
 
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
+from helpers.trace import read_trace
 from tests.support.machine import PATIENCE
 from tests.support.server import Quiet, serving
 
@@ -156,3 +157,9 @@ def write_trace(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def read_events(write_trace):
+    """Write events as a Kineto trace; return the trace that is read from it."""
+    return lambda *events, **options: read_trace(write_trace(*events, **options))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import report, steps
+from benchmarks import agent, report, steps
 from benchmarks.originals import DEFECT, ORIGINALS, WHOLE_STEP
 from course.paths import ROOT
 from helpers.model import make_batches, make_model
@@ -80,10 +80,7 @@ def test_times_of_a_call_become_times_of_a_training_step():
     )
     assert steps.per_training_step(rounds, {"ten": 10})[
         ["host_us", "step_us"]
-    ].to_numpy().tolist() == [
-        [50, 60],
-        [7, 8],
-    ]
+    ].to_numpy().tolist() == [[50, 60], [7, 8]]
 
 
 def test_the_loops_are_compared_with_the_eager_one_and_with_the_originals_graph():
@@ -127,9 +124,10 @@ def test_a_table_is_markdown():
     ]
 
 
-def test_without_a_gpu_it_says_so(monkeypatch, capsys):
+@pytest.mark.parametrize("main", [command.main, agent.main])
+def test_without_a_gpu_it_says_so(monkeypatch, capsys, main):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main() == 2 and "need a CUDA GPU" in capsys.readouterr().err
+    assert main() == 2 and "need a CUDA GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

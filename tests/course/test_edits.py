@@ -5,7 +5,7 @@ not count plays.
 import pytest
 
 from course import lesson
-from tests.support.learner import Learner, recorded_here
+from tests.support.learner import recorded_here
 
 OPENING = 'from course.lesson import lesson\n\nlesson("edits")'
 PLAIN = (
@@ -30,11 +30,9 @@ def edits(tmp_path_factory):
 
 
 @pytest.fixture
-def learner(shell, edits, monkeypatch):
+def traces(edits, monkeypatch):
+    """Where conftest.py's learner plays from."""
     monkeypatch.setattr(lesson, "TRACES", edits)
-    monkeypatch.setattr(lesson, "gpu_name", lambda: None)
-    monkeypatch.setattr(lesson, "_open", None)
-    return Learner(shell)
 
 
 def refusal(learner, before=(), between=(), plain=PLAIN):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat.v4 import new_markdown_cell, new_output
 
 from course import progress
 from course.commands import lab
@@ -31,23 +32,16 @@ def course(tmp_path):
     return tmp_path / "course", tmp_path / "copy"
 
 
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def source(path):
     return nbformat.read(path, as_version=4).cells[0].source
 
 
 def files(copy):
     return sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
-
-
-def test_the_first_time_every_lesson_is_copied(course):
-    folder, copy = course
-    assert files(copy) == [
-        ".origins.json",
-        "00_one.ipynb",
-        "01_two.ipynb",
-        "solutions/00_one.ipynb",
-    ]
-    assert (copy / "00_one.ipynb").read_bytes() == (folder / "00_one.ipynb").read_bytes()
 
 
 def test_an_untouched_lesson_follows_the_course(course):
@@ -61,22 +55,23 @@ def test_an_untouched_lesson_follows_the_course(course):
     assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "2"
 
 
-@pytest.mark.parametrize("touch", ["edited", "run", "tagged", "described", "pasted", "damaged"])
+IMAGE = {"mine.png": {"image/png": "bWluZQ=="}}
+TOUCHES = {  # what a learner does to a notebook
+    "edited": lambda notebook: notebook.cells[0].update(source="mine"),
+    "run": lambda notebook: notebook.cells[0].outputs.append(new_output("stream", text="mine")),
+    "tagged": lambda notebook: notebook.cells[0].metadata.update(tags=["mine"]),
+    "described": lambda notebook: notebook.metadata.update(authors=[{"name": "mine"}]),
+    "pasted": lambda notebook: notebook.cells.append(new_markdown_cell("", attachments=IMAGE)),
+    "damaged": lambda notebook: None,
+}
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
 def test_a_touched_lesson_stays_and_is_told(course, touch):
     folder, copy = course
     mine = copy / "00_one.ipynb"
     notebook = nbformat.read(mine, as_version=4)
-    if touch == "edited":
-        notebook.cells[0].source = "mine"
-    elif touch == "run":
-        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="mine")]
-    elif touch == "tagged":
-        notebook.cells[0].metadata["tags"] = ["mine"]
-    elif touch == "described":
-        notebook.metadata["authors"] = [{"name": "mine"}]
-    elif touch == "pasted":
-        image = {"mine.png": {"image/png": "bWluZQ=="}}
-        notebook.cells.append(nbformat.v4.new_markdown_cell("", attachments=image))
+    TOUCHES[touch](notebook)
     nbformat.write(notebook, mine)
     if touch == "damaged":
         mine.write_text("mine")
@@ -106,9 +101,6 @@ def test_without_its_origins_no_lesson_is_replaced(course, damage):
 def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
     folder, copy = course
     (copy / "01_two.ipynb").unlink()
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(
@@ -242,9 +234,6 @@ def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
 
 
 def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(Path, "touch", full)
     said = progress.mark("start_here", "most_speed_up")
     assert said == " It could not be noted in your progress: No space left on device."

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,19 +35,16 @@ from tests.support.notebooks import code, write_notebook
 def test_without_a_gpu_a_lesson_shows_its_recording_and_binds_its_values(learner):
     assert learner.run_all(*CELLS[:4]) == []
     assert learner.run(SPEED) is None
+    date = lesson.current().recording.about["date"]
     texts = [
         output.data.get("text/markdown", output.data.get("text/plain"))
         for output in learner.seen.outputs
     ]
-    assert texts == ["*recorded on NVIDIA H200, torch 2.11.0, " + _date(learner) + "*", "'shown'"]
+    assert texts == [f"*recorded on NVIDIA H200, torch 2.11.0, {date}*", "'shown'"]
     assert learner.run_all(*CELLS[5:]) == []
     assert (learner["speed"], learner["twice"]) == (41, 2)
     assert learner["table"].to_dict() == {"x": {0: 2}}
     assert learner["lesson"].__module__ == "course.lesson"
-
-
-def _date(learner):
-    return lesson.current().recording.about["date"]
 
 
 def test_a_cell_that_showed_nothing_shows_nothing(learner):
@@ -215,11 +213,6 @@ def test_recorded_fetches_a_value_by_name(learner):
     assert lesson.recorded("speed") == 41
     with pytest.raises(RecordingError, match="no value 'width', only speed, table, twice"):
         lesson.recorded("width")
-
-
-def test_a_gpu_cell_before_the_lesson_is_open_is_told(learner):
-    with pytest.raises(paths.LessonError, match="No lesson is open"):
-        lesson.trace_file("eager")
 
 
 @pytest.fixture
@@ -406,17 +399,13 @@ def copied(tmp_path, monkeypatch):
     file.write_text(recording.written({"traces": {}}, code_cells(content), measured))
     made = Recording.read(file)
     content = copy.deepcopy(content)
-    return SimpleNamespace(root=tmp_path, content=content, stale=stale_now)
+    return SimpleNamespace(root=tmp_path, content=content, stale=stale_now, recording=made)
 
 
 def edit(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
-
-
-def test_an_unchanged_lesson_is_fresh(copied):
-    assert copied.stale() == []
 
 
 @pytest.mark.parametrize(
@@ -433,6 +422,30 @@ def test_an_unchanged_lesson_is_fresh(copied):
 def test_what_a_gpu_cell_reaches_makes_its_recording_stale(copied, old, new, changed):
     edit(copied.root / "helpers" / "timing.py", old, new)
     assert copied.stale() == changed
+
+
+def test_a_function_moved_to_another_module_makes_no_recording_stale(copied):
+    file, new = copied.root / "helpers/timing.py", copied.root / "helpers/stopwatch.py"
+    text = file.read_text()
+    body = re.search(r"^def _time\(.*?(?=^\S)", text, re.MULTILINE | re.DOTALL)[0]
+    new.write_text(body)
+    file.write_text(f"from helpers.stopwatch import _time\n{text.replace(body, '')}")
+    definitions = copied.recording.about["definitions"]
+    assert copied.stale() == reached_code.redefined_on_disk(definitions, copied.root) == []
+    edit(new, "issued = clock()", "issued = clock() + 1")
+    assert any("_time has changed" in sentence for sentence in copied.stale())
+    assert reached_code.redefined_on_disk(definitions, copied.root) == ["helpers.timing._time"]
+
+
+def test_definitions_of_one_text():
+    """Two names of one statement, and two functions of one text in two modules."""
+    redefined = reached_code.redefined
+    assert redefined({"m.A": "1", "m.B": "1"}, {"n.A": "1", "n.B": "1"}) == []
+    assert redefined({"m.A": "2", "m.B": "2"}, {"m.A": "1", "m.B": "1"}) == ["m.A", "m.B"]
+    assert redefined({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "1"}) == ["m.f"]
+    assert redefined({"m.f": "1", "n.f": "2"}, {"m.f": "2", "n.f": "1"}) == [], "they only moved"
+    assert redefined({"n.f": "2"}, {"m.f": "1"}) == ["m.f", "n.f"]
+    assert redefined({}, {"m.f": "1"}) == ["m.f"]
 
 
 READER = """from pathlib import Path

@@ -19,11 +19,6 @@ def test_a_method_is_found_in_its_class():
         body_of("examples/train_agent.py", "PPO.step")
 
 
-def test_a_function_that_does_not_exist_is_named():
-    with pytest.raises(LookupError, match="no function _matmul"):
-        body_of("examples/triton_decoder.py", "_matmul")
-
-
 def test_numbered_lines_are_shown_in_order_without_their_reasons():
     shown = numbered_lines("examples/train_agent.py").data.splitlines()
     assert [line.rpartition("# ")[2] for line in shown] == [f"{number}." for number in range(1, 9)]

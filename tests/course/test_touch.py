@@ -23,7 +23,7 @@ def recorded_traces():
     return {name: read_trace(recording.trace(name)) for name in ("eager", "whole_step")}
 
 
-def test_what_is_launched_and_not_begun_waits(write_trace):
+def test_what_is_launched_and_not_begun_waits(read_events):
     first = [
         step(0, 0, 100),
         event("user_annotation", "## forward ##", 5, 40),
@@ -38,14 +38,14 @@ def test_what_is_launched_and_not_begun_waits(write_trace):
         kernel(35, 5, 2),
         kernel(90, 20, 3),
     ]
-    found = phase("eager", read_trace(write_trace(*first, *second, *work)), 0, 100)
+    found = phase("eager", read_events(*first, *second, *work), 0, 100)
     assert found.queue == [(0, 0), (10, 1), (20, 2), (25, 1), (30, 2), (35, 1), (90, 0)]
     assert found.cpu == [(5, 45, "forward")] and found.launches == [10, 20, 30]
     assert found.gpu == [(25, 35), (35, 40), (90, 100)] and found.done == []
     assert (
         sentence(found, 100) == "0 steps done, at most 2 waiting, the GPU busy for 25% of the time"
     )
-    later = phase("eager", read_trace(write_trace(*first, *second, *work)), 100, 50)
+    later = phase("eager", read_events(*first, *second, *work), 100, 50)
     assert later.cpu == [(20, 50, "waits")] and later.gpu == [(0, 10)] and later.done == [10]
 
 
@@ -82,14 +82,14 @@ def test_words_of_a_trace_cannot_become_code():
     assert html.count("<script>") == html.count("</figure>") == 1 and data_of(html) == strange
 
 
-def test_svg_is_well_formed_whatever_ranges_are_called(write_trace):
+def test_svg_is_well_formed_whatever_ranges_are_called(read_events):
     strange = [
         step(0, 0, 100),
         event("user_annotation", "<a> & 'b\"", 0, 99),
         launch(10, 1),
         kernel(25, 10, 1),
     ]
-    trace = read_trace(write_trace(*strange))
+    trace = read_events(*strange)
     html = animate_capture({"eager": trace, "graph": trace}, step=0).data
     svg = unquote(re.search(r'svg\+xml,([^"]+)', html)[1])
     assert "<a> & 'b\"" in "".join(ElementTree.fromstring(svg).itertext())

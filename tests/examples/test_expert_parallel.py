@@ -3,14 +3,14 @@ mode on two ranks, on the CPU.
 """
 
 import json
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
-import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
 from tests.support.scripts import (
+    a_group,
     changed,
     ending,
     names_of,
@@ -31,23 +31,16 @@ ON_THE_CPU = [  # in eager mode
 ]
 
 
-@contextmanager
-def one_rank():
-    """A group of one."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("init_process_group", "destroy_process_group", "barrier"):
-            patch.setattr(dist, name, lambda *_, **__: None)
-        patch.setattr(dist, "get_rank", lambda: 0)
-        patch.setattr(dist, "get_world_size", lambda: 1)
-        patch.setattr(dist, "all_to_all_single", lambda received, parts: received.copy_(parts))
-        patch.setattr("faulthandler.dump_traceback_later", lambda *_, **__: None)
-        patch.setenv("LOCAL_RANK", "0")
-        yield
+ONE_RANK = {
+    "get_world_size": lambda: 1,
+    "barrier": lambda: None,
+    "all_to_all_single": lambda received, parts: received.copy_(parts),
+}
 
 
 def printed(*changes):
     """A dict for each capacity."""
-    with cpu_graphs(), one_rank(), redirect_stdout(StringIO()) as out:
+    with cpu_graphs(), a_group(**ONE_RANK), redirect_stdout(StringIO()) as out:
         names_of("expert_parallel", *changes, smaller=SMALLER)["main"]()
     return [json.loads(line) for line in out.getvalue().splitlines()]
 

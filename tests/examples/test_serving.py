@@ -2,16 +2,7 @@
 
 import pytest
 
-from examples.serving import (
-    Request,
-    advance,
-    deliver,
-    figures,
-    fit,
-    make_requests,
-    pack,
-    schedule,
-)
+from examples.serving import Request, advance, deliver, figures, fit, make_requests, pack, schedule
 
 
 def request(length, computed=0, limit=2, arrival=0.0):

@@ -13,13 +13,7 @@ from cpu_graph import cpu_graphs
 from examples import small_llama, split_decoder
 from examples.decoder import new_kv_cache
 from tests.support.machine import PATIENCE
-from tests.support.scripts import (
-    GLOO,
-    changed,
-    numbered_lines,
-    of_the_lesson,
-    printed_by_two_ranks,
-)
+from tests.support.scripts import GLOO, changed, numbered_lines, of_the_lesson, printed_by_two_ranks
 
 CAPTURE = re.compile(
     r"        side_stream = .*        with torch\.cuda\.graph[^\n]*\n[^\n]*\n", re.DOTALL

@@ -2,17 +2,17 @@
 mode on two ranks, on the CPU.
 """
 
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
 from exercises.answers.graph_use import Wrong
 from exercises.scenarios.train_on_several_gpus import two_ranks
 from tests.support.scripts import (
+    a_group,
     changed,
     ending,
     names_of,
@@ -45,27 +45,13 @@ KINDS = {  # on the stand-in, of rank 0 next to another rank whose gradients are
 }
 
 
-@contextmanager
-def no_group(bad):
-    """Rank 0 of two: the other rank's batches are bad, or good."""
-
-    def all_reduce(flag):
-        flag.add_(bad)
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("init_process_group", "destroy_process_group"):
-            patch.setattr(dist, name, lambda *_, **__: None)
-        patch.setattr(dist, "get_rank", lambda: 0)
-        patch.setattr(dist, "all_reduce", all_reduce)
-        patch.setattr("faulthandler.dump_traceback_later", lambda *_, **__: None)
-        patch.setenv("LOCAL_RANK", "0")
-        yield
-
-
 def log_of(*flags, bad=0.0, changes=()):
-    """What rank 0 prints, and how many graphs it replays."""
+    """What rank 0 of two prints, and how many graphs it replays; bad: what the other one adds to
+    the flag of bad batches.
+    """
     names = names_of("train_ddp", *changes, smaller=SMALLER.items())
-    with cpu_graphs() as device, no_group(bad), redirect_stdout(StringIO()) as printed:
+    group = a_group(all_reduce=lambda flag: flag.add_(bad))
+    with cpu_graphs() as device, group, redirect_stdout(StringIO()) as printed:
         torch.manual_seed(2)
         others = [torch.randn_like(weight) / 10 for weight in names["make_model"]().parameters()]
         with two_ranks(others):

@@ -12,6 +12,7 @@ from examples import rollouts, small_llama
 from examples.adapters import LoRALinear
 from examples.address_range import AddressRange, move_weights
 from examples.rollouts import NEWLINE, Rollouts, rewards_of, train_step
+from tests.support.machine import needs_gpu
 from tests.support.scripts import ending, names_of, numbered_lines
 
 
@@ -129,7 +130,7 @@ def test_a_seed_repeats_its_rollouts():
     assert torch.equal(texts[0], texts[2]) and not torch.equal(texts[0], texts[1])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@needs_gpu
 def test_addresses_outlive_their_memory():
     free = torch.cuda.mem_get_info()[0]
     memory = AddressRange(2**26 - 5)
@@ -143,7 +144,7 @@ def test_addresses_outlive_their_memory():
     memory.give_back()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@needs_gpu
 def test_moved_weights_are_the_same_values():
     layer = nn.Linear(33, 5, device="cuda", dtype=torch.bfloat16).requires_grad_(False)
     before = [weight.clone() for weight in layer.parameters()]

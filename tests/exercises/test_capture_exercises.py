@@ -13,13 +13,11 @@ import torch
 from course.paths import NOTEBOOKS, lesson_name
 from cpu_graph.device import Device
 from cpu_graph.graphs import CUDAGraph
-from exercises import scenarios
-from exercises.answers import graph_use, runs
+from exercises.answers import runs
 from tests.support.answers import RIGHT, answers
 from tests.support.captures import EXERCISES, PREDICTOR, SEEDS, each, verdict
+from tests.support.machine import needs_gpu
 from tests.support.notebooks import code
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
 def held(monkeypatch, path, name, gpu, seeds=SEEDS):
@@ -158,17 +156,6 @@ def test_what_is_no_function_is_told(monkeypatch):
     assert "is no function" in repr(verdict(monkeypatch, *PREDICTOR, 3))
 
 
-def test_a_scenario_of_ones_own(monkeypatch):
-    def scenario(answer):
-        raise graph_use.Wrong("Of no use.")
-
-    monkeypatch.setattr(scenarios, "scenario", lambda lesson, exercise: scenario)
-    assert (
-        repr(verdict(monkeypatch, *PREDICTOR, lambda net, sample: net))
-        == "✗ make_predictor: Of no use."
-    )
-
-
 def test_every_lesson_from_the_first_capture_asks_for_one():
     order = [lesson_name(path) for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
     without = {*order[order.index("capture_and_replay") :]} - {
@@ -176,7 +163,3 @@ def test_every_lesson_from_the_first_capture_asks_for_one():
     }
     assert without <= {"repair_ten_scripts", "failure_gallery"}
     assert len(EXERCISES) >= 15
-
-
-def test_every_scenario_belongs_to_an_exercise():
-    assert all(scenarios.scenario(lesson_name(path), name) for path, name in EXERCISES)

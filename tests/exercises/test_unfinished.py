@@ -50,66 +50,55 @@ def test_a_whole_lesson_lacks_nothing(tmp_path):
     assert lesson(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("half_done", "sentence"),
-    [
-        (
-            {
-                "stub": "def double_graph(x): ...",
-                "check": "check_capture(double_graph)",
-                "solutions": ["def double_graph(x):\n    return x"],
-            },
-            "double_graph has no scenario: write double_graph(answer) in "
-            "exercises/scenarios/capture_and_replay.py.",
-        ),
-        (
-            {"stub": None, "check": f"{STUB}\n\n\ncheck_capture(make_predictor)"},
-            "The stub of make_predictor and its check are in one cell: put "
-            "check_capture(make_predictor) into a cell "
-            "of its own, for the tests put the solution between the two.",
-        ),
-        (
-            {"recorded": False},
-            "The lesson capture_and_replay has no recording "
-            "{folder}/traces/nvidia-h200/capture_and_replay.json: "
-            'make it on a machine with a CUDA GPU by `make record ARGS="capture_and_replay"`.',
-        ),
-        (
-            {"solutions": ()},
-            "There is no {folder}/solutions/{file}: write it, with a function for each exercise "
-            "(make_predictor).",
-        ),
-        (
-            {"solutions": ["def another():\n    pass"]},
-            "The exercise make_predictor has no solution: define make_predictor in "
-            "{folder}/solutions/{file}.",
-        ),
-        (
-            {"heading": "### Another failure"},
-            "The exhibit 'A value read in a capture' has no heading: write ### Value read on the "
-            "CPU, error 900 above its cell.",
-        ),
-        (
-            {"gpu": "%%gpu x\nx = 1\nwith fails(says=900):\n    x.item()"},
-            "An exhibit has no title: give fails(title, ...) one, and an entry of this title to "
-            "capturable/causes.json.",
-        ),
-        (
-            {"gpu": '%%gpu x\nx = 1\nsilent("New", "wrong", x, 1, 2)', "heading": "### New"},
-            "The exhibit 'New' is not explained: add an entry of this title to "
-            "capturable/causes.json.",
-        ),
-    ],
-    ids=[
-        "no scenario",
-        "stub and check in one cell",
-        "no recording",
-        "no solutions",
-        "an exercise without a solution",
-        "an exhibit without a heading",
-        "an exhibit without a title",
-        "an exhibit that is not explained",
-    ],
-)
+HALF_DONE = {  # what a lesson lacks, and what is said
+    "no scenario": (
+        {
+            "stub": "def double_graph(x): ...",
+            "check": "check_capture(double_graph)",
+            "solutions": ["def double_graph(x):\n    return x"],
+        },
+        "double_graph has no scenario: write double_graph(answer) in "
+        "exercises/scenarios/capture_and_replay.py.",
+    ),
+    "stub and check in one cell": (
+        {"stub": None, "check": f"{STUB}\n\n\ncheck_capture(make_predictor)"},
+        "The stub of make_predictor and its check are in one cell: put "
+        "check_capture(make_predictor) into a cell "
+        "of its own, for the tests put the solution between the two.",
+    ),
+    "no recording": (
+        {"recorded": False},
+        "The lesson capture_and_replay has no recording "
+        "{folder}/traces/nvidia-h200/capture_and_replay.json: "
+        'make it on a machine with a CUDA GPU by `make record ARGS="capture_and_replay"`.',
+    ),
+    "no solutions": (
+        {"solutions": ()},
+        "There is no {folder}/solutions/{file}: write it, with a function for each exercise "
+        "(make_predictor).",
+    ),
+    "an exercise without a solution": (
+        {"solutions": ["def another():\n    pass"]},
+        "The exercise make_predictor has no solution: define make_predictor in "
+        "{folder}/solutions/{file}.",
+    ),
+    "an exhibit without a heading": (
+        {"heading": "### Another failure"},
+        "The exhibit 'A value read in a capture' has no heading: write ### Value read on the "
+        "CPU, error 900 above its cell.",
+    ),
+    "an exhibit without a title": (
+        {"gpu": "%%gpu x\nx = 1\nwith fails(says=900):\n    x.item()"},
+        "An exhibit has no title: give fails(title, ...) one, and an entry of this title to "
+        "capturable/causes.json.",
+    ),
+    "an exhibit that is not explained": (
+        {"gpu": '%%gpu x\nx = 1\nsilent("New", "wrong", x, 1, 2)', "heading": "### New"},
+        "The exhibit 'New' is not explained: add an entry of this title to capturable/causes.json.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("half_done", "sentence"), HALF_DONE.values(), ids=HALF_DONE)
 def test_what_is_half_done_is_told_in_a_sentence(tmp_path, half_done, sentence):
     assert lesson(tmp_path, **half_done) == [sentence.format(folder=tmp_path, file=FILE)]

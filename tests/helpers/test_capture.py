@@ -54,18 +54,15 @@ def test_training_goes_on_as_if_the_block_had_not_been(name, steps_before):
 
 def test_everything_stays_at_its_address():
     model, optimizer, step = training(OPTIMIZERS["Adam"])
+
+    def addresses():
+        held = [model.state_dict(), *optimizer.state.values()]
+        return [tensor.data_ptr() for state in held for tensor in state.values()]
+
     with unchanged(model, optimizer):
         step()
-        held = [
-            *model.state_dict().values(),
-            *(v for s in optimizer.state.values() for v in s.values()),
-        ]
-        addresses = [tensor.data_ptr() for tensor in held]
-    after = [
-        *model.state_dict().values(),
-        *(v for s in optimizer.state.values() for v in s.values()),
-    ]
-    assert [tensor.data_ptr() for tensor in after] == addresses
+        inside = addresses()
+    assert addresses() == inside
     assert all((value == 0).all() for state in optimizer.state.values() for value in state.values())
 
 

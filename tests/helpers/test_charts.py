@@ -8,16 +8,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from helpers.charts import (
-    COLOURS,
-    MARKERS,
-    WIDTH,
-    cpu_gpu_chart,
-    mark_guess,
-    sheet,
-    timeline,
-    timelines,
-)
+from helpers.charts import WIDTH, cpu_gpu_chart, mark_guess, sheet, timeline, timelines
 from helpers.trace import read_trace
 from tests.support.traces import event, kernel, launch, step
 
@@ -54,11 +45,6 @@ def test_the_bars_are_the_medians(rounds):
     assert axes.get_xlabel() == "time per step, µs (bar: median, whisker: quartiles)"
 
 
-def test_every_lane_has_a_colour_of_its_own():
-    assert len(set(COLOURS.values())) == len(COLOURS)
-    assert set(MARKERS) < set(COLOURS)
-
-
 def shown_whole(axes):
     """Whether all is inside the figure, which fits next to JupyterLab's file browser, in 10 pt."""
     figure = axes.figure
@@ -87,21 +73,21 @@ def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
     assert timeline(read_trace(path), title="Look here.").figure.get_suptitle() == "Look here."
 
 
-def test_without_a_title_a_chart_says_its_finding(rounds, write_trace):
+def test_without_a_title_a_chart_says_its_finding(rounds, read_events):
     title = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}).figure.get_suptitle()
     assert title == "A step takes 302 µs (graph); the GPU works for 295."
     assert (
         cpu_gpu_chart(rounds).figure.get_suptitle()
         == "A step takes 302 µs (graph); the CPU issues it in 21.5."
     )
-    trace = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
+    trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
     assert timeline(trace).figure.get_suptitle() == "The GPU works for 5 of 15 µs."
     both = timelines({"eager": trace, "graph": trace})[0].figure.get_suptitle()
     assert both == "The GPU works for 5 of 15 µs (eager), 5 of 15 µs (graph)."
 
 
-def test_a_step_without_gpu_work_is_drawn(write_trace):
-    trace = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1), step(1, 50, 50)))
+def test_a_step_without_gpu_work_is_drawn(read_events):
+    trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1), step(1, 50, 50))
     assert timeline(trace, 1, end_us=50).figure.get_suptitle() == "The GPU works for 0 of 0 µs."
 
 
@@ -186,13 +172,9 @@ def test_names_without_room_are_left_out(write_trace):
     assert shown_whole(timeline(read_trace(path), end_us=12))
 
 
-def test_before_and_after_share_their_time_axis(write_trace):
-    slow = read_trace(
-        write_trace(step(0, 0, 900), launch(5, 1), kernel(800, 100, 1), name="slow.json")
-    )
-    fast = read_trace(
-        write_trace(step(0, 7, 50), launch(12, 1), kernel(17, 5, 1, stream=9), name="fast.json")
-    )
+def test_before_and_after_share_their_time_axis(read_events):
+    slow = read_events(step(0, 0, 900), launch(5, 1), kernel(800, 100, 1), name="slow.json")
+    fast = read_events(step(0, 7, 50), launch(12, 1), kernel(17, 5, 1, stream=9), name="fast.json")
     before, after = timelines({"eager": slow, "graph": fast})
     assert before.get_xlim() == after.get_xlim() == (0, 909)
     assert [axes.get_title(loc="left") for axes in (before, after)] == ["eager", "graph"]
@@ -208,7 +190,7 @@ def test_streams_of_two_gpus_have_lanes_of_their_own(write_trace):
     assert labels[2:] == ["GPU 0, stream 7", "GPU 1, stream 7"]
 
 
-def test_a_missing_step_is_named(write_trace):
-    trace = read_trace(write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1)))
+def test_a_missing_step_is_named(read_events):
+    trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
     with pytest.raises(IndexError, match="steps 0 to 0, not 3"):
         timeline(trace, 3)

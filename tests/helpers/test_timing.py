@@ -132,12 +132,6 @@ def test_a_step_of_no_time_ends():
     assert rounds.step_us.tolist() == [0]
 
 
-def test_a_row_per_round_and_variant():
-    rounds = Machine().measure({"a": (5, 1), "b": (1, 5)}, rounds=4)
-    assert list(rounds.columns) == ["round", "variant", "host_us", "step_us"]
-    assert rounds.groupby("variant").size().to_dict() == {"a": 4, "b": 4}
-
-
 def test_a_failing_step_names_its_variant():
     def fail():
         raise ZeroDivisionError("no")
@@ -197,16 +191,6 @@ def test_a_factor_whose_quartiles_hold_one_is_too_close_to_call():
         [430],
     ] * np.ones(2)
     assert compare(rounds).loc["other", VERSUS] == "too close to call"
-
-
-def test_the_heads_name_unit_and_brackets():
-    heads = list(compare(table(first=[1, 1], other=[2, 2])))
-    assert heads == [
-        "host time, µs: median [quartiles]",
-        "step time, µs: median [quartiles]",
-        "host time vs. first: median [quartiles]",
-        VERSUS,
-    ]
 
 
 def test_the_order_of_the_variants_is_kept():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.recordings.recording import recorded_lesson
-from helpers.trace import CPU_BOUND, busy_time, busy_until, main, read_trace
+from helpers.trace import busy_time, busy_until, main, read_trace
 from helpers.trace_file import MIB, TraceError
 from tests.support.machine import needs_gpu
 from tests.support.traces import event, kernel, launch, step
@@ -21,105 +21,49 @@ from tests.support.traces import event, kernel, launch, step
 NOTHING = "No verdict: no GPU activity was launched inside a step."
 
 
-def test_a_kernel_belongs_to_the_launch_with_its_correlation_id_not_to_one_it_overlaps(write_trace):
-    trace = read_trace(
-        write_trace(
-            step(0, 0, 100),
-            launch(10, 1),
-            launch(20, 2),
-            kernel(30, 5, 2),
-            kernel(36, 5, 1),
-            launch(35, 3),
-        )
-    )
-    assert dict(zip(trace.gpu.correlation, trace.gpu.launch_us, strict=True)) == {2: 20, 1: 10}
-
-
-def test_driver_launches_count_like_runtime_launches(write_trace):
-    trace = read_trace(
-        write_trace(
-            step(0, 0, 100),
-            launch(10, 1),
-            launch(20, 2, "cuLaunchKernelEx", "cuda_driver"),
-            kernel(30, 5, 1),
-            kernel(40, 5, 2),
-        )
-    )
-    assert trace.summary().launches == 2
-    assert trace.summary().kernels == 2
-    assert trace.summary().orphans == 0
-
-
-def test_all_kernels_of_a_replay_share_its_launch(write_trace):
-    replay = launch(10, 9, "cudaGraphLaunch")
-    trace = read_trace(
-        write_trace(step(0, 0, 20), replay, kernel(30, 5, 9), kernel(40, 5, 9), kernel(50, 5, 9))
-    )
-    summary = trace.summary()
-    assert (summary.launches, summary.graph_launches, summary.kernels, summary.gpu_busy_us) == (
-        1,
-        1,
-        3,
-        15,
-    )
-    assert trace.gpu.graph.all()
-
-
-def test_activities_launched_before_the_trace_are_orphans_and_in_no_step(write_trace):
-    trace = read_trace(
-        write_trace(step(0, 0, 100), kernel(1, 50, 77), launch(60, 1), kernel(70, 10, 1))
-    )
-    assert trace.summary().orphans == 1
-    assert trace.summary().gpu_busy_us == 10
-
-
-def test_a_step_owns_what_it_launched_even_if_it_runs_later(write_trace):
-    trace = read_trace(
-        write_trace(
-            step(0, 0, 10),
-            step(1, 10, 10),
-            launch(5, 1),
-            launch(15, 2),
-            kernel(30, 7, 1),
-            kernel(40, 9, 2),
-            launch(25, 3),
-        )
+def test_a_step_owns_what_it_launched_even_if_it_runs_later(read_events):
+    trace = read_events(
+        step(0, 0, 10),
+        step(1, 10, 10),
+        launch(5, 1),
+        launch(15, 2),
+        kernel(30, 7, 1),
+        kernel(40, 9, 2),
+        launch(25, 3),
     )
     assert list(trace.per_step().gpu_busy_us) == [7, 9]
     assert list(trace.launches.step) == [0, 1, -1]
 
 
-def test_waiting_is_not_issuing(write_trace):
+def test_waiting_is_not_issuing(read_events):
     wait = event("cuda_runtime", "cudaDeviceSynchronize", 40, 50)
     nested = event("cuda_driver", "cuCtxSynchronize", 42, 40)
     events = [launch(10, 1), kernel(20, 60, 1), wait, nested]
-    trace = read_trace(write_trace(step(0, 0, 100), *events))
+    trace = read_events(step(0, 0, 100), *events)
     assert trace.summary()[["host_issue_us", "wait_us"]].tolist() == [50, 50]
 
 
-def test_annotations_on_the_gpu_are_no_busy_time(write_trace):
+def test_annotations_on_the_gpu_are_no_busy_time(read_events):
     gap = event("gpu_user_annotation", "forward", 20, 70, stream=7, device=0)
-    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1), kernel(20, 5, 1), gap))
+    trace = read_events(step(0, 0, 100), launch(10, 1), kernel(20, 5, 1), gap)
     assert trace.summary().gpu_busy_us == 5
 
 
-def test_without_step_marks_the_trace_is_one_step(write_trace):
-    trace = read_trace(
-        write_trace(event("cpu_op", "aten::add", 0, 50), launch(10, 1), kernel(20, 20, 1))
-    )
+def test_without_step_marks_the_trace_is_one_step(read_events):
+    trace = read_events(event("cpu_op", "aten::add", 0, 50), launch(10, 1), kernel(20, 20, 1))
     assert trace.summary().steps == 1
     assert trace.summary().step_us == 50
 
 
-def test_a_synchronising_copy_and_a_host_callback_are_told_from_launches(write_trace):
+def test_a_synchronising_copy_and_a_host_callback_are_told_from_launches(read_events):
     callback = launch(30, 5, "cudaLaunchHostFunc")
-    trace = read_trace(write_trace(step(0, 0, 100), launch(10, 1), callback, kernel(20, 5, 1)))
+    trace = read_events(step(0, 0, 100), launch(10, 1), callback, kernel(20, 5, 1))
     assert list(trace.launches.name) == ["cudaLaunchKernel"]
 
 
 @pytest.mark.parametrize("idle, bound", [(5, "GPU-bound"), (60, "CPU-bound")])
-def test_the_verdict_says_what_limits_and_what_a_graph_could_save(write_trace, idle, bound):
-    trace = read_trace(write_trace(step(0, 0, 100), launch(0, 1), kernel(idle, 100 - idle, 1)))
+def test_the_verdict_says_what_limits_and_what_a_graph_could_save(read_events, idle, bound):
+    trace = read_events(step(0, 0, 100), launch(0, 1), kernel(idle, 100 - idle, 1))
     assert trace.verdict().startswith(bound)
     assert f"at most {idle} µs" in trace.verdict()
 
@@ -139,11 +83,11 @@ def loading(wait_us, compute_us, host=()):
     return events
 
 
-def test_a_wait_for_data_is_not_promised_to_a_graph(write_trace):
+def test_a_wait_for_data_is_not_promised_to_a_graph(read_events):
     collate = event(
         "cpu_op", "aten::stack", 4000, 20
     )  # a loader in the main thread has operators too
-    trace = read_trace(write_trace(*loading(9000, 1000, host=[collate])))
+    trace = read_events(*loading(9000, 1000, host=[collate]))
     assert list(trace.per_step().loader_us) == [9005, 8905 + 100, 9005]
     summary = trace.summary()
     assert summary.loader_us == 9005 and summary.loader_share == pytest.approx(9005 / 9200)
@@ -151,7 +95,7 @@ def test_a_wait_for_data_is_not_promised_to_a_graph(write_trace):
     assert "at most 195 µs (1.0x)" in trace.verdict()
 
 
-def test_the_gpu_at_work_on_the_step_before_is_not_idle_while_data_are_loaded(write_trace):
+def test_the_gpu_at_work_on_the_step_before_is_not_idle_while_data_are_loaded(read_events):
     events = [
         step(0, 0, 100),
         launch(1, 1),
@@ -160,22 +104,18 @@ def test_the_gpu_at_work_on_the_step_before_is_not_idle_while_data_are_loaded(wr
         launch(180, 2),
         kernel(185, 10, 2),
     ]
-    assert list(read_trace(write_trace(*events)).per_step().loader_us) == [1, 180 - 155]
+    assert list(read_events(*events).per_step().loader_us) == [1, 180 - 155]
 
 
-def test_a_step_without_a_launch_is_all_before_its_first(write_trace):
-    trace = read_trace(
-        write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 100, 1), step(1, 100, 50))
-    )
+def test_a_step_without_a_launch_is_all_before_its_first(read_events):
+    trace = read_events(step(0, 0, 100), launch(0, 1), kernel(0, 100, 1), step(1, 100, 50))
     assert list(trace.per_step().loader_us) == [0, 50]
 
 
-def test_time_on_earlier_launches_is_not_idle(write_trace):
+def test_time_on_earlier_launches_is_not_idle(read_events):
     """As in the originals' trace: replays of the warm-up still run when the first step begins."""
     replay = launch(10, 1, "cudaGraphLaunch")
-    trace = read_trace(
-        write_trace(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1))
-    )
+    trace = read_events(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1))
     summary = trace.summary()
     assert (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share) == (
         1,
@@ -186,53 +126,37 @@ def test_time_on_earlier_launches_is_not_idle(write_trace):
     assert "works for 60% on launches from outside the steps" in trace.verdict()
 
 
-def test_a_step_that_is_a_graph_is_not_told_to_use_one(write_trace):
+def test_a_step_that_is_a_graph_is_not_told_to_use_one(read_events):
     replay = launch(10, 1, "cudaGraphLaunch")
-    trace = read_trace(write_trace(step(0, 0, 100), replay, kernel(30, 5, 1), kernel(40, 5, 1)))
+    trace = read_events(step(0, 0, 100), replay, kernel(30, 5, 1), kernel(40, 5, 1))
     assert trace.verdict().endswith("kernels come from graphs already, 1 launched per step.")
     assert "could save" not in trace.verdict()
 
 
-def test_a_recorded_graph_has_a_graph_launch_a_step():
-    trace = read_trace(recorded_lesson("start_here").trace("whole_step_graph"))
-    bound = "CPU-bound" if trace.summary().idle_share > CPU_BOUND else "GPU-bound"
-    assert trace.verdict().startswith(bound) and "graphs already" in trace.verdict()
-
-
-def test_what_runs_in_two_steps_at_once_counts_once(write_trace):
+def test_what_runs_in_two_steps_at_once_counts_once(read_events):
     steps = [step(0, 0, 100), step(1, 100, 100)]
-    trace = read_trace(
-        write_trace(*steps, launch(10, 1), launch(110, 2), kernel(50, 100, 1), kernel(120, 60, 2))
+    trace = read_events(
+        *steps, launch(10, 1), launch(110, 2), kernel(50, 100, 1), kernel(120, 60, 2)
     )
     summary = trace.summary()
     assert list(trace.per_step().gpu_busy_us) == [100, 60]
     assert summary.gpu_busy_us == 65 == summary.step_us * (1 - summary.idle_share)
 
 
-def test_of_two_gpus_the_busiest_counts(write_trace):
-    trace = read_trace(
-        write_trace(step(0, 0, 100), launch(0, 1), kernel(0, 80, 1), kernel(60, 30, 1, device=1))
-    )
-    assert list(trace.gpu.device) == [0, 1]
-    summary = trace.summary()
-    assert trace.per_step().gpu_busy_us[0] == summary.gpu_busy_us == 80
-    assert (summary.gpus, summary.any_busy_us, summary.idle_share) == (2, 90, pytest.approx(0.2))
-
-
-def test_without_gpu_work_in_a_step_there_is_a_summary_and_nothing_to_judge(write_trace):
-    trace = read_trace(write_trace(step(0, 0, 10), launch(50, 1), kernel(60, 5, 1)))
+def test_without_gpu_work_in_a_step_there_is_a_summary_and_nothing_to_judge(read_events):
+    trace = read_events(step(0, 0, 10), launch(50, 1), kernel(60, 5, 1))
     assert trace.summary().gpu_busy_us == 0 and np.isfinite(trace.summary()).all()
     assert trace.verdict() == NOTHING
 
 
-def test_host_time_is_split_into_launch_calls_waiting_and_everything_else(write_trace):
+def test_host_time_is_split_into_launch_calls_waiting_and_everything_else(read_events):
     """Autograd's thread launches as well; two calls at once count once."""
     backward = launch(50, 2) | {"tid": 2, "dur": 20}
     nested = launch(55, 3, "cuLaunchKernel", "cuda_driver") | {"tid": 2, "dur": 10}
     wait = event("cuda_runtime", "cudaDeviceSynchronize", 80, 15)
     kernels = [kernel(100 + i, 1, i) for i in (1, 2, 3)]
-    trace = read_trace(
-        write_trace(step(0, 0, 100), launch(10, 1) | {"dur": 5}, backward, nested, wait, *kernels)
+    trace = read_events(
+        step(0, 0, 100), launch(10, 1) | {"dur": 5}, backward, nested, wait, *kernels
     )
     [row] = trace.host_time().to_dict("records")
     assert row == {"launch calls": 25, "waiting": 15, "everything else": 60}
@@ -263,8 +187,8 @@ def sound(process=1, at=0, thread=1, first=0):
     return events
 
 
-def test_a_sound_trace_has_no_fault(write_trace, recorded_trace):
-    assert read_trace(write_trace(*sound())).fault() == "" == read_trace(recorded_trace).fault()
+def test_a_sound_trace_has_no_fault(read_events, recorded_trace):
+    assert read_events(*sound()).fault() == "" == read_trace(recorded_trace).fault()
 
 
 FAULTS = {
@@ -272,7 +196,6 @@ FAULTS = {
         [*sound(), *sound(process=2, at=7)],
         "steps of 2 processes, whose step numbers",
     ),
-    "one after the other": ([*sound(), *sound(process=2, at=500)], "steps of 2 processes"),
     "a process twice": (
         [*sound(), *sound(at=500)],
         "the same correlation id, as where traces were merged",
@@ -289,10 +212,6 @@ FAULTS = {
         [*sound(), launch(150, 7), kernel(120, 5, 7)],
         "1 of 3 GPU activities begin before their own launch, by up to 30 µs: the GPU's clock",
     ),
-    "long before": (
-        [*sound(), launch(150, 7), kernel(-(10**6), 5, 7)],
-        "by up to 1000150 µs: the GPU's clock is off",
-    ),
 }
 
 
@@ -306,16 +225,14 @@ def test_a_trace_that_means_nothing_gets_a_sentence_and_no_verdict(write_trace, 
     assert main([str(path)]) == 0 and capsys.readouterr().out.splitlines()[-1] == verdict
 
 
-def test_clocks_and_marks_may_differ_by_their_resolution(write_trace):
+def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
     """Older traces count whole microseconds."""
     events = [step(0, 0, 101), step(1, 100, 100), launch(50, 1), kernel(49, 30, 1)]
-    assert read_trace(write_trace(*events)).fault() == ""
+    assert read_events(*events).fault() == ""
 
 
-def test_an_unmarked_trace_is_promised_nothing(write_trace):
-    trace = read_trace(
-        write_trace(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1))
-    )
+def test_an_unmarked_trace_is_promised_nothing(read_events):
+    trace = read_events(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1))
     assert trace.verdict() == (
         "CPU-bound: the GPU is idle for 100% of 10000000 µs. "
         "The trace has no steps: call profiler.step() after each one."
@@ -331,23 +248,23 @@ OLD = {
 OLD |= {"gpu_memcpy": "Memcpy", "gpu_memset": "Memset"}
 
 
-def test_a_trace_of_torch_before_1_12_is_read_like_a_new_one(write_trace):
+def test_a_trace_of_torch_before_1_12_is_read_like_a_new_one(read_events):
     kinds = [
         kernel(180 + i, 5, i, category=kind) for i, kind in enumerate(("gpu_memcpy", "gpu_memset"))
     ]
     events = [*sound(), *kinds, event("cpu_op", "aten::mm", 5, 9)]
     older = [one | {"cat": OLD[one["cat"]], "tid": str(one["tid"])} for one in events]
-    now, then = read_trace(write_trace(*events)), read_trace(write_trace(*older, name="old.json"))
+    now, then = read_events(*events), read_events(*older, name="old.json")
     pd.testing.assert_series_equal(then.summary(), now.summary())
     assert then.verdict() == now.verdict() and then.gpu.kind.tolist() == now.gpu.kind.tolist()
     assert then.summary().steps == 2 and then.cpu_ops.name.tolist() == ["aten::mm"]
 
 
-def test_a_host_calls_own_stream_is_not_read(write_trace):
+def test_a_host_calls_own_stream_is_not_read(read_events):
     """As ROCm writes it."""
     call = event("cuda_runtime", "hipLaunchKernel", 10, 2, correlation=1, stream="0x0", device="?")
     operator = event("cpu_op", "aten::mm", 5, 9, correlation="no number")
-    trace = read_trace(write_trace(step(0, 0, 100), operator, call, kernel(20, 5, 1)))
+    trace = read_events(step(0, 0, 100), operator, call, kernel(20, 5, 1))
     assert trace.summary()[["launches", "kernels", "gpu_busy_us", "orphans"]].tolist() == [
         1,
         1,
@@ -507,20 +424,9 @@ def test_what_is_no_path_to_a_file_gets_one_sentence(path):
         read_trace(path)
 
 
-BAD = [
-    ("ts", 10**400),
-    ("dur", math.inf),
-    ("dur", -1),
-    ("dur", 1e300),
-    ("ts", math.nan),
-    ("name", 5),
-    ("tid", [1]),
-]
-BAD += [
-    ("args", {"correlation": [1]}),
-    ("args", {"correlation": 1, "stream": "seven"}),
-    ("cat", ["kernel"]),
-]
+BAD = [("ts", 10**400), ("ts", math.nan), ("dur", math.inf), ("dur", -1), ("dur", 1e300)]
+BAD += [("name", 5), ("tid", [1]), ("cat", ["kernel"]), ("args", {"correlation": [1]})]
+BAD += [("args", {"correlation": 1, "stream": "seven"})]
 
 
 @pytest.mark.parametrize("key, value", BAD)
@@ -533,18 +439,16 @@ def test_a_value_that_cannot_be_is_one_sentence(write_trace, key, value):
 
 
 @pytest.mark.parametrize("args", [[1], "text", None, {"a": {"b": [1]}}, {"ph": "X", "name": {}}])
-def test_arguments_of_any_form_are_read(write_trace, args):
-    trace = read_trace(
-        write_trace(
-            step(0, 0, 100), launch(1, 1), kernel(5, 10, 1), kernel(20, 3, 9) | {"args": args}
-        )
+def test_arguments_of_any_form_are_read(read_events, args):
+    trace = read_events(
+        step(0, 0, 100), launch(1, 1), kernel(5, 10, 1), kernel(20, 3, 9) | {"args": args}
     )
     assert trace.summary().gpu_busy_us == 10 and trace.summary().orphans == 1
 
 
 @pytest.mark.parametrize("duration", [0, 1e-300])
-def test_activities_of_no_length_are_nothing_to_judge(write_trace, duration):
-    trace = read_trace(write_trace(step(0, 0, 1e15), launch(1, 1), kernel(5, duration, 1)))
+def test_activities_of_no_length_are_nothing_to_judge(read_events, duration):
+    trace = read_events(step(0, 0, 1e15), launch(1, 1), kernel(5, duration, 1))
     assert np.isfinite(trace.summary()).all() and trace.verdict() == NOTHING
 
 

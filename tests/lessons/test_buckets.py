@@ -3,8 +3,6 @@
 from bisect import bisect_left
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from course.lessons import lesson_file
 from tests.support.notebooks import code
@@ -20,8 +18,3 @@ padding_share = namespace["padding_share"]
 )
 def test_a_length_is_padded_to_the_next_size(sizes, share):
     assert padding_share([3, 3, 10], sizes) == pytest.approx(share)
-
-
-@given(st.lists(st.integers(1, 60), min_size=1), st.sets(st.integers(1, 60)))
-def test_more_sizes_never_need_more_padding(lengths, sizes):
-    assert padding_share(lengths, sorted({*sizes, 60})) <= padding_share(lengths, [60])

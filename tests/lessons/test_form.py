@@ -9,27 +9,15 @@ import subprocess
 import sys
 
 import nbformat
-import pytest
 
-from course.lessons import by_parts, lesson_file
+from course.lessons import by_parts
 from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked, handed_on, normalise
 from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
 from docs.search import GALLERY
 from exercises.unfinished import unfinished
-from tests.support.notebooks import ALL, LESSONS, code_cells, prose
-
-
-def named(paths):
-    return pytest.mark.parametrize(
-        "path",
-        paths,
-        ids=[
-            path.stem if path.parent == NOTEBOOKS else f"{path.parent.name}-{path.stem}"
-            for path in paths
-        ],
-    )
+from tests.support.notebooks import ALL, LESSONS, code_cells, each, prose
 
 
 def anchors(path):
@@ -41,11 +29,7 @@ def anchors(path):
     return {heading.strip().replace(" ", "-") for heading in headings}
 
 
-def test_there_are_lessons():
-    assert LESSONS[:2] == [lesson_file("start_here"), lesson_file("profile_eager_training")]
-
-
-@named(ALL)
+@each(ALL)
 def test_it_is_a_valid_stripped_notebook(path):
     content = json.loads(path.read_text())
     assert (content["nbformat"], content["nbformat_minor"]) == (4, 5)
@@ -57,7 +41,7 @@ def test_it_is_a_valid_stripped_notebook(path):
         assert cell.metadata == {}, "no tags: expected errors are caught and asserted in the cell"
 
 
-@named(LESSONS)
+@each(LESSONS)
 def test_it_keeps_the_form_of_a_lesson(path):
     cells = code_cells(path)
     lengths = [len(cell.source.splitlines()) for cell in cells]
@@ -87,19 +71,19 @@ def test_it_keeps_the_form_of_a_lesson(path):
     )
 
 
-@named([path for path in LESSONS if lesson_name(path) != GALLERY])
+@each([path for path in LESSONS if lesson_name(path) != GALLERY])
 def test_it_states_the_minutes_that_it_takes(path):
     assert stated(path) == minutes(path), "run `make readme`"
 
 
-@named(LESSONS)
+@each(LESSONS)
 def test_it_lacks_nothing(path):
     """Solutions, scenarios, cells of their own for checks, and titles of exhibits."""
     found = unfinished(path)
     assert not found, " ".join(found)
 
 
-@named(LESSONS)
+@each(LESSONS)
 def test_it_checks_three_exercises(path):
     assert len({exercise for cell in code_cells(path) for _, exercise in checked(cell.source)}) >= 3
 
@@ -114,16 +98,14 @@ def linked(path, text):
     ]
 
 
-@pytest.mark.parametrize(
-    "path",
+@each(
     [
         *ALL,
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         TRACES / "README.md",
         *(ROOT / "docs").glob("*.md"),
-    ],
-    ids=lambda path: f"{path.parent.name}-{path.stem}",
+    ]
 )
 def test_its_links_resolve_and_its_images_have_alt_text(path):
     text = prose(path) if path.suffix == ".ipynb" else path.read_text()
@@ -156,7 +138,7 @@ def test_the_notebooks_code_is_clean(tmp_path):
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@named(ALL)
+@each(ALL)
 def test_no_two_gpu_cells_are_alike(path):
     sources = [
         normalise(cell.source) for cell in code_cells(path) if handed_on(cell.source) is not None
@@ -164,7 +146,7 @@ def test_no_two_gpu_cells_are_alike(path):
     assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
 
 
-@named(LESSONS)
+@each(LESSONS)
 def test_it_states_the_memory_that_its_recording_held(path):
     held = recorded_lesson(lesson_name(path)).about["peak_gpu_mib"] / 1024
     stated = float(re.search(r"about ([\d.]+) GiB of its memory", prose(path))[1])

@@ -15,6 +15,7 @@ from course.recordings.kernel_history import History, NeedsGPU
 from course.recordings.recording import Recording, recorded_lesson, stale
 from course.recordings.statements import IMPORT, dependences, statements
 from exercises.unfinished import unrecorded
+from tests.support.notebooks import each
 
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
@@ -26,22 +27,8 @@ LARGE = {  # GiB
     "graph_megatron": 8,
     "reach_bandwidth_limit": 10,  # 1.2 B weights, in float32 too
 }
-BESIDE = {
-    "README.md",
-    "works_on.json",
-    "conformance.json",
-}  # what else lies in traces/ and in a GPU's folder
+BESIDE = {"README.md", "works_on.json", "conformance.json"}  # what else lies there
 MACHINE_PATH = re.compile(rb"(?<![A-Za-z0-9_.+/-])/(?:root|home|tmp|opt|work|usr|Users)/")
-
-
-def named(paths):
-    ids = [
-        path.stem
-        if path.parent.name in ("notebooks", REFERENCE_GPU)
-        else f"{path.parent.name}-{path.stem}"
-        for path in paths
-    ]
-    return pytest.mark.parametrize("path", paths, ids=ids)
 
 
 def lesson_of(recording):
@@ -55,7 +42,7 @@ def test_every_lesson_is_recorded_on_the_reference_gpu():
     assert {path.stem for path in RECORDED} == names, "other GPUs may have fewer"
 
 
-@named(RECORDED)
+@each(RECORDED)
 def test_a_recording_is_fresh(path):
     changes = stale(nbformat.read(lesson_of(path), as_version=4), Recording.read(path))
     assert not changes, (
@@ -63,7 +50,7 @@ def test_a_recording_is_fresh(path):
     )
 
 
-@named([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
+@each([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
 def test_the_plain_cells_hold_on_another_gpus_values(path):
     """Charts, tables and asserts; on the reference GPU's, test_solutions.py runs them."""
     play(lesson_of(path), path.parent.name)
@@ -86,7 +73,7 @@ def test_nothing_else_lies_in_traces():
     assert GPUS and {path.parent for path in RECORDED} == set(GPUS)
 
 
-@named(RECORDED)
+@each(RECORDED)
 def test_a_recording_is_as_it_was_recorded(path):
     """Its digest and those of its traces; reading them checks both."""
     recording = Recording.read(path)
@@ -96,7 +83,7 @@ def test_a_recording_is_as_it_was_recorded(path):
     assert not any(map(MACHINE_PATH.search, contents))
 
 
-@named(RECORDED)
+@each(RECORDED)
 def test_a_recording_says_where_it_comes_from(path):
     about = Recording.read(path).about
     needed = {
@@ -160,7 +147,7 @@ def edits(cells, recording):
     return found
 
 
-@named(LESSONS)
+@each(LESSONS)
 def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(path, kernel):
     cells = code_cells(nbformat.read(path, as_version=4))
     recording = recorded_lesson(lesson_name(path))
@@ -175,7 +162,7 @@ def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(pat
         assert bool(refused) == (kind in ("needed", "gpu")), f"{kind} {cell}: {refused}"
 
 
-@named(LESSONS)
+@each(LESSONS)
 def test_no_gpu_cell_depends_on_a_guess_or_an_exercise(path):
     """These are the reader's own; what they import is imported elsewhere too."""
     cells = code_cells(nbformat.read(path, as_version=4))

@@ -15,7 +15,6 @@ pytest.importorskip("PIL")
 
 from docs.played import played
 from docs.read import READ, as_markdown, linked, page, picture
-from docs.readme import lesson_table
 from exercises.guesses import NO_GUESS
 
 PINNED = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
@@ -41,33 +40,23 @@ def test_nothing_else_lies_in_read():
 CHART = re.compile(r"^!\[.{20,}\]\(charts/(\w+\.(?:png|svg))\)$", re.MULTILINE)
 
 
-def test_the_readmes_table_leads_to_every_page():
-    links = re.findall(r"\]\((read/[^)]+)\)", (ROOT / "README.md").read_text())
-    assert {ROOT / link for link in links} >= {READ / f"{path.stem}.md" for path in LESSONS}
-    assert lesson_table() in (ROOT / "README.md").read_text()
-
-
 @pytest.mark.parametrize("path", sorted(READ.glob("*.md")), ids=lambda path: path.stem)
 def test_every_link_of_a_page_leads_somewhere(path):
     text = re.sub(r"^(`{3,}).*?^\1", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"`[^`]*`", "", text)
     for link in re.findall(r"\]\(([^)\s#]+)", text):
         assert "://" in link or (path.parent / link).exists(), link
+    for file, name in re.findall(r"""(?:\]\(|href=")([./\w]+\.md)?#([^)"\s]+)""", path.read_text()):
+        headings = re.findall(
+            r"^#+ (.*)$", (path.parent / (file or path)).read_text(), re.MULTILINE
+        )
+        assert name in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
 
 
 def test_links_to_lessons_lead_to_their_pages():
     assert linked("[a](02_b.ipynb#A-c,-1), [d](solutions/02_b.ipynb), [e](../docs/f.md#g)") == (
         "[a](02_b.md#a-c-1), [d](../notebooks/solutions/02_b.ipynb), [e](../docs/f.md#g)"
     )
-
-
-@pytest.mark.parametrize("path", sorted(READ.glob("*.md")), ids=lambda path: path.stem)
-def test_every_link_to_a_heading_finds_it(path):
-    for file, name in re.findall(r"""(?:\]\(|href=")([./\w]+\.md)?#([^)"\s]+)""", path.read_text()):
-        headings = re.findall(
-            r"^#+ (.*)$", (path.parent / (file or path)).read_text(), re.MULTILINE
-        )
-        assert name in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
 
 
 @pytest.mark.parametrize(

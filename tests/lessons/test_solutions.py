@@ -17,9 +17,8 @@ from exercises.checks import Outcome
 from exercises.unfinished import unfinished
 from helpers.timing import OTHERWISE
 from tests.support.answers import RIGHT, alone, answers
-from tests.support.notebooks import code
+from tests.support.notebooks import LESSONS, code
 
-LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 STILL_TO_DO, WRONG = "○", "✗"
 
 

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from course import lesson
-from course.paths import NOTEBOOKS, lesson_name
+from course.paths import lesson_name
 from course.player import play
 from helpers.timing import OTHERWISE, claim
+from tests.support.notebooks import LESSONS
 
-LESSONS = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
 SEED = 20261124
 TIME = re.compile(r"(^|_|\b)(us|µs|ms|seconds|tokens a second|bandwidth|idle)(_|\b|$)")
 OTHER_TIMES = {  # times whose names do not say so, by lesson

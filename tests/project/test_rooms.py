@@ -10,21 +10,11 @@ import sys
 import pytest
 
 from course.paths import ROOT
+from tests.support.project import PACKAGES
 
 MODULES = {
     path.relative_to(ROOT).with_suffix(""): ast.parse(path.read_text())
-    for room in (
-        "benchmarks",
-        "capturable",
-        "course",
-        "cpu_graph",
-        "docs",
-        "examples",
-        "exercises",
-        "helpers",
-        "tests",
-        "trace_report",
-    )
+    for room in (*sorted(PACKAGES), "docs", "tests")
     for path in sorted((ROOT / room).rglob("*.py"))
     if "_build" not in path.parts and path.parent != ROOT / "tests/exercises/answers"
 }
@@ -90,19 +80,7 @@ def test_helpers_are_few_and_small():
     assert 0 < lines <= 1000
 
 
-@pytest.mark.parametrize(
-    "room",
-    [
-        "benchmarks",
-        "capturable",
-        "course",
-        "cpu_graph",
-        "examples",
-        "exercises",
-        "helpers",
-        "trace_report",
-    ],
-)
+@pytest.mark.parametrize("room", sorted(PACKAGES))
 def test_a_room_says_what_is_in_it(room):
     names = {path.parts[1] for path in of(room) if path.name != "__init__" or len(path.parts) > 2}
     assert names - {"__main__"} <= set(re.findall(r"\w+", importlib.import_module(room).__doc__))

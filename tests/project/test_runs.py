@@ -1,6 +1,5 @@
 """The ways to run the notebooks and the tests, in the words of the pages that name them."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -13,6 +12,7 @@ from course.lessons import lesson_file
 from course.paths import ROOT
 from tests import quick
 from tests.support.notebooks import write_notebook
+from tests.support.project import clean_environment
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs/notebooks_as_tests.md"]
 PAGES += sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -21,12 +21,6 @@ NOTEBOOKS = re.compile(r"^notebooks\b.*")
 LESSON = lesson_file("replay_random_numbers").relative_to(ROOT)
 KILLS = "import os, signal\ndef test_dies(): os.kill(os.getpid(), signal.SIGSEGV)\n"
 SLEEPS = "import time\ndef test_sleeps(): time.sleep(3600)\n"
-# `make test` hands its own options down to every make under it.
-OUTSIDE_OF_MAKE = {
-    name: value
-    for name, value in os.environ.items()
-    if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS"}
-}
 DEAF = f"import signal\n{SLEEPS.replace(': ', ': signal.signal(signal.SIGALRM, signal.SIG_IGN); ')}"
 
 
@@ -35,7 +29,7 @@ def words_of(command):
     words = shlex.split(command)
     if words[0] == "make":
         asks = ["make", "--dry-run", "--no-print-directory", *words[1:]]
-        printed = subprocess.check_output(asks, text=True, cwd=ROOT, env=OUTSIDE_OF_MAKE)
+        printed = subprocess.check_output(asks, text=True, cwd=ROOT, env=clean_environment())
         words = shlex.split(printed.replace("\\\n", " ").splitlines()[-1])
         assert words[1:3] == ["-m", "pytest"]
     return [sys.executable, "-m", "pytest", *words[words.index("pytest") + 1 :]]

@@ -20,7 +20,7 @@ from tests.support.notebooks import LESSONS
 FILTER = f"filter: invert({contrast.INVERTED}) hue-rotate(180deg);"
 TEXT, FILL = 4.5, 3
 BESIDE = {  # fills that are told apart from another one, not from white
-    "number dropped": "number kept",
+    "number dropped": "number kept"
 }
 FAINT = {  # and what only accompanies something that is told apart
     "#bfddf1": "the quartiles round a line",

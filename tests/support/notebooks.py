@@ -3,11 +3,22 @@
 from functools import cache
 
 import nbformat
+import pytest
 
-from course.paths import NOTEBOOKS
+from course.paths import NOTEBOOKS, REFERENCE_GPU
 
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))  # with their solutions
+
+
+def each(paths):
+    """A test for each path, called like the file, with its folder where that is no usual one."""
+    usual = "notebooks", REFERENCE_GPU
+    ids = [
+        path.stem if path.parent.name in usual else f"{path.parent.name}-{path.stem}"
+        for path in paths
+    ]
+    return pytest.mark.parametrize("path", paths, ids=ids)
 
 
 def write_notebook(path, *sources):

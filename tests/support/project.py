@@ -21,5 +21,6 @@ def clean_environment():
     """This environment without what an outer make or a reader's settings would tell the
     inner one.
     """
-    outer = "MAKELEVEL", "MAKEFLAGS", "MAKEOVERRIDES", "TORCH", "CPU", "ARGS", "UV_TORCH_BACKEND"
+    outer = "MAKELEVEL", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES"
+    outer += "TORCH", "CPU", "ARGS", "UV_TORCH_BACKEND"
     return {name: value for name, value in os.environ.items() if name not in outer}

@@ -4,8 +4,11 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
+
+import pytest
+import torch
 
 from course.lessons import lesson_file
 from course.paths import ROOT
@@ -53,6 +56,18 @@ def printed_by(script, *changes):
     with cpu_graphs(), redirect_stdout(StringIO()) as printed:
         names_of(script, *changes)["main"]()
     return printed.getvalue()
+
+
+@contextmanager
+def a_group(**instead):
+    """torch.distributed without a group: this process is rank 0; instead: functions by name."""
+    nothing = dict.fromkeys(("init_process_group", "destroy_process_group"), lambda *_, **__: None)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, function in (nothing | {"get_rank": lambda: 0} | instead).items():
+            patch.setattr(torch.distributed, name, function)
+        patch.setattr("faulthandler.dump_traceback_later", lambda *_, **__: None)
+        patch.setenv("LOCAL_RANK", "0")
+        yield
 
 
 def printed_by_two_ranks(file, *arguments):

@@ -12,7 +12,7 @@ from trace_report.timeline import timeline, timeline_data
 
 
 @pytest.fixture
-def trace(write_trace):
+def trace(read_events):
     inside = event("user_annotation", "inside", 2, 5)
     ranges = [
         event("user_annotation", "## forward ##", 1, 20),
@@ -26,7 +26,7 @@ def trace(write_trace):
         event("cuda_runtime", "cudaDeviceSynchronize", 30, 9),
     ]
     work = [kernel(10, 4, 1), kernel(15, 3, 2), kernel(19, 1.5, 2), launch(61, 3), kernel(63, 2, 3)]
-    return read_trace(write_trace(*ranges, *calls, *work))
+    return read_events(*ranges, *calls, *work)
 
 
 def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
@@ -63,9 +63,9 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
     assert [bar[5] for bar in bars] == [[], [4], [5, 6], [], [1], [2], [2]]
 
 
-def test_traces_share_the_lanes_and_the_scale(trace, write_trace):
-    other = read_trace(
-        write_trace(step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=19), name="other.json")
+def test_traces_share_the_lanes_and_the_scale(trace, read_events):
+    other = read_events(
+        step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=19), name="other.json"
     )
     data = timeline_data({"a": trace, "b": other}, 0)
     assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 19"] and data[

@@ -66,21 +66,9 @@ def of_accumulated(ask):
     (x * 2).sum().backward()
 
 
-def of_several(ask):
-    x, y = weight(), weight()
-    torch.autograd.graph.register_multi_grad_hook((x, y), lambda grads: ask(grads[0]))
-    (x * y).sum().backward()
-
-
 def of_node(ask):
     y = weight() * 2
     y.grad_fn.register_hook(lambda inputs, outputs: ask(inputs[0]))
-    y.sum().backward()
-
-
-def of_node_beforehand(ask):
-    y = weight() * 2
-    y.grad_fn.register_prehook(lambda outputs: ask(outputs[0]))
     y.sum().backward()
 
 
@@ -121,13 +109,6 @@ def of_checkpoint(reentrant):
     return run
 
 
-def of_second_gradient(ask):
-    x = weight()
-    (gradient,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
-    gradient.register_hook(ask)
-    gradient.sum().backward()
-
-
 def of_optimizer(ask):
     x = weight()
     optimizer = torch.optim.SGD([x], lr=0.5)
@@ -151,20 +132,13 @@ CALLBACKS = {
     "a_hook_of_a_leaf": of_leaf,
     "a_hook_of_a_result": of_result,
     "a_hook_of_an_accumulated_gradient": of_accumulated,
-    "a_hook_of_several_tensors": of_several,
     "a_hook_of_a_node": of_node,
-    "a_hook_of_a_node_beforehand": of_node_beforehand,
     "a_modules_forward_hook": of_module("register_forward_hook", lambda given: given[2]),
-    "a_modules_forward_pre_hook": of_module("register_forward_pre_hook", lambda given: given[1][0]),
     "a_modules_backward_hook": of_module("register_full_backward_hook", lambda given: given[1][0]),
-    "a_modules_backward_pre_hook": of_module(
-        "register_full_backward_pre_hook", lambda given: given[1][0]
-    ),
     "a_hook_that_packs": of_saved(True),
     "a_hook_that_unpacks": of_saved(False),
     "a_recomputed_block": of_checkpoint(False),
     "a_reentrant_recomputed_block": of_checkpoint(True),
-    "a_hook_of_a_second_gradient": of_second_gradient,
     "a_hook_of_an_optimizer": of_optimizer,
     "a_function_under_grad": of_gradient_function,
 }
@@ -206,11 +180,7 @@ QUESTIONS = {  # question of a backward function -> what it tells in eager, and 
     "for_an_array": (lambda g: g.numpy(), NUMPY, NUMPY),
     "for_a_copy_on_the_cpu": (lambda g: g.cpu().is_cuda, False, PAGEABLE),
     "for_a_text": (lambda g: str(g), "tensor([1., 1.], device='cuda:0')", READ),
-    "whether_it_is_captured": (
-        lambda g: torch.cuda.is_current_stream_capturing(),
-        False,
-        True,
-    ),
+    "whether_it_is_captured": (lambda g: torch.cuda.is_current_stream_capturing(), False, True),
     "whether_anything_is_true": (lambda g: bool((g > 0).any()), True, READ),
     "for_half_of_it": (lambda g: str(g.half().dtype), "torch.float16", "torch.float16"),
 }
@@ -218,24 +188,6 @@ for name, (question, eager, in_capture) in QUESTIONS.items():
     of = CALLBACKS["a_backward_function"]
     asks(f"a_backward_function_asks_{name}", of, question, eager, False)
     asks(f"a_backward_function_asks_{name}", of, question, in_capture, True)
-
-
-@program([[2, 2], [2, 2]])
-def a_backward_function_chooses_by_device():
-    class Chosen(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * 2 if gradient.is_cuda else gradient * 3
-
-    def gradient(x):
-        return torch.autograd.grad(Chosen.apply(x).sum(), x)[0]
-
-    x = weight()
-    return [gradient(x).tolist(), captured(lambda: gradient(x))().tolist()]
 
 
 @program([[6, 6], [12, 12]])

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from tests.cpu_graph.conformance.common import NOT_CAPTURED, captured, ones, zeros
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import program, programs
 from tests.cpu_graph.conformance.sameness import warmed_up
 
 LONG = 20_000_000
@@ -49,15 +49,6 @@ def an_instance_before_the_capture():
     torch.cuda.CUDAGraph().instantiate()
 
 
-@program(1)
-def an_instance_made_twice():
-    graph = made(keep_graph=True)
-    graph.instantiate()
-    graph.instantiate()
-    graph.replay()
-    return 1
-
-
 @program(NOT_CAPTURED)
 def a_replay_after_a_reset():
     graph = made()
@@ -73,12 +64,6 @@ def an_unknown_error_mode():
 @program([2, 2, 2])
 def the_error_modes_of_a_capture():
     return [by_hand(mode) for mode in ("global", "thread_local", "relaxed")]
-
-
-@program([False, 7])
-def an_attribute_that_is_not_there():
-    graph = torch.cuda.CUDAGraph()
-    return [hasattr(graph, "nonsense"), getattr(graph, "nonsense", 7)]
 
 
 @program([2, 2])
@@ -136,14 +121,10 @@ def launched_twice(two_streams):
     return x[0]
 
 
-@program(6)
-def one_graph_on_one_stream():
-    return launched_twice(two_streams=False)
-
-
-@program(6)
-def one_graph_on_two_streams():
-    return launched_twice(two_streams=True)
+programs(
+    one_graph_on_one_stream=(6, lambda: launched_twice(two_streams=False)),
+    one_graph_on_two_streams=(6, lambda: launched_twice(two_streams=True)),
+)
 
 
 def after_a_larger_graph(order):
@@ -159,19 +140,11 @@ def after_a_larger_graph(order):
     return bool((second.output == 3).all())
 
 
-@program(True)
-def a_smaller_block_after_the_larger_one():
-    return after_a_larger_graph((0, 1))
-
-
-@program(False)
-def a_larger_graph_replayed_over_a_smaller_block():
-    return after_a_larger_graph((1, 0))
-
-
-@program(False)
-def a_larger_graph_replayed_again():
-    return after_a_larger_graph((0, 1, 0))
+programs(
+    a_smaller_block_after_the_larger_one=(True, lambda: after_a_larger_graph((0, 1))),
+    a_larger_graph_replayed_over_a_smaller_block=(False, lambda: after_a_larger_graph((1, 0))),
+    a_larger_graph_replayed_again=(False, lambda: after_a_larger_graph((0, 1, 0))),
+)
 
 
 def inferred(inside, outside):
@@ -187,16 +160,8 @@ def inferred(inside, outside):
         return replay()[0, 0].item()
 
 
-@program(8)
-def inference_mode_round_the_capture():
-    return inferred(inside=True, outside=False)
-
-
-@program(8)
-def inference_mode_round_the_replay():
-    return inferred(inside=False, outside=True)
-
-
-@program(8)
-def inference_mode_round_both():
-    return inferred(inside=True, outside=True)
+programs(
+    inference_mode_round_the_capture=(8, lambda: inferred(inside=True, outside=False)),
+    inference_mode_round_the_replay=(8, lambda: inferred(inside=False, outside=True)),
+    inference_mode_round_both=(8, lambda: inferred(inside=True, outside=True)),
+)

@@ -1,11 +1,9 @@
 """make_graphed_callables."""
 
-from functools import partial
-
 import torch
 
-from tests.cpu_graph.conformance.common import SINCE_2_13, graphed, layer, ones
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.common import graphed, layer, ones
+from tests.cpu_graph.conformance.outcomes import program, programs
 
 
 def sample():
@@ -73,14 +71,10 @@ def calls_in_three(place):
     return len(calls)
 
 
-@program(0, shows="A hook that never fires")
-def a_hook_on_a_part_never_fires():
-    return calls_in_three("0")
-
-
-@program(3)
-def a_hook_on_the_whole_fires():
-    return calls_in_three("")
+programs(
+    a_hook_on_a_part_never_fires=(0, lambda: calls_in_three("0"), "A hook that never fires"),
+    a_hook_on_the_whole_fires=(3, lambda: calls_in_three("")),
+)
 
 
 def python_calls(mode_of_graph):
@@ -147,47 +141,6 @@ def a_hook_before_graphing():
 
 @program(
     [
-        "AssertionError: In any :class:`~torch.nn.Module` passed to "
-        ":func:`~make_graphed_callables`, only"
-    ]
-)
-def a_buffer_that_wants_a_gradient():
-    net = layer()
-    net.register_buffer("scale", ones(4).requires_grad_())
-    graphed(net, sample())
-
-
-@program(["RuntimeError: make_graphed_callables does not support the autocast caching."])
-def autocast_with_its_cache():
-    with torch.autocast("cuda"):
-        graphed(layer(), sample())
-
-
-@program(
-    ["AssertionError: In the beta API, sample_args for each callable must contain only Tensors."]
-)
-def a_sample_that_is_no_tensor():
-    graphed(lambda x, exponent: x.pow(exponent), (ones(4), 2))
-
-
-@program([9, 9, 9, 9])
-def what_is_no_tensor_is_bound_before():
-    return graphed(partial(torch.pow, exponent=2), (ones(4),))(ones(4) * 3)
-
-
-@program(
-    [
-        "TypeError: "
-        "make_graphed_callables.<locals>.make_graphed_autograd_function.<locals>.functionalized() "
-        "got an"
-    ]
-)
-def a_keyword_argument():
-    graphed(layer(), sample())(input=ones(2, 4))
-
-
-@program(
-    [
         "RuntimeError: The size of tensor a (8) must match the size of tensor b (5) at "
         "non-singleton dimension 0"
     ]
@@ -206,29 +159,6 @@ def a_gradient_of_a_gradient():
     net, inputs = graphed(layer(), (ones(2, 4).requires_grad_(),)), ones(2, 4).requires_grad_()
     slope = torch.autograd.grad(net(inputs).square().sum(), inputs, create_graph=True)[0]
     slope.sum().backward()
-
-
-def spare_part():
-    net = layer()
-    net.unused = torch.nn.Parameter(ones(4))
-    return net
-
-
-UNUSED = (
-    "The differentiated Tensor at index 1 appears"
-    if SINCE_2_13
-    else "One of the differentiated Tensors appears"
-)
-
-
-@program([f"RuntimeError: {UNUSED} to not have been used in the graph."])
-def a_parameter_that_takes_no_part():
-    graphed(spare_part(), sample())
-
-
-@program([4, 4, 4, 4])
-def a_parameter_that_need_not_take_part():
-    return graphed(spare_part(), sample(), allow_unused_input=True)(*sample())[0].detach()
 
 
 def losses(graph):
@@ -253,9 +183,3 @@ def losses(graph):
 @program(True)
 def training_a_graphed_model_equals_eager():
     return losses(graph=True) == losses(graph=False)
-
-
-@program([4, 16])
-def two_callables_at_once():
-    first, second = graphed((layer(), layer()), (sample(), (ones(2, 4).requires_grad_(),)))
-    return [first(*sample())[0, 0].item(), second(first(*sample()))[0, 0].item()]

@@ -16,7 +16,7 @@ from tests.cpu_graph.conformance.common import (
     captured,
     ones,
 )
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import program, programs
 
 LONG = 10**8
 
@@ -252,21 +252,9 @@ def slow_copy(there, wait):
     return x[0].item()
 
 
-@program(0, shows="A result read too soon")
-def a_result_read_too_soon():
-    return slow_copy(there=True, wait=False)
-
-
-@program(1)
-def a_result_read_in_time():
-    return slow_copy(there=True, wait=True)
-
-
-@program(9)
-def a_pinned_input_overwritten_too_soon():
-    return slow_copy(there=False, wait=False)
-
-
-@program(0)
-def a_pinned_input_overwritten_in_time():
-    return slow_copy(there=False, wait=True)
+programs(
+    a_result_read_too_soon=(0, lambda: slow_copy(there=True, wait=False), "A result read too soon"),
+    a_result_read_in_time=(1, lambda: slow_copy(there=True, wait=True)),
+    a_pinned_input_overwritten_too_soon=(9, lambda: slow_copy(there=False, wait=False)),
+    a_pinned_input_overwritten_in_time=(0, lambda: slow_copy(there=False, wait=True)),
+)

@@ -20,8 +20,6 @@ NETWORKS = {
         lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
         "image",
     ),
-    "group_norm": (lambda: nn.GroupNorm(3, 3), "image"),
-    "layer_norm": (lambda: nn.LayerNorm(3), "x"),
     "instance_norm": (lambda: nn.InstanceNorm2d(3, affine=True), "image"),
     "lstm": (lambda: nn.LSTM(3, 4), "sequence"),
     "lstm_both_ways": (lambda: nn.LSTM(3, 4, 2, bidirectional=True), "sequence"),
@@ -29,13 +27,7 @@ NETWORKS = {
     "rnn": (lambda: nn.RNN(3, 4), "sequence"),
     "lstm_cell": (lambda: nn.LSTMCell(3, 4), "x"),
     "embedding_with_padding": (lambda: nn.Embedding(4, 3, padding_idx=0), "n"),
-    "linear_of_a_vector": (lambda: nn.Linear(3, 2, bias=False), "v"),
-    "perceptron": (lambda: nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 2)), "x"),
-    "pooling": (lambda: nn.Sequential(nn.Conv2d(3, 3, 1), nn.MaxPool2d(2)), "image"),
-    "encoder": (
-        lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
-        "t",
-    ),
+    "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), "t"),
 }
 
 

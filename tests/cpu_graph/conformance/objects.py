@@ -10,7 +10,6 @@ from tests.cpu_graph.conformance.common import captured, captured_with, ones, se
 from tests.cpu_graph.conformance.outcomes import program, programs, said
 
 LONG = 10**8
-MAKERS = {"stream": torch.cuda.Stream, "event": torch.cuda.Event, "graph": torch.cuda.CUDAGraph}
 NAMES = {"stream": "Stream", "event": "Event", "graph": "CUDAGraph"}
 
 
@@ -112,63 +111,6 @@ def pools_named_by_two_zeros_are_new_ones():
     return [first.pool() != second.pool(), first.pool() == (0, 0), one == other]
 
 
-@program([True, True])
-def a_pool_that_is_named_is_shared():
-    handle = torch.cuda.graph_pool_handle()
-    (first, one), (second, other) = with_pools(handle, handle)
-    return [first.pool() == second.pool() == handle, one == other]
-
-
-@program([True, True, True])
-def which_half_names_a_pool():
-    handle, graph = torch.cuda.graph_pool_handle(), captured_with(lambda x: x * 2, ones(2)).graph
-    return [handle[0] == 0, handle[1] > 0, graph.pool()[0] > 0 and graph.pool()[1] == 0]
-
-
-@program([3, 3])
-def a_pool_of_another_graph():
-    x = ones(2)
-    first = captured(lambda: x * 2)
-    return captured(lambda: x * 3, pool=first.graph.pool())()
-
-
-def after_a_sleep(*pools):
-    """Replay two graphs side by side, lined up behind one that sleeps."""
-    x = ones(2**18)
-    chains = []
-    for step, pool in zip((1, 2), pools, strict=True):
-
-        def chain(step=step):
-            y = x.clone()
-            for _ in range(5):
-                y = (y + step) + (y + step)
-            return y
-
-        chains.append(captured(chain, pool=pool))
-    first, second = torch.cuda.Stream(), torch.cuda.Stream()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(first):
-        torch.cuda._sleep(LONG)
-        second.wait_stream(first)
-        chains[0].graph.replay()
-    with torch.cuda.stream(second):
-        chains[1].graph.replay()
-    torch.cuda.synchronize()
-    sums = [chain.output.sum().item() for chain in chains]
-    return [sums[0] == 2**18 * 94, sums[1] == 2**18 * 156]
-
-
-@program([False, False])
-def two_graphs_of_one_pool_side_by_side():
-    pool = torch.cuda.graph_pool_handle()
-    return after_a_sleep(pool, pool)
-
-
-@program([True, True])
-def two_graphs_of_two_pools_side_by_side():
-    return after_a_sleep(None, None)
-
-
 @program(["OutOfMemoryError: CUDA out of memory. Tried to allocate 4194304.00 GiB", [1, 1]])
 def more_memory_than_there_is():
     x = ones(2)
@@ -189,15 +131,6 @@ def addresses_in_a_pool_of_other_sizes_can_be_compared():
     captured(lambda: ((x * 2) + 1).sum(), pool=pool)
     result = captured(lambda: y * 3, pool=pool).output
     return [result.data_ptr() == result.data_ptr(), result.data_ptr() == x.data_ptr()]
-
-
-@program([True, True])
-def two_graphed_callables_of_other_sizes():
-    first, second = torch.nn.Linear(64, 32).cuda(), torch.nn.Linear(32, 8).cuda()
-    x, hidden = ones(16, 64), ones(16, 32, requires_grad=True)
-    parts = torch.cuda.make_graphed_callables((first, second), ((x,), (hidden,)))
-    parts[1](parts[0](x)).sum().backward()
-    return [first.weight.grad.abs().sum().item() > 0, second.bias.grad.tolist() == [16] * 8]
 
 
 @program([True, [2, 3]], refused="Moving a lazy layer")
@@ -223,15 +156,6 @@ def views_in_inference_mode_share_memory():
         y = torch.zeros(2, 2, device="cuda")
         y.reshape(4).add_(x.reshape(4))
     return y[0]
-
-
-@program([3, 3])
-def a_captured_layer_in_inference_mode():
-    x, weight = ones(1, 2), ones(2, 2)
-    with torch.inference_mode():
-        replay = captured(lambda: torch.nn.functional.linear(x, weight, ones(2)))
-        torch.nn.functional.linear(x, weight)
-        return replay()[0]
 
 
 def in_a_thread(function):
@@ -267,25 +191,13 @@ def a_thread_works_on_the_cpu():
 programs(
     refused="CUDA in another thread",
     a_thread_makes_a_tensor=([1, 1], lambda: in_a_thread(lambda: ones(2).tolist())),
-    a_thread_adds=([2, 2], lambda x=None: in_a_thread(lambda: (ones(2) + 1).tolist())),
     a_thread_captures=(
         [4, 4],
         lambda: in_a_thread(lambda: (lambda x: captured(lambda: x * 4)().tolist())(ones(2))),
     ),
-    a_thread_waits=(True, lambda: in_a_thread(lambda: torch.cuda.synchronize() is None)),
-    a_thread_has_a_stream=(
-        0,
-        lambda: in_a_thread(lambda: torch.cuda.current_stream().cuda_stream),
-    ),
     a_thread_copies_from_pinned=(
         [1, 1],
         lambda: in_a_thread(lambda: torch.ones(2).pin_memory().cuda().tolist()),
-    ),
-    a_thread_has_a_gradient=(
-        [2, 2],
-        lambda x=None: (
-            lambda x: in_a_thread(lambda: torch.autograd.grad((x * 2).sum(), x)[0].tolist())
-        )(ones(2, requires_grad=True)),
     ),
 )
 

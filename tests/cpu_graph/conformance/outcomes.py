@@ -27,14 +27,16 @@ def program(gives, shows=None, refused=None):
 
 
 def programs(refused=None, **rows):
-    """Register a program for each row: what it should give, and a function that gives it."""
-    for name, (gives, function) in rows.items():
+    """Register a program for each row: what it should give, a function that gives it, and perhaps
+    the gallery's exhibit that it shows.
+    """
+    for name, (gives, function, *shows) in rows.items():
 
         def run(function=function):
             return function()
 
         run.__name__ = name
-        program(gives, refused=refused)(run)
+        program(gives, *shows, refused=refused)(run)
 
 
 def said(call):

@@ -3,7 +3,7 @@
 import torch
 
 from tests.cpu_graph.conformance.common import captured, ones
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import program, programs
 
 
 def second_of_three(order, hold, pools=1):
@@ -28,35 +28,11 @@ def another_order_reads_what_a_later_graph_wrote():
     return second_of_three((0, 2, 1), hold=False)
 
 
-@program(3)
-def the_order_of_capture_is_right():
-    return second_of_three((0, 1, 2), hold=False)
-
-
-@program(3)
-def a_held_result_is_not_overwritten():
-    return second_of_three((0, 2, 1), hold=True)
-
-
-@program(3)
-def private_pools_are_not_shared():
-    return second_of_three((0, 2, 1), hold=False, pools=3)
-
-
-@program(2)
-def a_held_result_is_not_the_next_graphs():
-    x, pool = ones(2**20), torch.cuda.graph_pool_handle()
-    first = captured(lambda: x * 2, pool=pool)
-    result = first()
-    captured(lambda: x * 100, pool=pool)()
-    return result[0]
-
-
-@program([2, 100])
-def two_results_of_one_pool_are_two_tensors():
-    x, pool = ones(2**20), torch.cuda.graph_pool_handle()
-    first, second = (captured(lambda n=n: x * n, pool=pool) for n in (2, 100))
-    return [first()[0].item() + 0 * second()[0].item(), second()[0].item()]
+programs(
+    the_order_of_capture_is_right=(3, lambda: second_of_three((0, 1, 2), hold=False)),
+    a_held_result_is_not_overwritten=(3, lambda: second_of_three((0, 2, 1), hold=True)),
+    private_pools_are_not_shared=(3, lambda: second_of_three((0, 2, 1), hold=False, pools=3)),
+)
 
 
 def slow_and_quick(shared, two_streams):
@@ -107,14 +83,10 @@ def freed_between(pool):
     return address == result.data_ptr()
 
 
-@program(True)
-def a_later_capture_gets_freed_memory():
-    return freed_between(torch.cuda.graph_pool_handle())
-
-
-@program(False)
-def another_pool_does_not_get_it():
-    return freed_between(None)
+programs(
+    a_later_capture_gets_freed_memory=(True, lambda: freed_between(torch.cuda.graph_pool_handle())),
+    another_pool_does_not_get_it=(False, lambda: freed_between(None)),
+)
 
 
 @program(True)
@@ -134,14 +106,6 @@ def eager_does_not_get_a_pools_memory():
     address = result.data_ptr()
     del result
     return address == torch.empty(2**20, device="cuda").data_ptr()
-
-
-@program(True)
-def eager_gets_eager_memory_again():
-    x = ones(2**20)
-    address = x.data_ptr()
-    del x
-    return address == ones(2**20).data_ptr()
 
 
 @program([3, 7])

@@ -3,7 +3,7 @@
 import torch
 
 from tests.cpu_graph.conformance.common import captured, ones, settled, zeros
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import program, programs
 
 LONG = 10**8  # cycles: about 50 ms
 
@@ -71,14 +71,10 @@ def read_on_the_side(wait):
     return settled(y)[0]
 
 
-@program(1)
-def a_missing_wait_reads_too_early():
-    return read_on_the_side(wait=False)
-
-
-@program(5)
-def a_wait_reads_in_time():
-    return read_on_the_side(wait=True)
+programs(
+    a_missing_wait_reads_too_early=(1, lambda: read_on_the_side(wait=False)),
+    a_wait_reads_in_time=(5, lambda: read_on_the_side(wait=True)),
+)
 
 
 def written_on_the_side(wait):
@@ -96,14 +92,10 @@ def written_on_the_side(wait):
     return settled(y)[0]
 
 
-@program(14)
-def a_missing_wait_writes_too_early():
-    return written_on_the_side(wait=False)
-
-
-@program(2)
-def a_wait_writes_in_time():
-    return written_on_the_side(wait=True)
+programs(
+    a_missing_wait_writes_too_early=(14, lambda: written_on_the_side(wait=False)),
+    a_wait_writes_in_time=(2, lambda: written_on_the_side(wait=True)),
+)
 
 
 def prefetched(wait):
@@ -128,14 +120,10 @@ def prefetched(wait):
     return [settled(first).item(), replay().item()]
 
 
-@program([40, 40])
-def a_copy_that_does_not_wait_for_the_replay():
-    return prefetched(wait=False)
-
-
-@program([4, 40])
-def a_copy_that_waits_for_the_replay():
-    return prefetched(wait=True)
+programs(
+    a_copy_that_does_not_wait_for_the_replay=([40, 40], lambda: prefetched(wait=False)),
+    a_copy_that_waits_for_the_replay=([4, 40], lambda: prefetched(wait=True)),
+)
 
 
 def inside(wait):
@@ -158,14 +146,10 @@ def inside(wait):
     return settled(y)[0]
 
 
-@program(1)
-def a_branch_that_forks_too_early():
-    return inside(wait=False)
-
-
-@program(5)
-def a_branch_that_forks_in_time():
-    return inside(wait=True)
+programs(
+    a_branch_that_forks_too_early=(1, lambda: inside(wait=False)),
+    a_branch_that_forks_in_time=(5, lambda: inside(wait=True)),
+)
 
 
 def read_after_an_event(early):
@@ -187,14 +171,10 @@ def read_after_an_event(early):
     return settled(y)[0]
 
 
-@program(5)
-def an_event_orders_what_was_done_before_it():
-    return read_after_an_event(early=False)
-
-
-@program(1)
-def an_event_recorded_too_early_orders_nothing():
-    return read_after_an_event(early=True)
+programs(
+    an_event_orders_what_was_done_before_it=(5, lambda: read_after_an_event(early=False)),
+    an_event_recorded_too_early_orders_nothing=(1, lambda: read_after_an_event(early=True)),
+)
 
 
 def read_result(replay_on_side, wait):

@@ -1,11 +1,10 @@
 """Training in a graph: gradients, optimizers, mixed precision."""
 
-from functools import partial
-
 import torch
+from torch.optim import SGD, Adam, AdamW
 
 from tests.cpu_graph.conformance.common import ERROR, LOST, READ, SINCE_2_13, captured, layer, ones
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import program, programs
 
 
 def gradient_after_three(gradient, zero=None):
@@ -125,28 +124,8 @@ def equal_to_eager(make, **options):
 
 
 @program(True)
-def sgd_with_dropout_equals_eager():
-    return equal_to_eager(torch.optim.SGD, lr=0.1)
-
-
-@program(True)
 def momentum_with_dropout_equals_eager():
-    return equal_to_eager(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.1)
-
-
-@program(True)
-def fused_sgd_equals_eager():
-    return equal_to_eager(torch.optim.SGD, lr=0.1, momentum=0.9, fused=True)
-
-
-@program(True)
-def capturable_adam_equals_eager():
-    return equal_to_eager(torch.optim.Adam, lr=0.01, capturable=True)
-
-
-@program(True)
-def capturable_adamw_equals_eager():
-    return equal_to_eager(torch.optim.AdamW, lr=0.01, capturable=True)
+    return equal_to_eager(SGD, lr=0.1, momentum=0.9, weight_decay=0.1)
 
 
 @program(
@@ -156,7 +135,14 @@ def capturable_adamw_equals_eager():
     ]
 )
 def adam_without_capturable():
-    return equal_to_eager(torch.optim.Adam, lr=0.01)
+    return equal_to_eager(Adam, lr=0.01)
+
+
+programs(
+    sgd_with_dropout_equals_eager=(True, lambda: equal_to_eager(SGD, lr=0.1)),
+    fused_sgd_equals_eager=(True, lambda: equal_to_eager(SGD, lr=0.1, momentum=0.9, fused=True)),
+    capturable_adamw_equals_eager=(True, lambda: equal_to_eager(AdamW, lr=0.01, capturable=True)),
+)
 
 
 def train_with(optimizer_type, **options):
@@ -174,12 +160,12 @@ def train_with(optimizer_type, **options):
 
 @program(READ)
 def sgd_with_a_tensor_as_learning_rate():
-    return train_with(torch.optim.SGD, lr=torch.tensor(0.5, device="cuda"))
+    return train_with(SGD, lr=torch.tensor(0.5, device="cuda"))
 
 
 @program(1)
 def fused_sgd_with_a_tensor_as_learning_rate():
-    return train_with(torch.optim.SGD, lr=torch.tensor(0.5, device="cuda"), fused=True)
+    return train_with(SGD, lr=torch.tensor(0.5, device="cuda"), fused=True)
 
 
 def clip(**options):
@@ -192,19 +178,15 @@ def clip(**options):
     return captured(step)()
 
 
-@program(READ)
-def clipping_that_raises_an_error():
-    return clip(error_if_nonfinite=True)
-
-
-@program(4)
-def clipping_that_does_not():
-    return clip()
+programs(
+    clipping_that_raises_an_error=(READ, lambda: clip(error_if_nonfinite=True)),
+    clipping_that_does_not=(4, clip),
+)
 
 
 def scaled(**options):
     net, scaler = layer(), torch.amp.GradScaler(init_scale=2.0)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.5, **options)
+    optimizer = SGD(net.parameters(), lr=0.5, **options)
     scaler.scale(ones(1))
 
     def step():
@@ -216,14 +198,10 @@ def scaled(**options):
     return captured(step)()
 
 
-@program(READ)
-def a_gradient_scaler_that_looks():
-    return scaled()
-
-
-@program(1)
-def a_gradient_scaler_with_a_fused_optimizer():
-    return scaled(fused=True)
+programs(
+    a_gradient_scaler_that_looks=(READ, scaled),
+    a_gradient_scaler_with_a_fused_optimizer=(1, lambda: scaled(fused=True)),
+)
 
 
 def after_update(cache):
@@ -244,17 +222,6 @@ def a_weight_in_autocasts_cache():
 @program(8)
 def a_weight_not_in_autocasts_cache():
     return after_update(cache=False)
-
-
-@program([1, 2, 4])
-def a_schedule_in_a_tensor():
-    weight, rate = ones(1), ones(1)
-    replay = captured(partial(weight.copy_, rate))
-    found = []
-    for _ in range(3):
-        found.append(replay().item())
-        rate.mul_(2)
-    return found
 
 
 def with_a_kept_loss(detach):
