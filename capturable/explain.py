@@ -96,7 +96,8 @@ def answer(text: str, hits: list[Hit]) -> str:
     first = hits[0]
     parts = [f"{doubt}\n"] if doubt else []
     parts += [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
-    return "\n".join([*parts, describe(first.entry), *_others(hits)])
+    more = ["", *_guessed(text, "")] if first.entry.kind == "after" else _others(hits)
+    return "\n".join([*parts, describe(first.entry), *more])
 
 
 def _guessed(text: str, doubt: str) -> list[str]:
@@ -175,6 +176,8 @@ def _as_json(text: str, hits: list[Hit]) -> str:
         "line": line,
         "entries": [_plain(hit.entry) for hit in hits],
     }
+    if hits[0].entry.kind == "after":
+        found["guesses"] = list(map(_plain, nearest(text)))
     return json.dumps(found, indent=1)
 
 

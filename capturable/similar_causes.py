@@ -16,15 +16,16 @@ ABOUT = re.compile(  # else a text may be about anything that is called a graph
     r"|\b(eager|pools?|weights?|data_ptr)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights?|data_ptr)\b",
     re.I,
 )
+NAMED = re.compile(  # a text that speaks of these needs little likeness; a setting's name does not
+    r"(cuda|hip)[ _/.-]?graph(?!s?(['\"_]|=False))|cudagraph_trees|reduce-overhead|graphed"
+    r"|\b(stream|graph) captur|captured (graph|model|step|forward)\b|\.replay\(|ScopedCapture|capture_begin",
+    re.I,
+)
 FIELD = re.compile(  # and one of these, for what else is captured or replayed
     r"graph|cuda|\bhip|gpu|nccl|rccl|kernel|torch|tensor|triton|vllm|sglang|megatron|autograd|inductor"
     r"|gradient|optimizer|allocator|all.?reduce|dropout|manual_seed|\b(DDP|FSDP\d?)\b|\bweights?\b|\bmodel\b"
     r"|\bstep\b|forward|\beager|nvidia|\.replay\(|LSTM|norm\b|decod|logits|\bloss\b|epoch|pinned"
     r"|predict|param_groups|launch|_capture\b|static|collective|unjoined|sleep|cumem",
-    re.I,
-)
-APART = re.compile(  # what CUDA says of a kernel or its build, with and without graphs
-    r"no kernel image is available|NoBinaryForGpu|too many resources requested|misaligned address|launch timed out",
     re.I,
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
@@ -38,13 +39,15 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
     "TensorRT": r"tensorrt|\btrt|nvinfer",
     "Transformer Engine": r"transformer.?engine|\bTE\b|\bte\.|amax|fp8.{0,80}(microbatch|autocast|cache)",
     "Triton": r"triton",
+    "XLA": r"\bxla|\bjax|command.?buffer",
     "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due|dynamic shape",
     "vLLM": r"vllm",
 }
 LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
-UNKNOWN = 0.7  # of the rarest word's weight: a word that no cause has, such as a product's name
-ALIKE = 0.16  # the least likeness, from 0 to 1: further down most guesses are wrong
+SATURATED, LONG, SCALE = 1.0, 0.4, 0.03  # BM25: k1, b, and the weight beside that of symptoms
+ALIKE = 0.36  # the least likeness: further down most guesses are wrong
+LITTLE = 0.4  # of that is enough for a text that names a CUDA graph
 LESS = 0.4  # of the best likeness: what is less alike is left out
 SYMPTOM = 0.06  # what a symptom adds to the likeness of its causes
 USUAL = 0.14  # and adds to that of the first, the usual one, besides
@@ -63,32 +66,25 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     """For a text without a known message: the causes whose description is most like it, the best
     first; [] if none is.
 
-    Rare words count more than common ones (tf-idf, cosine), and causes of a symptom that the text
-    tells of more than others, its usual cause most; a text longer than a typed symptom must mention
-    a capture or a replay, and a graph, a GPU or the like. One that is much less alike than the best
-    is left out.
+    Rare words count more than common ones (BM25), and causes of a symptom that the text tells of
+    more than others, its usual cause most; a text longer than a typed symptom must mention a capture
+    or a replay, and a graph, a GPU or the like. One that is much less alike than the best is left
+    out.
     """
     lines = [line[:LENGTH] for line in text.splitlines()]
     suspected = _suspected("\n".join(lines))
     typed = bool(suspected) and len(text.split()) <= TYPED and ":" not in text
-    if APART.search(text) or not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
+    if not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
         return []
     telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
     asked = set(_words("\n".join(telling)))
-    weights, known = _known()
-    unknown = UNKNOWN * max(weights.values())
-    length = math.sqrt(sum(weights.get(word, unknown) ** 2 for word in asked)) or 1
     rated = []
-    for entry, vector in zip(entries(), known, strict=True):
-        if entry.kind not in GUESSED or not _named(entry, text):
-            continue
-        shared = asked & vector.keys()
-        alike = sum(weights[word] * vector[word] for word in shared) / length
-        alike += suspected.get(entry.title, 0)
-        if (len(shared) > 1 or entry.title in suspected) and alike >= ALIKE / 2:
-            rated.append((alike, entry))
+    for entry, weights in zip(entries(), _known(), strict=True):
+        if entry.kind in GUESSED and _named(entry, text):
+            alike = sum(weights[word] for word in asked & weights.keys())
+            rated.append((alike + suspected.get(entry.title, 0), entry))
     rated.sort(key=lambda pair: -pair[0])
-    if not rated or rated[0][0] < ALIKE:
+    if rated[0][0] < ALIKE * (LITTLE if any(map(NAMED.search, lines)) else 1):
         return []
     return [entry for alike, entry in rated[:count] if alike >= rated[0][0] * LESS]
 
@@ -112,23 +108,23 @@ def _suspected(text: str) -> dict[str, float]:
 
 
 @cache
-def _known() -> tuple[dict[str, float], list[dict[str, float]]]:
-    """How much each word weighs, and the description of each cause as a vector of length 1."""
+def _known() -> list[dict[str, float]]:
+    """How much each word of the description of each cause adds to the likeness (BM25)."""
     texts = [[*[e.title] * 3, *e.messages, e.cause, e.tell, e.fix, e.words] for e in entries()]
     counts = [Counter(_words("\n".join(text))) for text in texts]
     common = Counter(word for count in counts for word in count)
-    weights = {word: math.log(len(counts) / times) for word, times in common.items()}
-    vectors = [
-        {word: weights[word] * (1 + math.log(times)) for word, times in count.items()}
-        for count in counts
-    ]
-    lengths = [
-        math.sqrt(sum(value * value for value in vector.values())) or 1 for vector in vectors
-    ]
-    return weights, [
-        {word: value / length for word, value in vector.items()}
-        for vector, length in zip(vectors, lengths, strict=True)
-    ]
+    weights = {word: SCALE * math.log(len(counts) / times) for word, times in common.items()}
+    usual = sum(count.total() for count in counts) / len(counts)
+    known = []
+    for count in counts:
+        less = SATURATED * (1 - LONG + LONG * count.total() / usual)
+        known.append(
+            {
+                word: weights[word] * times * (1 + SATURATED) / (times + less)
+                for word, times in count.items()
+            }
+        )
+    return known
 
 
 def _words(text: str) -> list[str]:

@@ -29,7 +29,8 @@ function told({ text, hits, doubt, guesses, first, others }) {
   }
   if (text.trim().includes("\n")) parts.push(element("pre", {}, `line ${first.number + 1}: ${first.line.slice(0, 200)}`));
   parts.push(cause(first.entry));
-  if (others.count && others.decided) parts.push(element("p", {}, known.decided.replace("{}", others.count)));
+  if (guesses.length) parts.push(element("p", {}, known.guesses), ...guesses.map((entry) => cause(entry)));
+  else if (others.count && others.decided) parts.push(element("p", {}, known.decided.replace("{}", others.count)));
   else if (others.count) {
     const list = element("ul");
     list.append(...others.told.map(([entry, tell]) => {

@@ -92,22 +92,15 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
   function nearest(text, count = 5) {
     const lines = splitLines(text).map((line) => line.slice(0, rules.length));
     const suspected = suspicions(text), typed = suspected.size && text.trim().split(/\s+/).length <= rules.typed && !text.includes(":");
-    if (fits(rules.apart, text) || !fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
+    if (!fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
     const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
-    const asked = new Set(words(telling.join("\n"))), { weights, vectors } = described();
-    const unknown = rules.unknown * Math.max(...weights.values());
-    const length = Math.hypot(...[...asked].map((word) => weights.get(word) ?? unknown)) || 1;
-    const rated = [];
-    entries.forEach((entry, one) => {
-      if (!rules.guessed.includes(entry.kind) || !named(entry, text)) return;
-      const shared = [...asked].filter((word) => vectors[one].has(word));
-      let alike = shared.reduce((sum, word) => sum + weights.get(word) * vectors[one].get(word), 0) / length;
-      alike += suspected.get(entry.title) ?? 0;
-      if ((shared.length > 1 || suspected.has(entry.title)) && alike >= rules.alike / 2) rated.push([alike, entry]);
-    });
-    rated.sort((a, b) => b[0] - a[0]);
-    const best = rated[0]?.[0] ?? 0;
-    return best >= rules.alike ? rated.slice(0, count).filter(([alike]) => alike >= best * rules.less).map(([, entry]) => entry) : [];
+    const asked = [...new Set(words(telling.join("\n")))];
+    const rated = entries.map((entry, one) => {
+      const alike = asked.reduce((sum, word) => sum + (described()[one].get(word) ?? 0), 0);
+      return [alike + (suspected.get(entry.title) ?? 0), entry];
+    }).filter(([, entry]) => rules.guessed.includes(entry.kind) && named(entry, text)).sort((a, b) => b[0] - a[0]);
+    const best = rated[0][0], least = rules.alike * (lines.some((line) => fits(rules.named, line)) ? rules.little : 1);
+    return best >= least ? rated.slice(0, count).filter(([alike]) => alike >= best * rules.less).map(([, entry]) => entry) : [];
   }
 
   /** What the symptoms that the text tells of add to the likeness of their causes: most to the usual one, the first. */
@@ -134,13 +127,14 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
     });
     const common = new Map();
     for (const count of counts) for (const word of count.keys()) common.set(word, (common.get(word) ?? 0) + 1);
-    const weights = new Map([...common].map(([word, times]) => [word, Math.log(counts.length / times)]));
-    const vectors = counts.map((count) => {
-      const vector = [...count].map(([word, times]) => [word, weights.get(word) * (1 + Math.log(times))]);
-      const length = Math.hypot(...vector.map(([, value]) => value)) || 1;
-      return new Map(vector.map(([word, value]) => [word, value / length]));
+    const weight = (word) => rules.scale * Math.log(counts.length / common.get(word));
+    const total = (count) => [...count.values()].reduce((sum, times) => sum + times, 0);
+    const usual = counts.reduce((sum, count) => sum + total(count), 0) / counts.length;
+    vocabulary = counts.map((count) => {
+      const less = rules.saturated * (1 - rules.long + (rules.long * total(count)) / usual);
+      return new Map([...count].map(([word, times]) => [word, (weight(word) * times * (1 + rules.saturated)) / (times + less)]));
     });
-    return (vocabulary = { weights, vectors });
+    return vocabulary;
   }
 
   function words(text) {
@@ -156,21 +150,22 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
   /** All that is known of a text: what the page shows, and what the command prints. */
   function explain(text) {
     const hits = find(text), doubt = caveat(text, hits);
-    const guesses = hits.length || doubt ? [] : nearest(text);
+    const guesses = hits.length ? (hits[0].entry.kind === "after" ? nearest(text) : []) : doubt ? [] : nearest(text);
     return { text, hits, doubt, guesses, first: hits[0], others: hits.length ? others(hits) : null };
   }
 
   /** The answer as the command prints it. */
   function print({ text, hits, doubt, guesses, first, others }) {
     const describe = (entry) => `${entry.names}\n  cause: ${entry.cause}\n  fix:   ${entry.fix}`;
+    const guessed = guesses.length ? [said.guesses, ...guesses.map(describe)] : [said.nothing];
     if (!hits.length) {
-      const more = doubt ? [doubt] : guesses.length ? [said.guesses, ...guesses.map(describe)] : [said.nothing];
-      return [said.unknown, ...more].join("\n\n");
+      return [said.unknown, ...(doubt ? [doubt] : guessed)].join("\n\n");
     }
     const parts = doubt ? [`${doubt}\n`] : [];
     if (text.trim().includes("\n")) parts.push(`line ${first.number + 1}: ${first.line.slice(0, 200)}\n`);
     parts.push(describe(first.entry));
-    if (others.count && others.decided) parts.push(`\n${said.decided.replace("{}", others.count)}`);
+    if (first.entry.kind === "after") parts.push("", ...guessed);
+    else if (others.count && others.decided) parts.push(`\n${said.decided.replace("{}", others.count)}`);
     else if (others.count) {
       parts.push("\n" + (others.several ? said.tell_apart : said.others_too));
       parts.push(...others.told.map(([entry, tell]) => `  ${entry.name}: ${tell}.`));
