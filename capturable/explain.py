@@ -18,7 +18,8 @@ from capturable.similar_causes import nearest
 
 NAMES_NO_CAUSE = ("several", "reasons")
 OURS = re.compile(
-    r"captur|(cuda|hip)[ _/.-]?graph|graphed|graph\.replay|graph_?pool|replay\w* (\w+ ){0,4}graph",
+    r"captur|(cuda|hip)[ _/.-]?graph|graphed|graph\.replay|graph_?pool|graph recording"
+    r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
     re.I,
 )
 FOREIGN = {  # what other things are called graphs, or fail on a GPU
