@@ -18,7 +18,7 @@ from capturable.similar_causes import nearest
 
 NAMES_NO_CAUSE = ("several", "reasons")
 OURS = re.compile(
-    r"captur|(cuda|hip)[ _/.-]?graph|graphed|graph\.replay|graph_?pool|graph recording"
+    r"captur|(cuda|hip)[ _/.-]?graph(?!ic)|graphed|graph\.replay|graph_?pool|graph recording"
     r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
     re.I,
 )
@@ -30,7 +30,8 @@ FOREIGN = {  # what other things are called graphs, or fail on a GPU
     ),
     "a plain error of a kernel's arguments": re.compile(r"device-side assert", re.I),
     "another library's graph or capture": re.compile(
-        r"networkx|graphviz|torchviz|neo4j|graphql|capture[_ ]groups?|replay[_ ]?buffer|event log",
+        r"networkx|graphviz|torchviz|neo4j|graphql|pcap\b|wireshark"
+        r"|capture[_ ]groups?|replay[_ ]?buffer|event log",
         re.I,
     ),
 }

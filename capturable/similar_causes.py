@@ -10,7 +10,7 @@ from capturable.causes import Entry, entries, symptoms
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
-    r"captur(?!e_sizes)|(cuda|hip)[ _/.-]?graph(?!\w*['\"]:)|graphed|replay|stream|AccumulateGrad"
+    r"captur(?!e_sizes)|(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:)|graphed|replay|stream|AccumulateGrad"
     r"|reduce-overhead|max-autotune(?!-no)|enforce[-_]eager(?!=False)|\beager mode"
     r"|sleep[ _](mode|level)|\bsleep\(|wake_up\(|release_memory_occupation"
     r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
@@ -18,7 +18,7 @@ ABOUT = re.compile(  # else a text may be about anything that is called a graph
     re.I,
 )
 NAMED = re.compile(  # a text that speaks of these needs little likeness; a setting's name does not
-    r"(cuda|hip)[ _/.-]?graph(?!\w*['\"]:|s?(_|=False))|cudagraph_trees|reduce-overhead|graphed"
+    r"(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:|s?(_|=False))|cudagraph_trees|reduce-overhead|graphed"
     r"|max-autotune(?!-no)"
     r"|\b(stream|graph) captur|captured (graph|model|step|forward)\b|\.replay\(|ScopedCapture|capture_begin",
     re.I,
