@@ -10,7 +10,8 @@ from capturable.causes import Entry, entries, symptoms
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
-    r"captur(?!e_sizes)|(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:)|graphed|replay|stream|AccumulateGrad"
+    r"captur(?!e_sizes)|(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:)|\bcuGraph(Launch|Exec|Instant|Add)"
+    r"|graphed|replay|stream|AccumulateGrad"
     r"|reduce-overhead|max-autotune(?!-no)|enforce[-_]eager(?!=False)|\beager mode"
     r"|sleep[ _](mode|level)|\bsleep\(|wake_up\(|release_memory_occupation"
     r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
@@ -20,7 +21,8 @@ ABOUT = re.compile(  # else a text may be about anything that is called a graph
 NAMED = re.compile(  # a text that speaks of these needs little likeness; a setting's name does not
     r"(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:|s?(_|=False))|cudagraph_trees|reduce-overhead|graphed"
     r"|max-autotune(?!-no)"
-    r"|\b(stream|graph) captur|captured (graph|model|step|forward)\b|\.replay\(|ScopedCapture|capture_begin",
+    r"|\bcuGraph(Launch|Exec|Instant|Add)|\b(stream|graph) captur|captured (model|step|forward)\b"
+    r"|captur(es?|ed|ing) (\d+ )?graphs?\b|\.replay\(|ScopedCapture|capture_begin",
     re.I,
 )
 FIELD = re.compile(  # and one of these, for what else is captured or replayed

@@ -211,7 +211,9 @@ def verdict(report):
     if found[0].kind == "after" and {entry.title for entry in nearest(report["text"])} & expected:
         return "guessed"
     several = found[0].kind in MANY and {entry.title for entry in found} & expected
-    return "several" if several else "wrong"
+    if several:
+        return "several"
+    return "wrong list" if found[0].kind in MANY else "wrong"
 
 
 # Floors: right, or among the several causes or at most five guesses that are shown. When they were
@@ -233,7 +235,7 @@ def verdict(report):
 )
 def test_public_reports_are_explained(name, good):
     verdicts = [verdict(report) for report in REPORTS if report["set"] == name]
-    assert len(verdicts) >= 20 and verdicts.count("wrong") == 0
+    assert len(verdicts) >= 20 and not {"wrong", "wrong list"} & set(verdicts)
     assert verdicts.count("wrong guess") <= 1
     assert sum(word in ("right", "several", "guessed") for word in verdicts) >= good * len(verdicts)
 
@@ -244,7 +246,9 @@ def test_all_public_reports_together_reach_the_target():
     assert sum(word in ("right", "several") for word in verdicts) >= 0.7 * len(verdicts)
     good = sum(word in ("right", "several", "guessed") for word in verdicts)
     assert good >= 0.95 * len(verdicts)
-    assert verdicts.count("wrong") == 0 and verdicts.count("wrong guess") <= 0.01 * len(verdicts)
+    assert not {"wrong", "wrong list"} & set(verdicts) and verdicts.count(
+        "wrong guess"
+    ) <= 0.01 * len(verdicts)
 
 
 def answered(report):
@@ -269,9 +273,9 @@ def answered(report):
 # wrong guesses and 1 wrong name; noise was right 20 times. The eighth ones, likewise, gave 10, 18, 4,
 # 8 wrong guesses and no wrong name; noise was right 18 times. The ninth ones, as posted, gave 19, 7,
 # 3, 6 wrong guesses and 5 wrong names, two of them by labels that were wrong; noise was right 19
-# times. The tenth to the twelfth ones, of causes and projects that were not asked for before, gave 7,
-# 29 and 4 wrong guesses; 10, 20, 4 and 6; 10, 25, 1 and 4; no wrong name; noise was right 18, 20 and
-# 18 times. Each set was used for repairs later.
+# times. The tenth to the thirteenth ones, of threads that were not asked for before, gave 7, 29 and 4
+# wrong guesses; 10, 20, 4 and 6; 10, 25, 1 and 4; 9, 22, 2, 5 and 2 wrong names (one by its label);
+# noise was right 18, 20, 18 and 20 times. Each set was used for repairs later.
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -289,6 +293,7 @@ def answered(report):
         ("kept aside tenth", 60),
         ("kept aside eleventh", 60),
         ("kept aside twelfth", 60),
+        ("kept aside thirteenth", 60),
     ],
 )
 def test_own_reports_are_explained(name, count):
