@@ -22,7 +22,7 @@ NAMED = re.compile(  # a text that speaks of these needs little likeness; a sett
     r"(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:|s?(_|=False))|cudagraph_trees|reduce-overhead|graphed"
     r"|max-autotune(?!-no)"
     r"|\bcuGraph(Launch|Exec|Instant|Add)|\b(stream|graph) captur|captured (model|step|forward)\b"
-    r"|captur(es?|ed|ing) (\d+ )?graphs?\b|\.replay\(|ScopedCapture|capture_begin",
+    r"|captur(es?|ed|ing) (\d+ )?graphs?\b|@captured\b|\.replay\(|ScopedCapture|capture_begin",
     re.I,
 )
 FIELD = re.compile(  # and one of these, for what else is captured or replayed
@@ -41,7 +41,7 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
     "Megatron": r"megatron|check_for_nan_in",
     "ONNX Runtime": r"onnx",
     "TensorRT": r"tensorrt|\btrt|nvinfer",
-    "Transformer Engine": r"transformer.?engine|\bTE\b|\bte\.|amax|fp8.{0,80}(microbatch|autocast|cache)",
+    "Transformer Engine": r"transformer.?engine|\bTE\b|\bte\.|amax|fp8_weight|fp8.{0,80}(microbatch|autocast|cache)",
     "Triton": r"triton",
     "XLA": r"\bxla|\bjax|command.?buffer",
     "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due|dynamic shape",
