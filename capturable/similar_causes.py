@@ -49,7 +49,8 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
 }
 LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
-SATURATED, LONG, SCALE = 1.0, 0.4, 0.03  # BM25: k1, b, and the weight beside that of symptoms
+SATURATED, LONG = 1.0, 0.4  # BM25: k1 and b
+SCALE = 0.03  # and its weight beside that of symptoms
 ALIKE = 0.36  # the least likeness: further down most guesses are wrong
 LITTLE = 0.4  # of that is enough for a text that names a CUDA graph
 LESS = 0.4  # of the best likeness: what is less alike is left out
