@@ -4,25 +4,32 @@ resumed.
 Each raises Wrong with the symptom it finds.
 """
 
-import copy
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import Wrong, close, copied, parting, use, watch
+from exercises.answers.graph_use import Wrong, close, copied, match_symptoms, parting, use, watch
 from exercises.scenarios.common import (
     TRAINED,
     draw_batches,
     losses_of,
     momentum,
     not_eager,
+    on_side_stream,
     perceptron,
+    replayed_for_each,
+    tensors_of,
     train_step,
 )
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
+CONSTANT = (
+    "The losses are those of a learning rate that never falls.",
+    "Every step trains at the first rate: the scheduler must write into the tensor that the graph "
+    "reads.",
+)
 WARMUP = 3  # calls of the graphed step that run eagerly, as in examples/train_mlp.py
 FROZEN = (
     "From the first replay on, the losses are those of a learning rate that no longer falls.",
@@ -64,60 +71,37 @@ def graph_after_warm_up(answer: Callable) -> None:
         one_graph(used.seen)
         if len(eager) != WARMUP:
             raise Wrong(f"The step ran eagerly {len(eager)} times, and {WARMUP} are asked.")
-        if torch.cuda.default_stream() in eager:
-            raise Wrong("A warm-up ran on the default stream: run it on a side stream.")
+        on_side_stream(eager)
     if any(close(used.given, losses) for losses in stale):
         raise Wrong(
             "From the fourth call on, the losses are those of a training on one batch: which "
             "tensors does the graph read?"
         )
-    used.gives(expected, {})
-    if len(used.seen.replayed) != 5:
-        raise Wrong(f"{len(used.seen.replayed)} replays where 5 are asked.")
+    used.gives(expected)
+    replayed_for_each(used.seen, 5, "calls after the warm-up")
 
 
 def train_with_falling_rate(answer: Callable) -> None:
     """Ten batches, whose learning rate falls by a third after each."""
     net, batches = perceptron(nn.Tanh()), draw_batches(10)
-    adamw = partial(torch.optim.AdamW, lr=torch.tensor(0.05, device="cuda"), capturable=True)
-    rates = [0.05 * 0.7**step for step in range(10)]
-    expected = _losses_at(rates, net, batches)
-    frozen = _losses_at(rates[: WARMUP + 1] + [rates[WARMUP]] * 6, net, batches)
-    constant = losses_of(net, adamw, batches)
+    rates = torch.tensor([0.05 * 0.7**step for step in range(10)], device="cuda").unbind()
+    losses_at = partial(losses_of, net, partial(torch.optim.AdamW, capturable=True), batches)
+    expected = losses_at(rates)
     with watch() as seen:
-        losses = answer(net, batches)
-    if not isinstance(losses, list) or not all(map(torch.is_tensor, losses)):
-        raise Wrong("It should return a list of tensors, one for each batch.")
+        losses = tensors_of(answer(net, batches), len(batches))
     not_eager(seen)
     one_graph(seen)
-    if close(losses, expected):
-        return detached(losses)
-    if close(losses, frozen):
-        raise Wrong(FROZEN)
-    if close(losses, constant):
-        raise Wrong(
-            "The losses are those of a learning rate that never falls.",
-            "Every step trains at the first rate: the scheduler must write into the tensor that "
-            "the graph reads.",
-        )
-    raise Wrong(parting(losses, expected))
-
-
-def _losses_at(rates: list, net: nn.Module, batches: list) -> list:
-    """The losses of AdamW with a learning rate for each batch."""
-    net = copy.deepcopy(net)
-    rate = torch.tensor(0.0, device="cuda")
-    step = _step_of(net, torch.optim.AdamW(net.parameters(), lr=rate, capturable=True))
-    losses = []
-    for value, batch in zip(rates, batches, strict=True):
-        rate.fill_(value)
-        losses.append(step(*batch))
-    return losses
+    if not close(losses, expected):
+        frozen = losses_at([*rates[: WARMUP + 1], *[rates[WARMUP]] * 6])
+        match_symptoms(losses, [(FROZEN, frozen), (CONSTANT, losses_at(rates[:1] * 10))])
+        raise Wrong(parting(losses, expected))
+    detached(losses)
 
 
 def step_for_any_batch(answer: Callable) -> None:
     """Two epochs of four batches of six rows and one of two."""
-    net, batches = perceptron(nn.Tanh()), _of_rows([6, 6, 6, 6, 2] * 2)
+    net = perceptron(nn.Tanh())
+    batches = [batch for rows in [6, 6, 6, 6, 2] * 2 for batch in draw_batches(1, rows)]
     expected = losses_of(net, momentum, batches)
     full = [batch for batch in batches if len(batch[0]) == 6]
     without = losses_of(net, momentum, full)
@@ -128,20 +112,12 @@ def step_for_any_batch(answer: Callable) -> None:
     given = [loss for loss, batch in zip(used.given, batches, strict=True) if len(batch[0]) == 6]
     if close(given, without):
         raise Wrong("The full batches are trained as if the smaller ones did not exist.")
-    used.gives(expected, {})
+    used.gives(expected)
     if len(used.seen.replayed) < len(full) - WARMUP:
         raise Wrong(
             f"{len(used.seen.replayed)} replays: {len(full) - WARMUP} "
             "full batches follow the warm-up."
         )
-
-
-def _of_rows(rows: list) -> list:
-    """A batch of so many rows each."""
-    return [
-        (torch.randn(count, 4, device="cuda"), torch.randn(count, 2, device="cuda"))
-        for count in rows
-    ]
 
 
 def resume(answer: Callable) -> None:
@@ -173,4 +149,4 @@ def resume(answer: Callable) -> None:
             "The first loss is right, the next ones are not.",
             "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",
         )
-    used.gives(expected, {})
+    used.gives(expected)

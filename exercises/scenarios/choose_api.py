@@ -9,15 +9,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import (
-    EAGER,
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    close,
-    copied,
-    use,
-    watch,
-)
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use, watch
 from exercises.scenarios.common import (
     accumulated_gradients,
     draw_batches,
@@ -31,8 +23,6 @@ from exercises.scenarios.common import (
 from exercises.scenarios.rules import callers_own, detached, from_one_graph, one_graph
 
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
-ANEW = "It captures while it is used: capture once, before the first call."
-
 
 ADVISED = [  # found, graphs of a step, and whether optimizer.step() runs outside of them
     ({"idle": 0.199, "optimizer": 1.8}, 0, True),
@@ -54,18 +44,14 @@ def train_as_advised(answer: Callable) -> None:
             with watch() as built:
                 train = answer(own, optimizer, *given, dict(found))
             one_graph(built)
-            _untouched(own, before, random)
-            used, stepped = _counted(train, optimizer, batches)
+            untrained(own, before)
+            nothing_drawn(random)
+            stepped: list[bool] = []  # a True for each call of optimizer.step()
+            optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
+            used = use(train, batches)
             used.gives(expected, symptoms)
             detached(used.kept)
         _as_advised(used, built, len(stepped), found, graphs, outside)
-
-
-def _counted(train, optimizer, batches):
-    """Some steps of train, and a True for each call of optimizer.step() in them."""
-    stepped: list[bool] = []
-    optimizer.register_step_post_hook(lambda *_: stepped.append(True))
-    return use(train, batches), stepped
 
 
 def _as_advised(used, built, stepped, found, graphs, outside):
@@ -132,8 +118,7 @@ def _read_between(used, expected, outputs, sample):
             stale: partial(outputs, lambda _: sample),
         },
     )
-    if used.seen.captured:
-        raise Wrong(ANEW)
+    used.captures_nothing()
     graphs = used.counts["graphs"]
     if graphs == 3 * calls:
         raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
@@ -180,12 +165,8 @@ def _replays_or_not(used, sample, expected):
             )
     first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
-    if used.seen.captured:
-        raise Wrong(ANEW)
-    graphs = used.counts["graphs"]
-    if not graphs:
-        raise Wrong(EAGER)
-    if graphs < 2:
+    used.captures_nothing()
+    if used.counts["graphs"] == 1:
         raise Wrong("Only one of two inputs that fit the capture was replayed.")
     used.replays(graphs=2, operators=2 * 3 + 3 * 5)
 
@@ -214,7 +195,8 @@ def graph_without_optimizer(answer: Callable) -> None:
 def _trains(train, net, optimizer, batches, facts):
     """Raises Wrong unless train runs a graph and then the optimizer, and gives eager's losses."""
     before, random, stepped, expected, symptoms = facts
-    _untouched(net, before, random)
+    untrained(net, before)
+    nothing_drawn(random)
     gradients = []  # after the first step
     replayed = []  # how many graphs, before each step of the optimizer
 
@@ -225,7 +207,7 @@ def _trains(train, net, optimizer, batches, facts):
             gradients.extend(copied([parameter.grad for parameter in net.parameters()]))
         return loss
 
-    right = _first_gradients(net, batches, random)
+    right = accumulated_gradients(copy.deepcopy(net), batches[:1])
     torch.cuda.set_rng_state(random)
     with watch() as seen:
         optimizer.register_step_pre_hook(lambda *_: replayed.append(len(seen.replayed)))
@@ -244,18 +226,6 @@ def _trains(train, net, optimizer, batches, facts):
     used.gives(expected, symptoms)
     detached(used.kept)
     used.replays(graphs=5, operators=5 * 25)
-
-
-def _untouched(net, before, random):
-    """Raises Wrong if the answer has changed the weights or the random state."""
-    untrained(net, before)
-    nothing_drawn(random)
-
-
-def _first_gradients(net, batches, random):
-    """The gradients of an eager first step."""
-    torch.cuda.set_rng_state(random)
-    return accumulated_gradients(copy.deepcopy(net), batches[:1])
 
 
 def _trained(net, batches, random, rates=RATES):

@@ -11,15 +11,8 @@ from torch import nn
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    close,
-    parting,
-    use,
-    watch,
-)
-from exercises.scenarios.common import few, is_replay, launch_log, not_eager
+from exercises.answers.graph_use import Wrong, close, filled, match_symptoms, parting, use, watch
+from exercises.scenarios.common import few, is_replay, launch_log, replayed_for_each, tensors_of
 
 REFUSED = (
     "The capture is refused: {error}.",
@@ -49,6 +42,10 @@ COUNTED = (
     "The mean and the standard deviation are those of all rows.",
     "Mask the rows behind the request before each sum, and divide by `length`.",
 )
+SPOILT = (
+    "An infinity or nan behind the request spoils the result.",
+    "Arithmetic with a mask does not remove it: select, with torch.where.",
+)
 TOO_EARLY = (
     "Result {number} is not the one of its request.",
     "The buffer was read before its copy was complete: wait for the event of that copy, then read.",
@@ -58,15 +55,11 @@ TOO_EARLY = (
 def largest_valid(answer: Callable) -> None:
     """Values with finite and other numbers behind the valid ones; the answer is captured."""
     size = 6
-    nan, inf = float("nan"), float("inf")
     lengths = [3, 2, size, few(2, 5), 1, 4]
-    requests = []
-    for number, length in enumerate(lengths):
-        values = torch.randn(size, device="cuda") - (9 if number == 3 else 0)
-        values = -1e30 * (1 + values.abs()) if number == 1 else values  # near the lowest float
-        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [nan, inf, -inf, nan, inf]
-        values[length:] = torch.tensor(behind, device="cuda")[: size - length]
-        requests.append((values, torch.tensor(length, device="cuda")))
+    values = torch.randn(len(lengths), size, device="cuda")
+    values[1] = -1e30 * (1 + values[1].abs())  # near the lowest float
+    values[3] -= 9
+    requests = _filled_behind(values, lengths)
 
     captured = _captured(answer, requests[0])
 
@@ -86,24 +79,30 @@ def largest_valid(answer: Callable) -> None:
     }
     use(replay, requests[:4], what="It").gives(expected[:4], symptoms)
     if not close(use(replay, requests[4:], what="It").given, expected[4:]):
-        raise Wrong(
-            "An infinity or nan behind the request spoils the result. Arithmetic with a mask does "
-            "not remove it: select, with torch.where."
-        )
+        raise Wrong(SPOILT)
+
+
+def _filled_behind(values, lengths):
+    """Pairs of values and a length; what is behind it is large, and not finite from the fifth on.
+
+    values: (requests, size, ...).
+    """
+    inf, nan = torch.inf, torch.nan
+    requests = []
+    for number, (one, length) in enumerate(zip(values, lengths, strict=True)):
+        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [nan, inf, -inf, nan, inf]
+        for place, value in enumerate(behind[: len(one) - length], length):
+            one[place] = value
+        requests.append((one, torch.tensor(length, device="cuda")))
+    return requests
 
 
 def standardize(answer: Callable) -> None:
     """Rows with finite and other numbers behind the valid ones; the answer is captured."""
     size, columns = 6, few(2, 5)
     lengths = [3, 2, size, few(2, 5), 4, 2]
-    nan, inf = float("nan"), float("inf")
-    requests = []
-    for number, length in enumerate(lengths):
-        x = torch.randn(size, columns, device="cuda") + 3
-        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [inf, nan, -inf, nan]
-        x[length:] = torch.tensor(behind, device="cuda")[: size - length, None]
-        requests.append((x, torch.tensor(length, device="cuda")))
-
+    x = torch.randn(len(lengths), size, columns, device="cuda") + 3
+    requests = _filled_behind(x, lengths)
     replay = _captured(answer, requests[0])
     given = use(replay, requests[:4], what="It").given
     pairs = [(x, length) for (x, _), length in zip(requests, lengths, strict=True)]
@@ -120,10 +119,7 @@ def standardize(answer: Callable) -> None:
     others = use(replay, requests[4:], what="It").given
     zeros = [torch.cat([top, top.new_zeros(size - len(top), columns)]) for top in expected[4:]]
     if not close(others, zeros):
-        raise Wrong(
-            "An infinity or nan behind the request spoils the result.",
-            "Arithmetic with a mask does not remove it: select, with torch.where.",
-        )
+        raise Wrong(SPOILT)
 
 
 def _standardized(x, padding=0):
@@ -141,9 +137,7 @@ def _statistics(tops, expected, pairs):
         SPREAD: [_standardized(x[:length], len(x) - length) for x, length in pairs],
         COUNTED: [_standardized(x)[:length] for x, length in pairs],
     }
-    for said, results in symptoms.items():
-        if close(tops, results):
-            raise Wrong(said)
+    match_symptoms(tops, symptoms.items())
     raise Wrong(parting(tops, expected))
 
 
@@ -162,7 +156,7 @@ def _captured(answer, request):
         if "pinned" in text:
             raise Wrong(FROM_THE_CPU) from None
         error = text.splitlines()[0].rstrip(".")
-        raise Wrong(REFUSED[0].format(error=error), REFUSED[1]) from None
+        raise Wrong(filled(REFUSED, error=error)) from None
     if isinstance(output, int | float):
         raise Wrong("It returns a Python number, which every replay repeats: return a tensor.")
     if not torch.is_tensor(output):
@@ -200,7 +194,7 @@ def pad_to_buckets(answer: Callable) -> None:
         function = answer(total, sizes, 3)
     used = use(function, requests)
     behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
-    used.gives(expected, {behind: stale, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
+    used.gives(expected, {behind: stale})
     used.replays(graphs=len(requests), operators=6 * len(requests))
     places = [bisect_left(sizes, length) for length in lengths]
     graphs = set(zip(places, used.seen.replayed, strict=True))
@@ -253,9 +247,7 @@ def read_results(answer: Callable) -> None:
 
     with watch() as seen:
         results = answer(serve, requests, columns)
-    not_eager(seen)
-    if len(seen.replayed) != count:
-        raise Wrong(f"{len(seen.replayed)} replays for {count} requests: one for each is asked.")
+    replayed_for_each(seen, count, "requests")
     _arrived(results, expected)
     if CUDAGraph.stand_in and any(idle[1:]):
         raise Wrong(
@@ -268,10 +260,8 @@ def read_results(answer: Callable) -> None:
 def _arrived(results, expected):
     """Raises Wrong unless the results are the expected tensors, on the CPU and each its own."""
     count = len(expected)
-    if not isinstance(results, list | tuple) or len(results) != count:
-        found = f"{len(results)} of them" if isinstance(results, list) else brief(results)
-        raise Wrong(f"A list of {count} tensors is asked, not {found}.")
-    if not all(torch.is_tensor(result) and not result.is_cuda for result in results):
+    results = tensors_of(results, count, "results")
+    if any(result.is_cuda for result in results):
         raise Wrong("The results are to be tensors on the CPU.")
     if len({result.data_ptr() for result in results}) < count:
         raise Wrong(
@@ -280,4 +270,4 @@ def _arrived(results, expected):
         )
     for number, (result, right) in enumerate(zip(results, expected, strict=True)):
         if not close([result], [right]):
-            raise Wrong(TOO_EARLY[0].format(number=number), TOO_EARLY[1])
+            raise Wrong(filled(TOO_EARLY, number=number))

@@ -15,12 +15,13 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    filled,
     parting,
     same,
     use,
     watch,
 )
-from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.common import few, functions, perceptron
 from exercises.scenarios.rules import callers_own, detached
 
 DREW = "The warm-up drew from the generator: put its state back."
@@ -133,7 +134,7 @@ def warmed_up(calls: Iterable[Callable], batches: list) -> None:
             try:
                 call(batch)
             except RuntimeError as error:
-                raise Wrong(ROWS[0].format(str(error).splitlines()[0]), ROWS[1]) from error
+                raise Wrong(filled(ROWS, str(error).splitlines()[0])) from error
 
 
 def in_graphs(answer: Callable) -> None:
@@ -158,16 +159,14 @@ def in_graphs(answer: Callable) -> None:
             answer, nets, iterates, (batches, longer), (requests, expected, sums, wrong)
         )
     if len(built.captured) > 4:
-        raise Wrong(TOO_OFTEN[0].format(len(built.captured)), TOO_OFTEN[1])
+        raise Wrong(filled(TOO_OFTEN, len(built.captured)))
 
 
 def _in_turns_and_rows(answer, nets, iterates, inputs, facts):
     """Raises Wrong unless each model replays its own graph for each number of rows."""
     batches, longer = inputs
     requests, expected, sums, (first, frozen) = facts
-    calls = answer(list(iterates))
-    if not isinstance(calls, list | tuple) or len(calls) != len(nets):
-        raise Wrong("Two functions are asked, in a list: one for each iteration.")
+    calls = functions(answer(list(iterates)), "one for the first network", "one for the second")
     for number, inputs in enumerate(batches[:4]):
         calls[number // 2](inputs)
     used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
@@ -181,7 +180,7 @@ def _in_turns_and_rows(answer, nets, iterates, inputs, facts):
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
     warmed_up(calls, longer)
     used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
-    used.gives(expected, {})
+    used.gives(expected)
     if used.seen.captured or not used.seen.replayed:
         raise Wrong(
             "It starts again when a number of rows comes back.",
@@ -237,7 +236,7 @@ def _iterates(iterate, net, groups, facts):
     whole = [count * losses for losses in expected]
     used.gives(
         expected,
-        {EVERY_TIME_THE_FIRST: [expected[0]] * 5, "Divide each loss by the number of them.": whole},
+        {"Divide each loss by the number of them.": whole},
     )
     if not close(found, sums):
         generator.set_state(start)
@@ -335,15 +334,14 @@ def train_and_validate(answer: Callable) -> None:
 def _two_graphs(pair, seen, net, inputs, facts):
     """Raises Wrong unless the two train and validate by graphs, as eager does."""
     generator, start, results = facts
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise Wrong("Two functions are asked: return train, validate.")
+    train, validate = functions(pair, "train", "validate")
     if not torch.equal(generator.get_state(), start):
         raise Wrong(DREW)
     if not net.training:
         raise Wrong(
             "The network stays in eval mode: call net.train() after the capture of the validation."
         )
-    used = in_turns(net, inputs, *pair)
+    used = in_turns(net, inputs, train, validate)
     used.gives(results[0], {DROPOUT: results[1], EVAL: results[2], STALE_WEIGHTS: results[3]})
     if (False, True) in seen:
         raise Wrong(
@@ -353,4 +351,4 @@ def _two_graphs(pair, seen, net, inputs, facts):
     detached(used.kept)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
     groups = [[one] for one in inputs]
-    adds_up(lambda group: pair[0](*group), groups, gradients(net), generator)
+    adds_up(lambda group: train(*group), groups, gradients(net), generator)

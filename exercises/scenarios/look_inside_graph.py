@@ -10,12 +10,22 @@ import torch
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, copied, use, watch
-from exercises.scenarios.common import draw_batches, few, losses_of, perceptron, untrained
+from exercises.scenarios.common import (
+    NO_WARM_UP,
+    draw_batches,
+    few,
+    losses_of,
+    perceptron,
+    sgd,
+    tensors_of,
+    untrained,
+)
 from exercises.scenarios.rules import at_the_same_time, callers_own, detached, one_graph
 from helpers.capture import capture_step
 from helpers.model import training_step
 
 PRODUCTS = ("aten::mm", "aten::addmm")
+MIXED = "The results are in the order of the launches: give them in that of the works."
 LANES = "One lane waits for the other: fork both first, and join after the last work."
 IN_TURN = (
     "One branch waits for the other.",
@@ -32,16 +42,15 @@ def graphed_training(answer: Callable) -> None:
     """Five steps of training, in a graph without a node more than they need."""
     net = perceptron(torch.nn.Tanh())
     batches = draw_batches(5)
-    make = partial(torch.optim.SGD, lr=0.1)
-    expected = losses_of(net, make, batches)
+    expected = losses_of(net, sgd, batches)
     before, untouched = copied(net.state_dict()), copy.deepcopy(net)
     with callers_own("inputs or targets", batches):
         with watch() as built:
-            train = answer(net, make(net.parameters()), *batches[0])
+            train = answer(net, sgd(net.parameters()), *batches[0])
         untrained(net, before)
         used = use(train, batches)
     used.replays(graphs=5, operators=15)
-    first = partial(losses_of, untouched, make, batches[:1] * 5)
+    first = partial(losses_of, untouched, sgd, batches[:1] * 5)
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
     detached(used.kept)
     one_graph(built)
@@ -51,8 +60,7 @@ def graphed_training(answer: Callable) -> None:
 
 def _as_few_nodes(graph, net, batch):
     """Raises Wrong if the graph has nodes that a plain training step on net does not have."""
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    step = partial(training_step, net, optimizer)
+    step = partial(training_step, net, sgd(net.parameters()))
     plain = capture_step(step, *(tensor.clone() for tensor in batch))
     yours, needed = (Counter(map(_operator, one.capture.nodes)) for one in (graph, plain.graph))
     more = yours - needed
@@ -73,10 +81,8 @@ def capture_in_lanes(answer: Callable) -> None:
     them.
     """
     costs = COSTS[few(0, len(COSTS))]
-    inputs, weights = (
-        list(torch.randn(5, 2, 4, device="cuda")),
-        torch.randn(len(costs), 4, 4, device="cuda"),
-    )
+    inputs = list(torch.randn(5, 2, 4, device="cuda"))
+    weights = torch.randn(len(costs), 4, 4, device="cuda")
     streams = {}
 
     def work(x, number):
@@ -91,16 +97,11 @@ def capture_in_lanes(answer: Callable) -> None:
         with watch() as built:
             function = answer(works, costs, sample)
         used = use(function, inputs)
-    if any(not isinstance(given, list | tuple) or len(given) != len(works) for given in used.given):
-        raise Wrong("A list of results is asked, one for each work.")
+    for given in used.given:
+        tensors_of(given, len(works), "results")
     used.replays(graphs=5, operators=5 + 5 * len(works))
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
-    mixed = {
-        "The results are in the order of the launches: give them in that of the works.": _sorted(
-            expected, order
-        )
-    }
-    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5} | mixed)
+    used.gives(expected, {MIXED: [[given[number] for number in order] for given in expected]})
     one_graph(built)
     # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
     # device come round again, so two new ones may be the same
@@ -142,9 +143,9 @@ def sum_of_branches(answer: Callable) -> None:
         nodes = built.captured[0].capture.nodes
         _joined(nodes)
         at_the_same_time(_products(nodes), IN_TURN)
-    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5})
+    used.gives(expected)
     if not is_warm:
-        raise Wrong("It captures without a warm-up.", "Call both functions before the capture.")
+        raise Wrong(NO_WARM_UP)
 
 
 def _joined(nodes):
@@ -159,10 +160,6 @@ def _joined(nodes):
 def _products(nodes):
     """The matrix products, one in each branch."""
     return [node for node in nodes if node.operator.name() in PRODUCTS]
-
-
-def _sorted(results, order):
-    return [[given[number] for number in order] for given in results]
 
 
 def _short(streams, costs):
