@@ -13,6 +13,7 @@ from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import Wrong, close, filled, match_symptoms, parting, use, watch
 from exercises.scenarios.common import few, is_replay, launch_log, replayed_for_each, tensors_of
+from helpers.capture import capture_step
 
 REFUSED = (
     "The capture is refused: {error}.",
@@ -232,18 +233,13 @@ def read_results(answer: Callable) -> None:
     layer = nn.Linear(3, columns, bias=False).cuda().requires_grad_(False)
     requests = [torch.randn(3, device="cuda") for _ in range(count)]
     expected = [layer(request).cpu() for request in requests]
-    static = requests[0].clone()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = layer(static)
+    replay = capture_step(layer, requests[0].clone())
     torch.cuda.synchronize()
     idle: list[bool] = []  # at each request: whether the CPU has waited for all earlier replays
 
     def serve(request):
         idle.append(not any(map(is_replay, launch_log())))
-        static.copy_(request)
-        graph.replay()
-        return output
+        return replay(request)
 
     with watch() as seen:
         results = answer(serve, requests, columns)

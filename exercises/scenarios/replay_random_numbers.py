@@ -12,14 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.errors import NotModelled
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
-from exercises.scenarios.common import few
+from exercises.scenarios.common import NO_WARM_UP, few, several
 from exercises.scenarios.rules import callers_own
+from helpers.capture import capture_step
 
 REGISTERS_ITSELF = torch.__version__ >= (2, 15)  # a capture registers its generators since then
-NO_WARM_UP = (
-    "It captures without a warm-up: run the captured lines once before the capture, because a "
-    "library that is used for the first time cannot be set up in a capture."
-)
 
 
 class Operators(TorchDispatchMode):
@@ -73,7 +70,7 @@ def flip_graph(answer: Callable) -> None:
                 "one given nor its mirror image."
             )
         flips.append(found)
-    used.gives(used.given, {})  # nothing was overwritten
+    used.gives(used.given)  # nothing was overwritten
 
     if all(torch.equal(flips[0], others) for others in flips):
         raise Wrong(
@@ -256,21 +253,16 @@ def paired(answer: Callable) -> None:
     """A graph of dropout, and pairs of inputs that should get the same mask."""
     rows, pairs = few(), 4
     inputs = 1 + torch.rand(pairs, 2, rows, 8, device="cuda")
-    static, graph = torch.ones(rows, 8, device="cuda"), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = dropout(static, 0.5)
-
-    def replay(new):
-        static.copy_(new)
-        graph.replay()
-        return output
-
+    static = torch.ones(rows, 8, device="cuda")
+    replay = capture_step(dropout, static)
     start = torch.cuda.get_rng_state()
     masks = [dropout(torch.ones_like(static), 0.5) for _ in range(2 * pairs)]
     torch.cuda.set_rng_state(start)
     try:
         used = use(
-            lambda *pair: _pair(answer(replay, *pair)), [tuple(pair) for pair in inputs], what="It"
+            lambda *pair: several(answer(replay, *pair), "first", "second"),
+            [tuple(pair) for pair in inputs],
+            what="It",
         )
     except NotModelled as error:
         if "graphsafe" not in str(error):
@@ -297,11 +289,5 @@ def paired(answer: Callable) -> None:
                 f"Call {number} has one mask for both, but not the one that the generator draws "
                 "next: does anything seed it or set it back?"
             )
-    used.gives(expected, {})
+    used.gives(expected)
     used.replays(graphs=2 * pairs, operators=10 * pairs)
-
-
-def _pair(results):
-    if not isinstance(results, tuple | list) or len(results) != 2:
-        raise Wrong("Return two results: return first, second.")
-    return list(results)

@@ -14,18 +14,25 @@ from torch import nn
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import (
-    EAGER,
     EVERY_TIME_THE_FIRST,
     Used,
     Watched,
     Wrong,
     close,
     copied,
+    filled,
     use,
     watch,
 )
 from exercises.scenarios.capture_optimizers import races
-from exercises.scenarios.common import few, is_replay, launch_log
+from exercises.scenarios.common import (
+    NO_WARM_UP,
+    few,
+    is_replay,
+    launch_log,
+    not_eager,
+    replayed_for_each,
+)
 from exercises.scenarios.rules import callers_own, one_graph
 
 NOT_COPIED = (
@@ -85,9 +92,9 @@ def graph_attention(answer: Callable) -> None:
     queries = [torch.randn(dim, device="cuda") for _ in lengths]
 
     def fill(length):
-        for cache, filled in zip((keys, values), rows, strict=True):
+        for cache, new in zip((keys, values), rows, strict=True):
             cache.fill_(torch.nan)
-            cache[:length] = filled[:length]
+            cache[:length] = new[:length]
 
     def calls():
         for query, length in zip(queries, lengths, strict=True):
@@ -111,7 +118,7 @@ def graph_attention(answer: Callable) -> None:
                 "Arithmetic with a mask keeps it: 0 times NaN and NaN minus infinity are NaN. "
                 "Select, in the scores and in the values.",
             )
-    used.gives(expected, {})
+    used.gives(expected)
     used.replays(graphs=len(lengths), operators=6 * len(lengths))
     one_graph(built)
 
@@ -161,10 +168,7 @@ def capture_in_pieces(answer: Callable) -> None:
         with watch() as built:
             replay = answer(step, sample)
         if warm[:1] == [False]:
-            raise Wrong(
-                "It captures without a warm-up: run the step once before, because a library that "
-                "is used for the first time cannot be set up in a capture."
-            )
+            raise Wrong(NO_WARM_UP)
         ran.clear()
         _replays_pieces(replay, built, plan, ran, requests, (expected, first, frozen))
 
@@ -180,8 +184,8 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
 
     used = use(replay, calls())
     raced = any(races())
-    if used.seen.captured or not used.counts["graphs"]:
-        used.replays(graphs=0, operators=0)  # says which
+    used.captures_nothing()
+    not_eager(used.seen)
     if not ran or close(used.given, frozen):
         raise Wrong(
             "The outside functions ran during the capture only, so each replay repeats their "
@@ -253,7 +257,7 @@ def serve_requests(answer: Callable) -> None:
     if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:
-                raise Wrong(TOO_SHORT[0].format(size=size, longest=longest), TOO_SHORT[1])
+                raise Wrong(filled(TOO_SHORT, size=size, longest=longest))
     used.gives(expected, symptoms)
     used.replays(graphs=len(batches), operators=10 * len(batches))
     _smallest_graphs(used, TOKEN_SIZES, [len(x) for x, _ in batches])
@@ -330,9 +334,8 @@ def decode_ahead(answer: Callable) -> None:
     expected = _decoded(table.cpu(), batches)
     without = _decoded(table.cpu(), batches, goes_on=False)
     delivered: list = []
-    launches: list[
-        tuple
-    ] = []  # at each replay: whether the CPU has waited for all, how many were given
+    # at each replay: whether the CPU has waited for all, how many were given
+    launches: list[tuple] = []
     cls = torch.cuda.CUDAGraph
     replay = cls.replay
 
@@ -347,7 +350,9 @@ def decode_ahead(answer: Callable) -> None:
                 if not torch.is_tensor(tokens) or tokens.is_cuda:
                     raise Wrong("It yields something that is not a tensor on the CPU.")
                 delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
-        _delivered(delivered, expected, without, len(seen.replayed))
+        not_eager(seen)
+        _delivered(delivered, expected, without)
+    replayed_for_each(seen, count)
     one_graph(seen)
     if CUDAGraph.stand_in and any(waited for waited, _ in launches[1:]):
         raise Wrong(
@@ -357,7 +362,7 @@ def decode_ahead(answer: Callable) -> None:
         )
     for number, (_, given) in enumerate(launches):
         if given < number - 1:
-            raise Wrong(LATE[0].format(number=given, launched=number), LATE[1])
+            raise Wrong(filled(LATE, number=given, launched=number))
 
 
 def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[list[int]]:
@@ -369,19 +374,15 @@ def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[l
     return [result.tolist() for result in results]
 
 
-def _delivered(delivered: list, expected: list, without: list, replays: int) -> None:
-    """Raises Wrong unless the expected tokens were yielded, by one replay for each step."""
+def _delivered(delivered: list, expected: list, without: list) -> None:
+    """Raises Wrong unless the expected tokens were yielded."""
     count = len(expected)
-    if not replays:
-        raise Wrong(EAGER)
     if len(delivered) != count:
         raise Wrong(f"It yields the tokens of {len(delivered)} steps, and there are {count}.")
     if delivered != expected and delivered == without:
         raise Wrong(NOT_PASSED_ON)
     for number, (yours, right) in enumerate(zip(delivered, expected, strict=True)):
         if yours != right and number and yours == expected[number - 1]:
-            raise Wrong(STEP_LATE[0].format(number=number), STEP_LATE[1])
+            raise Wrong(filled(STEP_LATE, number=number))
         if yours != right:
-            raise Wrong(NOT_THERE[0].format(number=number, yours=yours, right=right), NOT_THERE[1])
-    if replays != count:
-        raise Wrong(f"{replays} replays for {count} batches: one for each is asked.")
+            raise Wrong(filled(NOT_THERE, number=number, yours=yours, right=right))

@@ -5,7 +5,6 @@ loaded into a graph, an evaluation. Each raises Wrong with what it finds.
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +19,9 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    filled,
+    match_symptoms,
+    not_the_last,
     use,
     watch,
 )
@@ -27,9 +29,11 @@ from exercises.scenarios.common import (
     TRAINED,
     draw_batches,
     few,
+    functions,
     momentum_empty,
     nothing_drawn,
     perceptron,
+    tensors_of,
     train_step,
     untrained,
 )
@@ -95,12 +99,12 @@ REPLACED = (
     "copy into those that are there."
 )
 
-NAMES = {
-    "weights": "The weights are",
-    "buffers": "The running averages of the batch normalization are",
-    "averages": "The optimizer's averages are",
-    "steps": "The optimizer's counts of steps are",
-    "rate": "The learning rate is",
+KNOWN = {  # to a graph: what a wrong value of it is called, and what to say of new tensors
+    "weights": ("The weights are", MOVED),
+    "buffers": ("The running averages of the batch normalization are", MOVED),
+    "averages": ("The optimizer's averages are", REPLACED),
+    "steps": ("The optimizer's counts of steps are", REPLACED),
+    "rate": ("The learning rate is", NEW_LR),
 }
 
 
@@ -265,11 +269,9 @@ def resumed_losses(answer: Callable) -> None:
             [(*training, copy.deepcopy(checkpoint), batches)],
             what="It",
         )
-    found, count = used.given[0], len(expected)
-    if len(found) != count:
-        raise Wrong(f"It gives {len(found)} losses, but {count} batches follow the checkpoint.")
-    if close(found, found[-1:] * count):
-        raise Wrong("Your first loss is the last one's memory.", "Clone each loss.")
+    count = len(expected)
+    found = tensors_of(used.given[0], count)
+    not_the_last(found)
     if not close(found, expected, margin=ADAM):
         if any(loaded_after):
             raise Wrong(LOADED_LATE)
@@ -277,7 +279,7 @@ def resumed_losses(answer: Callable) -> None:
     Used(found, found, used.counts, used.seen).gives(expected, {}, ADAM)
     detached(used.kept)
     if len(used.seen.captured) > 1:
-        raise Wrong(RECAPTURED[0].format(len(used.seen.captured), count), RECAPTURED[1])
+        raise Wrong(filled(RECAPTURED, len(used.seen.captured), count))
     used.seen.captured.clear()
     used.replays(graphs=count, operators=10**6)
 
@@ -296,9 +298,7 @@ def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched
         (WARM_AVERAGES, partial(again, warm=batches[0])),
         (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
     ]
-    for message, losses in wrong_losses:
-        if close(found, losses(), margin=ADAM):
-            raise Wrong(message)
+    match_symptoms(found, wrong_losses, ADAM)
     if seen.captured and not close(found[0], again()[0]):
         raise Wrong(TRAINED)
 
@@ -322,7 +322,7 @@ def checkpoints(answer: Callable) -> None:
     with unchanged(net, optimizer):
         replay = capture_step(step)
     known = known_to(net, optimizer)
-    save, load = two_functions(answer(net, optimizer), "save, load")
+    save, load = functions(answer(net, optimizer), "save", "load")
     four_losses(replay, lr)
     saved, right = save(), copied(known)
     straight = four_losses(replay, lr)
@@ -336,13 +336,6 @@ def checkpoints(answer: Callable) -> None:
             )
 
 
-def two_functions(pair: Any, names: str) -> Any:
-    """The pair of functions that an answer returned. Raises Wrong for anything else."""
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(map(callable, pair)):
-        raise Wrong(f"Two functions are asked: return {names}.")
-    return pair
-
-
 def train_and_evaluate(answer: Callable) -> None:
     """A network with dropout: a graph trains it, and another one evaluates it in between."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
@@ -354,21 +347,20 @@ def train_and_evaluate(answer: Callable) -> None:
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
         with watch() as seen:
-            functions = answer(net, optimizer, *given)
-        _two_graphs(functions, seen, optimizer, batches, (net, start, before, random, expected))
+            pair = functions(answer(net, optimizer, *given), "train", "evaluate")
+        _two_graphs(pair, seen, optimizer, batches, (net, start, before, random, expected))
 
 
-def _two_graphs(functions, seen, optimizer, batches, facts):
+def _two_graphs(pair, seen, optimizer, batches, facts):
     """Raises Wrong unless the two functions train and evaluate by graphs, as eager does."""
     net, start, before, random, expected = facts
-    functions = two_functions(functions, "train, evaluate")
     untrained(net, before)
     momentum_empty(optimizer)
     nothing_drawn(random)
     if len(seen.pools) > 1:
         raise Wrong("The two graphs have two pools: give the second capture the pool of the first.")
     used = use(
-        lambda number, *batch: functions[number % 2](*batch),
+        lambda number, *batch: pair[number % 2](*batch),
         [(number, *batch) for number, batch in enumerate(batches)],
         what="A function that you return",
     )
@@ -438,17 +430,10 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
     right.
     """
     now = known_to(net, optimizer)
-    messages = {
-        "weights": MOVED,
-        "buffers": MOVED,
-        "averages": REPLACED,
-        "steps": REPLACED,
-        "rate": NEW_LR,
-    }
-    for what, message in messages.items():
+    for what, (name, message) in KNOWN.items():
         if [id(tensor) for tensor in now[what]] != [id(tensor) for tensor in known[what]]:
             raise Wrong(message)
         if not close(known[what], right[what]):
             raise Wrong(
-                f"{NAMES[what]} not what the checkpoint has: save clones, and copy them into place."
+                f"{name} not what the checkpoint has: save clones, and copy them into place."
             )
