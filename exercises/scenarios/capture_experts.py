@@ -117,12 +117,11 @@ def graph_counted(answer: Callable) -> None:
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
         function = answer(lambda x: layer(x, capacity), total, sample)
-        _counts(function, (total, start), xs, layer, capacity)
+        _counts(function, total, start, xs, layer, capacity)
 
 
-def _counts(function, counter, xs, layer, capacity):
+def _counts(function, total, start, xs, layer, capacity):
     """Raises Wrong unless replays alone count the drops, from the start."""
-    total, start = counter
     n_expert, tokens = 4, len(xs[0])
     before = total.item()
     if callable(function) and before > start:

@@ -43,6 +43,7 @@ from exercises.scenarios.common import (
     untrained,
 )
 from exercises.scenarios.rules import callers_own, detached, one_graph
+from helpers.capture import unchanged
 
 CALLERS = "inputs or targets"
 LARGEST_NORM = 0.1
@@ -102,7 +103,8 @@ def continue_with_graph(answer: Callable) -> None:
     step = partial(train_step, net, optimizer)
     for batch in batches[:3]:
         step(*batch)
-    expected = _continued(net, optimizer, step, batches[3:])
+    with unchanged(net, optimizer):
+        expected = [step(*batch) for batch in batches[3:]]
     with callers_own(CALLERS, batches):
         with _watched_warm_up(net) as streams, _restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
@@ -143,21 +145,6 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
     nothing_drawn(random)
 
 
-def _continued(
-    net: nn.Module, optimizer: torch.optim.Optimizer, step: Callable, batches: list
-) -> list:
-    """The losses of further eager steps, which are undone afterwards."""
-    tensors = [*net.parameters(), *net.buffers()]
-    tensors += [state["momentum_buffer"] for state in optimizer.state.values()]
-    values, random = copied(tensors), torch.cuda.get_rng_state()
-    losses = [step(*batch) for batch in batches]
-    with torch.no_grad():
-        for tensor, value in zip(tensors, values, strict=True):
-            tensor.copy_(value)
-    torch.cuda.set_rng_state(random)
-    return losses
-
-
 @contextmanager
 def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
     """The stream of each forward pass of the block that has gradients and is not captured."""
@@ -182,12 +169,10 @@ def capture_training(answer: Callable) -> None:
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
     twin = copy.deepcopy(net)
     step = partial(train_step, twin, _clipped(momentum)(twin.parameters()))
-    expected, trained = [step(*batch) for batch in batches], twin.state_dict()
-    torch.cuda.set_rng_state(random)
+    with unchanged():
+        expected, trained = [step(*batch) for batch in batches], twin.state_dict()
     forgetful = losses_of(net, _clipped(sgd), batches)
-    torch.cuda.set_rng_state(random)
     unclipped = losses_of(net, momentum, batches)
-    torch.cuda.set_rng_state(random)
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
         with launches() as building, _watched_warm_up(net) as streams:

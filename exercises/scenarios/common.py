@@ -14,6 +14,7 @@ from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import EAGER, Watched, Wrong, copied, same
+from helpers.capture import unchanged
 
 TRAINED = (
     "The warm-up trained the model.",
@@ -141,16 +142,17 @@ def train_step(
 def losses_of(
     net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
 ) -> list:
-    """The losses of an eager training of a copy of net; anew: with a new optimizer for
-    each step.
+    """The losses of an eager training of a copy of net, which leaves the random state as it is;
+    anew: with a new optimizer for each step.
     """
     net = copy.deepcopy(net)
     optimizer, losses = make(net.parameters()), []
-    for number, (inputs, targets) in enumerate(batches):
-        optimizer = make(net.parameters()) if anew else optimizer
-        for group in optimizer.param_groups:
-            group["lr"] = rates[number] if rates else group["lr"]
-        losses.append(train_step(net, optimizer, inputs, targets))
+    with unchanged():
+        for number, (inputs, targets) in enumerate(batches):
+            optimizer = make(net.parameters()) if anew else optimizer
+            for group in optimizer.param_groups:
+                group["lr"] = rates[number] if rates else group["lr"]
+            losses.append(train_step(net, optimizer, inputs, targets))
     return losses
 
 

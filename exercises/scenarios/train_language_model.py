@@ -89,6 +89,7 @@ DROPOUT_IN_EVALUATION = (
     "The evaluation has dropout: call net.eval() in the function that is captured."
 )
 EVALUATION_TRAINS = "The evaluation changes the weights: it only computes the loss."
+TWO_POOLS = "The two graphs have two pools: give the second capture the pool of the first."
 NEW_LR = "The optimizer has a new tensor for its learning rate, and the graph reads the old one."
 MOVED = (
     "The network has new tensors, and the graph goes on with the old ones: "
@@ -340,31 +341,25 @@ def train_and_evaluate(answer: Callable) -> None:
     """A network with dropout: a graph trains it, and another one evaluates it in between."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-    losses = partial(in_turn, net, batches, random)
-    expected, start = losses(), copy.deepcopy(net)
+    start = copy.deepcopy(net)
+    losses = partial(in_turn, start, batches, random)
+    expected = losses()
     torch.cuda.set_rng_state(random)
     optimizer, _ = momentum(net, 0.1)
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
         with watch() as seen:
             pair = functions(answer(net, optimizer, *given), "train", "evaluate")
-        _two_graphs(pair, seen, optimizer, batches, (net, start, before, random, expected))
-
-
-def _two_graphs(pair, seen, optimizer, batches, facts):
-    """Raises Wrong unless the two functions train and evaluate by graphs, as eager does."""
-    net, start, before, random, expected = facts
-    untrained(net, before)
-    momentum_empty(optimizer)
-    nothing_drawn(random)
-    if len(seen.pools) > 1:
-        raise Wrong("The two graphs have two pools: give the second capture the pool of the first.")
-    used = use(
-        lambda number, *batch: pair[number % 2](*batch),
-        [(number, *batch) for number, batch in enumerate(batches)],
-        what="A function that you return",
-    )
-    losses = partial(in_turn, start, batches, random)
+        untrained(net, before)
+        momentum_empty(optimizer)
+        nothing_drawn(random)
+        if len(seen.pools) > 1:
+            raise Wrong(TWO_POOLS)
+        used = use(
+            lambda number, *batch: pair[number % 2](*batch),
+            [(number, *batch) for number, batch in enumerate(batches)],
+            what="A function that you return",
+        )
     used.gives(
         expected,
         {
