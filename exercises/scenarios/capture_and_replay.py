@@ -22,7 +22,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import NO_WARM_UP, few, replayed_for_each, tensors_of
+from exercises.scenarios.common import NO_WARM_UP, Runs, few, replayed_for_each, tensors_of
 from exercises.scenarios.rules import callers_own, one_graph
 
 FROZEN = (
@@ -146,17 +146,11 @@ def trajectory(answer: Callable) -> None:
     states = few(3)
     weight, shift = torch.randn(2, 3, device="cuda")
     start = torch.randn(3, device="cuda")
-    calls = []
-
-    def step(state):
-        calls.append("capture" if torch.cuda.is_current_stream_capturing() else "eager")
-        return weight * state.sin() + shift
-
-    expected = [step(start)]
-    while len(expected) < states:
-        expected.append(step(expected[-1]))
-    calls.clear()
-
+    step = Runs(lambda state: weight * state.sin() + shift)
+    expected = [start]
+    for _ in range(states):
+        expected.append(step.function(expected[-1]))
+    del expected[0]
     with callers_own("start", start):
         used = use(lambda: answer(step, start, states), [()], what="It")
         found = tensors_of(used.kept[0], states, "states")
@@ -165,7 +159,7 @@ def trajectory(answer: Callable) -> None:
         _drifts(found, expected)
     replayed_for_each(used.seen, states, "states")
     one_graph(used.seen)
-    if calls[:1] == ["capture"]:
+    if step.cold:
         raise Wrong(NO_WARM_UP)
 
 

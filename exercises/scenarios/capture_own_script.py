@@ -13,6 +13,7 @@ from torch import nn
 from exercises.answers.graph_use import Wrong, close, copied, match_symptoms, parting, use, watch
 from exercises.scenarios.common import (
     TRAINED,
+    Runs,
     draw_batches,
     losses_of,
     momentum,
@@ -42,16 +43,6 @@ FROZEN = (
 )
 
 
-def _step_of(net: nn.Module, optimizer: torch.optim.Optimizer, note: Callable = bool) -> Callable:
-    """A training step; it calls note at each of its runs."""
-
-    def step(inputs, targets):
-        note()
-        return train_step(net, optimizer, inputs, targets)
-
-    return step
-
-
 def graph_after_warm_up(answer: Callable) -> None:
     """A network with dropout, trained on eight batches."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(8)
@@ -59,20 +50,14 @@ def graph_after_warm_up(answer: Callable) -> None:
     stale = []  # the losses of replays that read the last warm-up's batch, or the capture's
     for held in batches[WARMUP - 1 : WARMUP + 1]:
         stale.append(losses_of(net, momentum, batches[:WARMUP] + [held] * 5))
-    runs = []
-
-    def note():
-        capturing = torch.cuda.is_current_stream_capturing()
-        runs.append("capture" if capturing else torch.cuda.current_stream())
-
+    step = Runs(partial(train_step, net, momentum(net.parameters())))
     with callers_own("the first batch", batches):
-        used = use(answer(_step_of(net, momentum(net.parameters()), note)), batches)
-        eager = [run for run in runs if run != "capture"]
+        used = use(answer(step), batches)
         not_eager(used.seen)
         one_graph(used.seen)
-        if len(eager) != WARMUP:
-            raise Wrong(f"The step ran eagerly {len(eager)} times, and {WARMUP} are asked.")
-        on_side_stream(eager)
+        if len(step.eager) != WARMUP:
+            raise Wrong(f"The step ran eagerly {len(step.eager)} times, and {WARMUP} are asked.")
+        on_side_stream(step.eager)
     match_symptoms(used.given, [(ONE_BATCH, losses) for losses in stale])
     used.gives(expected)
     replayed_for_each(used.seen, 5, "calls after the warm-up")
@@ -103,7 +88,8 @@ def step_for_any_batch(answer: Callable) -> None:
     full = [batch for batch in batches if len(batch[0]) == 6]
     without = losses_of(net, momentum, full)
     with callers_own("the first batch", batches):
-        used = use(answer(_step_of(net, momentum(net.parameters())), 6), batches)
+        step = partial(train_step, net, momentum(net.parameters()))
+        used = use(answer(step, 6), batches)
         not_eager(used.seen)
         one_graph(used.seen)
     given = [loss for loss, batch in zip(used.given, batches, strict=True) if len(batch[0]) == 6]
@@ -121,7 +107,7 @@ def resume(answer: Callable) -> None:
     """A training goes on from a checkpoint, for eight steps."""
     net, batches = perceptron(nn.Tanh()), draw_batches(12)
     optimizer = momentum(net.parameters())
-    step = _step_of(net, optimizer)
+    step = partial(train_step, net, optimizer)
     for batch in batches[:4]:
         step(*batch)
     checkpoint = copied({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
@@ -132,7 +118,7 @@ def resume(answer: Callable) -> None:
     new = momentum(fresh.parameters())
     first = copied(batches[4])
     with callers_own("batch", first):
-        train = answer(fresh, new, _step_of(fresh, new), first, copied(checkpoint))
+        train = answer(fresh, new, partial(train_step, fresh, new), first, copied(checkpoint))
         if not close(fresh.state_dict(), checkpoint["net"]):
             unloaded = close(fresh.state_dict(), initial)
             raise Wrong(

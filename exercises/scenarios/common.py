@@ -3,6 +3,7 @@ warm-ups leave behind.
 """
 
 import copy
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -37,6 +38,8 @@ NO_WARM_UP = (
     "Run what is captured once before the capture, because a library that is used for the first "
     "time cannot be set up in a capture.",
 )
+POOLS = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
+TOO_LARGE = "A request goes through a graph that is too large: take the smallest that holds it."
 ON_DEFAULT_STREAM = (
     "A warm-up ran on the default stream.",
     "AccumulateGrad may remember it, and the capture then fails with error 906: warm up on a side "
@@ -72,6 +75,41 @@ def on_side_stream(streams: list) -> None:
     """Raises Wrong if a warm-up ran on the default stream."""
     if torch.cuda.default_stream() in streams:
         raise Wrong(ON_DEFAULT_STREAM)
+
+
+class Runs:
+    """A function that notes the stream of each of its runs, captured ones apart; cold: whether it
+    was captured before it had run.
+    """
+
+    def __init__(self, function: Callable):
+        self.function = function
+        self.eager: list[torch.cuda.Stream] = []
+        self.captured: list[torch.cuda.Stream] = []
+        self.cold = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the function."""
+        capturing = torch.cuda.is_current_stream_capturing()
+        self.cold |= capturing and not self.eager
+        (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
+        return self.function(*arguments)
+
+
+def in_one_pool(seen: Watched) -> None:
+    """Raises Wrong if captured graphs have different memory pools."""
+    if len(seen.pools) > 1:
+        raise Wrong(POOLS)
+
+
+def smallest_that_holds(replayed: list, sizes: list[int], counts: list[int]) -> None:
+    """Raises Wrong unless each size has a graph of its own, and each request of so many rows
+    replayed the smallest that holds it.
+    """
+    fitting = [sizes[bisect_left(sizes, count)] for count in counts]
+    graphs = dict(zip(fitting, replayed, strict=True))
+    if len(set(graphs.values())) < len(sizes) or [graphs[size] for size in fitting] != replayed:
+        raise Wrong(TOO_LARGE)
 
 
 def tensors_of(given: Any, count: int, what: str = "losses") -> list:

@@ -26,6 +26,7 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import (
+    Runs,
     draw_batches,
     few,
     launch_log,
@@ -53,7 +54,7 @@ class Stopwatch:
     """A clock whose differences are unique, and what had happened at each reading of it."""
 
     seen: Watched
-    steps: int = 0
+    step: Runs
     collections: int = 0
     readings: list = field(default_factory=list)
 
@@ -61,7 +62,7 @@ class Stopwatch:
         """The time; it doubles with each reading."""
         self.readings.append(
             {
-                "steps": self.steps,
+                "steps": len(self.step.eager),
                 "collections": self.collections,
                 "captures": len(self.seen.captured),
                 "replays": len(self.seen.replayed),
@@ -82,14 +83,9 @@ class Stopwatch:
 def time_capture(answer: Callable) -> None:
     """A step that counts how often it runs, and a clock that looks at what the GPU has to do."""
     net, [(inputs, targets)] = perceptron(nn.Tanh()), draw_batches(1)
-    train, streams = sgd_step(net), []
+    step = Runs(sgd_step(net))
     with watch() as seen:
-        clock = Stopwatch(seen)
-
-        def step(*batch):
-            clock.steps += not torch.cuda.is_current_stream_capturing()
-            streams.append(torch.cuda.current_stream())
-            return train(*batch)
+        clock = Stopwatch(seen, step)
 
         def collect(*_):
             clock.collections += 1
@@ -102,7 +98,7 @@ def time_capture(answer: Callable) -> None:
     times = several(result, "the time of the warm-up", "the time of the capture")
     for name, seconds in zip(PARTS, times, strict=True):
         _covers_its_part(name, clock.interval(seconds))
-    on_side_stream(streams)
+    on_side_stream(step.eager)
 
 
 def _covers_its_part(name, span):
@@ -135,20 +131,12 @@ def train_from_warm_up(answer: Callable) -> None:
     """A training of some batches; three of them belong to the warm-up."""
     net, batches = perceptron(nn.Tanh()), draw_batches(few(5, 9))
     initial, given = copy.deepcopy(net), copied(batches)
-    train = sgd_step(net)
-    eager_steps, streams = 0, []
-
-    def step(*batch):
-        nonlocal eager_steps
-        streams.append(torch.cuda.current_stream())
-        eager_steps += not torch.cuda.is_current_stream_capturing()
-        return train(*batch)
-
+    step = Runs(sgd_step(net))
     with watch() as seen:
         losses = answer(step, batches)
     not_eager(seen)
     one_graph(seen)
-    count = len(given)
+    count, eager_steps = len(given), len(step.eager)
     losses = tensors_of(losses, count)
     if eager_steps != WARM_UP or len(seen.replayed) != count - WARM_UP:
         raise Wrong(
@@ -159,7 +147,7 @@ def train_from_warm_up(answer: Callable) -> None:
     if not close(batches, given):
         raise Wrong("The caller's batches have changed: give the capture clones.")
     _are_eagers(losses, given, initial)
-    on_side_stream(streams)
+    on_side_stream(step.eager)
 
 
 def _are_eagers(losses, batches, initial):

@@ -12,7 +12,15 @@ from torch import nn
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import Wrong, close, filled, match_symptoms, parting, use, watch
-from exercises.scenarios.common import few, is_replay, launch_log, replayed_for_each, tensors_of
+from exercises.scenarios.common import (
+    few,
+    in_one_pool,
+    is_replay,
+    launch_log,
+    replayed_for_each,
+    smallest_that_holds,
+    tensors_of,
+)
 from helpers.capture import capture_step
 
 REFUSED = (
@@ -197,17 +205,7 @@ def pad_to_buckets(answer: Callable) -> None:
     behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
     used.gives(expected, {behind: stale})
     used.replays(graphs=len(requests), operators=6 * len(requests))
-    places = [bisect_left(sizes, length) for length in lengths]
-    graphs = set(zip(places, used.seen.replayed, strict=True))
-    if len(set(used.seen.replayed)) < 3:
-        raise Wrong(
-            "Requests of all lengths go through the same graph: take the "
-            "smallest that holds the request."
-        )
-    if len(graphs) > 3:
-        raise Wrong(
-            "A request goes through a graph that is too large: take the smallest that holds it."
-        )
+    smallest_that_holds(used.seen.replayed, sizes, lengths)
     _share_memory(inputs, built)
 
 
@@ -218,8 +216,7 @@ def _share_memory(inputs, built):
             "Each graph has its own static input: let all of them read the first rows of one, of "
             "the largest size."
         )
-    if len(built.pools) > 1:
-        raise Wrong("Each graph has its own pool: give all of them the same one, with pool=.")
+    in_one_pool(built)
     if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
         raise Wrong(
             "A smaller graph is captured before a larger one, which then cannot fit into its "

@@ -20,7 +20,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import NO_WARM_UP, accumulated_gradients, draw_batches, few
+from exercises.scenarios.common import NO_WARM_UP, Runs, accumulated_gradients, draw_batches, few
 
 NO_GRADIENT = (
     "The part before the graph gets no gradient and does not train.",
@@ -149,19 +149,14 @@ def _pass_by_pass(answer, net, part, check=lambda *_: None, differs=OTHER_SHAPE)
 
 
 class Round:
-    """A round in place, which halves the distance of z to its end and returns how far z moved.
-
-    warm_ups counts how often it ran outside of a capture.
-    """
+    """A round in place, which halves the distance of z to its end and returns how far z moved."""
 
     def __init__(self):
         self.layer = nn.Linear(4, 4, bias=False).cuda().requires_grad_(False)
         nn.init.orthogonal_(self.layer.weight, gain=0.5)
-        self.warm_ups = 0
 
     def __call__(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """z and x: (rows, 4)."""
-        self.warm_ups += not torch.cuda.is_current_stream_capturing()
         new = torch.tanh(self.layer(z)) + x
         moved = (new - z).abs().max()
         z.copy_(new)
@@ -181,11 +176,10 @@ def make_solver(answer: Callable) -> None:
     inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]
     expected = [torch.zeros_like(x) for x in inputs]
     rounds = [one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True)]
-    one_round.warm_ups = 0
+    noted = Runs(one_round)
     sample = inputs[0].clone()
     with watch() as seen:
-        solver = answer(one_round, sample)
-    warmed_up = one_round.warm_ups > 0
+        solver = answer(noted, sample)
     with _counted(solver) as (counted, replayed_in):
         used = use(counted, inputs)
     if not close(sample, inputs[0]):
@@ -197,7 +191,7 @@ def make_solver(answer: Callable) -> None:
             "call before the first replay. Replay once, then read it."
         )
     if replayed and not used.seen.captured:
-        if not warmed_up:
+        if noted.cold:
             raise Wrong(NO_WARM_UP)
         if replayed_in != rounds:
             _other_rounds(used, inputs, expected, rounds, replayed_in, one_round)

@@ -12,6 +12,7 @@ from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, copied, use, watch
 from exercises.scenarios.common import (
     NO_WARM_UP,
+    Runs,
     draw_batches,
     few,
     losses_of,
@@ -83,14 +84,7 @@ def capture_in_lanes(answer: Callable) -> None:
     costs = COSTS[few(0, len(COSTS))]
     inputs = list(torch.randn(5, 2, 4, device="cuda"))
     weights = torch.randn(len(costs), 4, 4, device="cuda")
-    streams = {}
-
-    def work(x, number):
-        if torch.cuda.is_current_stream_capturing():
-            streams[number] = torch.cuda.current_stream()
-        return (x @ weights[number]).sin()
-
-    works = [lambda x, number=number: work(x, number) for number in range(len(costs))]
+    works = [Runs(lambda x, weight=weight: (x @ weight).sin()) for weight in weights]
     expected = [[(x @ weight).sin() for weight in weights] for x in inputs]
     sample = inputs[0].clone()
     with callers_own("sample or x", sample, inputs):
@@ -106,7 +100,7 @@ def capture_in_lanes(answer: Callable) -> None:
     # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
     # device come round again, so two new ones may be the same
     if CUDAGraph.stand_in is not None:
-        _short(streams, costs)
+        _short([work.captured[-1] for work in works], costs)
         at_the_same_time(_products(built.captured[0].capture.nodes), LANES)
 
 
@@ -114,29 +108,17 @@ def sum_of_branches(answer: Callable) -> None:
     """Two functions of one input, on two branches of a graph, and their sum."""
     inputs = list(torch.randn(5, 2, 4, device="cuda"))
     weights = torch.randn(2, 4, 4, device="cuda")
-    streams = {}
-    warm = set()
-
-    def branch(x, number):
-        if torch.cuda.is_current_stream_capturing():
-            streams[number] = torch.cuda.current_stream()
-        else:
-            warm.add(number)
-        return (x @ weights[number]).sin()
-
-    left, right = partial(branch, number=0), partial(branch, number=1)
-    expected = [left(x) + right(x) for x in inputs]
-    warm.clear()
+    left, right = (Runs(lambda x, weight=weight: (x @ weight).sin()) for weight in weights)
+    expected = [left.function(x) + right.function(x) for x in inputs]
     sample = inputs[0].clone()
     with callers_own("sample or x", sample, inputs):
         with watch() as built:
             function = answer(left, right, sample)
-        is_warm = len(warm) == 2
         used = use(function, inputs)
     used.replays(graphs=5, operators=15)
     one_graph(built)
     if CUDAGraph.stand_in is not None:
-        if len(set(streams.values())) < 2:
+        if left.captured == right.captured:
             raise Wrong(
                 "Both functions are captured on one stream.", "That is a chain, not branches."
             )
@@ -144,7 +126,7 @@ def sum_of_branches(answer: Callable) -> None:
         _joined(nodes)
         at_the_same_time(_products(nodes), IN_TURN)
     used.gives(expected)
-    if not is_warm:
+    if left.cold or right.cold:
         raise Wrong(NO_WARM_UP)
 
 
@@ -167,8 +149,8 @@ def _short(streams, costs):
     must.
     """
     lanes = {}
-    for number, stream in streams.items():
-        lanes[stream] = lanes.get(stream, 0.0) + costs[number]
+    for stream, cost in zip(streams, costs, strict=True):
+        lanes[stream] = lanes.get(stream, 0.0) + cost
     if len(lanes) != 2:
         raise Wrong(
             f"The works are on {len(lanes)} stream{'s' * (len(lanes) > 1)}: two lanes are asked."

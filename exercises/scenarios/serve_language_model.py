@@ -27,11 +27,14 @@ from exercises.answers.graph_use import (
 from exercises.scenarios.capture_optimizers import races
 from exercises.scenarios.common import (
     NO_WARM_UP,
+    Runs,
     few,
+    in_one_pool,
     is_replay,
     launch_log,
     not_eager,
     replayed_for_each,
+    smallest_that_holds,
 )
 from exercises.scenarios.rules import callers_own, one_graph
 
@@ -44,7 +47,6 @@ PIECES = (
     "outside functions, and one after the last."
 )
 OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
-IN_ONE_POOL = "Each graph has a pool of its own: hand all of them the same one."
 TOO_SHORT = (
     "The graph of {size} tokens keeps longest={longest} of its capture.",
     "One request may bring all of them: capture the worst case of each bucket.",
@@ -150,7 +152,8 @@ def _attends_to_the_length(attend, queries, rows):
 
 def capture_in_pieces(answer: Callable) -> None:
     """A step with two outside functions, which read a number that only Python knows."""
-    step, plan, ran, warm = _step_with_outside()
+    step, plan, ran = _step_with_outside()
+    noted = Runs(step)
     rows = few()
     samples = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     requests = list(zip(samples, (2.0, -1.0, 0.5, 3.0), strict=True))
@@ -162,12 +165,11 @@ def capture_in_pieces(answer: Callable) -> None:
     expected = [eagerly(*request) for request in requests]
     first = [eagerly(samples[0], factor) for _, factor in requests]
     frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
-    warm.clear()
     sample = samples[0].clone()
     with callers_own("x", sample, samples):
         with watch() as built:
-            replay = answer(step, sample)
-        if warm[:1] == [False]:
+            replay = answer(noted, sample)
+        if noted.cold:
             raise Wrong(NO_WARM_UP)
         ran.clear()
         _replays_pieces(replay, built, plan, ran, requests, (expected, first, frozen))
@@ -202,10 +204,8 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
     _in_pieces(built, used, len(ran), len(requests))
 
 
-def _step_with_outside() -> tuple[Callable, list, list, list]:
-    """A step, the number that its outside functions multiply by, a list of their runs, and for each
-    run of the step whether it began outside of a capture.
-    """
+def _step_with_outside() -> tuple[Callable, list, list]:
+    """A step, the number that its outside functions multiply by, and a list of their runs."""
     layers = [nn.Linear(4, 4).cuda().requires_grad_(False) for _ in range(3)]
     plan: list[float] = [1.0]
     ran: list[float] = []
@@ -214,15 +214,12 @@ def _step_with_outside() -> tuple[Callable, list, list, list]:
         ran.append(plan[0])
         return x * plan[0]
 
-    warm: list[bool] = []
-
     def step(x, outside):
-        warm.append(not torch.cuda.is_current_stream_capturing())
         x = outside(scaled, layers[0](x).tanh())
         x = outside(scaled, layers[1](x).tanh())
         return layers[2](x)
 
-    return step, plan, ran, warm
+    return step, plan, ran
 
 
 def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
@@ -231,8 +228,7 @@ def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
         raise Wrong(OUTSIDE.format(found=ran / calls))
     if used.counts["graphs"] != 3 * calls:
         raise Wrong(PIECES.format(found=used.counts["graphs"] / calls))
-    if len(built.pools) > 1:
-        raise Wrong(IN_ONE_POOL)
+    in_one_pool(built)
     used.replays(graphs=3 * calls, operators=8 * calls)
 
 
@@ -260,9 +256,8 @@ def serve_requests(answer: Callable) -> None:
                 raise Wrong(filled(TOO_SHORT, size=size, longest=longest))
     used.gives(expected, symptoms)
     used.replays(graphs=len(batches), operators=10 * len(batches))
-    _smallest_graphs(used, TOKEN_SIZES, [len(x) for x, _ in batches])
-    if len(built.pools) > 1:
-        raise Wrong(IN_ONE_POOL)
+    smallest_that_holds(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
+    in_one_pool(built)
 
 
 def _padded(
@@ -305,21 +300,6 @@ def _step_with_maximum() -> tuple[Callable, list]:
         return torch.where(computed[:, None] > 0, total, torch.nan)[:-1]
 
     return step, seen
-
-
-def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> None:
-    """Raises Wrong unless each size has its own, and each call replays the
-    smallest that fits.
-    """
-    fitting = [sizes[bisect_left(sizes, count)] for count in counts]
-    graphs = dict(zip(fitting, used.seen.replayed, strict=True))
-    if (
-        len(set(graphs.values())) < len(sizes)
-        or [graphs[size] for size in fitting] != used.seen.replayed
-    ):
-        raise Wrong(
-            "A batch goes through a graph that is too large: take the smallest that holds it."
-        )
 
 
 def decode_ahead(answer: Callable) -> None:

@@ -20,14 +20,20 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import NO_WARM_UP, few, functions, not_eager, perceptron
+from exercises.scenarios.common import (
+    NO_WARM_UP,
+    few,
+    functions,
+    in_one_pool,
+    not_eager,
+    perceptron,
+)
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
 OVERWRITTEN = (
     "The decoded results are decode(score(request)).",
     "The decoder reads what the scorer has written.",
 )
-ONE_POOL = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
     "Each graph has its own memory. Do both streams wait: for the copy of the inputs before the "
@@ -93,7 +99,7 @@ def scored_decoder(answer: Callable) -> None:
             "A call does not replay encode, score and decode, in this order and as three graphs.",
             "A server may stop after the score.",
         )
-    _in_one_pool(built)
+    in_one_pool(built)
     if noted.cold:
         raise Wrong(NO_WARM_UP)
     used.replays(graphs=3 * len(requests), operators=6 * len(requests))
@@ -200,14 +206,8 @@ def graphs_in_one_pool(answer: Callable) -> None:
         )
     used.gives(expected, {EVERY_TIME_THE_FIRST: stale})
     used.replays(graphs=6, operators=12)
-    _in_one_pool(built)
+    in_one_pool(built)
     _largest_first(built, used, [rows[size] for size in order])
-
-
-def _in_one_pool(built: Watched) -> None:
-    """Raises Wrong unless all captures used one pool."""
-    if len(built.pools) > 1:
-        raise Wrong(ONE_POOL)
 
 
 def _told_apart(functions: list, samples: list) -> None:

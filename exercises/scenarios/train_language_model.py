@@ -30,6 +30,7 @@ from exercises.scenarios.common import (
     draw_batches,
     few,
     functions,
+    in_one_pool,
     momentum_empty,
     nothing_drawn,
     perceptron,
@@ -89,7 +90,6 @@ DROPOUT_IN_EVALUATION = (
     "The evaluation has dropout: call net.eval() in the function that is captured."
 )
 EVALUATION_TRAINS = "The evaluation changes the weights: it only computes the loss."
-TWO_POOLS = "The two graphs have two pools: give the second capture the pool of the first."
 NEW_LR = "The optimizer has a new tensor for its learning rate, and the graph reads the old one."
 MOVED = (
     "The network has new tensors, and the graph goes on with the old ones: "
@@ -353,8 +353,7 @@ def train_and_evaluate(answer: Callable) -> None:
         untrained(net, before)
         momentum_empty(optimizer)
         nothing_drawn(random)
-        if len(seen.pools) > 1:
-            raise Wrong(TWO_POOLS)
+        in_one_pool(seen)
         used = use(
             lambda number, *batch: pair[number % 2](*batch),
             [(number, *batch) for number, batch in enumerate(batches)],
