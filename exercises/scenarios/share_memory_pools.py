@@ -210,7 +210,7 @@ def graphs_in_one_pool(answer: Callable) -> None:
     _largest_first(built, used, [rows[size] for size in order])
 
 
-def _told_apart(functions: list, samples: list) -> None:
+def _told_apart(functions: tuple, samples: list) -> None:
     """Raises Wrong if the functions take the inputs of other samples than their own."""
     taken = [[_takes(function, sample) for sample in samples] for function in functions]
     if all(row[number] for number, row in enumerate(taken)):
