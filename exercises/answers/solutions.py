@@ -1,12 +1,10 @@
 """An answer and its exercise: its name and solution, and what may be said before it runs."""
 
 import ast
-import copy
 import dis
 import re
 from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType, FunctionType
@@ -172,26 +170,6 @@ def solution(name: str, names: Mapping[str, Any]) -> Callable:
     namespace = dict(names)
     exec(compile(solutions()[name], f"<solution of {name}>", "exec"), namespace)
     return namespace[name]
-
-
-def copies(arguments: tuple) -> tuple:
-    """Deep copies that share what the arguments share; what cannot be copied deeply is cloned, or
-    stays itself.
-    """
-    memo = {}
-    return tuple(_copied(value, memo) for value in arguments)
-
-
-def _copied(value, memo):
-    trial, copied = dict(memo), value
-    try:
-        copied = copy.deepcopy(value, trial)
-        memo |= trial
-    except Exception:
-        with suppress(Exception):
-            copied = value.clone()  # a tensor with a history
-    memo[id(value)] = copied
-    return copied
 
 
 def empty(answer: Any) -> bool:

@@ -123,20 +123,16 @@ def sum_of_branches(answer: Callable) -> None:
                 "Both functions are captured on one stream.", "That is a chain, not branches."
             )
         nodes = built.captured[0].capture.nodes
-        _joined(nodes)
+        if nodes[-1].operator.name().startswith("aten::sin"):  # with which each branch ends
+            raise Wrong(
+                "The sum is not in the graph.", "Add the two results inside of the capture."
+            )
+        if any(not product.before(nodes[-1].clock) for product in _products(nodes)):
+            raise Wrong("The sum does not wait for the side stream.", "Join before you add.")
         at_the_same_time(_products(nodes), IN_TURN)
     used.gives(expected)
     if left.cold or right.cold:
         raise Wrong(NO_WARM_UP)
-
-
-def _joined(nodes):
-    """Raises Wrong unless the last launch adds, and waits for both products."""
-    last = nodes[-1]
-    if last.operator.name().startswith("aten::sin"):  # with which each branch ends
-        raise Wrong("The sum is not in the graph.", "Add the two results inside of the capture.")
-    if any(not product.before(last.clock) for product in _products(nodes)):
-        raise Wrong("The sum does not wait for the side stream.", "Join before you add.")
 
 
 def _products(nodes):

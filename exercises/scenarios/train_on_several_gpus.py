@@ -240,18 +240,15 @@ def _exchanged(flag):
         yield
 
 
-def capture_ddp(answer: Callable) -> None:
-    """A network on five batches, beside a second rank whose gradients are drawn."""
-    _whole_step(answer)
-
-
 def accumulate_ddp(answer: Callable) -> None:
-    """The same in two micro-batches, of which the second alone starts an all-reduce."""
-    _whole_step(answer, parts=2)
+    """Two micro-batches, of which the second alone starts an all-reduce."""
+    capture_ddp(answer, parts=2)
 
 
-def _whole_step(answer, parts=1):
-    """Forward, backward, one average of gradients and the update are one graph."""
+def capture_ddp(answer: Callable, parts: int = 1) -> None:
+    """A network on five batches, beside a second rank whose gradients are drawn: forward, backward,
+    one average of gradients and the update are one graph.
+    """
     net, batches, others, gradients = drawn = _drawn(5)
     losses = partial(losses_of_rank, copy.deepcopy(net), parts=parts)
     expected = losses(batches, gradients)

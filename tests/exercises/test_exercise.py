@@ -1,5 +1,4 @@
 import sys
-import threading
 from functools import partial
 from types import SimpleNamespace
 
@@ -116,15 +115,6 @@ def test_each_side_has_its_own_arguments():
         return numbers.us.tolist()
 
     assert not check(total, pd.DataFrame({"us": [1.0]}))
-
-
-def test_what_cannot_be_copied_is_cloned_or_shared():
-    lock, loss = threading.Lock(), torch.ones(2, requires_grad=True) * 2
-    first, second, shared = solutions.copies((loss, loss, lock))
-    assert first is second is not loss and torch.equal(first, loss) and shared is lock
-    model = torch.nn.Linear(1, 1)
-    model, _, optimizer = solutions.copies((model, lock, torch.optim.SGD(model.parameters())))
-    assert optimizer.param_groups[0]["params"][0] is model.weight
 
 
 class Odd:
