@@ -204,12 +204,27 @@ class Used:
         if close(self.given, expected, margin=margin):
             addresses = [tensor.untyped_storage().data_ptr() for tensor in _tensors(self.kept)]
             raise Wrong(SAME_MEMORY if len(set(addresses)) < len(addresses) else WRITTEN_OVER)
-        match_symptoms(self.given, (symptoms or {}).items(), margin)
-        if close(self.given, expected[:1] * len(expected), margin=margin):
-            raise Wrong(EVERY_TIME_THE_FIRST)
-        if len(expected) > 2 and close(self.given[1:], expected[:-1], margin=margin):
-            raise Wrong(ONE_BEHIND)
-        raise Wrong(parting(self.given, expected, margin))
+        as_expected(self.given, expected, (symptoms or {}).items(), margin)
+
+
+def as_expected(
+    given: list,
+    expected: list,
+    symptoms: Iterable[tuple[Any, Any]] = (),
+    margin: float = ON_THE_STAND_IN,
+    what: str = "Result",
+) -> None:
+    """Raises Wrong unless these are the expected results, with the symptom that they show or with
+    where they part.
+    """
+    if close(given, expected, margin=margin):
+        return
+    match_symptoms(given, symptoms, margin)
+    if close(given, expected[:1] * len(expected), margin=margin):
+        raise Wrong(EVERY_TIME_THE_FIRST)
+    if len(expected) > 2 and close(given[1:], expected[:-1], margin=margin):
+        raise Wrong(ONE_BEHIND)
+    raise Wrong(parting(given, expected, margin, what))
 
 
 def match_symptoms(

@@ -21,15 +21,14 @@ from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
-    Used,
     Watched,
     Wrong,
+    as_expected,
     close,
     copied,
     filled,
     match_symptoms,
     not_the_last,
-    parting,
     same,
     use,
     watch,
@@ -61,6 +60,10 @@ from exercises.scenarios.rules import callers_own, detached, one_graph
 RATE_STAYS = (
     "The learning rate stays that of the capture.",
     "Keep it in a tensor, and write the new rate into this tensor.",
+)
+OLD_AVERAGES = (
+    "The warm-up left its averages in the optimizer.",
+    "Put Adam's state back to zero too, in place.",
 )
 FIRST_LOSS = (f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
 READS_MUCH = (
@@ -115,23 +118,17 @@ def train_with_schedule(answer: Callable) -> None:
     own = copy.deepcopy(net)
     losses = partial(losses_of, net, torch.optim.Adam, [batch] * count)
     expected = losses(rates)
-    used = use(lambda *given: list(answer(*given)), [(own, *batch, rates)], what="It")
-    found = tensors_of(used.given[0], count)
+    with watch() as seen:
+        found = tensors_of(answer(own, *batch, rates), count)
     not_the_last(found)
     if not close(found[0], expected[0]):
         raise Wrong(FIRST_LOSS)
-    symptoms = {RATE_STAYS: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
-    if not close(found, expected, margin=ADAM):
-        for warm_up in range(1, 12):
-            if close(found, _with_old_averages(net, batch, rates, warm_up), margin=ADAM):
-                raise Wrong(
-                    "The warm-up left its averages in the optimizer.",
-                    "Put Adam's state back to zero too, in place.",
-                )
-    Used(found, found, used.counts, used.seen).gives(expected, symptoms, ADAM)
-    detached(used.kept)
-    used.seen.captured.clear()
-    used.replays(graphs=count, operators=10**6)
+    averages = partial(_with_old_averages, net, batch, rates)
+    symptoms = [(OLD_AVERAGES, partial(averages, warm_up)) for warm_up in range(1, 12)]
+    symptoms += [(RATE_STAYS, partial(losses, fixed)), (ANEW, partial(losses, rates, anew=True))]
+    as_expected(found, expected, symptoms, ADAM)
+    detached(found)
+    replayed_for_each(seen, count, "rates")
 
 
 def _with_old_averages(net, batch, rates, warm_up):
@@ -353,8 +350,7 @@ def train_prefetched(answer: Callable) -> None:
         losses = _flat(losses, steps)
         if not same(pinned, before):
             raise Wrong("The caller's batches have changed.")
-        if not close(losses, expected):
-            raise Wrong(parting(losses, expected))
+        as_expected(losses, expected)
         if CUDAGraph.stand_in and beside < steps - 1:
             raise Wrong(filled(NOT_BESIDE, beside=beside, steps=steps - 1))
 

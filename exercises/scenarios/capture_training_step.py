@@ -15,11 +15,11 @@ from torch import nn
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
     Wrong,
+    as_expected,
     close,
     copied,
     match_symptoms,
     not_the_last,
-    parting,
     use,
     watch,
 )
@@ -55,7 +55,7 @@ def train_epoch(answer: Callable) -> None:
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)
     of_the_first = losses_of(net, momentum, batches[:1] * 5)
-    before, untrained = copied(batches), copy.deepcopy(net)
+    before, initial = copied(batches), copy.deepcopy(net)
     with callers_own("the first batch", batches):
         with watch() as seen:
             losses = answer(net, momentum(net.parameters()), batches)
@@ -64,11 +64,9 @@ def train_epoch(answer: Callable) -> None:
         losses = tensors_of(losses, 5)
         match_symptoms(losses, [(EVERY_TIME_THE_FIRST, of_the_first)])
         not_the_last(losses)
-        if not close(losses, expected):
-            for steps in range(1, 6):
-                warmed = losses_of(untrained, momentum, before[:1] * steps + before)
-                match_symptoms(losses, [(TRAINED, warmed[steps:])])
-            raise Wrong(parting(losses, expected))
+        warmed = partial(losses_of, initial, momentum)
+        symptoms = [(TRAINED, warmed(before[:1] * n + before)[n:]) for n in range(1, 6)]
+        as_expected(losses, expected, symptoms)
         detached(losses)
 
 
@@ -256,6 +254,5 @@ def gradients_of(answer: Callable) -> None:
         used.gives(expected)
         used.replays(graphs=4, operators=12)
     losses = tensors_of(losses, 4)
-    if not close(losses, right):
-        raise Wrong(parting(losses, right, what="Loss"))
+    as_expected(losses, right, what="Loss")
     detached(losses)

@@ -11,7 +11,7 @@ from torch import nn
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import Wrong, close, filled, match_symptoms, parting, use, watch
+from exercises.answers.graph_use import Wrong, as_expected, close, filled, use, watch
 from exercises.scenarios.common import (
     few,
     in_one_pool,
@@ -120,7 +120,9 @@ def standardize(answer: Callable) -> None:
     if shapes != {(size, columns)}:
         raise Wrong(f"It returns tensors of shape {shapes.pop()} for x of shape {(size, columns)}.")
     tops = [result[:length] for result, length in zip(given, lengths[:4], strict=True)]
-    _statistics(tops, expected[:4], pairs[:4])
+    spread = [_standardized(x[:length], len(x) - length) for x, length in pairs[:4]]
+    counted = [_standardized(x)[:length] for x, length in pairs[:4]]
+    as_expected(tops, expected[:4], [(SPREAD, spread), (COUNTED, counted)])
     if any(result[length:].any() for result, length in zip(given, lengths[:4], strict=True)):
         raise Wrong(
             "The rows behind the request are not zero.", "Mask again after the mean is subtracted."
@@ -136,18 +138,6 @@ def _standardized(x, padding=0):
     mean = x.mean(0)
     squares = (x - mean).square().sum(0) + padding * mean.square()
     return (x - mean) / (squares / len(x) + 1e-5).sqrt()
-
-
-def _statistics(tops, expected, pairs):
-    """Raises Wrong unless the valid rows have the statistics of the valid rows."""
-    if close(tops, expected):
-        return
-    symptoms = {
-        SPREAD: [_standardized(x[:length], len(x) - length) for x, length in pairs],
-        COUNTED: [_standardized(x)[:length] for x, length in pairs],
-    }
-    match_symptoms(tops, symptoms.items())
-    raise Wrong(parting(tops, expected))
 
 
 def _captured(answer, request):

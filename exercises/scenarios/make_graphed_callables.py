@@ -12,6 +12,7 @@ from exercises.answers.graph_use import (
     EAGER,
     Watched,
     Wrong,
+    as_expected,
     close,
     copied,
     match_symptoms,
@@ -100,9 +101,7 @@ def train_in_place(answer: Callable) -> None:
         raise Wrong(f"{len(seen.captured)} graphs were captured.", "Graph once, before the loop.")
     if len(seen.replayed) != 10:
         raise Wrong(f"{len(seen.replayed)} graphs were replayed where 5 steps need 2 each.")
-    match_symptoms(losses, [(TWICE, doubled)])
-    if not close(losses, expected):
-        raise Wrong(parting(losses, expected, what="Loss"))
+    as_expected(losses, expected, [(TWICE, doubled)], what="Loss")
     detached(losses)
     _untouched([batch for batch, _ in batches], inputs)
 

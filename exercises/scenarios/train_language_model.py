@@ -14,9 +14,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Used,
     Watched,
     Wrong,
+    as_expected,
     close,
     copied,
     filled,
@@ -34,6 +34,7 @@ from exercises.scenarios.common import (
     momentum_empty,
     nothing_drawn,
     perceptron,
+    replayed_for_each,
     tensors_of,
     train_step,
     untrained,
@@ -265,24 +266,19 @@ def resumed_losses(answer: Callable) -> None:
         optimizer.register_load_state_dict_pre_hook(
             lambda *_: loaded_after.append(len(seen.captured))
         )
-        used = use(
-            lambda *given: list(answer(*given)),
-            [(*training, copy.deepcopy(checkpoint), batches)],
-            what="It",
-        )
+        losses = answer(*training, copy.deepcopy(checkpoint), batches)
     count = len(expected)
-    found = tensors_of(used.given[0], count)
+    found = tensors_of(losses, count)
     not_the_last(found)
     if not close(found, expected, margin=ADAM):
         if any(loaded_after):
             raise Wrong(LOADED_LATE)
-        not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
-    Used(found, found, used.counts, used.seen).gives(expected, {}, ADAM)
-    detached(used.kept)
-    if len(used.seen.captured) > 1:
-        raise Wrong(filled(RECAPTURED, len(used.seen.captured), count))
-    used.seen.captured.clear()
-    used.replays(graphs=count, operators=10**6)
+        not_resumed(found, partial(resumed, net, checkpoint, batches), random, seen)
+    as_expected(found, expected, margin=ADAM)
+    detached(found)
+    if len(seen.captured) > 1:
+        raise Wrong(filled(RECAPTURED, len(seen.captured), count))
+    replayed_for_each(seen, count)
 
 
 def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched) -> None:
