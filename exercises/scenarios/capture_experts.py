@@ -101,16 +101,21 @@ def routed(routing: Tensor, n_embd: int) -> Tensor:
     return x
 
 
+def experts(routings: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """The matrices of four experts, (4, n_embd, n_hidden), and tokens of these routings."""
+    n_embd, n_hidden = sizes()
+    up = torch.randn(4, n_embd, n_hidden, device="cuda")
+    return up, [routed(routing, n_embd) for routing in routings]
+
+
 def graph_counted(answer: Callable) -> None:
     """Five routings of twelve tokens to four experts with three rows each; the sample's drops."""
     n_expert, tokens = 4, 12
     capacity = 3
     start = few(3, 9)
-    n_embd, n_hidden = sizes()
-    up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
     routings = [torch.tensor([0, 1] * 6), torch.arange(tokens) % n_expert, torch.full((12,), 3)]
     routings += [torch.randint(n_expert, (tokens,)), torch.tensor([0, 1, 2] * 4)]
-    xs = [routed(routing, n_embd) for routing in routings]
+    up, xs = experts(routings)
     layer = layers(up, route)
     total = torch.full((), start, device="cuda")
 
@@ -162,12 +167,9 @@ def rows(y: Tensor, ok: Tensor) -> Tensor:
 
 def graph_groups(answer: Callable) -> None:
     """Four inputs with other routings than the sample's; the last goes to one expert."""
-    n_expert, tokens = 4, 8
-    n_embd, n_hidden = sizes()
-    up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
-    routings = [torch.arange(tokens) // 2, torch.tensor([0, 1, 1, 1, 2, 3, 3, 3])]
-    routings += [torch.tensor([3, 1, 3, 0, 3, 2, 0, 3]), torch.full((tokens,), 2)]
-    xs = [routed(routing, n_embd) for routing in routings]
+    routings = [torch.arange(8) // 2, torch.tensor([0, 1, 1, 1, 2, 3, 3, 3])]
+    routings += [torch.tensor([3, 1, 3, 0, 3, 2, 0, 3]), torch.full((8,), 2)]
+    up, xs = experts(routings)
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
         _in_their_groups(use(answer(route, up, sample), list(xs)), up, xs, routings)
@@ -207,13 +209,9 @@ def _in_groups(up, x, expert, counts):
 
 def graph_two_capacities(answer: Callable) -> None:
     """Five inputs, of which the first, the third and the last fit into the capacity."""
-    n_expert, tokens = 4, 12
-    n_embd, n_hidden = sizes()
-    up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
-    fits, overflows = torch.arange(tokens) % n_expert, torch.tensor([0] * 7 + [1, 2, 3, 1, 2])
-    routings = [fits, overflows, fits.flip(0), torch.full((tokens,), 2), fits]
-    xs = [routed(routing, n_embd) for routing in routings]
-    for sample in (routed(fits, n_embd), routed(overflows, n_embd)):
+    fits, overflows = torch.arange(12) % 4, torch.tensor([0] * 7 + [1, 2, 3, 1, 2])
+    up, xs = experts([fits, overflows, fits.flip(0), torch.full((12,), 2), fits])
+    for sample in (routed(fits, up.shape[1]), routed(overflows, up.shape[1])):
         with callers_own("sample or x", sample, xs):
             _two_capacities(answer, up, sample, xs)
 

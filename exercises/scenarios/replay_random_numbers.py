@@ -1,6 +1,5 @@
 """Scenarios: random numbers in graphs. Each raises Wrong with the symptom it finds."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -15,8 +14,6 @@ from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copi
 from exercises.scenarios.common import NO_WARM_UP, few, several
 from exercises.scenarios.rules import callers_own
 from helpers.capture import capture_step
-
-REGISTERS_ITSELF = torch.__version__ >= (2, 15)  # a capture registers its generators since then
 
 
 class Operators(TorchDispatchMode):
@@ -190,7 +187,7 @@ def noise_graph(answer: Callable) -> None:
     own = torch.Generator("cuda").manual_seed(seed)
     draws(before, own)
     with Operators() as operators:
-        draw = _announced(answer, own, shape)
+        draw = answer(own, shape)
     used = use(draw, [()] * calls)
     symptoms = {
         "Every draw is the same: draw the numbers inside the capture.": expected[:1] * calls,
@@ -211,42 +208,6 @@ def noise_graph(answer: Callable) -> None:
             "one. Capture the draw with generator=generator."
         )
     operators.refuse_undrawn()
-
-
-def _announced(answer, generator, shape):
-    """What the answer returns; what torch says about registering, in the words of its version."""
-    try:
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            returned = answer(generator, shape)
-    except RuntimeError as error:  # the graph is empty because of it: that warning is dropped
-        first = error
-        while first.__context__ is not None:
-            first = first.__context__
-        if advice := _registering(str(first)):
-            raise Wrong(advice) from None
-        raise
-    for warning in warned:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return returned
-
-
-def _registering(said):
-    """What to do about an error of a generator that torch does not know, or ""."""
-    if "Cannot register the state during capturing" in said:
-        if REGISTERS_ITSELF:
-            return (
-                "register_generator_state is called inside the capture. From torch 2.15 on a "
-                "capture registers its generators by itself: leave the call out. Older versions "
-                "need it before the capture."
-            )
-        return "register_generator_state is called inside the capture: call it before the capture."
-    if "not registered" in said or "not in capture mode" in said:
-        return (
-            f"torch {torch.__version__} does not know the generator: call "
-            "graph.register_generator_state(generator) before the capture."
-        )
-    return ""
 
 
 def paired(answer: Callable) -> None:
