@@ -20,12 +20,8 @@ from course.lessons import FORMER_NAMES, former_names, lesson_file, unnumbered
 from course.paths import ROOT
 
 FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html|md)\b")
-TEXTS = (
-    "*.md",
-    "*/README.md",
-    "docs/*.md",
-    "jupyter/*.json",
-)  # what names lessons, besides the notebooks
+# what names lessons, besides the notebooks
+TEXTS = ("*.md", "*/README.md", "docs/*.md", "jupyter/*.json")
 
 
 def renumber(name: str, number: int, root: Path = ROOT) -> None:
