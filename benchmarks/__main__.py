@@ -1,31 +1,10 @@
 """Measure and write benchmarks/results/<gpu>.md:  python -m benchmarks"""
 
 import sys
-import time
-from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 
-from benchmarks import report
-
-Result = TypeVar("Result")
-
-
-def measure_and_report() -> str:
-    """Measure the training steps and return the report, Markdown."""
-    from benchmarks import steps  # here, for its helpers are of no use without a GPU
-
-    section = report.steps_section(*steps.tables(*timed("training steps", steps.measure_all)))
-    return "\n".join([report.TITLE, report.provenance_section(), section])
-
-
-def timed(what: str, function: Callable[[], Result]) -> Result:
-    """Call function, and say on stderr what it was and how long it took."""
-    start = time.perf_counter()
-    result = function()
-    print(f"{what}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
-    return result
+from benchmarks import report, steps
 
 
 def main() -> int:
@@ -33,7 +12,8 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("Benchmarks need a CUDA GPU, and torch sees none here.", file=sys.stderr)
         return 2
-    report.publish(measure_and_report())
+    section = report.steps_section(*steps.tables(*steps.measure_all()))
+    report.publish("\n".join([report.TITLE, report.provenance_section(), section]))
     return 0
 
 

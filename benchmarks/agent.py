@@ -1,6 +1,6 @@
 """Measure the training of an agent next to JAX:  python -m benchmarks.agent
 
-Writes benchmarks/results/agent-<gpu>.md. It needs JAX: pip install "jax[cuda13]"
+Writes benchmarks/results/agent-<gpu>.md. It needs JAX and Optax: pip install "jax[cuda13]" optax
 """
 
 import gc
@@ -247,7 +247,7 @@ def main() -> int:
 
         from benchmarks.agent_jax import JaxPPO
     except ModuleNotFoundError:
-        print('This benchmark needs JAX: pip install "jax[cuda13]"', file=sys.stderr)
+        print('This benchmark needs JAX: pip install "jax[cuda13]" optax', file=sys.stderr)
         return 2
     if jax.default_backend() != "gpu":
         print('JAX sees no GPU here: pip install "jax[cuda13]"', file=sys.stderr)

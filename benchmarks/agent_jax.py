@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array, lax, random
 
 from examples.train_agent import (
@@ -26,8 +27,8 @@ from examples.train_agent import (
 
 LEARNING_RATE = 2.5e-3
 N_HIDDEN = 64
-BETA1, BETA2 = 0.9, 0.999  # torch.optim.Adam's defaults
-EPSILON = 1e-8
+# torch.optim.Adam's defaults; the learning rate is of each iteration
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(MAX_GRAD_NORM), optax.scale_by_adam())
 
 Weights = dict[str, list[tuple[Array, Array]]]  # of actor and critic, for each layer
 
@@ -45,9 +46,7 @@ class Training(NamedTuple):
 
     env: Env
     weights: Weights
-    first_moments: Weights
-    second_moments: Weights
-    updates: Array  # steps of the optimizer
+    optimizer_state: optax.OptState
     iterations: Array
     key: Array
 
@@ -74,9 +73,7 @@ def begin(num_envs: int, seed: int) -> Training:
     return Training(
         env,
         weights,
-        first_moments=jax.tree.map(jnp.zeros_like, weights),
-        second_moments=jax.tree.map(jnp.zeros_like, weights),
-        updates=jnp.zeros((), jnp.int32),
+        optimizer_state=OPTIMIZER.init(weights),
         iterations=jnp.zeros((), jnp.int32),
         key=key,
     )
@@ -181,33 +178,10 @@ def ppo_loss(
 
 
 def optimizer_step(training: Training, gradients: Weights, lr: Array) -> Training:
-    """Clip the gradients' norm and take a step of Adam, as PyTorch does."""
-    squares = [(gradient**2).sum() for gradient in jax.tree.leaves(gradients)]
-    norm = jnp.sqrt(jnp.stack(squares).sum())
-    scale = jnp.minimum(1.0, MAX_GRAD_NORM / (norm + 1e-6))
-    updates = training.updates + 1
-    correction1 = 1 - BETA1**updates
-    correction2 = 1 - BETA2**updates
-
-    def first(moment, gradient):
-        return BETA1 * moment + (1 - BETA1) * scale * gradient
-
-    def second(moment, gradient):
-        return BETA2 * moment + (1 - BETA2) * (scale * gradient) ** 2
-
-    def new_weight(weight, first_moment, second_moment):
-        root = jnp.sqrt(second_moment) / jnp.sqrt(correction2) + EPSILON
-        return weight - lr / correction1 * first_moment / root
-
-    first_moments = jax.tree.map(first, training.first_moments, gradients)
-    second_moments = jax.tree.map(second, training.second_moments, gradients)
-    weights = jax.tree.map(new_weight, training.weights, first_moments, second_moments)
-    return training._replace(
-        weights=weights,
-        first_moments=first_moments,
-        second_moments=second_moments,
-        updates=updates,
-    )
+    """Clip the gradients' norm and take a step of Adam."""
+    updates, state = OPTIMIZER.update(gradients, training.optimizer_state)
+    weights = jax.tree.map(lambda weight, update: weight - lr * update, training.weights, updates)
+    return training._replace(weights=weights, optimizer_state=state)
 
 
 def iteration(training: Training, num_steps: int, iterations: int) -> tuple[Training, Array]:
@@ -239,8 +213,8 @@ def iteration(training: Training, num_steps: int, iterations: int) -> tuple[Trai
 class JaxPPO:
     """A compiled iteration and its state; compile_seconds is what compiling took."""
 
-    def __init__(self, num_envs: int, num_steps: int, iterations: int, seed: int = 0) -> None:
-        self.training = begin(num_envs, seed)
+    def __init__(self, num_envs: int, num_steps: int, iterations: int) -> None:
+        self.training = begin(num_envs, seed=0)
         step = partial(iteration, num_steps=num_steps, iterations=iterations)
         start = time.perf_counter()
         self.compiled: Any = jax.jit(step, donate_argnums=0).lower(self.training).compile()

@@ -32,9 +32,8 @@ def measure_all() -> tuple[pd.DataFrame, pd.DataFrame]:
     step.
     """
     torch.set_float32_matmul_precision("high")  # matrix products in TF32, as in the originals
-    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(
-        False
-    )  # warns of graphs on purpose
+    # it would warn of graphs that are made so on purpose
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     steps, per_call = build_all(make_batches())
     rounds = per_training_step(measure(steps), per_call)
     with tempfile.TemporaryDirectory() as folder:

@@ -129,11 +129,9 @@ def how_to_get(package: str) -> str:
 
 def extras() -> Iterator[tuple[str, str]]:
     """For further GPUs and each extra, a mark and a sentence for the doctor."""
-    for lacking, there in [(missing(gpus=2), "2 GPUs")] + [
-        (missing(needs=[one]), one) for one in EXTRAS
-    ]:
-        yield (
-            ("[--]", f"some lessons play their recordings: they need {lacking[0]}")
-            if lacking
-            else ("[OK]", there)
-        )
+    lacking = {"2 GPUs": missing(gpus=2)} | {one: missing(needs=[one]) for one in EXTRAS}
+    for what, needed in lacking.items():
+        if needed:
+            yield "[--]", f"some lessons play their recordings: they need {needed[0]}"
+        else:
+            yield "[OK]", what

@@ -52,9 +52,8 @@ def play(path: Path, gpu: str = REFERENCE_GPU) -> nbformat.NotebookNode:
             if not checked(cell.source):
                 with capture_output() as shown:
                     shell.run_cell(cell.source, store_history=True).raise_error()
-                logs = (
-                    handed_on(cell.source) is not None
-                )  # what libraries log, where it is recorded
+                # what libraries log, where it is recorded
+                logs = handed_on(cell.source) is not None
                 cell.outputs = list(_outputs(shown, ("stdout", "stderr") if logs else ("stdout",)))
     code[0].outputs = []
     return notebook

@@ -38,17 +38,10 @@ def progress() -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
     asked = {lesson_name(path): exercises(path) for path in _lessons()}
     marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
-    moved = {
-        exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])
-    }  # out of its old lesson
-    for lesson in asked:
-        yield (
-            lesson,
-            {
-                exercise: (lesson, exercise) in marks or exercise in moved
-                for exercise in asked[lesson]
-            },
-        )
+    # out of its old lesson
+    moved = {exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])}
+    for lesson, names in asked.items():
+        yield lesson, {name: (lesson, name) in marks or name in moved for name in names}
 
 
 def exercises(path: Path) -> list[str]:

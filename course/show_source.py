@@ -4,6 +4,7 @@ import ast
 import re
 from difflib import unified_diff
 from textwrap import dedent
+from typing import Any
 
 from IPython.display import Code
 
@@ -17,21 +18,15 @@ def body_of(file: str, name: str) -> Code:
     it may import what is not installed here. Raises LookupError if it has no such function.
     """
     source = (ROOT / file).read_text(encoding="utf-8")
-    nodes = ast.parse(source).body
-    owner, _, method = name.rpartition(".")
-    if owner:
-        nodes = [
-            inner
-            for node in nodes
-            if isinstance(node, ast.ClassDef) and node.name == owner
-            for inner in node.body
-        ]
-    for node in nodes:
-        if isinstance(node, ast.FunctionDef) and node.name == method:
-            first = node.body[1 if ast.get_docstring(node) else 0]
-            lines = source.splitlines()[first.lineno - 1 : node.end_lineno]
-            return Code(dedent("\n".join(lines)), language="python")
-    raise LookupError(f"{file} has no function {name}.")
+    node: Any = ast.parse(source)
+    for part in name.split("."):
+        found = [inner for inner in node.body if getattr(inner, "name", "") == part]
+        if not found:
+            raise LookupError(f"{file} has no function {name}.")
+        node = found[0]
+    first = node.body[1 if ast.get_docstring(node) else 0]
+    lines = source.splitlines()[first.lineno - 1 : node.end_lineno]
+    return Code(dedent("\n".join(lines)), language="python")
 
 
 def numbered_lines(file: str) -> Code:

@@ -54,9 +54,8 @@ html_sidebars = {
 html_css_files = ["course.css"]
 html_js_files = ["course.js"]
 html_favicon = "static/favicon.svg"
-html_baseurl = ogp_site_url = os.environ.get(
-    "SITE_ADDRESS", ""
-)  # the workflow that publishes the site knows it
+# the workflow that publishes the site knows it
+html_baseurl = ogp_site_url = os.environ.get("SITE_ADDRESS", "")
 ogp_image = "_static/preview.png"
 ogp_image_alt = (
     "The same training step on one time axis: launched call by call, and as one CUDA graph"
@@ -114,9 +113,8 @@ html_math_renderer = "mathml"
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx: add MathML, the search's English, Perfetto's button, plain docstrings."""
-    gc.set_threshold(
-        50_000
-    )  # pages are many objects and little garbage; the usual 700 cost a sixth of the build
+    # pages are many objects and little garbage; the usual 700 cost a sixth of the build
+    gc.set_threshold(50_000)
     app.add_html_math_renderer(
         "mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None)
     )
@@ -143,9 +141,8 @@ def of_page(
         if group["label"] == "launch-buttons" and page in WRITTEN | SOLUTIONS:
             context["header_buttons"].remove(group)
         elif group["label"] == "launch-buttons":
-            doors = one_click(
-                address, f"{page}.ipynb"
-            )  # in Colab, the lesson that fetches the rest
+            # in Colab, the lesson that fetches the rest
+            doors = one_click(address, f"{page}.ipynb")
             group["buttons"] = [one | {"url": doors[one["text"]]} for one in group["buttons"]]
             icon = {"icon": "fab fa-github", "tooltip": "Open the course in Codespaces"}
             group["buttons"].append(

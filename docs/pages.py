@@ -22,9 +22,8 @@ from docs.search import GALLERY
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
-REFERENCES = sorted(
-    path.relative_to(ROOT) for path in ROOT.glob("docs/*.md")
-)  # cheat sheet, found on the way, glossary, originals
+# cheat sheet, found on the way, glossary, originals
+REFERENCES = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))
 REFERENCES += [
     Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples", "trace_report")
 ]

@@ -26,7 +26,7 @@ from docs.search import GALLERY
 from exercises import unfinished
 from helpers.charts import COLOURS, cpu_gpu_chart
 from helpers.timing import compare, quartiles
-from helpers.trace import read_trace
+from helpers.trace import Trace, read_trace
 from trace_report.chart import draw as draw_traces
 
 README = ROOT / "README.md"
@@ -193,13 +193,16 @@ def in_short(gpu: str) -> str:
 
 def first_chart() -> tuple[pd.DataFrame, dict[str, float]]:
     """What the picture shows: rounds of measure() and GPU busy times of the first lesson."""
+    eager, graph = first_traces()
+    traces = {"eager": eager, "whole-step graph": graph}
+    timings = recorded_lesson("start_here").value("timings")
+    return timings, {name: trace.summary().gpu_busy_us for name, trace in traces.items()}
+
+
+def first_traces() -> list[Trace]:
+    """The first lesson's traces of the eager step and of the graph."""
     recording = recorded_lesson("start_here")
-    traces = {"eager": "eager", "whole-step graph": "whole_step_graph"}
-    busy_us = {
-        name: read_trace(recording.trace(file)).summary().gpu_busy_us
-        for name, file in traces.items()
-    }
-    return recording.value("timings"), busy_us
+    return [read_trace(recording.trace(name)) for name in ("eager", "whole_step_graph")]
 
 
 def shown(timings: pd.DataFrame, busy_us: dict[str, float]) -> str:
@@ -230,19 +233,16 @@ def draw(path: Path = PICTURE) -> None:
 
 def draw_report(path: Path = REPORT) -> None:
     """Draw the report on the first lesson's two traces into a PNG."""
-    recording = recorded_lesson("start_here")
-    files = {"eager": "eager", "graph": "whole_step_graph"}
-    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
+    traces = dict(zip(("eager", "graph"), first_traces(), strict=True))
     draw_traces(traces, path, Description=shown(*first_chart()), Software=None)
 
 
 def draw_preview(path: Path = PREVIEW) -> None:
     """Draw the first lesson's step, eager and as one graph, on one time axis: 1200 by 630."""
-    recording, chart = recorded_lesson("start_here"), first_chart()
-    of_step = {"eager": ("eager", 3), "one graph": ("whole_step_graph", 0)}  # steps that begin idle
+    chart, (eager, graph) = first_chart(), first_traces()
     lanes = {}
-    for name, (file, step) in of_step.items():
-        trace = read_trace(recording.trace(file))
+    # steps that begin idle
+    for name, trace, step in (("eager", eager, 3), ("one graph", graph, 0)):
         for kind, rows in {"launch": trace.launches, "GPU busy time": trace.gpu}.items():
             own = rows[rows.step == step]
             lanes[f"{name}\n{'CPU launches' if kind == 'launch' else 'GPU works'}"] = own, kind

@@ -1,5 +1,6 @@
 """Checks that answer: a function against its solution, and a capture against its scenario."""
 
+import copy
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from exercises.answers.errors import interrupted, place, words
 from exercises.answers.leftovers import undone
 from exercises.answers.limits import Stopped, limited
 from exercises.answers.outcome import Outcome
-from exercises.answers.solutions import asked, copies, solution
+from exercises.answers.solutions import asked, solution
 
 
 def check(answer: Callable, *cases: Any) -> Outcome:
@@ -73,12 +74,12 @@ def check_capture(
 def _problem(answer, expected_of, arguments, name, notebook):
     """What is wrong with the answer in one case, or ""."""
     try:
-        expected = expected_of(*copies(arguments))
+        expected = expected_of(*copy.deepcopy(arguments))
     except Exception as error:
         return _lost(error)
     try:
         with undone(), limited():
-            yours = plain(answer(*copies(arguments)))
+            yours = plain(answer(*copy.deepcopy(arguments)))
         if yours is ...:
             return f"○ {name} gives nothing yet: yours to write."
         if yours is None and expected is not None:

@@ -46,8 +46,7 @@ def unrecorded(path: Path, traces: Path = TRACES) -> list[str]:
         return []
     return [
         f"The lesson {lesson} has no recording {short(recording)}: make it on a machine with a "
-        "CUDA "
-        f'GPU by `make record ARGS="{lesson}"`.'
+        f'CUDA GPU by `make record ARGS="{lesson}"`.'
     ]
 
 
@@ -84,8 +83,7 @@ def _stubs_with_their_check(sources: list[str]) -> Iterator[str]:
             if name in _defined(source):
                 yield (
                     f"The stub of {name} and its check are in one cell: put {check}({name}) into a "
-                    "cell of its own, "
-                    "for the tests put the solution between the two."
+                    "cell of its own, for the tests put the solution between the two."
                 )
 
 
@@ -128,27 +126,17 @@ def _defined(source: str) -> set[str]:
 
 def _exhibited(source: str) -> Iterator[tuple[str, str]]:
     """What shows each exhibit in a cell, and its title; "" for one without."""
-    tree = ast.parse(python(source))
-    known = {
-        node.targets[0].id: node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in EXHIBITS
-        ):
-            title = node.args[0] if node.args else None
-            named = (
-                known.get(title.id)
-                if isinstance(title, ast.Name)
-                else getattr(title, "value", None)
-            )
-            yield node.func.id, named if isinstance(named, str) else ""
+    known = {}  # titles by the names that they are given above
+    for node in ast.walk(ast.parse(python(source))):
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Constant(str(title))):
+                known[name] = title
+            case ast.Call(ast.Name(show), [ast.Constant(str(title)), *_]) if show in EXHIBITS:
+                yield show, title
+            case ast.Call(ast.Name(show), [ast.Name(name), *_]) if show in EXHIBITS:
+                yield show, known.get(name, "")
+            case ast.Call(ast.Name(show)) if show in EXHIBITS:
+                yield show, ""
 
 
 def main() -> int:

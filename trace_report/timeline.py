@@ -17,11 +17,8 @@ from helpers.trace_file import outermost
 from trace_report.compare import short
 from trace_report.touch import touchable
 
-HOST = {
-    "host ranges": "host time",
-    "launches": "launch",
-    "waits": "waiting",
-}  # a lane and its colour
+# a lane and its colour
+HOST = {"host ranges": "host time", "launches": "launch", "waits": "waiting"}
 LONGEST = 120  # characters of a name
 NUMBER = re.compile(r"-?\d+")
 

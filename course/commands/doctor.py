@@ -51,23 +51,14 @@ def mark(fine: bool, what: str, fix: str) -> tuple[str, str]:
 
 def live_report(found: dict) -> Iterator[tuple[str, str]]:
     """The checks of a machine on which torch sees a GPU."""
-    yield (
-        "[OK]",
-        f"GPU {found['gpu']}, driver {found['driver']}, torch built for CUDA {found['cuda']}",
-    )
-    memory = torch.cuda.get_device_properties(0).total_memory / 2**30
-    small = "lessons are made for 8 GB: watch each one's stated need"
-    yield (
-        ("[OK]", f"GPU memory {memory:.0f} GiB")
-        if memory > 7
-        else ("[--]", f"GPU memory {memory:.0f} GiB: {small}")
-    )
+    versions = f"driver {found['driver']}, torch built for CUDA {found['cuda']}"
+    yield "[OK]", f"GPU {found['gpu']}, {versions}"
+    gib = torch.cuda.get_device_properties(0).total_memory / 2**30
+    small = "" if gib > 7 else ": lessons are made for 8 GB: watch each one's stated need"
+    yield "[--]" if small else "[OK]", f"GPU memory {gib:.0f} GiB{small}"
     seen = kernels_seen()
-    yield mark(
-        seen == 1,
-        f"torch.profiler saw {seen} of 1 kernels",
-        "close other profilers, and allow access to CUPTI",
-    )
+    fix = "close other profilers, and allow access to CUPTI"
+    yield mark(seen == 1, f"torch.profiler saw {seen} of 1 kernels", fix)
     yield from extras()
 
 

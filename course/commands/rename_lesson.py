@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from course.commands.renumber import move_notebooks, stems, update_cells
+from course.commands.renumber import move_notebooks, stems, update_cells, update_texts
 from course.lessons import lesson_file
 from course.paths import ROOT, short
 from course.recordings.cells import handed_on
@@ -46,14 +46,9 @@ def rename(old: str, new: str, root: Path = ROOT) -> list[Path]:
     for path in [path for pattern in FILES for path in root.glob(pattern.format(old))]:
         path.rename(path.with_name(new + path.suffix))
     named = re.compile(rf"""(?:(?<=["'`/.])|(?<=\d_)|^){old}\b(?!\()""", re.MULTILINE)
-    changed = update_cells(root, partial(named.sub, new), lambda code: handed_on(code) is None)
-    for path in sorted({path for pattern in TEXTS for path in root.glob(pattern)}):
-        if path.is_file() and path.suffix in (".md", ".json", ".py", ".toml"):
-            text = path.read_text(encoding="utf-8")
-            if (updated := named.sub(new, text)) != text:
-                path.write_text(updated, encoding="utf-8")
-                changed.append(path)
-    return changed
+    update = partial(named.sub, new)
+    changed = update_cells(root, update, lambda code: handed_on(code) is None)
+    return [*changed, *update_texts(root, TEXTS, update)]
 
 
 def refuse(name: str, root: Path = ROOT) -> None:

@@ -10,7 +10,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -20,12 +20,8 @@ from course.lessons import FORMER_NAMES, former_names, lesson_file, unnumbered
 from course.paths import ROOT
 
 FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html|md)\b")
-TEXTS = (
-    "*.md",
-    "*/README.md",
-    "docs/*.md",
-    "jupyter/*.json",
-)  # what names lessons, besides the notebooks
+# what names lessons, besides the notebooks
+TEXTS = ("*.md", "*/README.md", "docs/*.md", "jupyter/*.json")
 
 
 def renumber(name: str, number: int, root: Path = ROOT) -> None:
@@ -76,12 +72,20 @@ def move_notebooks(stems: dict[str, str], root: Path = ROOT) -> None:
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all Markdown; return the files that changed."""
     files = stems(root)
-    changed = update_cells(root, partial(renamed, files=files))  # code is compared with recordings
-    for path in sorted({path for pattern in TEXTS for path in root.glob(pattern)}):
-        text = path.read_text(encoding="utf-8")
-        if (updated := renamed(text, files)) != text:
-            path.write_text(updated, encoding="utf-8")
-            changed.append(path)
+    update = partial(renamed, files=files)
+    # of notebooks the prose alone: code is compared with recordings
+    return [*update_cells(root, update), *update_texts(root, TEXTS, update)]
+
+
+def update_texts(root: Path, patterns: Iterable[str], update: Callable[[str], str]) -> list[Path]:
+    """Update the texts and modules that these patterns find; return what changed."""
+    changed = []
+    for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
+        if path.suffix in (".md", ".json", ".py", ".toml"):
+            text = path.read_text(encoding="utf-8")
+            if (updated := update(text)) != text:
+                path.write_text(updated, encoding="utf-8")
+                changed.append(path)
     return changed
 
 

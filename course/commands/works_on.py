@@ -103,20 +103,11 @@ def table(rows: Path = ROWS) -> str:
     ]
     for row in json.loads(rows.read_text()):
         took = row["lessons"].values()
-        seconds, memory = (
-            sum(one["seconds"] for one in took),
-            max(one["peak_gpu_mib"] for one in took),
-        )
-        cells = [
-            row["gpu"],
-            row["driver"],
-            row["torch"],
-            row["python"],
-            len(took),
-            f"{seconds:.0f}",
-            f"{memory} MiB",
-        ]
-        lines.append(f"| {' | '.join(map(str, cells))} | {row['date']} |")
+        machine = " | ".join(row[key] for key in ("gpu", "driver", "torch", "python"))
+        seconds = sum(one["seconds"] for one in took)
+        memory = max(one["peak_gpu_mib"] for one in took)
+        cost = f"{len(took)} | {seconds:.0f} | {memory} MiB"
+        lines.append(f"| {machine} | {cost} | {row['date']} |")
     return "\n".join(lines)
 
 

@@ -61,13 +61,14 @@ def _kind(source: str, section: str) -> str:
 
 def _is_guess(body: list[ast.stmt]) -> bool:
     """Whether a cell does nothing but assign to names that begin with guess."""
-    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
-    names = [
-        target.id
-        for target in targets
-        if isinstance(target, ast.Name) and target.id.startswith("guess")
-    ]
-    return bool(body) and len(names) == len(targets) == len(body)
+
+    def is_guess(node):
+        match node:
+            case ast.Assign([ast.Name(name)]):
+                return name.startswith("guess")
+        return False
+
+    return bool(body) and all(map(is_guess, body))
 
 
 def normalise(source: str) -> str:

@@ -114,10 +114,8 @@ def sentence(one: Phase, window: float) -> str:
     """What a phase shows, in numbers."""
     if one.name == "capture":
         return f"the same Python; {one.queue[-1][1]} launches become nodes, the GPU idles"
-    busy, most = (
-        sum(end - begin for begin, end in one.gpu) / window,
-        max(count for _, count in one.queue),
-    )
+    busy = sum(end - begin for begin, end in one.gpu) / window
+    most = max(count for _, count in one.queue)
     steps = f"{len(one.done)} step{'s' * (len(one.done) != 1)} done"
     return f"{steps}, at most {most} waiting, the GPU busy for {busy:.0%} of the time"
 
@@ -150,10 +148,10 @@ def panel(one: Phase, words: str, top: float, window: float) -> str:
     cpu, queue, gpu = (top + lane for lane in LANES.values())
     most = max(count for _, count in one.queue) or 1
     stairs = [(x(at), queue + LANE * (1 - count / most)) for at, count in one.queue]
-    drawn = [
-        rectangle(x(a), cpu, x(b) - x(a), LANE, COLOURS[lane_colour(name)])
-        for a, b, name in one.cpu
-    ]
+    drawn = []
+    for a, b, name in one.cpu:
+        colour = COLOURS["waiting" if name == "waits" else "host time"]
+        drawn.append(rectangle(x(a), cpu, x(b) - x(a), LANE, colour))
     fitting = [(a, name) for a, b, name in one.cpu if x(b) - x(a) > 8.2 * len(name)]
     drawn += [text(x(a) + 3, cpu + 18, name, 13, "#FFFFFF") for a, name in fitting]
     drawn += [rectangle(x(at), cpu + LANE - 5, 1.2, 5, COLOURS["launch"]) for at in one.launches]
@@ -167,8 +165,3 @@ def panel(one: Phase, words: str, top: float, window: float) -> str:
         LEFT, top + 18, words, 14, more='class="said"'
     )
     return f'{head}{"".join(names + rules)}<g class="time">{"".join(drawn)}</g>'
-
-
-def lane_colour(name: str) -> str:
-    """The colour of a range on the CPU's lane."""
-    return "waiting" if name == "waits" else "host time"

@@ -44,7 +44,6 @@ def drawing(width: int, height: int, title: str, *parts: str) -> str:
 
 def image(picture: str, said: str) -> str:
     """A picture as an image, which no page refuses, with its text for those who do not see it."""
-    source = quote(
-        picture.replace('"', "'"), safe=" =:/;()<>'"
-    )  # texts have no quotes: they are escaped
+    # texts have no quotes: they are escaped
+    source = quote(picture.replace('"', "'"), safe=" =:/;()<>'")
     return f'<img alt="{escape(said)}" src="data:image/svg+xml,{source}">'

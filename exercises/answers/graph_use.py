@@ -22,6 +22,12 @@ EVERY_TIME_THE_FIRST = (
     "Every result is that of the first input.",
     "Copy the new input into the static input.",
 )
+EVERY_TIME_THE_LAST = (
+    "Every result is the last one.",
+    "The next replay writes over it: clone each result after its replay.",
+)
+ONE_BEHIND = ("Each result is that of the input before.", "Copy first, then replay.")
+WHILE_USED = ("It captures while it is used.", "Capture once, before the first call.")
 FREED = (
     "In the graph, {operator} reads memory whose tensor is gone.",
     "Keep every tensor that a graph reads as long as the graph, and write new values into it with "
@@ -155,8 +161,7 @@ class Used:
         at most so many operators.
         """
         found, outside = self.counts["graphs"], self.counts["operators"]
-        if self.seen.captured:
-            raise Wrong("It captures while it is used.", "Capture once, before the first call.")
+        self.captures_nothing()
         if not found:
             raise Wrong(EAGER)
         if found != graphs:
@@ -173,6 +178,11 @@ class Used:
                 "Capture them too.",
             )
 
+    def captures_nothing(self) -> None:
+        """Raises Wrong if a call captured."""
+        if self.seen.captured:
+            raise Wrong(WHILE_USED)
+
     def _per_call(self, found: int, asked: int) -> tuple[int, int, str]:
         """Two counts over all calls, for each call if both divide; and what they are counts of."""
         calls = max(1, len(self.given))
@@ -181,15 +191,12 @@ class Used:
         return found // calls, asked // calls, "in a call"
 
     def gives(
-        self,
-        expected: list,
-        symptoms: Mapping[Any, list | Callable[[], list]],
-        margin: float = ON_THE_STAND_IN,
+        self, expected: list, symptoms: Mapping | None = None, margin: float = ON_THE_STAND_IN
     ) -> None:
         """Raises Wrong unless the results are the expected ones.
 
-        symptoms: what is wrong, as Wrong takes it -> the results that it leads to, or a function
-        that computes them. margin: see close.
+        symptoms: see match_symptoms; that no call, or the call before, has copied its input is
+        among them. margin: see close.
         """
         nothing_freed()
         if close(self.kept, expected, margin=margin):
@@ -197,10 +204,52 @@ class Used:
         if close(self.given, expected, margin=margin):
             addresses = [tensor.untyped_storage().data_ptr() for tensor in _tensors(self.kept)]
             raise Wrong(SAME_MEMORY if len(set(addresses)) < len(addresses) else WRITTEN_OVER)
-        for message, results in symptoms.items():
-            if close(self.given, results() if callable(results) else results, margin=margin):
-                raise Wrong(message)
-        raise Wrong(parting(self.given, expected, margin))
+        as_expected(self.given, expected, (symptoms or {}).items(), margin)
+
+
+def as_expected(
+    given: list,
+    expected: list,
+    symptoms: Iterable[tuple[Any, Any]] = (),
+    margin: float = ON_THE_STAND_IN,
+    what: str = "Result",
+) -> None:
+    """Raises Wrong unless these are the expected results, with the symptom that they show or with
+    where they part.
+    """
+    if close(given, expected, margin=margin):
+        return
+    match_symptoms(given, symptoms, margin)
+    if close(given, expected[:1] * len(expected), margin=margin):
+        raise Wrong(EVERY_TIME_THE_FIRST)
+    if len(expected) > 2 and close(given[1:], expected[:-1], margin=margin):
+        raise Wrong(ONE_BEHIND)
+    raise Wrong(parting(given, expected, margin, what))
+
+
+def match_symptoms(
+    given: Any, symptoms: Iterable[tuple[Any, Any]], margin: float = ON_THE_STAND_IN
+) -> None:
+    """Raises Wrong with the first symptom whose results were given.
+
+    symptoms: what is wrong, as Wrong takes it, and the results that it leads to, or a function that
+    computes them.
+    """
+    for message, results in symptoms:
+        if close(given, results() if callable(results) else results, margin=margin):
+            raise Wrong(message)
+
+
+def not_the_last(results: list) -> None:
+    """Raises Wrong if every result is the last one, which is another than the first."""
+    if len(results) > 1 and close(results, results[-1:] * len(results)):
+        raise Wrong(EVERY_TIME_THE_LAST)
+
+
+def filled(said: tuple[str, str], *values: Any, **named: Any) -> tuple[str, str]:
+    """A symptom and its repair with values in their places."""
+    symptom, repair = said
+    return symptom.format(*values, **named), repair.format(*values, **named)
 
 
 def nothing_freed() -> None:

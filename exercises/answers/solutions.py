@@ -1,13 +1,11 @@
 """An answer and its exercise: its name and solution, and what may be said before it runs."""
 
 import ast
-import copy
 import dis
 import re
 from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -21,15 +19,8 @@ from course.progress import mark
 from course.recordings.cells import python
 from exercises.answers.outcome import Problem
 
-IDLE = {
-    "RESUME",
-    "NOP",
-    "LOAD_CONST",
-    "RETURN_CONST",
-    "RETURN_VALUE",
-}  # all that an empty function does
-
-
+# all that an empty function does
+IDLE = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 SYMPTOM_ALONE = 2  # wrong runs of a repair that show no cause
 wrong_runs: Counter = Counter()  # of each (lesson, exercise) since it was last right
 
@@ -77,12 +68,13 @@ def asked(
     variables = ChainMap(caller.f_locals, caller.f_globals)
     name = name_of(answer, variables)
     stub = stub_of(current().name, name)
+    own = answer.__code__ if isinstance(answer, FunctionType) else None
     problem = unfit(name, answer) or not_python(name)
     if not problem and empty(answer):
         problem = f"○ {name} {if_empty}."
-    if not problem and not as_given and stub and stub == meaning(answer):
+    if not problem and not as_given and stub and own and meaning(stub) == meaning(own):
         problem = f"○ {name} is as the lesson gives it: yours to change."
-    is_repair = stub is not None and not does_nothing(stub.code)
+    is_repair = stub is not None and not does_nothing(stub)
     return Asked(name, current().name, variables, caller.f_globals, problem, is_repair)
 
 
@@ -104,29 +96,15 @@ def not_python(name: str) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """A function's code, and what tells it from another: no names of files, lines or comments."""
-
-    code: CodeType = field(compare=False)
-    text: tuple
-
-
-def meaning(answer: Any) -> Meaning | None:
-    """What an answer does; None if it is no function."""
-    if not isinstance(answer, FunctionType):
-        return None
-    return Meaning(answer.__code__, _text(answer.__code__))
-
-
-def _text(code: CodeType) -> tuple:
-    constants = [_text(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+def meaning(code: CodeType) -> tuple:
+    """What tells a function from another: no names of files, lines or comments."""
+    constants = [meaning(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, tuple(constants)
 
 
 @cache
-def stub_of(lesson: str, name: str) -> Meaning | None:
-    """What the lesson gives of an exercise; None if it gives no function."""
+def stub_of(lesson: str, name: str) -> CodeType | None:
+    """The code that the lesson gives of an exercise; None if it gives no function."""
     for path in NOTEBOOKS.glob(f"[0-9]*_{lesson}.ipynb"):
         for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
             if cell.cell_type == "code" and re.search(rf"^def {name}\(", cell.source, re.M):
@@ -135,7 +113,7 @@ def stub_of(lesson: str, name: str) -> Meaning | None:
                     codes = compile(ast.Module([node], []), str(path), "exec").co_consts
                     for code in codes:
                         if isinstance(code, CodeType) and code.co_name == name:
-                            return Meaning(code, _text(code))
+                            return code
     return None
 
 
@@ -179,12 +157,10 @@ def unfit(name: str, answer: Any) -> str:
         return "✗ Give your function the name of the exercise, and check it by that name."
     if answer is ...:
         return f"○ {name} is empty yet: yours to write."
+    if callable(answer):
+        return ""
     kind = type(answer).__name__
-    return (
-        ""
-        if callable(answer)
-        else f"✗ {name} is no function but of type {kind}: write `def {name}(...)`."
-    )
+    return f"✗ {name} is no function but of type {kind}: write `def {name}(...)`."
 
 
 def solution(name: str, names: Mapping[str, Any]) -> Callable:
@@ -194,26 +170,6 @@ def solution(name: str, names: Mapping[str, Any]) -> Callable:
     namespace = dict(names)
     exec(compile(solutions()[name], f"<solution of {name}>", "exec"), namespace)
     return namespace[name]
-
-
-def copies(arguments: tuple) -> tuple:
-    """Deep copies that share what the arguments share; what cannot be copied deeply is cloned, or
-    stays itself.
-    """
-    memo = {}
-    return tuple(_copied(value, memo) for value in arguments)
-
-
-def _copied(value, memo):
-    trial, copied = dict(memo), value
-    try:
-        copied = copy.deepcopy(value, trial)
-        memo |= trial
-    except Exception:
-        with suppress(Exception):
-            copied = value.clone()  # a tensor with a history
-    memo[id(value)] = copied
-    return copied
 
 
 def empty(answer: Any) -> bool:

@@ -11,20 +11,20 @@ import torch
 from torch import nn
 
 from exercises.answers.graph_use import (
-    EAGER,
-    EVERY_TIME_THE_FIRST,
     ON_THE_STAND_IN,
+    ONE_BEHIND,
     Wrong,
     close,
     copied,
+    match_symptoms,
+    not_the_last,
     nothing_freed,
     use,
     watch,
 )
-from exercises.scenarios.common import ONE_BEHIND, few
+from exercises.scenarios.common import NO_WARM_UP, Runs, few, replayed_for_each, tensors_of
 from exercises.scenarios.rules import callers_own, one_graph
 
-SHARED = "they share the graph's memory, so clone each."
 FROZEN = (
     "Every result is divided by the sample's magnitude.",
     "That is a number, which the capture has frozen: compute it in the capture, as a tensor.",
@@ -43,30 +43,18 @@ def serve(answer: Callable) -> None:
     expected = [2 * request for request in requests]
 
     used = use(lambda: answer(graph, static_input, static_output, requests), [()], what="It")
-    found = used.kept[0]
-    replays = used.counts["graphs"]
-    if not isinstance(found, list) or len(found) != len(requests):
-        raise Wrong(f"It should return a list of {len(requests)} results, one for each request.")
+    found = tensors_of(used.kept[0], len(requests), "results")
     if not close(requests, given):
         raise Wrong("It changes the requests: copy each into static_input.")
     if used.seen.captured:
         raise Wrong("It captures a graph of its own: replay the one that it was given.")
-    if replays == 0:
-        raise Wrong(EAGER)
-    if replays != len(requests):
-        raise Wrong(
-            f"The number of replays is {replays} for {len(requests)} requests: each needs one."
-        )
+    replayed_for_each(used.seen, len(requests), "requests")
     if close(found, expected):
         return
-    if close(found, [2 * before] * len(found)):
-        raise Wrong(
-            "Every result is that of the old static_input: write each request into it with copy_."
-        )
-    if close(found, [found[-1]] * len(found)):
-        raise Wrong(f"Every result is the last one: {SHARED}")
-    if close(found, [2 * before, *expected[:-1]]):
-        raise Wrong(ONE_BEHIND)
+    old = "Every result is that of the old static_input: write each request into it with copy_."
+    match_symptoms(found, [(old, [2 * before] * len(found))])
+    not_the_last(found)
+    match_symptoms(found, [(ONE_BEHIND, [2 * before, *expected[:-1]])])
     raise Wrong("The results are not twice the requests.")
 
 
@@ -112,18 +100,9 @@ def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
         used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
         nothing_freed()
     one_graph(seen)
-    used.gives(
-        expected,
-        {EVERY_TIME_THE_FIRST: [expected[0]] * 5, ONE_BEHIND: [expected[0], *expected[:-1]]}
-        | mistaken,
-        margin,
-    )
+    used.gives(expected, mistaken, margin)
     if built and built[0] != "eager":
-        raise Wrong(
-            "It captures without a warm-up.",
-            "Call net once before the capture, because a library that is used for the first time "
-            "cannot be set up in a capture.",
-        )
+        raise Wrong(NO_WARM_UP)
     if "capture with gradients" in built:
         raise Wrong(
             "Autograd records the captured pass.",
@@ -167,51 +146,33 @@ def trajectory(answer: Callable) -> None:
     states = few(3)
     weight, shift = torch.randn(2, 3, device="cuda")
     start = torch.randn(3, device="cuda")
-    calls = []
-
-    def step(state):
-        calls.append("capture" if torch.cuda.is_current_stream_capturing() else "eager")
-        return weight * state.sin() + shift
-
-    expected = [step(start)]
-    while len(expected) < states:
-        expected.append(step(expected[-1]))
-    calls.clear()
-
+    step = Runs(lambda state: weight * state.sin() + shift)
+    expected = [start]
+    for _ in range(states):
+        expected.append(step.function(expected[-1]))
+    del expected[0]
     with callers_own("start", start):
         used = use(lambda: answer(step, start, states), [()], what="It")
-        found, graphs = used.given[0], used.counts["graphs"]
-        if len(found) != states:
-            raise Wrong(f"It gives {len(found)} states where {states} are asked.")
+        found = tensors_of(used.kept[0], states, "states")
     nothing_freed()
-    if not close(used.kept[0], expected):
-        raise Wrong(_drift(used.kept[0], expected))
-    if graphs == 0:
-        raise Wrong(EAGER)
-    if graphs != states:
-        raise Wrong(
-            f"{graphs} graph launches for {states} states: capture "
-            "one step, and replay it for each."
-        )
+    if not close(found, expected):
+        _drifts(found, expected)
+    replayed_for_each(used.seen, states, "states")
     one_graph(used.seen)
-    if calls[:1] == ["capture"]:
+    if step.cold:
+        raise Wrong(NO_WARM_UP)
+
+
+def _drifts(found, expected):
+    """Raises Wrong with what is wrong with a list of states."""
+    if close(found, expected[:1] * len(found)):
         raise Wrong(
-            "It captures without a warm-up: call step(state) once before the capture. Nobody "
-            "needs the result."
-        )
-
-
-def _drift(found, expected):
-    """What is wrong with a list of states."""
-    if close(found, [expected[-1]] * len(found)):
-        return f"Every state is the last one: {SHARED}"
-    if close(found, [expected[0]] * len(found)):
-        return (
             "Every state is the first one: the graph must write the new "
             "state where it reads the old one."
         )
+    not_the_last(found)
     if not close(found[0], expected[0]):
-        return "The first state is not the first: the warm-up has moved the state, so put it back."
-    return (
+        raise Wrong("The first state is not the first: the warm-up has moved it, so put it back.")
+    raise Wrong(
         "The states are not the eager ones: does a replay read the state that the last one wrote?"
     )

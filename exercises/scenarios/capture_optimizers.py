@@ -5,7 +5,6 @@ Each raises Wrong with the symptom it finds.
 
 import copy
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,11 +21,14 @@ from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
-    Used,
     Watched,
     Wrong,
+    as_expected,
     close,
     copied,
+    filled,
+    match_symptoms,
+    not_the_last,
     same,
     use,
     watch,
@@ -40,11 +42,14 @@ from exercises.scenarios.common import (
     is_replay,
     launch_log,
     losses_of,
-    momentum,
     not_eager,
     ordered,
     perceptron,
+    replayed_for_each,
+    several,
+    sgd,
     sgd_step,
+    tensors_of,
     train_step,
     untrained,
     writes_what,
@@ -56,7 +61,11 @@ RATE_STAYS = (
     "The learning rate stays that of the capture.",
     "Keep it in a tensor, and write the new rate into this tensor.",
 )
-LAST_LOSS = ("Every loss is the last one.", "The next replay overwrites it, so clone it.")
+OLD_AVERAGES = (
+    "The warm-up left its averages in the optimizer.",
+    "Put Adam's state back to zero too, in place.",
+)
+FIRST_LOSS = (f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
 READS_MUCH = (
     "The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} steps.",
     "Give the scheduler one mean per epoch, computed on the GPU.",
@@ -109,33 +118,23 @@ def train_with_schedule(answer: Callable) -> None:
     own = copy.deepcopy(net)
     losses = partial(losses_of, net, torch.optim.Adam, [batch] * count)
     expected = losses(rates)
-    used = use(lambda *given: list(answer(*given)), [(own, *batch, rates)], what="It")
-    found = used.given[0]
-    if len(found) != count:
-        raise Wrong(f"It gives {len(found)} losses for {count} rates.")
-    if close(found, found[-1:] * count):
-        raise Wrong("Your first loss is the last one's memory: clone it.")
+    with watch() as seen:
+        found = tensors_of(answer(own, *batch, rates), count)
+    not_the_last(found)
     if not close(found[0], expected[0]):
-        raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
-    symptoms = {RATE_STAYS: partial(losses, fixed), ANEW: partial(losses, rates, anew=True)}
-    if not close(found, expected, margin=ADAM):
-        for warm_up in range(1, 12):
-            if close(found, _with_old_averages(net, batch, rates, warm_up), margin=ADAM):
-                raise Wrong(
-                    "The warm-up left its averages in the optimizer.",
-                    "Put Adam's state back to zero too, in place.",
-                )
-    Used(found, found, used.counts, used.seen).gives(expected, symptoms, ADAM)
-    detached(used.kept)
-    used.seen.captured.clear()
-    used.replays(graphs=count, operators=10**6)
+        raise Wrong(FIRST_LOSS)
+    averages = partial(_with_old_averages, net, batch, rates)
+    symptoms = [(OLD_AVERAGES, partial(averages, warm_up)) for warm_up in range(1, 12)]
+    symptoms += [(RATE_STAYS, partial(losses, fixed)), (ANEW, partial(losses, rates, anew=True))]
+    as_expected(found, expected, symptoms, ADAM)
+    detached(found)
+    replayed_for_each(seen, count, "rates")
 
 
 def _with_old_averages(net, batch, rates, warm_up):
     """The losses of an eager training whose Adam has taken warm-up steps; the weights have not."""
     twin = copy.deepcopy(net)
-    adam = torch.optim.Adam(twin.parameters())
-    _set_rate(adam, rates[0])
+    adam = torch.optim.Adam(twin.parameters(), lr=rates[0])
     for _ in range(warm_up):
         train_step(twin, adam, *batch)
     with torch.no_grad():
@@ -143,14 +142,9 @@ def _with_old_averages(net, batch, rates, warm_up):
             trained.copy_(initial)
     losses = []
     for rate in rates:
-        _set_rate(adam, rate)
+        adam.param_groups[0]["lr"] = rate
         losses.append(train_step(twin, adam, *batch))
     return losses
-
-
-def _set_rate(optimizer, rate):
-    for group in optimizer.param_groups:
-        group["lr"] = rate
 
 
 def train_on_plateau(answer: Callable) -> None:
@@ -161,29 +155,29 @@ def train_on_plateau(answer: Callable) -> None:
     expected = _plateau(net, batch, epochs, steps, "epoch")
     with _metrics() as metrics, counted() as counts, watch() as seen:
         losses = answer(twin, *batch, epochs, steps)
-    if not torch.is_tensor(losses) or losses.numel() != epochs * steps:
-        raise Wrong(f"A tensor of {epochs * steps} losses is asked, not {brief(losses)}.")
-    detached([losses])
-    not_eager(seen)
-    if len(seen.captured) > 1:
-        raise Wrong(f"It captures {len(seen.captured)} graphs: capture once, before the loop.")
-    if len(seen.replayed) != epochs * steps:
-        raise Wrong(f"{len(seen.replayed)} replays where {epochs * steps} are asked.")
-    losses = list(losses.flatten())
-    if close(losses, losses[-1:] * len(losses)):
-        raise Wrong(LAST_LOSS)
+    replayed_for_each(seen, epochs * steps, "steps")
+    one_graph(seen)
+    losses = _flat(losses, epochs * steps)
     if not close(losses[0], expected[0]):
-        raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
+        raise Wrong(FIRST_LOSS)
     reads = counts["reads"]
     _decided_by_means(metrics, losses, steps)
     if not close(losses, expected):
-        for message, when in ((EVERY_STEP, "step"), (NO_SCHEDULE, "never")):
-            if close(losses, _plateau(net, batch, epochs, steps, when)):
-                raise Wrong(message)
+        eagerly = partial(_plateau, net, batch, epochs, steps)
+        match_symptoms(losses, [(EVERY_STEP, eagerly("step")), (NO_SCHEDULE, eagerly("never"))])
         raise Wrong("The losses are not those of a rate that is decided by each epoch's mean loss.")
     if reads > 2 * epochs:
-        told = READS_MUCH[0].format(reads=reads, epochs=epochs, steps=steps)
-        raise Wrong(told, READS_MUCH[1])
+        raise Wrong(filled(READS_MUCH, reads=reads, epochs=epochs, steps=steps))
+
+
+def _flat(losses, count):
+    """The losses of a tensor that an answer returned, as a list."""
+    if not torch.is_tensor(losses) or losses.numel() != count:
+        raise Wrong(f"A tensor of {count} losses is asked, not {brief(losses)}.")
+    detached([losses])
+    losses = list(losses.flatten())
+    not_the_last(losses)
+    return losses
 
 
 @contextmanager
@@ -209,8 +203,7 @@ def _decided_by_means(metrics, losses, steps):
     for epoch, given in enumerate(metrics, 1):
         mean = torch.stack(losses[(epoch - 1) * steps : epoch * steps]).mean()
         if not close(given.float(), mean):
-            told = NOT_THE_MEAN[0].format(epoch=epoch, given=given.item(), mean=mean.item())
-            raise Wrong(told, NOT_THE_MEAN[1])
+            raise Wrong(filled(NOT_THE_MEAN, epoch=epoch, given=given.item(), mean=mean.item()))
 
 
 def _plateau(net, batch, epochs, steps, when):
@@ -240,10 +233,7 @@ def train_in_half(answer: Callable) -> None:
     expected, scales, moved = _fp16_rows(net, batches, 0)
     _, early, _ = _fp16_rows(net, batches, 3)
     sample = copied(batches[0])
-    given = answer(net, *sample)
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise Wrong(f"A function and the scaler are to be returned, not {brief(given)}.")
-    train, scaler = given
+    train, scaler = several(answer(net, *sample), "a function", "the scaler")
     untrained(net, before)
     found_scales, found_moved = [], []
 
@@ -346,7 +336,7 @@ def train_prefetched(answer: Callable) -> None:
     for _ in range(2):
         net, steps = perceptron(), few(5, 8)
         batches = draw_batches(steps)
-        expected = losses_of(net, partial(momentum, beta=0), batches)
+        expected = losses_of(net, sgd, batches)
         pinned = [tuple(tensor.cpu().pin_memory() for tensor in batch) for batch in batches]
         before = copied(pinned)
         with watch() as seen:
@@ -357,19 +347,12 @@ def train_prefetched(answer: Callable) -> None:
         one_graph(seen)
         if late:
             raise Wrong(late)
-        if not torch.is_tensor(losses) or losses.numel() != steps:
-            raise Wrong(f"A tensor of {steps} losses is asked, not {brief(losses)}.")
-        detached([losses])
+        losses = _flat(losses, steps)
         if not same(pinned, before):
             raise Wrong("The caller's batches have changed.")
-        losses = list(losses.flatten())
-        if close(losses, losses[-1:] * steps):
-            raise Wrong(LAST_LOSS)
-        if not close(losses, expected):
-            Used(losses, losses, Counter(), seen).gives(expected, {})
+        as_expected(losses, expected)
         if CUDAGraph.stand_in and beside < steps - 1:
-            told = NOT_BESIDE[0].format(beside=beside, steps=steps - 1)
-            raise Wrong(told, NOT_BESIDE[1])
+            raise Wrong(filled(NOT_BESIDE, beside=beside, steps=steps - 1))
 
 
 def _issued(node: Node) -> int:

@@ -4,25 +4,45 @@ resumed.
 Each raises Wrong with the symptom it finds.
 """
 
-import copy
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import Wrong, close, copied, parting, use, watch
+from exercises.answers.graph_use import (
+    Wrong,
+    as_expected,
+    close,
+    copied,
+    match_symptoms,
+    use,
+    watch,
+)
 from exercises.scenarios.common import (
     TRAINED,
+    Runs,
     draw_batches,
     losses_of,
     momentum,
     not_eager,
+    on_side_stream,
     perceptron,
+    replayed_for_each,
+    tensors_of,
     train_step,
 )
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
+ONE_BATCH = (
+    "From the fourth call on, the losses are those of a training on one batch.",
+    "Which tensors does the graph read?",
+)
+CONSTANT = (
+    "The losses are those of a learning rate that never falls.",
+    "Every step trains at the first rate: the scheduler must write into the tensor that the graph "
+    "reads.",
+)
 WARMUP = 3  # calls of the graphed step that run eagerly, as in examples/train_mlp.py
 FROZEN = (
     "From the first replay on, the losses are those of a learning rate that no longer falls.",
@@ -31,104 +51,57 @@ FROZEN = (
 )
 
 
-def _step_of(net: nn.Module, optimizer: torch.optim.Optimizer, note: Callable = bool) -> Callable:
-    """A training step; it calls note at each of its runs."""
-
-    def step(inputs, targets):
-        note()
-        return train_step(net, optimizer, inputs, targets)
-
-    return step
-
-
 def graph_after_warm_up(answer: Callable) -> None:
     """A network with dropout, trained on eight batches."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(8)
-    random = torch.cuda.get_rng_state()
     expected = losses_of(net, momentum, batches)
-    torch.cuda.set_rng_state(random)
     stale = []  # the losses of replays that read the last warm-up's batch, or the capture's
     for held in batches[WARMUP - 1 : WARMUP + 1]:
         stale.append(losses_of(net, momentum, batches[:WARMUP] + [held] * 5))
-        torch.cuda.set_rng_state(random)
-    runs = []
-
-    def note():
-        capturing = torch.cuda.is_current_stream_capturing()
-        runs.append("capture" if capturing else torch.cuda.current_stream())
-
+    step = Runs(partial(train_step, net, momentum(net.parameters())))
     with callers_own("the first batch", batches):
-        used = use(answer(_step_of(net, momentum(net.parameters()), note)), batches)
-        eager = [run for run in runs if run != "capture"]
+        used = use(answer(step), batches)
         not_eager(used.seen)
         one_graph(used.seen)
-        if len(eager) != WARMUP:
-            raise Wrong(f"The step ran eagerly {len(eager)} times, and {WARMUP} are asked.")
-        if torch.cuda.default_stream() in eager:
-            raise Wrong("A warm-up ran on the default stream: run it on a side stream.")
-    if any(close(used.given, losses) for losses in stale):
-        raise Wrong(
-            "From the fourth call on, the losses are those of a training on one batch: which "
-            "tensors does the graph read?"
-        )
-    used.gives(expected, {})
-    if len(used.seen.replayed) != 5:
-        raise Wrong(f"{len(used.seen.replayed)} replays where 5 are asked.")
+        if len(step.eager) != WARMUP:
+            raise Wrong(f"The step ran eagerly {len(step.eager)} times, and {WARMUP} are asked.")
+        on_side_stream(step.eager)
+    match_symptoms(used.given, [(ONE_BATCH, losses) for losses in stale])
+    used.gives(expected)
+    replayed_for_each(used.seen, 5, "calls after the warm-up")
 
 
 def train_with_falling_rate(answer: Callable) -> None:
     """Ten batches, whose learning rate falls by a third after each."""
     net, batches = perceptron(nn.Tanh()), draw_batches(10)
-    adamw = partial(torch.optim.AdamW, lr=torch.tensor(0.05, device="cuda"), capturable=True)
-    rates = [0.05 * 0.7**step for step in range(10)]
-    expected = _losses_at(rates, net, batches)
-    frozen = _losses_at(rates[: WARMUP + 1] + [rates[WARMUP]] * 6, net, batches)
-    constant = losses_of(net, adamw, batches)
+    rates = torch.tensor([0.05 * 0.7**step for step in range(10)], device="cuda").unbind()
+    losses_at = partial(losses_of, net, partial(torch.optim.AdamW, capturable=True), batches)
+    expected = losses_at(rates)
     with watch() as seen:
-        losses = answer(net, batches)
-    if not isinstance(losses, list) or not all(map(torch.is_tensor, losses)):
-        raise Wrong("It should return a list of tensors, one for each batch.")
+        losses = tensors_of(answer(net, batches), len(batches))
     not_eager(seen)
     one_graph(seen)
-    if close(losses, expected):
-        return detached(losses)
-    if close(losses, frozen):
-        raise Wrong(FROZEN)
-    if close(losses, constant):
-        raise Wrong(
-            "The losses are those of a learning rate that never falls.",
-            "Every step trains at the first rate: the scheduler must write into the tensor that "
-            "the graph reads.",
-        )
-    raise Wrong(parting(losses, expected))
-
-
-def _losses_at(rates: list, net: nn.Module, batches: list) -> list:
-    """The losses of AdamW with a learning rate for each batch."""
-    net = copy.deepcopy(net)
-    rate = torch.tensor(0.0, device="cuda")
-    step = _step_of(net, torch.optim.AdamW(net.parameters(), lr=rate, capturable=True))
-    losses = []
-    for value, batch in zip(rates, batches, strict=True):
-        rate.fill_(value)
-        losses.append(step(*batch))
-    return losses
+    frozen = losses_at([*rates[: WARMUP + 1], *[rates[WARMUP]] * 6])
+    as_expected(losses, expected, [(FROZEN, frozen), (CONSTANT, losses_at(rates[:1] * 10))])
+    detached(losses)
 
 
 def step_for_any_batch(answer: Callable) -> None:
     """Two epochs of four batches of six rows and one of two."""
-    net, batches = perceptron(nn.Tanh()), _of_rows([6, 6, 6, 6, 2] * 2)
+    net = perceptron(nn.Tanh())
+    batches = [batch for rows in [6, 6, 6, 6, 2] * 2 for batch in draw_batches(1, rows)]
     expected = losses_of(net, momentum, batches)
     full = [batch for batch in batches if len(batch[0]) == 6]
     without = losses_of(net, momentum, full)
     with callers_own("the first batch", batches):
-        used = use(answer(_step_of(net, momentum(net.parameters())), 6), batches)
+        step = partial(train_step, net, momentum(net.parameters()))
+        used = use(answer(step, 6), batches)
         not_eager(used.seen)
         one_graph(used.seen)
     given = [loss for loss, batch in zip(used.given, batches, strict=True) if len(batch[0]) == 6]
     if close(given, without):
         raise Wrong("The full batches are trained as if the smaller ones did not exist.")
-    used.gives(expected, {})
+    used.gives(expected)
     if len(used.seen.replayed) < len(full) - WARMUP:
         raise Wrong(
             f"{len(used.seen.replayed)} replays: {len(full) - WARMUP} "
@@ -136,19 +109,11 @@ def step_for_any_batch(answer: Callable) -> None:
         )
 
 
-def _of_rows(rows: list) -> list:
-    """A batch of so many rows each."""
-    return [
-        (torch.randn(count, 4, device="cuda"), torch.randn(count, 2, device="cuda"))
-        for count in rows
-    ]
-
-
 def resume(answer: Callable) -> None:
     """A training goes on from a checkpoint, for eight steps."""
     net, batches = perceptron(nn.Tanh()), draw_batches(12)
     optimizer = momentum(net.parameters())
-    step = _step_of(net, optimizer)
+    step = partial(train_step, net, optimizer)
     for batch in batches[:4]:
         step(*batch)
     checkpoint = copied({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
@@ -159,7 +124,7 @@ def resume(answer: Callable) -> None:
     new = momentum(fresh.parameters())
     first = copied(batches[4])
     with callers_own("batch", first):
-        train = answer(fresh, new, _step_of(fresh, new), first, copied(checkpoint))
+        train = answer(fresh, new, partial(train_step, fresh, new), first, copied(checkpoint))
         if not close(fresh.state_dict(), checkpoint["net"]):
             unloaded = close(fresh.state_dict(), initial)
             raise Wrong(
@@ -173,4 +138,4 @@ def resume(answer: Callable) -> None:
             "The first loss is right, the next ones are not.",
             "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",
         )
-    used.gives(expected, {})
+    used.gives(expected)

@@ -12,33 +12,38 @@ from functools import partial
 import torch
 from torch import nn
 
-from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Used,
-    Watched,
     Wrong,
+    as_expected,
     close,
     copied,
-    parting,
+    match_symptoms,
+    not_the_last,
     use,
     watch,
 )
 from exercises.answers.launches import launches
 from exercises.scenarios.common import (
     ANEW,
+    NO_WARM_UP,
     TRAINED,
     draw_batches,
     losses_of,
     momentum,
     momentum_empty,
-    not_eager,
     nothing_drawn,
+    on_side_stream,
     perceptron,
+    replayed_for_each,
+    several,
+    sgd,
+    tensors_of,
     train_step,
     untrained,
 )
-from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.rules import callers_own, detached, one_graph
+from helpers.capture import unchanged
 
 CALLERS = "inputs or targets"
 LARGEST_NORM = 0.1
@@ -50,38 +55,19 @@ def train_epoch(answer: Callable) -> None:
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)
     of_the_first = losses_of(net, momentum, batches[:1] * 5)
-    before, untrained = copied(batches), copy.deepcopy(net)
+    before, initial = copied(batches), copy.deepcopy(net)
     with callers_own("the first batch", batches):
         with watch() as seen:
             losses = answer(net, momentum(net.parameters()), batches)
-        _one_graph(seen, replays=5)
-        if not isinstance(losses, torch.Tensor | list | tuple):
-            raise Wrong(f"The losses are to be returned, not {brief(losses)}.")
-        losses = list(losses)
-        if not all(torch.is_tensor(loss) for loss in losses):
-            raise Wrong("A loss is no tensor.", "Keep it on the GPU, so that no step waits for it.")
-        if close(losses, of_the_first):
-            raise Wrong(EVERY_TIME_THE_FIRST)
-        if len(losses) == 5 and close(losses, expected[-1:] * 5):
-            raise Wrong("Every loss is the last one.", "The next replay writes over it: clone it.")
-        if len(losses) != 5:
-            raise Wrong(f"{len(losses)} losses for 5 batches.")
-        if not close(losses, expected):
-            for steps in range(1, 6):
-                warmed = losses_of(untrained, momentum, before[:1] * steps + before)
-                if close(losses, warmed[steps:]):
-                    raise Wrong(TRAINED)
-            raise Wrong(parting(losses, expected))
+        replayed_for_each(seen, 5)
+        one_graph(seen)
+        losses = tensors_of(losses, 5)
+        match_symptoms(losses, [(EVERY_TIME_THE_FIRST, of_the_first)])
+        not_the_last(losses)
+        warmed = partial(losses_of, initial, momentum)
+        symptoms = [(TRAINED, warmed(before[:1] * n + before)[n:]) for n in range(1, 6)]
+        as_expected(losses, expected, symptoms)
         detached(losses)
-
-
-def _one_graph(seen: Watched, replays: int) -> None:
-    """Raises Wrong unless one graph was captured, and replayed so many times."""
-    not_eager(seen)
-    if len(seen.captured) != 1:
-        raise Wrong(f"It captures {len(seen.captured)} graphs.", "Capture once, before the loop.")
-    if len(seen.replayed) != replays:
-        raise Wrong(f"{len(seen.replayed)} replays for {replays} batches.", "Each needs one.")
 
 
 def log_and_capture(answer: Callable) -> None:
@@ -91,10 +77,7 @@ def log_and_capture(answer: Callable) -> None:
     expected = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
-        given = answer(net, optimizer, *batches[0])
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise Wrong(f"The loss and a function are to be returned, not {brief(given)}.")
-        loss, train = given
+        loss, train = several(answer(net, optimizer, *batches[0]), "the loss", "a function")
         untrained(net, before)
         if torch.is_tensor(loss) and loss.requires_grad:
             raise Wrong(
@@ -103,7 +86,7 @@ def log_and_capture(answer: Callable) -> None:
                 "Detach it.",
             )
         used = use(train, batches)
-        used.gives(expected, {})
+        used.gives(expected)
         used.replays(graphs=5, operators=15)
         if not close([torch.as_tensor(loss)], expected[:1]):
             raise Wrong("The loss before training is not the eager one, or a replay wrote over it.")
@@ -118,13 +101,14 @@ def continue_with_graph(answer: Callable) -> None:
     step = partial(train_step, net, optimizer)
     for batch in batches[:3]:
         step(*batch)
-    expected = _continued(net, optimizer, step, batches[3:])
+    with unchanged(net, optimizer):
+        expected = [step(*batch) for batch in batches[3:]]
     with callers_own(CALLERS, batches):
         with _watched_warm_up(net) as streams, _restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
-        _not_on_default(streams)
+        on_side_stream(streams)
         used = use(train, batches[3:])
-        used.gives(expected, {})
+        used.gives(expected)
         used.replays(graphs=5, operators=15)
     detached(used.kept)
 
@@ -159,21 +143,6 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
     nothing_drawn(random)
 
 
-def _continued(
-    net: nn.Module, optimizer: torch.optim.Optimizer, step: Callable, batches: list
-) -> list:
-    """The losses of further eager steps, which are undone afterwards."""
-    tensors = [*net.parameters(), *net.buffers()]
-    tensors += [state["momentum_buffer"] for state in optimizer.state.values()]
-    values, random = copied(tensors), torch.cuda.get_rng_state()
-    losses = [step(*batch) for batch in batches]
-    with torch.no_grad():
-        for tensor, value in zip(tensors, values, strict=True):
-            tensor.copy_(value)
-    torch.cuda.set_rng_state(random)
-    return losses
-
-
 @contextmanager
 def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
     """The stream of each forward pass of the block that has gradients and is not captured."""
@@ -190,32 +159,24 @@ def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
         hook.remove()
 
 
-def _not_on_default(streams: list[torch.cuda.Stream]) -> None:
-    if torch.cuda.default_stream() in streams:
-        raise Wrong(
-            "The warm-up ran on the default stream: AccumulateGrad may remember it, and the "
-            "capture then fails with error 906. Warm up on a side stream."
-        )
-
-
 def capture_training(answer: Callable) -> None:
     """A network with dropout and an optimizer with momentum, trained on five batches, its gradients
     clipped.
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-    expected, trained = _trained(net, batches)
-    torch.cuda.set_rng_state(random)
-    forgetful = losses_of(net, _clipped(partial(momentum, beta=0)), batches)
-    torch.cuda.set_rng_state(random)
+    twin = copy.deepcopy(net)
+    step = partial(train_step, twin, _clipped(momentum)(twin.parameters()))
+    with unchanged():
+        expected, trained = [step(*batch) for batch in batches], twin.state_dict()
+    forgetful = losses_of(net, _clipped(sgd), batches)
     unclipped = losses_of(net, momentum, batches)
-    torch.cuda.set_rng_state(random)
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
         with launches() as building, _watched_warm_up(net) as streams:
             train = answer(net, optimizer, *batches[0])
         warmed = building["operators"] > 10
-        _not_on_default(streams)
+        on_side_stream(streams)
         untrained(net, before)
         if warmed:
             momentum_empty(optimizer)
@@ -234,15 +195,6 @@ def capture_training(answer: Callable) -> None:
             "from which batches do the gradients of a step come?"
         )
     detached(used.kept)
-
-
-def _trained(net: nn.Module, batches: list) -> tuple[list, dict]:
-    """The losses of an eager training with clipped gradients, and its final weights."""
-    net = copy.deepcopy(net)
-    optimizer, losses = _clipped(momentum)(net.parameters()), []
-    for inputs, targets in batches:
-        losses.append(train_step(net, optimizer, inputs, targets))
-    return losses, net.state_dict()
 
 
 def _distance(weights: dict, others: dict) -> float:
@@ -277,9 +229,9 @@ def gradients_of(answer: Callable) -> None:
     with callers_own("inputs", batches):
         with watch() as building, _watched_warm_up(net) as streams:
             replay = answer(net, batches[0])
-        _not_on_default(streams)
+        on_side_stream(streams)
         if building.captured and not streams:
-            raise Wrong("Nothing ran before the capture: warm up first, on a side stream.")
+            raise Wrong(NO_WARM_UP)
 
         def gradients(batch):
             loss = replay(batch)
@@ -292,19 +244,15 @@ def gradients_of(answer: Callable) -> None:
             return [parameter.grad for parameter in parameters]
 
         used = use(gradients, batches)
-        used = Used(
-            used.given, used.given, used.counts, used.seen
-        )  # the next call may write over gradients
+        used.kept = used.given  # the next call may write over gradients
         pairs = zip(used.given, used.given[1:], strict=False)
         grown = [[new - old for old, new in zip(*pair, strict=True)] for pair in pairs]
         if close(grown, expected[1:]):
             raise Wrong(
                 "The gradients add up: the capture must begin without any, or zero them itself."
             )
-        used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 4})
+        used.gives(expected)
         used.replays(graphs=4, operators=12)
-    if not all(map(torch.is_tensor, losses)):
-        raise Wrong(f"A call is to return the loss, a tensor, not {brief(losses[0])}.")
-    if not close(losses, right):
-        raise Wrong(parting(losses, right, what="Loss"))
+    losses = tensors_of(losses, 4)
+    as_expected(losses, right, what="Loss")
     detached(losses)

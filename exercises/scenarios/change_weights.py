@@ -12,16 +12,17 @@ from torch import Tensor, nn
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
     Used,
     Wrong,
     close,
     copied,
+    filled,
+    match_symptoms,
     nothing_freed,
     use,
     watch,
 )
-from exercises.scenarios.common import few, not_eager
+from exercises.scenarios.common import few, functions, not_eager
 from exercises.scenarios.rules import callers_own, freed_right_after, one_graph, reads
 
 OLD_WEIGHTS = (
@@ -88,15 +89,6 @@ FREED_EARLY = (
     "The caller frees them after publish: let the current stream wait for the copies there, or "
     "call record_stream on each of them.",
 )
-FUNCTIONS = "Return {} functions: {}."
-
-
-def functions(returned: Any, *names: str) -> tuple:
-    """What an answer returned, if these are as many functions as there are names."""
-    is_sequence = isinstance(returned, tuple | list)
-    if not is_sequence or len(returned) != len(names) or not all(map(callable, returned)):
-        raise Wrong(FUNCTIONS.format(len(names), ", ".join(names)))
-    return tuple(returned)
 
 
 def without_capture(change: Callable, *arguments: Any) -> None:
@@ -109,19 +101,11 @@ def without_capture(change: Callable, *arguments: Any) -> None:
         )
 
 
-def told(given: list, symptoms: Iterable[tuple[str, list]]) -> None:
-    """Raises Wrong with the first symptom whose results were given."""
-    for message, results in symptoms:
-        if close(given, results):
-            raise Wrong(message)
-
-
 def as_eager(used: Used, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
     """Raises Wrong unless each call was one replay and gave what eager gives."""
     if not close(used.given, expected):
-        told(used.given, symptoms)
-        nothing_freed()
-    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * len(expected)})
+        match_symptoms(used.given, symptoms)
+    used.gives(expected)
     used.replays(graphs=len(expected), operators=3 * len(expected))
 
 
@@ -251,8 +235,7 @@ def _merges(returned, base, batches, adapters):
         after = check(outputs(), (STILL_MERGED, outputs(merged[-1])), (ADDED, outputs(merged[0])))
         differing = sum(int((a != b).sum()) for a, b in zip(after, before, strict=True))
         if differing:
-            told = ROUNDED[0].format(differing, sum(one.numel() for one in before))
-            raise Wrong(told, ROUNDED[1])
+            raise Wrong(filled(ROUNDED, differing, sum(one.numel() for one in before)))
     still(before, outputs())
 
 

@@ -9,15 +9,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import (
-    EAGER,
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    close,
-    copied,
-    use,
-    watch,
-)
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use, watch
 from exercises.scenarios.common import (
     accumulated_gradients,
     draw_batches,
@@ -26,13 +18,21 @@ from exercises.scenarios.common import (
     momentum,
     nothing_drawn,
     perceptron,
+    tensors_of,
     untrained,
 )
 from exercises.scenarios.rules import callers_own, detached, from_one_graph, one_graph
+from helpers.capture import unchanged
 
+RATE_STAYS = (
+    "The rate stays that of the capture.",
+    "Leave optimizer.step() outside of the graph.",
+)
+NEVER_MOVES = (
+    "The weights never move.",
+    "After the replay .grad must be there for optimizer.step().",
+)
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
-ANEW = "It captures while it is used: capture once, before the first call."
-
 
 ADVISED = [  # found, graphs of a step, and whether optimizer.step() runs outside of them
     ({"idle": 0.199, "optimizer": 1.8}, 0, True),
@@ -45,7 +45,7 @@ def train_as_advised(answer: Callable) -> None:
     """Three readers: a busy GPU, a short optimizer, and one that takes longer than the GPU."""
     net, batches = perceptron(nn.Tanh()), draw_batches(4)
     random = torch.cuda.get_rng_state()
-    expected, symptoms = _trained(net, batches, random, rates=None)
+    expected, symptoms = _trained(net, batches)
     for found, graphs, outside in ADVISED:
         own = copy.deepcopy(net)
         optimizer = momentum(own.parameters())
@@ -54,18 +54,14 @@ def train_as_advised(answer: Callable) -> None:
             with watch() as built:
                 train = answer(own, optimizer, *given, dict(found))
             one_graph(built)
-            _untouched(own, before, random)
-            used, stepped = _counted(train, optimizer, batches)
+            untrained(own, before)
+            nothing_drawn(random)
+            stepped: list[bool] = []  # a True for each call of optimizer.step()
+            optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
+            used = use(train, batches)
             used.gives(expected, symptoms)
             detached(used.kept)
         _as_advised(used, built, len(stepped), found, graphs, outside)
-
-
-def _counted(train, optimizer, batches):
-    """Some steps of train, and a True for each call of optimizer.step() in them."""
-    stepped: list[bool] = []
-    optimizer.register_step_post_hook(lambda *_: stepped.append(True))
-    return use(train, batches), stepped
 
 
 def _as_advised(used, built, stepped, found, graphs, outside):
@@ -105,9 +101,8 @@ def graph_around_read(answer: Callable) -> None:
     sample = drawn[1].clone()
     expected = outputs()
     with callers_own("inputs", sample, inputs):
-        predict = answer(first, left, right, sample)
-        used = use(predict, inputs)
-        _read_between(used, expected, outputs, drawn[1])
+        used = use(answer(first, left, right, sample), inputs)
+    _read_between(used, expected, outputs, drawn[1])
 
 
 def _read_between(used, expected, outputs, sample):
@@ -132,8 +127,7 @@ def _read_between(used, expected, outputs, sample):
             stale: partial(outputs, lambda _: sample),
         },
     )
-    if used.seen.captured:
-        raise Wrong(ANEW)
+    used.captures_nothing()
     graphs = used.counts["graphs"]
     if graphs == 3 * calls:
         raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
@@ -160,14 +154,8 @@ def replay_or_eager(answer: Callable) -> None:
     expected = [_pick(one) for one in inputs]
     own = sample.clone()
     with callers_own("inputs", own, inputs):
-        _replays_or_not(use(answer(_pick, own), inputs), sample, expected)
-
-
-def _replays_or_not(used, sample, expected):
-    """Raises Wrong unless the calls that fit the capture were replays, and the others were not."""
-    for given, right in zip(used.given, expected, strict=True):
-        if not torch.is_tensor(given):
-            raise Wrong("A tensor is to be returned, as function does.")
+        used = use(answer(_pick, own), inputs)
+    for given, right in zip(tensors_of(used.given, 5, "results"), expected, strict=True):
         if given.dtype != right.dtype:
             raise Wrong(
                 "The result has another dtype than in eager mode: copy_ silently converted the "
@@ -180,12 +168,8 @@ def _replays_or_not(used, sample, expected):
             )
     first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
-    if used.seen.captured:
-        raise Wrong(ANEW)
-    graphs = used.counts["graphs"]
-    if not graphs:
-        raise Wrong(EAGER)
-    if graphs < 2:
+    used.captures_nothing()
+    if used.counts["graphs"] == 1:
         raise Wrong("Only one of two inputs that fit the capture was replayed.")
     used.replays(graphs=2, operators=2 * 3 + 3 * 5)
 
@@ -201,20 +185,26 @@ def graph_without_optimizer(answer: Callable) -> None:
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-    expected, symptoms = _trained(copy.deepcopy(net), batches, random)
-    torch.cuda.set_rng_state(random)
+    expected, symptoms = _trained(net, batches, RATES)
     optimizer, stepped = momentum(net.parameters()), []
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
         train = from_one_graph(answer, net, optimizer, *given)
-        _trains(train, net, optimizer, batches, (before, random, stepped, expected, symptoms))
+        untrained(net, before)
+        nothing_drawn(random)
+        used = _trained_by(train, net, optimizer, batches, expected[0])
+    if not stepped:
+        raise Wrong("Nothing calls optimizer.step().")
+    used.gives(expected, symptoms)
+    detached(used.kept)
+    used.replays(graphs=5, operators=5 * 25)
 
 
-def _trains(train, net, optimizer, batches, facts):
-    """Raises Wrong unless train runs a graph and then the optimizer, and gives eager's losses."""
-    before, random, stepped, expected, symptoms = facts
-    _untouched(net, before, random)
+def _trained_by(train, net, optimizer, batches, first_loss):
+    """How train was used. Raises Wrong unless the optimizer steps with the gradients of a replay,
+    and those of the first step are eager's.
+    """
     gradients = []  # after the first step
     replayed = []  # how many graphs, before each step of the optimizer
 
@@ -225,61 +215,29 @@ def _trains(train, net, optimizer, batches, facts):
             gradients.extend(copied([parameter.grad for parameter in net.parameters()]))
         return loss
 
-    right = _first_gradients(net, batches, random)
-    torch.cuda.set_rng_state(random)
+    with unchanged():
+        right = accumulated_gradients(copy.deepcopy(net), batches[:1])
     with watch() as seen:
         optimizer.register_step_pre_hook(lambda *_: replayed.append(len(seen.replayed)))
         used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
-    if not stepped:
-        raise Wrong("Nothing calls optimizer.step().")
     if seen.replayed and replayed and not replayed[0]:
         raise Wrong("The optimizer steps with the gradients of the step before.", "Replay first.")
     there = all(gradient is not None for gradient in gradients)
-    if there and close(used.given[0], expected[0]) and not close(gradients, right):
+    if there and close(used.given[0], first_loss) and not close(gradients, right):
         raise Wrong(
             "The first loss is right, its gradients are not: each replay adds to what .grad held "
             "at the capture.",
             "Zero the gradients inside the graph.",
         )
-    used.gives(expected, symptoms)
-    detached(used.kept)
-    used.replays(graphs=5, operators=5 * 25)
+    return used
 
 
-def _untouched(net, before, random):
-    """Raises Wrong if the answer has changed the weights or the random state."""
-    untrained(net, before)
-    nothing_drawn(random)
-
-
-def _first_gradients(net, batches, random):
-    """The gradients of an eager first step."""
-    torch.cuda.set_rng_state(random)
-    return accumulated_gradients(copy.deepcopy(net), batches[:1])
-
-
-def _trained(net, batches, random, rates=RATES):
-    """The losses of an eager training, and functions that give those that each mistake leads to.
-
-    rates: of the optimizer in each step; None for the one that it has.
-    """
-
-    def losses(rates, batches=batches):
-        torch.cuda.set_rng_state(random)
-        return losses_of(net, momentum, batches, rates)
-
+def _trained(net, batches, rates=None):
+    """The losses of an eager training, and those that each mistake leads to."""
+    losses = partial(losses_of, net, momentum)
     steps = len(batches)
-    return losses(rates), {
-        (
-            "The rate stays that of the capture.",
-            "Leave optimizer.step() outside of the graph.",
-        ): partial(losses, RATES[:1] * steps),
-        (
-            "The weights never move.",
-            "After the replay .grad must be there for optimizer.step().",
-        ): partial(losses, [0.0] * steps),
-        (
-            "Every step trains on the first batch.",
-            "Copy the new one into the static inputs.",
-        ): partial(losses, rates, batches[:1] * steps),
+    return losses(batches, rates), {
+        RATE_STAYS: losses(batches, RATES[:1] * steps),
+        NEVER_MOVES: losses(batches, [0.0] * steps),
+        EVERY_TIME_THE_FIRST: losses(batches[:1] * steps, rates),
     }

@@ -3,7 +3,9 @@ warm-ups leave behind.
 """
 
 import copy
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +13,9 @@ from torch.nn.functional import mse_loss
 
 from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
+from exercises.answers.comparison import brief
 from exercises.answers.graph_use import EAGER, Watched, Wrong, copied, same
+from helpers.capture import unchanged
 
 TRAINED = (
     "The warm-up trained the model.",
@@ -29,9 +33,17 @@ ANEW = (
     "Each replay makes the optimizer's state anew.",
     "A step of warm-up must make it before the capture.",
 )
-ONE_BEHIND = (
-    "Each result is that of the input before.",
-    "Copy first, then replay.",
+NO_WARM_UP = (
+    "It captures without a warm-up.",
+    "Run what is captured once before the capture, because a library that is used for the first "
+    "time cannot be set up in a capture.",
+)
+POOLS = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
+TOO_LARGE = "A request goes through a graph that is too large: take the smallest that holds it."
+ON_DEFAULT_STREAM = (
+    "A warm-up ran on the default stream.",
+    "AccumulateGrad may remember it, and the capture then fails with error 906: warm up on a side "
+    "stream.",
 )
 
 
@@ -59,6 +71,80 @@ def not_eager(seen: Watched) -> None:
         raise Wrong(EAGER)
 
 
+def on_side_stream(streams: list) -> None:
+    """Raises Wrong if a warm-up ran on the default stream."""
+    if torch.cuda.default_stream() in streams:
+        raise Wrong(ON_DEFAULT_STREAM)
+
+
+class Runs:
+    """A function that notes the stream of each of its runs, captured ones apart; cold: whether it
+    was captured before it had run.
+    """
+
+    def __init__(self, function: Callable):
+        self.function = function
+        self.eager: list[torch.cuda.Stream] = []
+        self.captured: list[torch.cuda.Stream] = []
+        self.cold = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the function."""
+        capturing = torch.cuda.is_current_stream_capturing()
+        self.cold |= capturing and not self.eager
+        (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
+        return self.function(*arguments)
+
+
+def in_one_pool(seen: Watched) -> None:
+    """Raises Wrong if captured graphs have different memory pools."""
+    if len(seen.pools) > 1:
+        raise Wrong(POOLS)
+
+
+def smallest_that_holds(replayed: list, sizes: list[int], counts: list[int]) -> None:
+    """Raises Wrong unless each size has a graph of its own, and each request of so many rows
+    replayed the smallest that holds it.
+    """
+    fitting = [sizes[bisect_left(sizes, count)] for count in counts]
+    graphs = dict(zip(fitting, replayed, strict=True))
+    if len(set(graphs.values())) < len(sizes) or [graphs[size] for size in fitting] != replayed:
+        raise Wrong(TOO_LARGE)
+
+
+def tensors_of(given: Any, count: int, what: str = "losses") -> list:
+    """What an answer returned, if it is a list of so many tensors, or one tensor of so many
+    numbers.
+    """
+    is_flat = torch.is_tensor(given) and given.ndim == 1
+    if not (isinstance(given, list | tuple) or is_flat) or not all(map(torch.is_tensor, given)):
+        raise Wrong(f"A list of {what}, each a tensor, is asked, not {brief(given)}.")
+    if len(given) != count:
+        raise Wrong(f"It returns {len(given)} {what} where {count} are asked.")
+    return list(given)
+
+
+def several(given: Any, *names: str) -> tuple:
+    """What an answer returned, if it is as many values as there are names."""
+    if not isinstance(given, tuple | list) or len(given) != len(names):
+        raise Wrong(f"Return {len(names)} values: {', '.join(names)}.")
+    return tuple(given)
+
+
+def functions(given: Any, *names: str) -> tuple:
+    """What an answer returned, if it is as many functions as there are names."""
+    if not all(map(callable, several(given, *names))):
+        raise Wrong(f"Return {len(names)} functions: {', '.join(names)}.")
+    return tuple(given)
+
+
+def replayed_for_each(seen: Watched, count: int, what: str = "batches") -> None:
+    """Raises Wrong unless graphs were replayed as often as there are batches."""
+    not_eager(seen)
+    if len(seen.replayed) != count:
+        raise Wrong(f"{len(seen.replayed)} replays for {count} {what}: each needs one.")
+
+
 def few(low: int = 2, high: int = 7) -> int:
     """A number that the seed of the run chooses."""
     return int(torch.randint(low, high, ()))
@@ -69,11 +155,11 @@ def perceptron(*between: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), *between, nn.Linear(8, 2)).cuda()
 
 
-def draw_batches(count: int) -> list:
-    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the
-    rows.
+def draw_batches(count: int, rows: int = 0) -> list:
+    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; by default the seed of the run
+    chooses the rows.
     """
-    rows = few()
+    rows = rows or few()
     return [
         (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
         for _ in range(count)
@@ -94,22 +180,28 @@ def train_step(
 def losses_of(
     net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
 ) -> list:
-    """The losses of an eager training of a copy of net; anew: with a new optimizer for
-    each step.
+    """The losses of an eager training of a copy of net, which leaves the random state as it is;
+    anew: with a new optimizer for each step.
     """
     net = copy.deepcopy(net)
     optimizer, losses = make(net.parameters()), []
-    for number, (inputs, targets) in enumerate(batches):
-        optimizer = make(net.parameters()) if anew else optimizer
-        for group in optimizer.param_groups:
-            group["lr"] = rates[number] if rates else group["lr"]
-        losses.append(train_step(net, optimizer, inputs, targets))
+    with unchanged():
+        for number, (inputs, targets) in enumerate(batches):
+            optimizer = make(net.parameters()) if anew else optimizer
+            for group in optimizer.param_groups:
+                group["lr"] = rates[number] if rates else group["lr"]
+            losses.append(train_step(net, optimizer, inputs, targets))
     return losses
 
 
-def momentum(parameters: Iterable, beta: float = 0.9) -> torch.optim.Optimizer:
+def sgd(parameters: Iterable) -> torch.optim.Optimizer:
+    """SGD without a memory."""
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def momentum(parameters: Iterable) -> torch.optim.Optimizer:
     """SGD with a memory."""
-    return torch.optim.SGD(parameters, lr=0.1, momentum=beta)
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
 def accumulated_gradients(net: nn.Module, batches: list) -> list:

@@ -3,6 +3,7 @@ the end. Each raises Wrong with the symptom it finds.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,15 +12,17 @@ from torch import Tensor
 from cpu_graph.graphs import CUDAGraph
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 from exercises.answers.graph_use import (
+    WRITTEN_OVER,
     Wrong,
     close,
     copied,
+    match_symptoms,
     nothing_freed,
     returned,
     use,
     watch,
 )
-from exercises.scenarios.common import few, launch_log, not_eager
+from exercises.scenarios.common import few, launch_log, not_eager, several
 from exercises.scenarios.rules import from_one_graph, one_graph
 
 SIZES = Config(
@@ -69,10 +72,6 @@ IGNORED_AND_WENT_ON = (
 BESIDE = (
     "The new tokens are decoded one position beside the right one.",
     "The first new token belongs right after the prompt: count the tokens before it.",
-)
-PAIR = "Two things are asked: the first tokens, (B, 1), and a function that returns the next ones."
-OVERWRITES_FIRST = (
-    "The first tokens were right when you returned them, and a replay wrote over them: clone them."
 )
 ONE_POSITION = (
     "All rows are decoded at the position of the {} prompt: input_pos has a position for each row."
@@ -149,10 +148,8 @@ def graph_decode(answer: Callable) -> None:
         own = copied(state)  # kept alive: a graph holds addresses only
         used = use(_without_wait(answer(model, *own, *draw())), [()] * calls)
         if not close(used.given, expected):
-            for message, tokens in broken(model, state, calls, draw):
-                if close(used.given, tokens):
-                    raise Wrong(message)
-        used.gives(expected, {})
+            match_symptoms(used.given, broken(model, state, calls, draw))
+        used.gives(expected)
         used.replays(graphs=calls, operators=calls)
 
 
@@ -221,21 +218,19 @@ def make_responder(answer: Callable) -> None:
     if not close(used.given, expected):
         if all(bool((made == made[:, -1:]).all()) for made in used.given):
             raise Wrong(LAST)
-        for message, change in _response_faults():
-            if close(used.given, _answers(model, requests, **change)):
-                raise Wrong(message)
-    used.gives(expected, {})
+        match_symptoms(used.given, _response_faults(partial(_answers, model, requests)))
+    used.gives(expected)
     asked = sum(count - 1 for _, count in requests)
     used.replays(graphs=max(asked, used.counts["graphs"]), operators=10**6)
 
 
-def _response_faults() -> Iterator[tuple[tuple[str, str], dict]]:
+def _response_faults(answers: Callable) -> Iterator[tuple[tuple[str, str], list]]:
     for warm in (3, 0):
-        yield IGNORED, {"reads": False, "warm": warm}
-        yield WENT_ON, {"places": False, "warm": warm}
-        yield IGNORED_AND_WENT_ON, {"reads": False, "places": False, "warm": warm}
-    yield BESIDE, {"beside": -1}
-    yield BESIDE, {"beside": 1}
+        yield IGNORED, answers(reads=False, warm=warm)
+        yield WENT_ON, answers(places=False, warm=warm)
+        yield IGNORED_AND_WENT_ON, answers(reads=False, places=False, warm=warm)
+    yield BESIDE, answers(beside=-1)
+    yield BESIDE, answers(beside=1)
 
 
 def graph_rows(answer: Callable) -> None:
@@ -245,46 +240,34 @@ def graph_rows(answer: Callable) -> None:
     prompts = [torch.randint(SIZES.vocab_size, (1, length), device="cuda") for length in lengths]
     calls = 4
     cache = new_kv_cache(SIZES, len(prompts), "cuda", torch.float32)
-    first = torch.cat(
-        [
-            sample(
-                model(
-                    prompt,
-                    torch.arange(prompt.shape[1], device="cuda")[None],
-                    cache[:, :, row : row + 1],
-                )
-            )
-            for row, prompt in enumerate(prompts)
-        ]
-    )
+    rows = []
+    for row, prompt in enumerate(prompts):
+        positions = torch.arange(prompt.shape[1], device="cuda")[None]
+        rows.append(sample(model(prompt, positions, cache[:, :, row : row + 1])))
+    first = torch.cat(rows)
     state = (first, torch.tensor(lengths, device="cuda")[:, None], cache)
     expected = decoded(model, state, calls)
     with watch() as built:
-        pair = answer(model, SIZES, copied(prompts))
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or not torch.is_tensor(pair[0]):
-        raise Wrong(PAIR)
+        returned = answer(model, SIZES, copied(prompts))
+    first_tokens, following = several(returned, "the first tokens", "a function")
     one_graph(built)
-    given = pair[0].clone()
-    used = use(_without_wait(returned(pair[1])), [()] * calls)
+    given = copied(first_tokens)
+    used = use(_without_wait(following), [()] * calls)
     if not close(given, first):
-        for number, tokens in enumerate(expected, 2):
-            if close(given, tokens):
-                raise Wrong(WARMED.format(number))
+        warmed = ((WARMED.format(number), tokens) for number, tokens in enumerate(expected, 2))
+        match_symptoms(given, warmed)
         raise Wrong(
             "The first tokens are not those that the prompts get alone: read each prompt as it "
             "is, without padding, into its own row of the cache."
         )
     if not close(used.given, expected):
         for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
-            same = (first, torch.full_like(first, length), cache)
-            if close(used.given, decoded(model, same, calls)):
-                raise Wrong(ONE_POSITION.format(which))
-        for message, tokens in broken(model, state, calls, lambda late=0: ()):
-            if close(used.given, tokens):
-                raise Wrong(message)
-    used.gives(expected, {})
-    if not close(pair[0], first):
-        raise Wrong(OVERWRITES_FIRST)
+            same = decoded(model, (first, torch.full_like(first, length), cache), calls)
+            match_symptoms(used.given, [(ONE_POSITION.format(which), same)])
+        match_symptoms(used.given, broken(model, state, calls, lambda late=0: ()))
+    used.gives(expected)
+    if not close(first_tokens, first):
+        raise Wrong(WRITTEN_OVER)
     used.replays(graphs=calls, operators=calls)
 
 

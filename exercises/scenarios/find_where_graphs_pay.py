@@ -8,32 +8,44 @@ import gc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
     Watched,
     Wrong,
+    as_expected,
     close,
     copied,
-    parting,
+    not_the_last,
     use,
     watch,
 )
 from exercises.scenarios.common import (
+    Runs,
     draw_batches,
     few,
     launch_log,
+    losses_of,
     not_eager,
+    on_side_stream,
     perceptron,
+    several,
+    sgd,
     sgd_step,
+    tensors_of,
 )
+from exercises.scenarios.rules import one_graph
 
 WARM_UP = 3
+WARM_ON_THE_FIRST = "All three steps of the warm-up train on the first batch: give each its own."
+ALWAYS_THE_SAME = (
+    "Every replay trains on the same batch.",
+    "Copy the new batch into the static inputs.",
+)
 
 
 @dataclass
@@ -41,7 +53,7 @@ class Stopwatch:
     """A clock whose differences are unique, and what had happened at each reading of it."""
 
     seen: Watched
-    steps: int = 0
+    step: Runs
     collections: int = 0
     readings: list = field(default_factory=list)
 
@@ -49,7 +61,7 @@ class Stopwatch:
         """The time; it doubles with each reading."""
         self.readings.append(
             {
-                "steps": self.steps,
+                "steps": len(self.step.eager),
                 "collections": self.collections,
                 "captures": len(self.seen.captured),
                 "replays": len(self.seen.replayed),
@@ -70,14 +82,9 @@ class Stopwatch:
 def time_capture(answer: Callable) -> None:
     """A step that counts how often it runs, and a clock that looks at what the GPU has to do."""
     net, [(inputs, targets)] = perceptron(nn.Tanh()), draw_batches(1)
-    train, streams = sgd_step(net), []
+    step = Runs(sgd_step(net))
     with watch() as seen:
-        clock = Stopwatch(seen)
-
-        def step(*batch):
-            clock.steps += not torch.cuda.is_current_stream_capturing()
-            streams.append(torch.cuda.current_stream())
-            return train(*batch)
+        clock = Stopwatch(seen, step)
 
         def collect(*_):
             clock.collections += 1
@@ -87,18 +94,10 @@ def time_capture(answer: Callable) -> None:
             result = answer(step, inputs, targets, clock)
     if not seen.captured:
         raise Wrong("It captures nothing.")
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        raise Wrong(f"It should return two times, of the warm-up and of the capture, not {result}.")
-    for name, seconds in zip(PARTS, result, strict=True):
+    times = several(result, "the time of the warm-up", "the time of the capture")
+    for name, seconds in zip(PARTS, times, strict=True):
         _covers_its_part(name, clock.interval(seconds))
-    _on_side_stream(streams)
-
-
-def _on_side_stream(streams):
-    if torch.cuda.default_stream() in streams:
-        raise Wrong(
-            "A step of the warm-up runs on the default stream.", "Warm up on a side stream."
-        )
+    on_side_stream(step.eager)
 
 
 def _covers_its_part(name, span):
@@ -131,72 +130,31 @@ def train_from_warm_up(answer: Callable) -> None:
     """A training of some batches; three of them belong to the warm-up."""
     net, batches = perceptron(nn.Tanh()), draw_batches(few(5, 9))
     initial, given = copy.deepcopy(net), copied(batches)
-    train = sgd_step(net)
-    eager_steps, streams = 0, []
-
-    def step(*batch):
-        nonlocal eager_steps
-        streams.append(torch.cuda.current_stream())
-        eager_steps += not torch.cuda.is_current_stream_capturing()
-        return train(*batch)
-
+    step = Runs(sgd_step(net))
     with watch() as seen:
         losses = answer(step, batches)
-    _trains_each_once(losses, len(given), eager_steps, seen)
-    if not close(batches, given):
-        raise Wrong("The caller's batches have changed: give the capture clones.")
-    _are_eagers(list(losses), given, initial)
-    _on_side_stream(streams)
-
-
-def _trains_each_once(losses, count, eager_steps, seen):
-    """Raises Wrong unless three eager steps and a replay for each other batch were run."""
-    if not isinstance(losses, tuple | list) or not all(map(torch.is_tensor, losses)):
-        raise Wrong(f"A list of tensors is asked, not {brief(losses)}.")
     not_eager(seen)
-    seen.captures_at_most_one()
-    if len(losses) != count:
-        raise Wrong(f"It returns {len(losses)} losses for {count} batches.")
+    one_graph(seen)
+    count, eager_steps = len(given), len(step.eager)
+    losses = tensors_of(losses, count)
     if eager_steps != WARM_UP or len(seen.replayed) != count - WARM_UP:
         raise Wrong(
             f"For {count} batches it runs {eager_steps} eager steps and replays the graph "
             f"{len(seen.replayed)} times, not {WARM_UP} and "
             f"{count - WARM_UP}: each batch is trained once."
         )
-
-
-def _are_eagers(losses, batches, initial):
-    """Raises Wrong unless the losses are those of an eager training from the initial weights."""
-    expected = _losses(initial, batches)
-    if close(losses, expected):
-        return
-    replayed = losses[WARM_UP:]
-    if close(replayed, replayed[-1:] * len(replayed)):
-        raise Wrong("Every replayed loss is the last one: the next replay overwrites it.")
-    symptoms = {
-        "All three steps of the warm-up train on the first batch: give each its own.": [
-            *batches[:1] * WARM_UP,
-            *batches[WARM_UP:],
-        ],
-        "Every replay trains on the same batch: copy the new batch into the static inputs.": [
-            *batches[:WARM_UP],
-            *batches[WARM_UP : WARM_UP + 1] * len(replayed),
-        ],
-        "Every replay trains on the first batch: copy the new batch into the static inputs.": [
-            *batches[:WARM_UP],
-            *batches[:1] * len(replayed),
-        ],
-    }
-    for message, trained in symptoms.items():
-        if close(losses, _losses(initial, trained)):
-            raise Wrong(message)
-    raise Wrong(parting(losses, expected))
-
-
-def _losses(net, batches):
-    """The losses of an eager training of a copy of net."""
-    step = sgd_step(copy.deepcopy(net))
-    return [step(*batch) for batch in batches]
+    if not close(batches, given):
+        raise Wrong("The caller's batches have changed: give the capture clones.")
+    not_the_last(losses[WARM_UP:])
+    losses_on = partial(losses_of, initial, sgd)
+    warm, others = given[:WARM_UP], given[WARM_UP:]
+    symptoms = [
+        (WARM_ON_THE_FIRST, losses_on(warm[:1] * WARM_UP + others)),
+        (ALWAYS_THE_SAME, losses_on(warm + others[:1] * len(others))),
+        (ALWAYS_THE_SAME, losses_on(warm + warm[:1] * len(others))),
+    ]
+    as_expected(losses, losses_on(given), symptoms)
+    on_side_stream(step.eager)
 
 
 def graph_if_it_pays(answer: Callable) -> None:
@@ -231,7 +189,7 @@ def graph_if_it_pays(answer: Callable) -> None:
             raise Wrong(f"A graph is worth its capture here, and it stays eager ({case}).")
         if not close(sample, given):
             raise Wrong("Its calls overwrite the inputs that it was given: capture a clone.")
-        used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 4})
+        used.gives(expected)
         if pays:
             used.replays(graphs=4, operators=8)
         elif used.counts["graphs"] or used.seen.captured:

@@ -11,15 +11,17 @@ from torch import nn
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    close,
-    parting,
-    use,
-    watch,
+from exercises.answers.graph_use import Wrong, as_expected, close, filled, use, watch
+from exercises.scenarios.common import (
+    few,
+    in_one_pool,
+    is_replay,
+    launch_log,
+    replayed_for_each,
+    smallest_that_holds,
+    tensors_of,
 )
-from exercises.scenarios.common import few, is_replay, launch_log, not_eager
+from helpers.capture import capture_step
 
 REFUSED = (
     "The capture is refused: {error}.",
@@ -49,6 +51,10 @@ COUNTED = (
     "The mean and the standard deviation are those of all rows.",
     "Mask the rows behind the request before each sum, and divide by `length`.",
 )
+SPOILT = (
+    "An infinity or nan behind the request spoils the result.",
+    "Arithmetic with a mask does not remove it: select, with torch.where.",
+)
 TOO_EARLY = (
     "Result {number} is not the one of its request.",
     "The buffer was read before its copy was complete: wait for the event of that copy, then read.",
@@ -58,15 +64,11 @@ TOO_EARLY = (
 def largest_valid(answer: Callable) -> None:
     """Values with finite and other numbers behind the valid ones; the answer is captured."""
     size = 6
-    nan, inf = float("nan"), float("inf")
     lengths = [3, 2, size, few(2, 5), 1, 4]
-    requests = []
-    for number, length in enumerate(lengths):
-        values = torch.randn(size, device="cuda") - (9 if number == 3 else 0)
-        values = -1e30 * (1 + values.abs()) if number == 1 else values  # near the lowest float
-        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [nan, inf, -inf, nan, inf]
-        values[length:] = torch.tensor(behind, device="cuda")[: size - length]
-        requests.append((values, torch.tensor(length, device="cuda")))
+    values = torch.randn(len(lengths), size, device="cuda")
+    values[1] = -1e30 * (1 + values[1].abs())  # near the lowest float
+    values[3] -= 9
+    requests = _filled_behind(values, lengths)
 
     captured = _captured(answer, requests[0])
 
@@ -86,24 +88,30 @@ def largest_valid(answer: Callable) -> None:
     }
     use(replay, requests[:4], what="It").gives(expected[:4], symptoms)
     if not close(use(replay, requests[4:], what="It").given, expected[4:]):
-        raise Wrong(
-            "An infinity or nan behind the request spoils the result. Arithmetic with a mask does "
-            "not remove it: select, with torch.where."
-        )
+        raise Wrong(SPOILT)
+
+
+def _filled_behind(values, lengths):
+    """Pairs of values and a length; what is behind it is large, and not finite from the fifth on.
+
+    values: (requests, size, ...).
+    """
+    inf, nan = torch.inf, torch.nan
+    requests = []
+    for number, (one, length) in enumerate(zip(values, lengths, strict=True)):
+        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [nan, inf, -inf, nan, inf]
+        for place, value in enumerate(behind[: len(one) - length], length):
+            one[place] = value
+        requests.append((one, torch.tensor(length, device="cuda")))
+    return requests
 
 
 def standardize(answer: Callable) -> None:
     """Rows with finite and other numbers behind the valid ones; the answer is captured."""
     size, columns = 6, few(2, 5)
     lengths = [3, 2, size, few(2, 5), 4, 2]
-    nan, inf = float("nan"), float("inf")
-    requests = []
-    for number, length in enumerate(lengths):
-        x = torch.randn(size, columns, device="cuda") + 3
-        behind = [97.0, 98.0, 99.0, 100.0] if number < 4 else [inf, nan, -inf, nan]
-        x[length:] = torch.tensor(behind, device="cuda")[: size - length, None]
-        requests.append((x, torch.tensor(length, device="cuda")))
-
+    x = torch.randn(len(lengths), size, columns, device="cuda") + 3
+    requests = _filled_behind(x, lengths)
     replay = _captured(answer, requests[0])
     given = use(replay, requests[:4], what="It").given
     pairs = [(x, length) for (x, _), length in zip(requests, lengths, strict=True)]
@@ -112,7 +120,9 @@ def standardize(answer: Callable) -> None:
     if shapes != {(size, columns)}:
         raise Wrong(f"It returns tensors of shape {shapes.pop()} for x of shape {(size, columns)}.")
     tops = [result[:length] for result, length in zip(given, lengths[:4], strict=True)]
-    _statistics(tops, expected[:4], pairs[:4])
+    spread = [_standardized(x[:length], len(x) - length) for x, length in pairs[:4]]
+    counted = [_standardized(x)[:length] for x, length in pairs[:4]]
+    as_expected(tops, expected[:4], [(SPREAD, spread), (COUNTED, counted)])
     if any(result[length:].any() for result, length in zip(given, lengths[:4], strict=True)):
         raise Wrong(
             "The rows behind the request are not zero.", "Mask again after the mean is subtracted."
@@ -120,10 +130,7 @@ def standardize(answer: Callable) -> None:
     others = use(replay, requests[4:], what="It").given
     zeros = [torch.cat([top, top.new_zeros(size - len(top), columns)]) for top in expected[4:]]
     if not close(others, zeros):
-        raise Wrong(
-            "An infinity or nan behind the request spoils the result.",
-            "Arithmetic with a mask does not remove it: select, with torch.where.",
-        )
+        raise Wrong(SPOILT)
 
 
 def _standardized(x, padding=0):
@@ -131,20 +138,6 @@ def _standardized(x, padding=0):
     mean = x.mean(0)
     squares = (x - mean).square().sum(0) + padding * mean.square()
     return (x - mean) / (squares / len(x) + 1e-5).sqrt()
-
-
-def _statistics(tops, expected, pairs):
-    """Raises Wrong unless the valid rows have the statistics of the valid rows."""
-    if close(tops, expected):
-        return
-    symptoms = {
-        SPREAD: [_standardized(x[:length], len(x) - length) for x, length in pairs],
-        COUNTED: [_standardized(x)[:length] for x, length in pairs],
-    }
-    for said, results in symptoms.items():
-        if close(tops, results):
-            raise Wrong(said)
-    raise Wrong(parting(tops, expected))
 
 
 def _captured(answer, request):
@@ -162,7 +155,7 @@ def _captured(answer, request):
         if "pinned" in text:
             raise Wrong(FROM_THE_CPU) from None
         error = text.splitlines()[0].rstrip(".")
-        raise Wrong(REFUSED[0].format(error=error), REFUSED[1]) from None
+        raise Wrong(filled(REFUSED, error=error)) from None
     if isinstance(output, int | float):
         raise Wrong("It returns a Python number, which every replay repeats: return a tensor.")
     if not torch.is_tensor(output):
@@ -200,19 +193,9 @@ def pad_to_buckets(answer: Callable) -> None:
         function = answer(total, sizes, 3)
     used = use(function, requests)
     behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
-    used.gives(expected, {behind: stale, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
+    used.gives(expected, {behind: stale})
     used.replays(graphs=len(requests), operators=6 * len(requests))
-    places = [bisect_left(sizes, length) for length in lengths]
-    graphs = set(zip(places, used.seen.replayed, strict=True))
-    if len(set(used.seen.replayed)) < 3:
-        raise Wrong(
-            "Requests of all lengths go through the same graph: take the "
-            "smallest that holds the request."
-        )
-    if len(graphs) > 3:
-        raise Wrong(
-            "A request goes through a graph that is too large: take the smallest that holds it."
-        )
+    smallest_that_holds(used.seen.replayed, sizes, lengths)
     _share_memory(inputs, built)
 
 
@@ -223,8 +206,7 @@ def _share_memory(inputs, built):
             "Each graph has its own static input: let all of them read the first rows of one, of "
             "the largest size."
         )
-    if len(built.pools) > 1:
-        raise Wrong("Each graph has its own pool: give all of them the same one, with pool=.")
+    in_one_pool(built)
     if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
         raise Wrong(
             "A smaller graph is captured before a larger one, which then cannot fit into its "
@@ -238,24 +220,17 @@ def read_results(answer: Callable) -> None:
     layer = nn.Linear(3, columns, bias=False).cuda().requires_grad_(False)
     requests = [torch.randn(3, device="cuda") for _ in range(count)]
     expected = [layer(request).cpu() for request in requests]
-    static = requests[0].clone()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = layer(static)
+    replay = capture_step(layer, requests[0].clone())
     torch.cuda.synchronize()
     idle: list[bool] = []  # at each request: whether the CPU has waited for all earlier replays
 
     def serve(request):
         idle.append(not any(map(is_replay, launch_log())))
-        static.copy_(request)
-        graph.replay()
-        return output
+        return replay(request)
 
     with watch() as seen:
         results = answer(serve, requests, columns)
-    not_eager(seen)
-    if len(seen.replayed) != count:
-        raise Wrong(f"{len(seen.replayed)} replays for {count} requests: one for each is asked.")
+    replayed_for_each(seen, count, "requests")
     _arrived(results, expected)
     if CUDAGraph.stand_in and any(idle[1:]):
         raise Wrong(
@@ -268,10 +243,8 @@ def read_results(answer: Callable) -> None:
 def _arrived(results, expected):
     """Raises Wrong unless the results are the expected tensors, on the CPU and each its own."""
     count = len(expected)
-    if not isinstance(results, list | tuple) or len(results) != count:
-        found = f"{len(results)} of them" if isinstance(results, list) else brief(results)
-        raise Wrong(f"A list of {count} tensors is asked, not {found}.")
-    if not all(torch.is_tensor(result) and not result.is_cuda for result in results):
+    results = tensors_of(results, count, "results")
+    if any(result.is_cuda for result in results):
         raise Wrong("The results are to be tensors on the CPU.")
     if len({result.data_ptr() for result in results}) < count:
         raise Wrong(
@@ -280,4 +253,4 @@ def _arrived(results, expected):
         )
     for number, (result, right) in enumerate(zip(results, expected, strict=True)):
         if not close([result], [right]):
-            raise Wrong(TOO_EARLY[0].format(number=number), TOO_EARLY[1])
+            raise Wrong(filled(TOO_EARLY, number=number))

@@ -15,13 +15,16 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    filled,
+    match_symptoms,
     parting,
     same,
     use,
     watch,
 )
-from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.common import few, functions, perceptron, tensors_of
 from exercises.scenarios.rules import callers_own, detached
+from helpers.capture import unchanged
 
 DREW = "The warm-up drew from the generator: put its state back."
 EVAL = "Training has no dropout: capture it in training mode."
@@ -133,7 +136,7 @@ def warmed_up(calls: Iterable[Callable], batches: list) -> None:
             try:
                 call(batch)
             except RuntimeError as error:
-                raise Wrong(ROWS[0].format(str(error).splitlines()[0]), ROWS[1]) from error
+                raise Wrong(filled(ROWS, str(error).splitlines()[0])) from error
 
 
 def in_graphs(answer: Callable) -> None:
@@ -152,36 +155,28 @@ def in_graphs(answer: Callable) -> None:
     sums = [copied(gradients(net)) for net in nets]
     first = [iterates[0](inputs).clone() for _, inputs in requests]
     frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
-    wrong = first, frozen
     with callers_own("batch", batches, longer), watch() as built:
-        _in_turns_and_rows(
-            answer, nets, iterates, (batches, longer), (requests, expected, sums, wrong)
-        )
+        calls = functions(answer(list(iterates)), "one for the first network", "one for the second")
+        for number, inputs in enumerate(batches[:4]):
+            calls[number // 2](inputs)
+        used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
+        used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
+        if not close([gradients(net) for net in nets], sums):
+            raise Wrong("The gradients are not the eager ones.")
+        used.replays(graphs=len(requests), operators=3 * len(requests))
+        mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
+        _of_two_sizes(calls, iterates, longer, mixed)
     if len(built.captured) > 4:
-        raise Wrong(TOO_OFTEN[0].format(len(built.captured)), TOO_OFTEN[1])
+        raise Wrong(filled(TOO_OFTEN, len(built.captured)))
 
 
-def _in_turns_and_rows(answer, nets, iterates, inputs, facts):
+def _of_two_sizes(calls, iterates, longer, mixed):
     """Raises Wrong unless each model replays its own graph for each number of rows."""
-    batches, longer = inputs
-    requests, expected, sums, (first, frozen) = facts
-    calls = answer(list(iterates))
-    if not isinstance(calls, list | tuple) or len(calls) != len(nets):
-        raise Wrong("Two functions are asked, in a list: one for each iteration.")
-    for number, inputs in enumerate(batches[:4]):
-        calls[number // 2](inputs)
-    used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
-    used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
-    if not close([gradients(net) for net in nets], sums):
-        raise Wrong("The gradients are not the eager ones.")
-    used.replays(graphs=len(requests), operators=3 * len(requests))
-
-    mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
     requests = [(number // 2 % 2, inputs) for number, inputs in enumerate(mixed)]
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
     warmed_up(calls, longer)
     used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
-    used.gives(expected, {})
+    used.gives(expected)
     if used.seen.captured or not used.seen.replayed:
         raise Wrong(
             "It starts again when a number of rows comes back.",
@@ -221,35 +216,18 @@ def capture_iteration(answer: Callable) -> None:
         iterate = answer(net, generator, list(given))
         if not torch.equal(generator.get_state(), start):
             raise Wrong(DREW)
-        _iterates(iterate, net, groups, (own, generator, start, expected, sums))
-
-
-def _iterates(iterate, net, groups, facts):
-    """Raises Wrong unless one replay runs all microbatches, and adds to the gradients."""
-    own, generator, start, expected, sums = facts
-    count = len(groups[0])
-    used, found = iterations(net, iterate, groups, own)
-    if used.given[0].numel() != count:
-        raise Wrong(
-            f"It gives {used.given[0].numel()} losses where {count} are "
-            "asked: one for each microbatch."
-        )
-    whole = [count * losses for losses in expected]
-    used.gives(
-        expected,
-        {EVERY_TIME_THE_FIRST: [expected[0]] * 5, "Divide each loss by the number of them.": whole},
-    )
-    if not close(found, sums):
-        generator.set_state(start)
-        lasts = iterations(net, partial(iterate_eagerly, net, zero_between=True), groups, own)[1]
-        raise Wrong(
-            LAST
-            if close(found, lasts)
-            else "The gradients are not the eager ones. " + parting(found, sums)
-        )
-    detached(used.kept)
-    used.replays(graphs=5, operators=5 * (3 * count + 4))
-    adds_up(iterate, groups, own, generator)
+        used, found = iterations(net, iterate, groups, own)
+        tensors_of(used.given[0], count)
+        whole = [count * losses for losses in expected]
+        used.gives(expected, {"Divide each loss by the number of them.": whole})
+        if not close(found, sums):
+            generator.set_state(start)
+            zeroing = partial(iterate_eagerly, net, zero_between=True)
+            match_symptoms(found, [(LAST, iterations(net, zeroing, groups, own)[1])])
+            raise Wrong("The gradients are not the eager ones. " + parting(found, sums))
+        detached(used.kept)
+        used.replays(graphs=5, operators=5 * (3 * count + 4))
+        adds_up(iterate, groups, own, generator)
 
 
 def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> Used:
@@ -313,38 +291,26 @@ def train_and_validate(answer: Callable) -> None:
     """The same network, trained and validated in turns."""
     net, generator = masked()
     inputs, start = list(torch.randn(4, few(), 4, device="cuda")), generator.get_state()
-    weights, results = copied(list(net.parameters())), []
-    for modes in ((True, False), (True, True), (False, False)):
-        results.append(in_turns(net, inputs, *in_modes(net, *modes)).given)
-        generator.set_state(start)
-        with torch.no_grad():
-            torch._foreach_copy_(list(net.parameters()), weights)
+
+    def eagerly(train, validate):
+        with unchanged(net, generators=[generator]):
+            return in_turns(net, inputs, train, validate).given
+
+    expected, with_dropout, without = (
+        eagerly(*in_modes(net, *modes)) for modes in ((True, False), (True, True), (False, False))
+    )
     frozen = copy.deepcopy(net).eval()
-    stale = in_turns(
-        net, inputs, in_modes(net, True, False)[0], lambda batch: loss_of(frozen, batch).detach()
-    ).given
-    generator.set_state(start)
-    with torch.no_grad():
-        torch._foreach_copy_(list(net.parameters()), weights)
+    stale = eagerly(in_modes(net, True, False)[0], lambda batch: loss_of(frozen, batch).detach())
     sample = inputs[0].clone()
     with callers_own("inputs", sample, inputs):
         pair, seen = forwards(net, lambda: answer(net, generator, sample))
-        _two_graphs(pair, seen, net, inputs, (generator, start, [*results, stale]))
-
-
-def _two_graphs(pair, seen, net, inputs, facts):
-    """Raises Wrong unless the two train and validate by graphs, as eager does."""
-    generator, start, results = facts
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise Wrong("Two functions are asked: return train, validate.")
-    if not torch.equal(generator.get_state(), start):
-        raise Wrong(DREW)
-    if not net.training:
-        raise Wrong(
-            "The network stays in eval mode: call net.train() after the capture of the validation."
-        )
-    used = in_turns(net, inputs, *pair)
-    used.gives(results[0], {DROPOUT: results[1], EVAL: results[2], STALE_WEIGHTS: results[3]})
+        train, validate = functions(pair, "train", "validate")
+        if not torch.equal(generator.get_state(), start):
+            raise Wrong(DREW)
+        if not net.training:
+            raise Wrong("The network stays in eval mode: call net.train() after the capture.")
+        used = in_turns(net, inputs, train, validate)
+    used.gives(expected, {DROPOUT: with_dropout, EVAL: without, STALE_WEIGHTS: stale})
     if (False, True) in seen:
         raise Wrong(
             "Validation is captured with gradients on, so its graph keeps what a backward pass "
@@ -353,4 +319,4 @@ def _two_graphs(pair, seen, net, inputs, facts):
     detached(used.kept)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
     groups = [[one] for one in inputs]
-    adds_up(lambda group: pair[0](*group), groups, gradients(net), generator)
+    adds_up(lambda group: train(*group), groups, gradients(net), generator)

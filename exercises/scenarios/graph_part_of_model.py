@@ -15,11 +15,12 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
+    match_symptoms,
     returned,
     use,
     watch,
 )
-from exercises.scenarios.common import accumulated_gradients, draw_batches, few
+from exercises.scenarios.common import NO_WARM_UP, Runs, accumulated_gradients, draw_batches, few
 
 NO_GRADIENT = (
     "The part before the graph gets no gradient and does not train.",
@@ -32,12 +33,17 @@ OTHER_SHAPE = (
     "The gradients are not the eager ones: does the sample have the shape "
     "of what the part before returns?"
 )
-NO_WARM_UP = (
-    "It captures without a warm-up.",
-    "Leave num_warmup_iters as it is, because a first call may set up libraries, which a capture "
-    "must not record.",
+OTHER_DROPOUT = (
+    "The gradients are not the eager ones.",
+    "Is the dropout of the graphed part in train() mode while it is graphed?",
+)
+OTHER_LAUNCHES = (
+    "{} graphs were launched, not {}: each part has one for its forward pass and one for its "
+    "backward pass."
 )
 OTHER_MODE = (EAGER, "The part was graphed: what has changed since then?")
+GOES_ON = "Each answer starts from the one before: set z to zero before the first round."
+ZEROS = "Every result is zeros: you return another tensor than the one that the graph changes."
 MOST_ROUNDS = 200
 
 
@@ -69,54 +75,21 @@ def graph_middle(answer: Callable) -> None:
     """Three parts, of which the first reads a value; four passes, each compared with eager."""
     middle = Part(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
     net = nn.Sequential(Decides(), middle, nn.Linear(8, 2)).cuda()
-    twin, batches = copy.deepcopy(net), draw_batches(4)
-    net, _, sample = _graphed(answer, net, batches)
-    warmed_up = middle.warm_ups > 0
-    for batch in batches:
-        found, expected, replayed = _one_pass(net, twin, batch)
-        if not replayed:
-            raise Wrong(EAGER)
+
+    def check(found, replayed, captured):
         if any(gradient is None for gradient in found[2:-2]):
             raise Wrong(NO_BACKWARD)
-        if found[0] is None:
-            raise Wrong(NO_GRADIENT)
-        if len(replayed) != 2:
-            raise Wrong(
-                f"{len(replayed)} graphs were launched where one forward and one backward would do."
-            )
-        if not warmed_up:
-            raise Wrong(NO_WARM_UP)
-        if not close(found, expected):
-            raise Wrong(OTHER_SHAPE)
-    _untouched(sample, batches)
+        if found[0] is not None and len(replayed) != 2:
+            raise Wrong(OTHER_LAUNCHES.format(len(replayed), 2))
+
+    _pass_by_pass(answer, net, middle, check)
 
 
 def graph_second(answer: Callable) -> None:
     """Two parts, of which the second has dropout; four passes, each compared with eager."""
     second = Part(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
     net = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)), second).cuda()
-    twin, batches = copy.deepcopy(net), draw_batches(4)
-    net, _, sample = _graphed(answer, net, batches)
-    warmed_up = second.warm_ups > 0
-    if not all(module.training for module in net.modules()):
-        raise Wrong(
-            "The model that you return is in eval() mode, so it trains without dropout.",
-            "Return it in train() mode.",
-        )
-    for batch in batches:
-        found, expected, replayed = _one_pass(net, twin, batch)
-        if not replayed:
-            raise Wrong(OTHER_MODE)
-        if found[0] is None:
-            raise Wrong(NO_GRADIENT)
-        if not warmed_up:
-            raise Wrong(NO_WARM_UP)
-        if not close(found, expected):
-            raise Wrong(
-                "The gradients are not the eager ones.",
-                "Is the dropout of the graphed part in train() mode while it is graphed?",
-            )
-    _untouched(sample, batches)
+    _pass_by_pass(answer, net, second, differs=OTHER_DROPOUT)
 
 
 def graph_around(answer: Callable) -> None:
@@ -126,23 +99,12 @@ def graph_around(answer: Callable) -> None:
     first = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
     last = Part(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
     net = nn.Sequential(first, Decides(8), last).cuda()
-    twin, batches = copy.deepcopy(net), draw_batches(4)
-    net, captured, sample = _graphed(answer, net, batches)
-    warmed_up = last.warm_ups > 0
-    for batch in batches:
-        found, expected, replayed = _one_pass(net, twin, batch)
-        if not replayed:
-            raise Wrong(EAGER)
+
+    def check(found, replayed, captured):
         if any(gradient is None for gradient in found):
-            raise Wrong(
-                "What is before the last part gets no gradient and does not train. What does its "
-                "graph return for its input?"
-            )
+            raise Wrong(NO_GRADIENT)
         if len(replayed) != 4:
-            raise Wrong(
-                f"{len(replayed)} graphs were launched, not 4: each of the two parts has one for "
-                "its forward pass and one for its backward pass."
-            )
+            raise Wrong(OTHER_LAUNCHES.format(len(replayed), 4))
         if len({graph.pool() for graph in replayed}) > 1:
             raise Wrong("The parts are in different pools: pass both in one call, as a tuple.")
         if replayed != [graph for graph in captured if graph in replayed]:
@@ -151,27 +113,50 @@ def graph_around(answer: Callable) -> None:
                 "captured in, so they overwrite each other: pass the parts in one tuple, in the "
                 "order in which they run."
             )
+
+    _pass_by_pass(answer, net, last, check)
+
+
+def _pass_by_pass(answer, net, part, check=lambda *_: None, differs=OTHER_SHAPE):
+    """Raises Wrong unless each pass of the answer's net gives eager's gradients, from graphs.
+
+    check(gradients of a pass, graphs that it replayed, graphs that were captured) looks for more.
+    """
+    twin, batches = copy.deepcopy(net), draw_batches(4)
+    net, captured, sample = _graphed(answer, net, batches)
+    warmed_up = part.warm_ups > 0
+    if not all(module.training for module in net.modules()):
+        raise Wrong(
+            "The model that you return is in eval() mode, so it trains without dropout.",
+            "Return it in train() mode.",
+        )
+    for batch in batches:
+        found, expected, replayed = _one_pass(net, twin, batch)
+        if not replayed:
+            raise Wrong(OTHER_MODE if captured else EAGER)
+        check(found, replayed, captured)
+        if found[0] is None:
+            raise Wrong(NO_GRADIENT)
         if not warmed_up:
             raise Wrong(NO_WARM_UP)
         if not close(found, expected):
-            raise Wrong(OTHER_SHAPE)
-    _untouched(sample, batches)
+            raise Wrong(differs)
+    if not torch.equal(sample, batches[0][0]):
+        raise Wrong(
+            "A later call overwrote the batch that your function was given.",
+            "It is the static input of a graph: graph with a clone.",
+        )
 
 
 class Round:
-    """A round in place, which halves the distance of z to its end and returns how far z moved.
-
-    warm_ups counts how often it ran outside of a capture.
-    """
+    """A round in place, which halves the distance of z to its end and returns how far z moved."""
 
     def __init__(self):
         self.layer = nn.Linear(4, 4, bias=False).cuda().requires_grad_(False)
         nn.init.orthogonal_(self.layer.weight, gain=0.5)
-        self.warm_ups = 0
 
     def __call__(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """z and x: (rows, 4)."""
-        self.warm_ups += not torch.cuda.is_current_stream_capturing()
         new = torch.tanh(self.layer(z)) + x
         moved = (new - z).abs().max()
         z.copy_(new)
@@ -191,11 +176,10 @@ def make_solver(answer: Callable) -> None:
     inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]
     expected = [torch.zeros_like(x) for x in inputs]
     rounds = [one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True)]
-    one_round.warm_ups = 0
+    noted = Runs(one_round)
     sample = inputs[0].clone()
     with watch() as seen:
-        solver = answer(one_round, sample)
-    warmed_up = one_round.warm_ups > 0
+        solver = answer(noted, sample)
     with _counted(solver) as (counted, replayed_in):
         used = use(counted, inputs)
     if not close(sample, inputs[0]):
@@ -207,12 +191,12 @@ def make_solver(answer: Callable) -> None:
             "call before the first replay. Replay once, then read it."
         )
     if replayed and not used.seen.captured:
-        if not warmed_up:
-            raise Wrong("It captures without a warm-up: call one_round once before the capture.")
+        if noted.cold:
+            raise Wrong(NO_WARM_UP)
         if replayed_in != rounds:
-            raise Wrong(_of_rounds(used, inputs, expected, rounds, replayed_in, one_round))
+            _other_rounds(used, inputs, expected, rounds, replayed_in, one_round)
     used.replays(graphs=sum(rounds), operators=8 * len(inputs) + 4 * sum(rounds))
-    used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * len(inputs)})
+    used.gives(expected)
 
 
 @contextmanager
@@ -240,22 +224,20 @@ def _counted(solver: Callable) -> Iterator[tuple]:
         yield call, counts
 
 
-def _of_rounds(used, inputs, expected, rounds, replayed_in, one_round):
-    """Why a call replays more or fewer rounds than eager takes."""
+def _other_rounds(used, inputs, expected, rounds, replayed_in, one_round):
+    """Raises Wrong with why a call replays more or fewer rounds than eager takes."""
     z, going_on = torch.zeros_like(inputs[0]), []
     for x in inputs:
         one_round.solve(z, x)
         going_on.append(z.clone())
-    if close(used.given, going_on):
-        return "Each answer starts from the one before: set z to zero before the first round."
-    if close(used.given, [expected[0]] * len(inputs)):
-        return EVERY_TIME_THE_FIRST
-    if not any(result.any() for result in used.given):
-        return (
-            "Every result is zeros: you return another tensor than the one that the graph changes."
-        )
+    symptoms = {
+        GOES_ON: going_on,
+        EVERY_TIME_THE_FIRST: expected[:1] * len(inputs),
+        ZEROS: list(map(torch.zeros_like, inputs)),
+    }
+    match_symptoms(used.given, symptoms.items())
     number = [a == b for a, b in zip(replayed_in, rounds, strict=True)].index(False)
-    return (
+    raise Wrong(
         f"Call {number + 1} replays {replayed_in[number]} rounds where eager takes "
         f"{rounds[number]}. Does each call begin with zeros in the graph's z, and does it decide "
         "after every round?"
@@ -280,15 +262,6 @@ def _graphed(answer, net, batches):
     if not close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
         raise Wrong("It changes weights.")
     return net, seen.captured, sample
-
-
-def _untouched(sample, batches):
-    """Raises Wrong if the batch that the answer was given holds other values after the passes."""
-    if not torch.equal(sample, batches[0][0]):
-        raise Wrong(
-            "A later call overwrote the batch that your function was given.",
-            "It is the static input of a graph: graph with a clone.",
-        )
 
 
 @contextmanager

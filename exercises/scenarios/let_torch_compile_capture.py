@@ -18,8 +18,24 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import Wrong, close, copied, use, watch
-from exercises.scenarios.common import draw_batches, few, losses_of, perceptron, untrained
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    close,
+    copied,
+    not_the_last,
+    use,
+    watch,
+)
+from exercises.scenarios.common import (
+    draw_batches,
+    few,
+    losses_of,
+    perceptron,
+    sgd,
+    tensors_of,
+    untrained,
+)
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
 OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
@@ -177,11 +193,6 @@ def compiling() -> Iterator[Compilation]:
         yield notes
 
 
-def sgd(parameters: Any) -> torch.optim.Optimizer:
-    """SGD without a memory."""
-    return torch.optim.SGD(parameters, lr=0.1)
-
-
 def make_scaled(answer: Callable) -> None:
     """Four calls of a scaled product, which are counted."""
     size = few()
@@ -240,9 +251,7 @@ def predict(answer: Callable) -> None:
     with torch.no_grad():
         expected = [net(batch) for batch in batches]
     with compiling() as notes:
-        outputs = list(answer(net, batches))
-    if len(outputs) != len(batches):
-        raise Wrong(f"It returns {len(outputs)} outputs for {len(batches)} batches.")
+        outputs = tensors_of(answer(net, batches), len(batches), "outputs")
     if notes.own < len(batches):
         raise Wrong(MODE)
     if notes.with_grad:
@@ -259,8 +268,7 @@ def predict(answer: Callable) -> None:
                 "A step that keeps its outputs grows with the batches: clone each output.",
             )
         return
-    if close(outputs, expected[-1:] * len(batches)):
-        raise Wrong("Every output is that of the last batch.", "All of them are the same memory.")
+    not_the_last(outputs)
     if close(outputs[:1], expected[:1]):
         raise Wrong("The first output is right, a later one is overwritten.", "Clone each output.")
     raise Wrong("The outputs are not the model's.")
@@ -278,24 +286,12 @@ def graph_compiled(answer: Callable) -> None:
                 train = answer(net, sgd(net.parameters()), *given)
             untrained(net, before)
             used = use(train, batches)
-        _trained(used, notes, expected, first_again)
+        used.replays(graphs=5, operators=15)
+        if not notes.captured:
+            raise Wrong(
+                "The graph holds eager kernels: nothing that torch.compile "
+                "returned was called in the capture."
+            )
+        used.gives(expected, {EVERY_TIME_THE_FIRST: first_again})
         detached(used.kept)
         one_graph(built)
-
-
-def _trained(used, notes, expected, first_again):
-    """Raises Wrong unless each call trained by one replay of compiled kernels."""
-    used.replays(graphs=5, operators=15)
-    if not notes.captured:
-        raise Wrong(
-            "The graph holds eager kernels: nothing that torch.compile "
-            "returned was called in the capture."
-        )
-    used.gives(
-        expected,
-        {
-            "Every step trains on the first batch: copy the new one into the static input.": (
-                first_again
-            )
-        },
-    )

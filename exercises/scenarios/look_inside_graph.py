@@ -10,12 +10,23 @@ import torch
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, copied, use, watch
-from exercises.scenarios.common import draw_batches, few, losses_of, perceptron, untrained
+from exercises.scenarios.common import (
+    NO_WARM_UP,
+    Runs,
+    draw_batches,
+    few,
+    losses_of,
+    perceptron,
+    sgd,
+    tensors_of,
+    untrained,
+)
 from exercises.scenarios.rules import at_the_same_time, callers_own, detached, one_graph
 from helpers.capture import capture_step
 from helpers.model import training_step
 
 PRODUCTS = ("aten::mm", "aten::addmm")
+MIXED = "The results are in the order of the launches: give them in that of the works."
 LANES = "One lane waits for the other: fork both first, and join after the last work."
 IN_TURN = (
     "One branch waits for the other.",
@@ -32,16 +43,15 @@ def graphed_training(answer: Callable) -> None:
     """Five steps of training, in a graph without a node more than they need."""
     net = perceptron(torch.nn.Tanh())
     batches = draw_batches(5)
-    make = partial(torch.optim.SGD, lr=0.1)
-    expected = losses_of(net, make, batches)
+    expected = losses_of(net, sgd, batches)
     before, untouched = copied(net.state_dict()), copy.deepcopy(net)
     with callers_own("inputs or targets", batches):
         with watch() as built:
-            train = answer(net, make(net.parameters()), *batches[0])
+            train = answer(net, sgd(net.parameters()), *batches[0])
         untrained(net, before)
         used = use(train, batches)
     used.replays(graphs=5, operators=15)
-    first = partial(losses_of, untouched, make, batches[:1] * 5)
+    first = partial(losses_of, untouched, sgd, batches[:1] * 5)
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
     detached(used.kept)
     one_graph(built)
@@ -51,8 +61,7 @@ def graphed_training(answer: Callable) -> None:
 
 def _as_few_nodes(graph, net, batch):
     """Raises Wrong if the graph has nodes that a plain training step on net does not have."""
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    step = partial(training_step, net, optimizer)
+    step = partial(training_step, net, sgd(net.parameters()))
     plain = capture_step(step, *(tensor.clone() for tensor in batch))
     yours, needed = (Counter(map(_operator, one.capture.nodes)) for one in (graph, plain.graph))
     more = yours - needed
@@ -73,39 +82,25 @@ def capture_in_lanes(answer: Callable) -> None:
     them.
     """
     costs = COSTS[few(0, len(COSTS))]
-    inputs, weights = (
-        list(torch.randn(5, 2, 4, device="cuda")),
-        torch.randn(len(costs), 4, 4, device="cuda"),
-    )
-    streams = {}
-
-    def work(x, number):
-        if torch.cuda.is_current_stream_capturing():
-            streams[number] = torch.cuda.current_stream()
-        return (x @ weights[number]).sin()
-
-    works = [lambda x, number=number: work(x, number) for number in range(len(costs))]
+    inputs = list(torch.randn(5, 2, 4, device="cuda"))
+    weights = torch.randn(len(costs), 4, 4, device="cuda")
+    works = [Runs(lambda x, weight=weight: (x @ weight).sin()) for weight in weights]
     expected = [[(x @ weight).sin() for weight in weights] for x in inputs]
     sample = inputs[0].clone()
     with callers_own("sample or x", sample, inputs):
         with watch() as built:
             function = answer(works, costs, sample)
         used = use(function, inputs)
-    if any(not isinstance(given, list | tuple) or len(given) != len(works) for given in used.given):
-        raise Wrong("A list of results is asked, one for each work.")
+    for given in used.given:
+        tensors_of(given, len(works), "results")
     used.replays(graphs=5, operators=5 + 5 * len(works))
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
-    mixed = {
-        "The results are in the order of the launches: give them in that of the works.": _sorted(
-            expected, order
-        )
-    }
-    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5} | mixed)
+    used.gives(expected, {MIXED: [[given[number] for number in order] for given in expected]})
     one_graph(built)
     # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
     # device come round again, so two new ones may be the same
     if CUDAGraph.stand_in is not None:
-        _short(streams, costs)
+        _short([work.captured[-1] for work in works], costs)
         at_the_same_time(_products(built.captured[0].capture.nodes), LANES)
 
 
@@ -113,47 +108,31 @@ def sum_of_branches(answer: Callable) -> None:
     """Two functions of one input, on two branches of a graph, and their sum."""
     inputs = list(torch.randn(5, 2, 4, device="cuda"))
     weights = torch.randn(2, 4, 4, device="cuda")
-    streams = {}
-    warm = set()
-
-    def branch(x, number):
-        if torch.cuda.is_current_stream_capturing():
-            streams[number] = torch.cuda.current_stream()
-        else:
-            warm.add(number)
-        return (x @ weights[number]).sin()
-
-    left, right = partial(branch, number=0), partial(branch, number=1)
-    expected = [left(x) + right(x) for x in inputs]
-    warm.clear()
+    left, right = (Runs(lambda x, weight=weight: (x @ weight).sin()) for weight in weights)
+    expected = [left.function(x) + right.function(x) for x in inputs]
     sample = inputs[0].clone()
     with callers_own("sample or x", sample, inputs):
         with watch() as built:
             function = answer(left, right, sample)
-        is_warm = len(warm) == 2
         used = use(function, inputs)
     used.replays(graphs=5, operators=15)
     one_graph(built)
     if CUDAGraph.stand_in is not None:
-        if len(set(streams.values())) < 2:
+        if left.captured == right.captured:
             raise Wrong(
                 "Both functions are captured on one stream.", "That is a chain, not branches."
             )
         nodes = built.captured[0].capture.nodes
-        _joined(nodes)
+        if nodes[-1].operator.name().startswith("aten::sin"):  # with which each branch ends
+            raise Wrong(
+                "The sum is not in the graph.", "Add the two results inside of the capture."
+            )
+        if any(not product.before(nodes[-1].clock) for product in _products(nodes)):
+            raise Wrong("The sum does not wait for the side stream.", "Join before you add.")
         at_the_same_time(_products(nodes), IN_TURN)
-    used.gives(expected, {EVERY_TIME_THE_FIRST: expected[:1] * 5})
-    if not is_warm:
-        raise Wrong("It captures without a warm-up.", "Call both functions before the capture.")
-
-
-def _joined(nodes):
-    """Raises Wrong unless the last launch adds, and waits for both products."""
-    last = nodes[-1]
-    if last.operator.name().startswith("aten::sin"):  # with which each branch ends
-        raise Wrong("The sum is not in the graph.", "Add the two results inside of the capture.")
-    if any(not product.before(last.clock) for product in _products(nodes)):
-        raise Wrong("The sum does not wait for the side stream.", "Join before you add.")
+    used.gives(expected)
+    if left.cold or right.cold:
+        raise Wrong(NO_WARM_UP)
 
 
 def _products(nodes):
@@ -161,17 +140,13 @@ def _products(nodes):
     return [node for node in nodes if node.operator.name() in PRODUCTS]
 
 
-def _sorted(results, order):
-    return [[given[number] for number in order] for given in results]
-
-
 def _short(streams, costs):
     """Raises Wrong unless the works are on two streams, of which the longer takes no longer than it
     must.
     """
     lanes = {}
-    for number, stream in streams.items():
-        lanes[stream] = lanes.get(stream, 0.0) + costs[number]
+    for stream, cost in zip(streams, costs, strict=True):
+        lanes[stream] = lanes.get(stream, 0.0) + cost
     if len(lanes) != 2:
         raise Wrong(
             f"The works are on {len(lanes)} stream{'s' * (len(lanes) > 1)}: two lanes are asked."

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import torch
 
 from cpu_graph.graphs import Conditional, CUDAGraph, flat, taken
-from exercises.answers.graph_use import Watched, Wrong, close, copied, returned, use, watch
+from exercises.answers.graph_use import Watched, Wrong, close, copied, filled, returned, use, watch
 from exercises.scenarios import rules
 from exercises.scenarios.common import FILLED, few
 
@@ -77,7 +77,7 @@ def body_runs(most: int) -> Iterator[list[int]]:
         while node.set:
             runs[-1] += 1
             if runs[-1] > most:
-                raise Wrong(ENDLESS[0].format(runs[-1]), ENDLESS[1])
+                raise Wrong(filled(ENDLESS, runs[-1]))
             yield from taken(node.nodes)
             node.set = node.set and node.loops
 
@@ -86,14 +86,20 @@ def body_runs(most: int) -> Iterator[list[int]]:
 
 
 @contextmanager
-def indices_in_bounds() -> Iterator[None]:
-    """Raises Wrong if an index of a replay is out of bounds: the error itself does not say so."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "device-side assert" not in str(error):
-            raise
-        raise Wrong(PAST_THE_END) from None
+def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[Watched, list[int]]]:
+    """The block captures one loop and uses it: its graphs, and how often each launch ran the body.
+
+    Raises Wrong if an index of a replay is out of bounds, since the error itself does not say so,
+    or if the caller's tensors change. what: their names in the exercise.
+    """
+    with rules.callers_own(what, *tensors), watch() as seen, body_runs(limit + 2) as runs:
+        try:
+            yield seen, runs
+        except RuntimeError as error:
+            if "device-side assert" not in str(error):
+                raise
+            raise Wrong(PAST_THE_END) from None
+    rules.one_graph(seen)
 
 
 def has_node(seen: Watched, loops: bool) -> None:
@@ -121,15 +127,9 @@ def capture_generate(answer: Callable) -> None:
         torch.tensor([ring[-1 - distance] for distance in row], device="cuda") for row in distances
     ]
     sample = requests[0].clone()
-    with (
-        rules.callers_own("tokens", sample, *requests),
-        watch() as seen,
-        body_runs(limit + 2) as runs,
-        indices_in_bounds(),
-    ):
+    with looped(limit, "tokens", sample, *requests) as (seen, runs):
         generate = returned(answer(lambda last: after[last], sample, ring[-1], limit))
         used = use(generate, requests)
-    rules.one_graph(seen)
     used.replays(graphs=len(requests), operators=3 * len(requests))
     has_node(seen, loops=True)
     ends = [[min(limit, distance) for distance in row] for row in distances]
@@ -167,7 +167,7 @@ def _runs_as_often(runs, expected):
         return
     for found, enough in zip(runs, expected, strict=True):
         if found != enough:
-            raise Wrong(TOO_OFTEN[0].format(found, enough), TOO_OFTEN[1])
+            raise Wrong(filled(TOO_OFTEN, found, enough))
 
 
 def capture_sampler(answer: Callable) -> None:
@@ -192,12 +192,7 @@ def capture_sampler(answer: Callable) -> None:
                 break
         return completion
 
-    with (
-        rules.callers_own("token", sample, *starts),
-        watch() as seen,
-        body_runs(limit + 2) as runs,
-        indices_in_bounds(),
-    ):
+    with looped(limit, "token", sample, *starts) as (seen, runs):
         sampler = returned(answer(lambda token: table[token], sample, temperature, 0, limit))
 
         def sampled(seed, token):
@@ -205,7 +200,6 @@ def capture_sampler(answer: Callable) -> None:
             return sampler(token)
 
         used = use(sampled, list(enumerate(starts)))
-    rules.one_graph(seen)
     used.replays(graphs=len(starts), operators=6 * len(starts))
     has_node(seen, loops=True)
     if any(getattr(node, "draws", None) for graph in seen.captured for node in _nodes(graph)):

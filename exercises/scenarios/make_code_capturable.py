@@ -6,9 +6,19 @@ import torch
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import Wrong, close, copied, nothing_freed, same, use, watch
+from exercises.answers.graph_use import (
+    Wrong,
+    close,
+    copied,
+    match_symptoms,
+    not_the_last,
+    nothing_freed,
+    use,
+    watch,
+)
 from exercises.scenarios.common import TRAINED, few, not_eager
 from exercises.scenarios.rules import one_graph
+from helpers.capture import capture_step
 
 NOT_FINITE = (
     "The gradient is not finite where p is 0.",
@@ -53,7 +63,7 @@ def entropy(answer: Callable) -> None:
     for case in cases:
         logarithm = torch.where(case > 0, case, 1).log()
         expected.append([-(case * logarithm).sum(), torch.where(case > 0, -logarithm - 1, 0)])
-    used.gives(expected, {})
+    used.gives(expected)
 
 
 def ramp(answer: Callable) -> None:
@@ -65,15 +75,8 @@ def ramp(answer: Callable) -> None:
     function = answer(steps)
     x = vectors[0].clone()
     before = _kept(function)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = function(x)
+    replay = capture_step(function, x, warmup=0)
     _moved_nothing(function, before)
-
-    def replay(vector):
-        x.copy_(vector)
-        graph.replay()
-        return copied(output)
 
     def scaled(factors):
         return [vector * factor for vector, factor in zip(vectors, factors, strict=True)]
@@ -88,7 +91,9 @@ def ramp(answer: Callable) -> None:
         ),
     }
     expected = scaled(min(1, call / steps) for call in calls)
-    use(replay, list(vectors), what="It").gives(expected, symptoms)
+    used = use(replay, list(vectors), what="It")
+    used.kept = used.given  # the graph's output
+    used.gives(expected, symptoms)
 
 
 def logger(answer: Callable) -> None:
@@ -99,17 +104,8 @@ def logger(answer: Callable) -> None:
     write = answer(log)
     static_loss = losses[0].clone()
     before = _kept(write)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = write(static_loss)
+    replay = capture_step(write, static_loss, warmup=0)
     _moved_nothing(write, before)
-    if not torch.is_tensor(output) or output.data_ptr() != log.data_ptr():
-        raise Wrong("It should write into the log that it is given, and return it.")
-
-    def replay(loss):
-        static_loss.copy_(loss)
-        graph.replay()
-        return copied(output)
 
     def logged(first, stride):
         filled, results = torch.zeros(rows, device="cuda"), []
@@ -119,6 +115,8 @@ def logger(answer: Callable) -> None:
         return results
 
     used = use(replay, list(losses), what="It")
+    if any(output.data_ptr() != log.data_ptr() for output in used.kept):
+        raise Wrong("It should write into the log that it is given, and return it.")
     used.kept = used.given  # all results are the log itself
     symptoms = {
         (
@@ -147,11 +145,7 @@ def anneal_and_train(answer: Callable) -> None:
     if not isinstance(losses, list) or len(losses) != count:
         raise Wrong(f"A list of {count} numbers is asked, not {brief(losses)}.")
     losses = torch.tensor([float(loss) for loss in losses])
-    if same(losses, losses[-1].expand(count)):
-        raise Wrong(
-            "Every loss is the last one.",
-            "The next replay writes over it: clone it, or read it, after each replay.",
-        )
+    not_the_last(list(losses))
     falling = [max(1.0, 2 * 0.9**number) for number in range(count + 4)]
     _is_trained(losses, copied(weight), initial, given, falling)
 
@@ -183,8 +177,7 @@ def _is_trained(losses, weight, initial, batches, falling):
     for steps in range(1, 4):
         _, warm = _annealed(initial, batches[:1] * steps, falling)
         for start in (0, steps):
-            if close(losses, _annealed(warm, batches, falling[start:])[0]):
-                raise Wrong(TRAINED)
+            match_symptoms(losses, [(TRAINED, _annealed(warm, batches, falling[start:])[0])])
     if close(losses, _annealed(initial, batches, falling, summed=True)[0]):
         raise Wrong(
             "Each step descends along the gradients of all earlier steps too.",

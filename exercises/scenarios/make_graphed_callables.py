@@ -1,7 +1,7 @@
 """Scenarios: graphed callables in a training loop. Each raises Wrong with the symptom it finds."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,26 +12,31 @@ from exercises.answers.graph_use import (
     EAGER,
     Watched,
     Wrong,
+    as_expected,
     close,
     copied,
+    match_symptoms,
     parting,
     use,
     watch,
 )
 from exercises.scenarios.common import (
+    NO_WARM_UP,
     accumulated_gradients,
     draw_batches,
     losses_of,
-    momentum,
     not_eager,
+    sgd,
+    tensors_of,
 )
 from exercises.scenarios.rules import detached
 
-COLD = (
-    "The model never ran before its capture.",
-    "The first call of a library sets it up, which a capture refuses: leave num_warmup_iters at 3.",
-)
 OTHER_MODE = (EAGER, "A graphed module replays only in the mode that it was graphed in.")
+STILL_DROPS = (
+    "The first block still drops.",
+    "A graph keeps the mode that a block had in the capture.",
+)
+ALL_OFF = ("All dropout is off.", "Only that of the first block should be.")
 TWICE = (
     "The losses are those of a training in which, from the second step "
     "on, each gradient counts twice.",
@@ -66,13 +71,11 @@ def graph_without_one_dropout(answer: Callable) -> None:
             raise Wrong(OTHER_MODE)
         if close(found, _trained(frozen, batch)[0]):
             continue
-        if close(found, _trained(unfrozen, batch)[0]):
-            raise Wrong(
-                "The first block still drops.",
-                "A graph keeps the mode that a block had in the capture.",
-            )
-        if close(found, _trained(without, batch)[0]):
-            raise Wrong("All dropout is off.", "Only that of the first block should be.")
+        symptoms = {
+            STILL_DROPS: _trained(unfrozen, batch)[0],
+            ALL_OFF: _trained(without, batch)[0],
+        }
+        match_symptoms(found, symptoms.items())
         raise Wrong("Output and gradients are not those of eager with the first block in eval().")
     _untouched([sample], [batches[0][0]])
 
@@ -83,28 +86,22 @@ def train_in_place(answer: Callable) -> None:
     batches = draw_batches(5)
     inputs = copied([batch for batch, _ in batches])
     start = copy.deepcopy(net)
-    expected = losses_of(start, _sgd, batches)
-    doubled = losses_of(start, _sgd, batches, rates=[0.1] + 4 * [0.2])
+    expected = losses_of(start, sgd, batches)
+    doubled = losses_of(start, sgd, batches, rates=[0.1] + 4 * [0.2])
     Net.runs = 0
     with watch() as seen:
-        returned = answer(net, _sgd(net.parameters()), batches)
+        losses = answer(net, sgd(net.parameters()), batches)
     not_eager(seen)
     if not Net.runs:
-        raise Wrong(COLD)
-    try:
-        losses = [torch.as_tensor(loss) for loss in returned]
-    except (TypeError, RuntimeError):
-        raise Wrong(f"A list of losses is to be returned, not {brief(returned)}.") from None
-    if len(losses) != len(batches):
-        raise Wrong(f"{len(losses)} losses are returned for {len(batches)} batches.")
+        raise Wrong(NO_WARM_UP)
+    if isinstance(losses, list):  # of numbers, perhaps
+        losses = list(map(torch.as_tensor, losses))
+    losses = tensors_of(losses, len(batches))
     if len(seen.captured) > 2:
         raise Wrong(f"{len(seen.captured)} graphs were captured.", "Graph once, before the loop.")
     if len(seen.replayed) != 10:
         raise Wrong(f"{len(seen.replayed)} graphs were replayed where 5 steps need 2 each.")
-    if close(losses, doubled):
-        raise Wrong(TWICE)
-    if not close(losses, expected):
-        raise Wrong(parting(losses, expected, what="Loss"))
+    as_expected(losses, expected, [(TWICE, doubled)], what="Loss")
     detached(losses)
     _untouched([batch for batch, _ in batches], inputs)
 
@@ -226,7 +223,7 @@ def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:
     with watch() as seen:
         graphed = answer(net, *samples)
     if seen.captured and not Net.runs:
-        raise Wrong(COLD)
+        raise Wrong(NO_WARM_UP)
     return graphed
 
 
@@ -246,7 +243,3 @@ def _trained(module: nn.Module, batch: tuple) -> tuple[list, Watched]:
         torch.manual_seed(0)
         gradients = accumulated_gradients(module, [batch])
     return [output, *gradients], seen
-
-
-def _sgd(parameters: Iterable) -> torch.optim.Optimizer:
-    return momentum(parameters, 0)

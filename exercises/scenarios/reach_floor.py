@@ -17,9 +17,10 @@ from exercises.scenarios.common import (
     beside_replays,
     draw_batches,
     few,
+    in_one_pool,
     losses_of,
-    momentum,
     perceptron,
+    sgd,
     sgd_step,
     untrained,
     writes_what,
@@ -47,14 +48,12 @@ def graph_per_buffer(answer: Callable) -> None:
     buffers, before = copied(batches[:count]), copied(net.state_dict())
     firsts = [batches[i - i % count] for i in range(3 * count)]
     expected, stale, only_first = (
-        losses_of(net, lambda own: momentum(own, 0), fed)
-        for fed in (batches, 3 * batches[:count], firsts)
+        losses_of(net, sgd, fed) for fed in (batches, 3 * batches[:count], firsts)
     )
     with watch() as building:
         train = answer(sgd_step(net), net, buffers)
     untrained(net, before)
-    if len(building.pools) > 1:
-        raise Wrong("Each graph has a memory pool of its own: pass one pool to all captures.")
+    in_one_pool(building)
 
     def loaded() -> Iterator[int]:
         for number, batch in enumerate(batches):
@@ -80,7 +79,7 @@ def prefetching(answer: Callable) -> None:
     """Two trainings of a few steps each, whose copies are to run beside the steps."""
     net, steps = perceptron(), few(4, 7)
     batches, before = draw_batches(2 * steps), copied(net.state_dict())
-    expected = _stacks(losses_of(net, lambda own: momentum(own, 0), batches), steps)
+    expected = _stacks(losses_of(net, sgd, batches), steps)
     train = answer(sgd_step(net), net, copied(batches[0]))
     untrained(net, before)
     beside = []
@@ -93,7 +92,7 @@ def prefetching(answer: Callable) -> None:
     used = use(watched, [batches[:steps], batches[steps:]])
     for message in filter(None, map(_race, beside)):
         raise Wrong(message)
-    used.gives(expected, {})
+    used.gives(expected)
     used.replays(graphs=2 * steps, operators=8 * steps)
     if CUDAGraph.stand_in and min(map(len, beside)) < steps - 1:
         raise Wrong(
@@ -108,10 +107,7 @@ def steps_in_one_graph(answer: Callable) -> None:
     batches = draw_batches(3 * steps)
     stacks, before = _stacked_batches(batches, steps), copied(net.state_dict())
     firsts = [batches[i - i % steps] for i in range(3 * steps)]
-    expected, repeated = (
-        _stacks(losses_of(net, lambda own: momentum(own, 0), fed), steps)
-        for fed in (batches, firsts)
-    )
+    expected, repeated = (_stacks(losses_of(net, sgd, fed), steps) for fed in (batches, firsts))
     with watch() as built:
         train = answer(sgd_step(net), net, *stacks[0])
     untrained(net, before)
@@ -152,7 +148,7 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
         raise Wrong(parting(used.given, each), OLD_WEIGHTS)
     if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
-    used.gives(each, {})
+    used.gives(each)
     detached(used.kept)
     used.replays(graphs=3, operators=18)
 

@@ -1,6 +1,5 @@
 """Scenarios: random numbers in graphs. Each raises Wrong with the symptom it finds."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -12,14 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.errors import NotModelled
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
-from exercises.scenarios.common import few
+from exercises.scenarios.common import NO_WARM_UP, few, several
 from exercises.scenarios.rules import callers_own
-
-REGISTERS_ITSELF = torch.__version__ >= (2, 15)  # a capture registers its generators since then
-NO_WARM_UP = (
-    "It captures without a warm-up: run the captured lines once before the capture, because a "
-    "library that is used for the first time cannot be set up in a capture."
-)
+from helpers.capture import capture_step
 
 
 class Operators(TorchDispatchMode):
@@ -73,7 +67,7 @@ def flip_graph(answer: Callable) -> None:
                 "one given nor its mirror image."
             )
         flips.append(found)
-    used.gives(used.given, {})  # nothing was overwritten
+    used.gives(used.given)  # nothing was overwritten
 
     if all(torch.equal(flips[0], others) for others in flips):
         raise Wrong(
@@ -193,7 +187,7 @@ def noise_graph(answer: Callable) -> None:
     own = torch.Generator("cuda").manual_seed(seed)
     draws(before, own)
     with Operators() as operators:
-        draw = _announced(answer, own, shape)
+        draw = answer(own, shape)
     used = use(draw, [()] * calls)
     symptoms = {
         "Every draw is the same: draw the numbers inside the capture.": expected[:1] * calls,
@@ -216,61 +210,20 @@ def noise_graph(answer: Callable) -> None:
     operators.refuse_undrawn()
 
 
-def _announced(answer, generator, shape):
-    """What the answer returns; what torch says about registering, in the words of its version."""
-    try:
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            returned = answer(generator, shape)
-    except RuntimeError as error:  # the graph is empty because of it: that warning is dropped
-        first = error
-        while first.__context__ is not None:
-            first = first.__context__
-        if advice := _registering(str(first)):
-            raise Wrong(advice) from None
-        raise
-    for warning in warned:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return returned
-
-
-def _registering(said):
-    """What to do about an error of a generator that torch does not know, or ""."""
-    if "Cannot register the state during capturing" in said:
-        if REGISTERS_ITSELF:
-            return (
-                "register_generator_state is called inside the capture. From torch 2.15 on a "
-                "capture registers its generators by itself: leave the call out. Older versions "
-                "need it before the capture."
-            )
-        return "register_generator_state is called inside the capture: call it before the capture."
-    if "not registered" in said or "not in capture mode" in said:
-        return (
-            f"torch {torch.__version__} does not know the generator: call "
-            "graph.register_generator_state(generator) before the capture."
-        )
-    return ""
-
-
 def paired(answer: Callable) -> None:
     """A graph of dropout, and pairs of inputs that should get the same mask."""
     rows, pairs = few(), 4
     inputs = 1 + torch.rand(pairs, 2, rows, 8, device="cuda")
-    static, graph = torch.ones(rows, 8, device="cuda"), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = dropout(static, 0.5)
-
-    def replay(new):
-        static.copy_(new)
-        graph.replay()
-        return output
-
+    static = torch.ones(rows, 8, device="cuda")
+    replay = capture_step(dropout, static)
     start = torch.cuda.get_rng_state()
     masks = [dropout(torch.ones_like(static), 0.5) for _ in range(2 * pairs)]
     torch.cuda.set_rng_state(start)
     try:
         used = use(
-            lambda *pair: _pair(answer(replay, *pair)), [tuple(pair) for pair in inputs], what="It"
+            lambda *pair: several(answer(replay, *pair), "first", "second"),
+            [tuple(pair) for pair in inputs],
+            what="It",
         )
     except NotModelled as error:
         if "graphsafe" not in str(error):
@@ -297,11 +250,5 @@ def paired(answer: Callable) -> None:
                 f"Call {number} has one mask for both, but not the one that the generator draws "
                 "next: does anything seed it or set it back?"
             )
-    used.gives(expected, {})
+    used.gives(expected)
     used.replays(graphs=2 * pairs, operators=10 * pairs)
-
-
-def _pair(results):
-    if not isinstance(results, tuple | list) or len(results) != 2:
-        raise Wrong("Return two results: return first, second.")
-    return list(results)

@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 
 from exercises.answers.graph_use import (
-    EAGER,
     Used,
     Watched,
     Wrong,
     close,
+    filled,
+    match_symptoms,
     returned,
     same,
     use,
     watch,
 )
-from exercises.scenarios.common import few
+from exercises.scenarios.common import few, not_eager
 from exercises.scenarios.rules import callers_own, from_one_graph
 
 FROZEN = (
@@ -36,10 +37,19 @@ FROZEN_SIZE = (
     "The noise levels are right, and the size of the steps is not.",
     "How far a step goes depends on the call: it must not be a number of the capture.",
 )
-MODEL_OUTSIDE = (
-    "The model runs outside of the graph while pictures are made.",
-    "Replay it.",
+FROZEN_STEP = (
+    FROZEN_SIZE[0],
+    "The scheduler reads its table at capture only: leave its step outside.",
 )
+NEXT_LEVEL = (
+    "The model sees the noise level of the next step.",
+    "The scheduler moves on in its step: read the level before that.",
+)
+SAME_NOISE = (
+    "Every call begins with the noise that was there at the capture.",
+    "Copy the caller's noise into the tensor that the graph changes.",
+)
+GOES_ON = ("Every call goes on with the pictures of the call before.", SAME_NOISE[1])
 OTHER_TABLE = (
     "The scheduler has a table of {} noise levels in a call of {} steps.",
     "Call set_timesteps in each call.",
@@ -55,25 +65,19 @@ BOTH = (
 
 
 class Denoiser:
-    """The velocity of pictures, (batch, size); it notes how it is called.
-
-    Outside of a capture it runs eagerly: called while it is used, it is not replayed.
-    """
+    """The velocity of pictures, (batch, size); it notes what is frozen in a capture."""
 
     def __init__(self, size: int) -> None:
         self.weight = 0.5 * torch.randn(size, size, device="cuda")
         self.shift = torch.randn(size, device="cuda")
         self.frozen = ""
-        self.eager_calls = 0
 
     def __call__(self, x: Tensor, sigma: Any, guidance: Any = 1.0) -> Tensor:
-        """The velocity; notes in a capture what is frozen, and otherwise that it ran."""
+        """The velocity; notes in a capture what is frozen."""
         if torch.cuda.is_current_stream_capturing():
             values = {"noise level": sigma, "guidance scale": guidance}
             frozen = [name for name, value in values.items() if not _on_the_gpu(value)]
             self.frozen = frozen[0] if frozen else ""
-        else:
-            self.eager_calls += 1
         return self.velocity(x, sigma, guidance)
 
     def velocity(self, x: Tensor, sigma: Any, guidance: Any = 1.0) -> Tensor:
@@ -83,7 +87,7 @@ class Denoiser:
     def check(self, guided: bool = True) -> None:
         """Raises Wrong if what the model was captured with is frozen; guided: guidance, too."""
         if self.frozen == "noise level" or (self.frozen and guided):
-            raise Wrong(FROZEN[0].format(self.frozen), FROZEN[1])
+            raise Wrong(filled(FROZEN, self.frozen))
 
 
 def _on_the_gpu(value):
@@ -94,22 +98,25 @@ def _levels(num_steps):
     return [1 - step / num_steps for step in range(num_steps + 1)]
 
 
-def _euler(model, x, levels, guidance=1.0):
-    """The pictures after eager steps through the noise levels."""
+def _euler(model, x, levels, guidance=1.0, seen=lambda sigma, _: sigma, size=None):
+    """The pictures after eager steps through the noise levels.
+
+    seen: which level the model sees, of a step's own and the next one. size: of every step, by
+    default the distance of the two.
+    """
     for sigma, next_sigma in pairwise(levels):
-        x = x + (next_sigma - sigma) * model.velocity(x, sigma, guidance)
+        velocity = model.velocity(x, seen(sigma, next_sigma), guidance)
+        x = x + (size or next_sigma - sigma) * velocity
     return x
 
 
 def _per_step(used: Used, steps: int) -> None:
     """Raises Wrong unless each step was one replay, with little beside it."""
-    if used.seen.captured:
-        raise Wrong("It captures while it is used.", "Capture once, before the first call.")
-    found = used.counts["graphs"]
-    if not found:
-        raise Wrong(EAGER)
-    if found != steps:
-        raise Wrong(NOT_PER_STEP[0].format(found, steps), NOT_PER_STEP[1])
+    used.captures_nothing()
+    not_eager(used.seen)
+    if (found := used.counts["graphs"]) != steps:
+        raise Wrong(filled(NOT_PER_STEP, found, steps))
+    used.replays(graphs=steps, operators=8 * (steps + len(used.given)))
 
 
 def graph_sampler(answer: Callable) -> None:
@@ -129,60 +136,35 @@ def graph_sampler(answer: Callable) -> None:
     expected = expected_from(noises[1:])
     with callers_own("noise", *noises):
         sample = returned(from_one_graph(answer, model, noises[0]))
-        model.eager_calls = 0
         used = use(sample, requests)
     steps = sum(num_steps for _, num_steps in calls)
     if used.counts["graphs"] and not close(used.given, expected):
         model.check()
         _parted(used, model, noises, calls, expected_from)
     _per_step(used, steps)
-    if model.eager_calls:
-        raise Wrong(MODEL_OUTSIDE)
-    if used.counts["operators"] > 8 * steps + 8 * len(calls):
-        raise Wrong(f"{used.counts['operators']} operators ran outside of the graph.")
-    used.gives(expected, {})
+    used.gives(expected)
 
 
 def _parted(used, model, noises, calls, expected_from):
     """Raises Wrong with what the results of a sampler show."""
-    if close(used.given, expected_from([noises[0]] * len(calls))):
-        raise Wrong(
-            "Every call begins with the noise that was there at the capture.",
-            "Copy the caller's noise into the tensor that the graph changes.",
-        )
+    match_symptoms(used.given, [(SAME_NOISE, expected_from([noises[0]] * len(calls)))])
     for start in noises[:2]:
         chained = []
         for guidance, num_steps in calls:
             start = _euler(model, start, _levels(num_steps), guidance)
             chained.append(start)
-        if close(used.given[1:], chained[1:]):
-            raise Wrong(
-                "Every call goes on with the pictures of the call before.",
-                "Copy the caller's noise into the tensor that the graph changes.",
-            )
-    if _one_level(used, model, noises[1:], [(_levels(steps), one) for one, steps in calls]):
-        raise Wrong(ONE_LEVEL)
-    for steps_of_capture in (1, 2, 4, 6, 10, 20, 50):
-        sized = []
-        for x, (guidance, num_steps) in zip(noises[1:], calls, strict=True):
-            for sigma in _levels(num_steps)[:-1]:
-                x = x - model.velocity(x, sigma, guidance) / steps_of_capture
-            sized.append(x)
-        if close(used.given, sized):
-            raise Wrong(FROZEN_SIZE)
+        match_symptoms(used.given[1:], [(GOES_ON, chained[1:])])
+    requests = [(x, _levels(steps), one) for x, (one, steps) in zip(noises[1:], calls, strict=True)]
+    symptoms = [(ONE_LEVEL, {"seen": lambda *_: 0.0}), (ONE_LEVEL, {"seen": lambda *_: 1.0})]
+    symptoms += [(FROZEN_SIZE, {"size": -1 / steps}) for steps in (1, 2, 4, 6, 10, 20, 50)]
+    _match(used, model, requests, symptoms)
 
 
-def _one_level(used, model, noises, calls):
-    """Whether the results are those of a model that sees one level; calls: levels, guidance."""
-    for seen in (0.0, 1.0):
-        frozen = []
-        for x, (levels, guidance) in zip(noises, calls, strict=True):
-            for sigma, next_sigma in pairwise(levels):
-                x = x + (next_sigma - sigma) * model.velocity(x, seen, guidance)
-            frozen.append(x)
-        if close(used.given, frozen):
-            return True
-    return False
+def _match(used, model, requests, symptoms):
+    """Raises Wrong with the first symptom that shows; symptoms: with the arguments of _euler."""
+    for message, change in symptoms:
+        results = [_euler(model, *request, **change) for request in requests]
+        match_symptoms(used.given, [(message, results)])
 
 
 class Scheduler:
@@ -222,47 +204,24 @@ def graph_pipeline(answer: Callable) -> None:
     scheduler = Scheduler(shift)
     with callers_own("noise", *noises):
         pipeline = returned(from_one_graph(answer, model, scheduler, noises[0]))
-        model.eager_calls = 0
         used = use(pipeline, list(zip(noises[1:], counts, strict=True)))
     if used.counts["graphs"] and not close(used.given, expected):
         model.check(guided=False)
         if len(scheduler.sigmas) != counts[-1] + 1:
-            raise Wrong(OTHER_TABLE[0].format(len(scheduler.sigmas), counts[-1]), OTHER_TABLE[1])
+            raise Wrong(filled(OTHER_TABLE, len(scheduler.sigmas), counts[-1]))
         _scheduled(used, model, noises, counts, shift)
     _per_step(used, sum(counts))
-    if model.eager_calls:
-        raise Wrong(MODEL_OUTSIDE)
-    used.gives(expected, {})
+    used.gives(expected)
 
 
 def _scheduled(used, model, noises, counts, shift):
     """Raises Wrong with what the results of a pipeline show."""
-    tables = [(_shifted(num_steps, shift), 1.0) for num_steps in counts]
-    if _one_level(used, model, noises[1:], tables):
-        raise Wrong(ONE_LEVEL)
-    for step in range(5):  # the step at which it was captured, if that froze its size
-        sigma, next_sigma = _shifted(50, shift)[step : step + 2]
-        frozen = []
-        for x, num_steps in zip(noises[1:], counts, strict=True):
-            for level in _shifted(num_steps, shift)[:-1]:
-                x = x + (next_sigma - sigma) * model.velocity(x, level)
-            frozen.append(x)
-        if close(used.given, frozen):
-            raise Wrong(
-                FROZEN_SIZE[0],
-                "The scheduler reads its table at capture only: leave its step outside.",
-            )
-    late = []
-    for x, num_steps in zip(noises[1:], counts, strict=True):
-        levels = _shifted(num_steps, shift)
-        for sigma, next_sigma in pairwise(levels):
-            x = x + (next_sigma - sigma) * model.velocity(x, next_sigma)
-        late.append(x)
-    if close(used.given, late):
-        raise Wrong(
-            "The model sees the noise level of the next step.",
-            "The scheduler moves on in its step: read the level before that.",
-        )
+    requests = [(x, _shifted(count, shift)) for x, count in zip(noises[1:], counts, strict=True)]
+    symptoms = [(ONE_LEVEL, {"seen": lambda *_: 0.0}), (ONE_LEVEL, {"seen": lambda *_: 1.0})]
+    for sigma, next_sigma in pairwise(_shifted(50, shift)[:6]):  # of a step that was captured
+        symptoms.append((FROZEN_STEP, {"size": next_sigma - sigma}))
+    symptoms.append((NEXT_LEVEL, {"seen": lambda _, next_sigma: next_sigma}))
+    _match(used, model, requests, symptoms)
 
 
 def _shifted(num_steps, shift):
@@ -304,7 +263,7 @@ def graph_seeded_sampler(answer: Callable) -> None:
     if used.counts["graphs"] and not close(used.given, expected):
         _seeded(used, repeated)
     used.replays(graphs=len(calls), operators=len(calls) * (4 * num_images * (num_steps + 1) + 8))
-    used.gives(expected, {})
+    used.gives(expected)
 
 
 def _seeded(used, repeated):
@@ -370,7 +329,6 @@ def graph_late_guidance(answer: Callable) -> None:
         with watch() as seen:
             steps = Steps(size, seen)
             sample = returned(answer(steps.guided, steps.plain, noises[0]))
-        steps.model.eager_calls = 0
         used = use(sample, requests)
     expected = [steps.pictures(*request) for request in requests]
     if used.counts["graphs"] and not close(used.given, expected):
@@ -378,13 +336,11 @@ def graph_late_guidance(answer: Callable) -> None:
         _late(used, steps, requests)
     total = sum(len(given) - 1 for given, _ in calls)
     _per_step(used, total)
-    if steps.model.eager_calls:
-        raise Wrong(MODEL_OUTSIDE)
     above = sum(sigma > end for given, end in calls for sigma in given[:-1])
     guided = sum(graph in steps.guided_graphs for graph in used.seen.replayed)
     if guided != above:
-        raise Wrong(BOTH[0].format(guided, total, above), BOTH[1])
-    used.gives(expected, {})
+        raise Wrong(filled(BOTH, guided, total, above))
+    used.gives(expected)
 
 
 def _late(used, steps, requests):

@@ -14,18 +14,28 @@ from torch import nn
 
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.graph_use import (
-    EAGER,
     EVERY_TIME_THE_FIRST,
     Used,
     Watched,
     Wrong,
     close,
     copied,
+    filled,
     use,
     watch,
 )
 from exercises.scenarios.capture_optimizers import races
-from exercises.scenarios.common import few, is_replay, launch_log
+from exercises.scenarios.common import (
+    NO_WARM_UP,
+    Runs,
+    few,
+    in_one_pool,
+    is_replay,
+    launch_log,
+    not_eager,
+    replayed_for_each,
+    smallest_that_holds,
+)
 from exercises.scenarios.rules import callers_own, one_graph
 
 NOT_COPIED = (
@@ -37,7 +47,6 @@ PIECES = (
     "outside functions, and one after the last."
 )
 OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
-IN_ONE_POOL = "Each graph has a pool of its own: hand all of them the same one."
 TOO_SHORT = (
     "The graph of {size} tokens keeps longest={longest} of its capture.",
     "One request may bring all of them: capture the worst case of each bucket.",
@@ -85,9 +94,9 @@ def graph_attention(answer: Callable) -> None:
     queries = [torch.randn(dim, device="cuda") for _ in lengths]
 
     def fill(length):
-        for cache, filled in zip((keys, values), rows, strict=True):
+        for cache, new in zip((keys, values), rows, strict=True):
             cache.fill_(torch.nan)
-            cache[:length] = filled[:length]
+            cache[:length] = new[:length]
 
     def calls():
         for query, length in zip(queries, lengths, strict=True):
@@ -111,7 +120,7 @@ def graph_attention(answer: Callable) -> None:
                 "Arithmetic with a mask keeps it: 0 times NaN and NaN minus infinity are NaN. "
                 "Select, in the scores and in the values.",
             )
-    used.gives(expected, {})
+    used.gives(expected)
     used.replays(graphs=len(lengths), operators=6 * len(lengths))
     one_graph(built)
 
@@ -143,7 +152,8 @@ def _attends_to_the_length(attend, queries, rows):
 
 def capture_in_pieces(answer: Callable) -> None:
     """A step with two outside functions, which read a number that only Python knows."""
-    step, plan, ran, warm = _step_with_outside()
+    step, plan, ran = _step_with_outside()
+    noted = Runs(step)
     rows = few()
     samples = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     requests = list(zip(samples, (2.0, -1.0, 0.5, 3.0), strict=True))
@@ -155,16 +165,12 @@ def capture_in_pieces(answer: Callable) -> None:
     expected = [eagerly(*request) for request in requests]
     first = [eagerly(samples[0], factor) for _, factor in requests]
     frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
-    warm.clear()
     sample = samples[0].clone()
     with callers_own("x", sample, samples):
         with watch() as built:
-            replay = answer(step, sample)
-        if warm[:1] == [False]:
-            raise Wrong(
-                "It captures without a warm-up: run the step once before, because a library that "
-                "is used for the first time cannot be set up in a capture."
-            )
+            replay = answer(noted, sample)
+        if noted.cold:
+            raise Wrong(NO_WARM_UP)
         ran.clear()
         _replays_pieces(replay, built, plan, ran, requests, (expected, first, frozen))
 
@@ -180,8 +186,8 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
 
     used = use(replay, calls())
     raced = any(races())
-    if used.seen.captured or not used.counts["graphs"]:
-        used.replays(graphs=0, operators=0)  # says which
+    used.captures_nothing()
+    not_eager(used.seen)
     if not ran or close(used.given, frozen):
         raise Wrong(
             "The outside functions ran during the capture only, so each replay repeats their "
@@ -198,10 +204,8 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
     _in_pieces(built, used, len(ran), len(requests))
 
 
-def _step_with_outside() -> tuple[Callable, list, list, list]:
-    """A step, the number that its outside functions multiply by, a list of their runs, and for each
-    run of the step whether it began outside of a capture.
-    """
+def _step_with_outside() -> tuple[Callable, list, list]:
+    """A step, the number that its outside functions multiply by, and a list of their runs."""
     layers = [nn.Linear(4, 4).cuda().requires_grad_(False) for _ in range(3)]
     plan: list[float] = [1.0]
     ran: list[float] = []
@@ -210,15 +214,12 @@ def _step_with_outside() -> tuple[Callable, list, list, list]:
         ran.append(plan[0])
         return x * plan[0]
 
-    warm: list[bool] = []
-
     def step(x, outside):
-        warm.append(not torch.cuda.is_current_stream_capturing())
         x = outside(scaled, layers[0](x).tanh())
         x = outside(scaled, layers[1](x).tanh())
         return layers[2](x)
 
-    return step, plan, ran, warm
+    return step, plan, ran
 
 
 def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
@@ -227,8 +228,7 @@ def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
         raise Wrong(OUTSIDE.format(found=ran / calls))
     if used.counts["graphs"] != 3 * calls:
         raise Wrong(PIECES.format(found=used.counts["graphs"] / calls))
-    if len(built.pools) > 1:
-        raise Wrong(IN_ONE_POOL)
+    in_one_pool(built)
     used.replays(graphs=3 * calls, operators=8 * calls)
 
 
@@ -253,12 +253,11 @@ def serve_requests(answer: Callable) -> None:
     if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:
-                raise Wrong(TOO_SHORT[0].format(size=size, longest=longest), TOO_SHORT[1])
+                raise Wrong(filled(TOO_SHORT, size=size, longest=longest))
     used.gives(expected, symptoms)
     used.replays(graphs=len(batches), operators=10 * len(batches))
-    _smallest_graphs(used, TOKEN_SIZES, [len(x) for x, _ in batches])
-    if len(built.pools) > 1:
-        raise Wrong(IN_ONE_POOL)
+    smallest_that_holds(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
+    in_one_pool(built)
 
 
 def _padded(
@@ -303,21 +302,6 @@ def _step_with_maximum() -> tuple[Callable, list]:
     return step, seen
 
 
-def _smallest_graphs(used: Used, sizes: list[int], counts: list[int]) -> None:
-    """Raises Wrong unless each size has its own, and each call replays the
-    smallest that fits.
-    """
-    fitting = [sizes[bisect_left(sizes, count)] for count in counts]
-    graphs = dict(zip(fitting, used.seen.replayed, strict=True))
-    if (
-        len(set(graphs.values())) < len(sizes)
-        or [graphs[size] for size in fitting] != used.seen.replayed
-    ):
-        raise Wrong(
-            "A batch goes through a graph that is too large: take the smallest that holds it."
-        )
-
-
 def decode_ahead(answer: Callable) -> None:
     """Steps of a decoder whose tokens are new, or those of the step before."""
     table = torch.randperm(VOCABULARY, device="cuda")  # the next token of each token
@@ -330,9 +314,8 @@ def decode_ahead(answer: Callable) -> None:
     expected = _decoded(table.cpu(), batches)
     without = _decoded(table.cpu(), batches, goes_on=False)
     delivered: list = []
-    launches: list[
-        tuple
-    ] = []  # at each replay: whether the CPU has waited for all, how many were given
+    # at each replay: whether the CPU has waited for all, how many were given
+    launches: list[tuple] = []
     cls = torch.cuda.CUDAGraph
     replay = cls.replay
 
@@ -347,7 +330,9 @@ def decode_ahead(answer: Callable) -> None:
                 if not torch.is_tensor(tokens) or tokens.is_cuda:
                     raise Wrong("It yields something that is not a tensor on the CPU.")
                 delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
-        _delivered(delivered, expected, without, len(seen.replayed))
+        not_eager(seen)
+        _delivered(delivered, expected, without)
+    replayed_for_each(seen, count)
     one_graph(seen)
     if CUDAGraph.stand_in and any(waited for waited, _ in launches[1:]):
         raise Wrong(
@@ -357,7 +342,7 @@ def decode_ahead(answer: Callable) -> None:
         )
     for number, (_, given) in enumerate(launches):
         if given < number - 1:
-            raise Wrong(LATE[0].format(number=given, launched=number), LATE[1])
+            raise Wrong(filled(LATE, number=given, launched=number))
 
 
 def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[list[int]]:
@@ -369,19 +354,15 @@ def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[l
     return [result.tolist() for result in results]
 
 
-def _delivered(delivered: list, expected: list, without: list, replays: int) -> None:
-    """Raises Wrong unless the expected tokens were yielded, by one replay for each step."""
+def _delivered(delivered: list, expected: list, without: list) -> None:
+    """Raises Wrong unless the expected tokens were yielded."""
     count = len(expected)
-    if not replays:
-        raise Wrong(EAGER)
     if len(delivered) != count:
         raise Wrong(f"It yields the tokens of {len(delivered)} steps, and there are {count}.")
     if delivered != expected and delivered == without:
         raise Wrong(NOT_PASSED_ON)
     for number, (yours, right) in enumerate(zip(delivered, expected, strict=True)):
         if yours != right and number and yours == expected[number - 1]:
-            raise Wrong(STEP_LATE[0].format(number=number), STEP_LATE[1])
+            raise Wrong(filled(STEP_LATE, number=number))
         if yours != right:
-            raise Wrong(NOT_THERE[0].format(number=number, yours=yours, right=right), NOT_THERE[1])
-    if replays != count:
-        raise Wrong(f"{replays} replays for {count} batches: one for each is asked.")
+            raise Wrong(filled(NOT_THERE, number=number, yours=yours, right=right))

@@ -20,14 +20,20 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, not_eager, perceptron
+from exercises.scenarios.common import (
+    NO_WARM_UP,
+    few,
+    functions,
+    in_one_pool,
+    not_eager,
+    perceptron,
+)
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
 OVERWRITTEN = (
     "The decoded results are decode(score(request)).",
     "The decoder reads what the scorer has written.",
 )
-ONE_POOL = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
     "Each graph has its own memory. Do both streams wait: for the copy of the inputs before the "
@@ -86,19 +92,16 @@ def scored_decoder(answer: Callable) -> None:
             "The scorer was captured after the decoder, so its output is stored where the decoder "
             "keeps an intermediate result, and the decoder's replay overwrites it.",
         )
-    used.gives(expected, {OVERWRITTEN: wrong, EVERY_TIME_THE_FIRST: expected[:1] * len(requests)})
+    used.gives(expected, {OVERWRITTEN: wrong})
     order = [graphs.get(name) for name in ("encode", "score", "decode")]
     if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
         raise Wrong(
             "A call does not replay encode, score and decode, in this order and as three graphs.",
             "A server may stop after the score.",
         )
-    _in_one_pool(built)
+    in_one_pool(built)
     if noted.cold:
-        raise Wrong(
-            "A function is captured without a warm-up.",
-            "Call each function once before its capture.",
-        )
+        raise Wrong(NO_WARM_UP)
     used.replays(graphs=3 * len(requests), operators=6 * len(requests))
 
 
@@ -146,7 +149,7 @@ def two_models(answer: Callable) -> None:
     if not close(used.given, expected):
         differs = parting(used.given, expected)
         raise Wrong(differs, MEET if len(built.pools) < 2 else WAITS)
-    used.gives(expected, {})
+    used.gives(expected)
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
     _at_once(built, streams, in_turn)
 
@@ -188,14 +191,11 @@ def graphs_in_one_pool(answer: Callable) -> None:
         expected = [net(request) for request in requests]
         stale = [net(samples[size]) for size in order]
         with watch() as built:
-            functions = answer(net, given)
-        is_list = isinstance(functions, list | tuple) and len(functions) == 3
-        if not is_list or not all(map(callable, functions)):
-            raise Wrong("Return a list with one function for each sample.")
-        _told_apart(functions, samples)
+            of_samples = functions(answer(net, given), *(f"one for sample {n}" for n in (1, 2, 3)))
+        _told_apart(of_samples, samples)
         with callers_own("samples", given):
             used = use(
-                lambda size, request: functions[size](request),
+                lambda size, request: of_samples[size](request),
                 list(zip(order, requests, strict=True)),
             )
     not_eager(used.seen)
@@ -206,17 +206,11 @@ def graphs_in_one_pool(answer: Callable) -> None:
         )
     used.gives(expected, {EVERY_TIME_THE_FIRST: stale})
     used.replays(graphs=6, operators=12)
-    _in_one_pool(built)
+    in_one_pool(built)
     _largest_first(built, used, [rows[size] for size in order])
 
 
-def _in_one_pool(built: Watched) -> None:
-    """Raises Wrong unless all captures used one pool."""
-    if len(built.pools) > 1:
-        raise Wrong(ONE_POOL)
-
-
-def _told_apart(functions: list, samples: list) -> None:
+def _told_apart(functions: tuple, samples: list) -> None:
     """Raises Wrong if the functions take the inputs of other samples than their own."""
     taken = [[_takes(function, sample) for sample in samples] for function in functions]
     if all(row[number] for number, row in enumerate(taken)):

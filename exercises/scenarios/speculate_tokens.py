@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from examples.decoder import Config, Decoder, new_kv_cache, project
-from exercises.answers.graph_use import Used, Wrong, copied, returned, use, watch
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Used,
+    Wrong,
+    copied,
+    filled,
+    returned,
+    use,
+    watch,
+)
 from exercises.answers.launches import launches
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import one_graph
@@ -26,7 +35,6 @@ AFTER_A_REJECTED_ONE = (
     "A draft counts although one before it was rejected: count the "
     "agreements up to the first disagreement."
 )
-FIRST_DRAFTS = "Every call verifies the first drafts: copy the new ones into the static input."
 DRAFTS_WRITTEN = "A rejected draft stays in text: write the model's choices, not the drafts."
 NOT_THE_MODELS = (
     "input_pos moves by the accepted drafts alone: the model's own token after them counts too."
@@ -146,7 +154,7 @@ def graph_verify(answer: Callable) -> None:
         raise Wrong(DRAFTS_WRITTEN)
     symptoms = {
         AFTER_A_REJECTED_ONE: lambda: other(prefix=False),
-        FIRST_DRAFTS: lambda: other(requests[:1] * 4),
+        EVERY_TIME_THE_FIRST: lambda: other(requests[:1] * 4),
     }
     used.gives(expected, symptoms)
     used.replays(graphs=4, operators=8)
@@ -206,10 +214,9 @@ def graph_speculate(answer: Callable) -> None:
             if last > length + calls * (k + 1):
                 raise Wrong(WARMED)
             if not is_greedy(model, own[0][row, : last + 1], length):
-                raise Wrong(NOT_GREEDY[0].format(row), NOT_GREEDY[1])
+                raise Wrong(filled(NOT_GREEDY, row))
             if drafter is model and last < length + calls * (k + 1):
-                told = NOT_READ[0].format(last - length - calls, calls * k)
-                raise Wrong(told, NOT_READ[1])
+                raise Wrong(filled(NOT_READ, last - length - calls, calls * k))
 
 
 def graph_steps(answer: Callable) -> None:

@@ -4,21 +4,9 @@ from collections.abc import Callable
 
 import torch
 
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    copied,
-    nothing_freed,
-    same,
-    use,
-)
-from exercises.scenarios.common import ONE_BEHIND, few
+from exercises.answers.graph_use import Wrong, copied, nothing_freed, same, use
+from exercises.scenarios.common import NO_WARM_UP, Runs, few
 from exercises.scenarios.rules import callers_own
-
-
-def make_replay(answer: Callable) -> None:
-    """A graph to repair, used as a graph of one's own."""
-    graphed(answer)
 
 
 def graphed(answer: Callable) -> None:
@@ -26,19 +14,11 @@ def graphed(answer: Callable) -> None:
     weight = torch.randn(4, 3, device="cuda")
     inputs = torch.randn(5, few(), 4, device="cuda")
     sample = inputs[0].clone()
-    warm_ups = 0
-
-    def function(x):
-        nonlocal warm_ups
-        warm_ups += not torch.cuda.is_current_stream_capturing()
-        return torch.relu(x @ weight)
-
-    expected = [function(x) for x in inputs]
-    warm_ups = 0
+    function = Runs(lambda x: torch.relu(x @ weight))
+    expected = [torch.relu(x @ weight) for x in inputs]
     given = copied(inputs)
     with callers_own("x", sample):
         replay = answer(function, sample)
-        warmed_up = warm_ups > 0
         used = use(replay, list(inputs))
         if not same(inputs, given):
             raise Wrong(
@@ -47,13 +27,9 @@ def graphed(answer: Callable) -> None:
             )
     used.replays(graphs=5, operators=10)
     nothing_freed()
-    if not warmed_up:
-        raise Wrong(
-            "It captures without a warm-up.",
-            "Call function(x) once before the capture, because a first call may set up libraries, "
-            "which a capture must not record.",
-        )
-    used.gives(
-        expected,
-        {EVERY_TIME_THE_FIRST: [expected[0]] * 5, ONE_BEHIND: [expected[0], *expected[:-1]]},
-    )
+    if function.cold:
+        raise Wrong(NO_WARM_UP)
+    used.gives(expected)
+
+
+make_replay = graphed  # a graph to repair, used as a graph of one's own

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from exercises.answers.graph_use import (
-    EAGER,
     EVERY_TIME_THE_FIRST,
     Wrong,
     close,
     copied,
+    match_symptoms,
     returned,
     same,
     use,
@@ -31,6 +31,15 @@ SAME_START = (
 SHIFTED = (
     "The first call does not store its rows at the beginning of the buffer.",
     "The warm-up has moved the position: put it back in place.",
+)
+FROZEN_STATISTICS = (
+    "Every call normalises with the statistics of the same moment: mean and variance do not follow "
+    "the observations.",
+    "Change them in place: a replay reads and writes the tensors of the capture.",
+)
+WARM_STATISTICS = (
+    "The statistics already contain observations when the first call comes.",
+    "The warm-up has updated them: put them back in place.",
 )
 EVERY_CALL = (
     "The actor is trained in every call.",
@@ -115,26 +124,13 @@ def graph_normalized_policy(answer: Callable) -> None:
     expected = normalized()
     with callers_own("sample", sample):
         used = use(answer(policy, sample), batches)
-    if not used.seen.replayed and not used.counts["graphs"]:
-        raise Wrong(EAGER)
+    not_eager(used.seen)
     for warm_up in range(12):
-        if close(used.given, normalized(warm_up, frozen=True)):
-            raise Wrong(
-                "Every call normalises with the statistics of the same moment: mean and variance "
-                "do not follow the observations.",
-                "Change them in place: a replay reads and writes the tensors of the capture.",
-            )
-        if warm_up and close(used.given, normalized(warm_up)):
-            raise Wrong(
-                "The statistics already contain observations when the first call comes.",
-                "The warm-up has updated them: put them back in place.",
-            )
+        match_symptoms(used.given, [(FROZEN_STATISTICS, normalized(warm_up, frozen=True))])
+        if warm_up:
+            match_symptoms(used.given, [(WARM_STATISTICS, normalized(warm_up))])
     never = [policy(batch) for batch in batches]
-    first = [expected[0]] * len(batches)
-    used.gives(
-        expected,
-        {"The observations are not normalised.": never, EVERY_TIME_THE_FIRST: first},
-    )
+    used.gives(expected, {"The observations are not normalised.": never})
     used.replays(graphs=len(batches), operators=20)
 
 
@@ -185,7 +181,7 @@ def graph_replay_buffer(answer: Callable) -> None:
                 "Of the rows that the last call stored, it draws none, in many draws.",
                 "The number of filled rows grows: a Python number is frozen.",
             )
-    used.gives(used.given, {})  # the caller keeps them
+    used.gives(used.given)  # the caller keeps them
     used.replays(graphs=6, operators=18)
 
 
@@ -269,8 +265,7 @@ def graph_delayed_update(answer: Callable) -> None:
     used.gives(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
     if not close(own.state_dict(), weights):
         raise Wrong("The losses are right, but the weights of actor and target are not.")
-    if used.seen.captured:
-        raise Wrong("It captures while it is used.", "Capture before the first call.")
+    used.captures_nothing()
     if used.counts["operators"] > 30:
         raise Wrong(
             f"{used.counts['operators']} operators ran outside of the graphs in 7 calls.",

@@ -5,7 +5,6 @@ loaded into a graph, an evaluation. Each raises Wrong with what it finds.
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -15,11 +14,14 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Used,
     Watched,
     Wrong,
+    as_expected,
     close,
     copied,
+    filled,
+    match_symptoms,
+    not_the_last,
     use,
     watch,
 )
@@ -27,9 +29,13 @@ from exercises.scenarios.common import (
     TRAINED,
     draw_batches,
     few,
+    functions,
+    in_one_pool,
     momentum_empty,
     nothing_drawn,
     perceptron,
+    replayed_for_each,
+    tensors_of,
     train_step,
     untrained,
 )
@@ -95,12 +101,12 @@ REPLACED = (
     "copy into those that are there."
 )
 
-NAMES = {
-    "weights": "The weights are",
-    "buffers": "The running averages of the batch normalization are",
-    "averages": "The optimizer's averages are",
-    "steps": "The optimizer's counts of steps are",
-    "rate": "The learning rate is",
+KNOWN = {  # to a graph: what a wrong value of it is called, and what to say of new tensors
+    "weights": ("The weights are", MOVED),
+    "buffers": ("The running averages of the batch normalization are", MOVED),
+    "averages": ("The optimizer's averages are", REPLACED),
+    "steps": ("The optimizer's counts of steps are", REPLACED),
+    "rate": ("The learning rate is", NEW_LR),
 }
 
 
@@ -260,26 +266,19 @@ def resumed_losses(answer: Callable) -> None:
         optimizer.register_load_state_dict_pre_hook(
             lambda *_: loaded_after.append(len(seen.captured))
         )
-        used = use(
-            lambda *given: list(answer(*given)),
-            [(*training, copy.deepcopy(checkpoint), batches)],
-            what="It",
-        )
-    found, count = used.given[0], len(expected)
-    if len(found) != count:
-        raise Wrong(f"It gives {len(found)} losses, but {count} batches follow the checkpoint.")
-    if close(found, found[-1:] * count):
-        raise Wrong("Your first loss is the last one's memory.", "Clone each loss.")
+        losses = answer(*training, copy.deepcopy(checkpoint), batches)
+    count = len(expected)
+    found = tensors_of(losses, count)
+    not_the_last(found)
     if not close(found, expected, margin=ADAM):
         if any(loaded_after):
             raise Wrong(LOADED_LATE)
-        not_resumed(found, partial(resumed, net, checkpoint, batches), random, used.seen)
-    Used(found, found, used.counts, used.seen).gives(expected, {}, ADAM)
-    detached(used.kept)
-    if len(used.seen.captured) > 1:
-        raise Wrong(RECAPTURED[0].format(len(used.seen.captured), count), RECAPTURED[1])
-    used.seen.captured.clear()
-    used.replays(graphs=count, operators=10**6)
+        not_resumed(found, partial(resumed, net, checkpoint, batches), random, seen)
+    as_expected(found, expected, margin=ADAM)
+    detached(found)
+    if len(seen.captured) > 1:
+        raise Wrong(filled(RECAPTURED, len(seen.captured), count))
+    replayed_for_each(seen, count)
 
 
 def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched) -> None:
@@ -296,9 +295,7 @@ def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched
         (WARM_AVERAGES, partial(again, warm=batches[0])),
         (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
     ]
-    for message, losses in wrong_losses:
-        if close(found, losses(), margin=ADAM):
-            raise Wrong(message)
+    match_symptoms(found, wrong_losses, ADAM)
     if seen.captured and not close(found[0], again()[0]):
         raise Wrong(TRAINED)
 
@@ -322,7 +319,7 @@ def checkpoints(answer: Callable) -> None:
     with unchanged(net, optimizer):
         replay = capture_step(step)
     known = known_to(net, optimizer)
-    save, load = two_functions(answer(net, optimizer), "save, load")
+    save, load = functions(answer(net, optimizer), "save", "load")
     four_losses(replay, lr)
     saved, right = save(), copied(known)
     straight = four_losses(replay, lr)
@@ -336,43 +333,28 @@ def checkpoints(answer: Callable) -> None:
             )
 
 
-def two_functions(pair: Any, names: str) -> Any:
-    """The pair of functions that an answer returned. Raises Wrong for anything else."""
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(map(callable, pair)):
-        raise Wrong(f"Two functions are asked: return {names}.")
-    return pair
-
-
 def train_and_evaluate(answer: Callable) -> None:
     """A network with dropout: a graph trains it, and another one evaluates it in between."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
     random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
-    losses = partial(in_turn, net, batches, random)
-    expected, start = losses(), copy.deepcopy(net)
+    start = copy.deepcopy(net)
+    losses = partial(in_turn, start, batches, random)
+    expected = losses()
     torch.cuda.set_rng_state(random)
     optimizer, _ = momentum(net, 0.1)
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
         with watch() as seen:
-            functions = answer(net, optimizer, *given)
-        _two_graphs(functions, seen, optimizer, batches, (net, start, before, random, expected))
-
-
-def _two_graphs(functions, seen, optimizer, batches, facts):
-    """Raises Wrong unless the two functions train and evaluate by graphs, as eager does."""
-    net, start, before, random, expected = facts
-    functions = two_functions(functions, "train, evaluate")
-    untrained(net, before)
-    momentum_empty(optimizer)
-    nothing_drawn(random)
-    if len(seen.pools) > 1:
-        raise Wrong("The two graphs have two pools: give the second capture the pool of the first.")
-    used = use(
-        lambda number, *batch: functions[number % 2](*batch),
-        [(number, *batch) for number, batch in enumerate(batches)],
-        what="A function that you return",
-    )
-    losses = partial(in_turn, start, batches, random)
+            pair = functions(answer(net, optimizer, *given), "train", "evaluate")
+        untrained(net, before)
+        momentum_empty(optimizer)
+        nothing_drawn(random)
+        in_one_pool(seen)
+        used = use(
+            lambda number, *batch: pair[number % 2](*batch),
+            [(number, *batch) for number, batch in enumerate(batches)],
+            what="A function that you return",
+        )
     used.gives(
         expected,
         {
@@ -438,17 +420,10 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
     right.
     """
     now = known_to(net, optimizer)
-    messages = {
-        "weights": MOVED,
-        "buffers": MOVED,
-        "averages": REPLACED,
-        "steps": REPLACED,
-        "rate": NEW_LR,
-    }
-    for what, message in messages.items():
+    for what, (name, message) in KNOWN.items():
         if [id(tensor) for tensor in now[what]] != [id(tensor) for tensor in known[what]]:
             raise Wrong(message)
         if not close(known[what], right[what]):
             raise Wrong(
-                f"{NAMES[what]} not what the checkpoint has: save clones, and copy them into place."
+                f"{name} not what the checkpoint has: save clones, and copy them into place."
             )

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from unittest.mock import patch
 
 import torch
@@ -178,34 +179,34 @@ def losses_of_rank(
     return losses
 
 
-def _drawn(count):
+def _drawn(steps):
     """A network, its batches, and a second rank's gradients: a place for one step's, and all."""
-    net, batches = perceptron(nn.Tanh()), draw_batches(count)
+    net, batches = perceptron(nn.Tanh()), draw_batches(steps)
     others = [torch.zeros_like(parameter) for parameter in net.parameters()]
     return net, batches, others, [[torch.randn_like(other) for other in others] for _ in batches]
 
 
-def _trainer(answer, net, given, built, before, *arguments):
-    """What the answer returns for net; it has built a DDP and left the weights as they were."""
-    train = answer(net, *given, *arguments)
-    if not built:
-        raise Wrong("It builds no DistributedDataParallel.")
-    untrained(net, before)
-    return train
-
-
-def _beside(train, others, gradients, flag=None, flags=()):
-    """A step of train, for which the second rank's gradients, and its flag, have come."""
-    coming = iter(zip(gradients, flags or gradients, strict=True))
+def _used(answer, drawn, *arguments, arrive=lambda number: None):
+    """How the training step was used that the answer returns, the DDPs that it has built, and what
+    it captured. drawn: see _drawn. arrive(number) is called as the other rank's gradients arrive.
+    """
+    net, batches, others, gradients = drawn
+    before, sample = copied(net.state_dict()), copied(batches[0])
+    numbers = count()
 
     def step(*batch):
-        theirs, bad = next(coming)
-        torch._foreach_copy_(others, theirs)
-        if flag is not None:
-            flag.fill_(bad)
+        number = next(numbers)
+        torch._foreach_copy_(others, gradients[number])
+        arrive(number)
         return train(*batch)
 
-    return step
+    with callers_own("x or y", sample, batches), two_ranks(others) as built:
+        with watch() as seen:
+            train = answer(net, *sample, *arguments)
+        if not built:
+            raise Wrong("It builds no DistributedDataParallel.")
+        untrained(net, before)
+        return use(step, batches), built, seen
 
 
 @contextmanager
@@ -239,31 +240,23 @@ def _exchanged(flag):
         yield
 
 
-def capture_ddp(answer: Callable) -> None:
-    """A network on five batches, beside a second rank whose gradients are drawn."""
-    _whole_step(answer)
-
-
 def accumulate_ddp(answer: Callable) -> None:
-    """The same in two micro-batches, of which the second alone starts an all-reduce."""
-    _whole_step(answer, parts=2)
+    """Two micro-batches, of which the second alone starts an all-reduce."""
+    capture_ddp(answer, parts=2)
 
 
-def _whole_step(answer, parts=1):
-    """Forward, backward, one average of gradients and the update are one graph."""
-    net, batches, others, gradients = _drawn(5)
-    before = copied(net.state_dict())
+def capture_ddp(answer: Callable, parts: int = 1) -> None:
+    """A network on five batches, beside a second rank whose gradients are drawn: forward, backward,
+    one average of gradients and the update are one graph.
+    """
+    net, batches, others, gradients = drawn = _drawn(5)
     losses = partial(losses_of_rank, copy.deepcopy(net), parts=parts)
     expected = losses(batches, gradients)
     symptoms: dict[str | tuple[str, str], Callable] = {
         UNMOVED: lambda: losses(batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
     }
-    given = copied(batches[0])
-    with callers_own("x or y", given, batches), two_ranks(others) as built:
-        with watch() as seen:
-            train = _trainer(answer, net, given, built, before)
-        used = use(_beside(train, others, gradients), batches)
+    used, built, seen = _used(answer, drawn)
     if any(ddp.reductions > 1 for ddp in built):
         raise Wrong(TWICE)
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
@@ -276,13 +269,10 @@ def _whole_step(answer, parts=1):
 
 def graph_under_ddp(answer: Callable) -> None:
     """The same network; its forward and backward are two graphs, and the rest is eager."""
-    net, batches, others, gradients = _drawn(5)
-    before, expected = copied(net.state_dict()), losses_of_rank(net, batches, gradients)
+    net, batches, _, gradients = drawn = _drawn(5)
+    expected = losses_of_rank(net, batches, gradients)
     losses = partial(losses_of_rank, copy.deepcopy(net))
-    given = copied(batches[0])
-    with callers_own("x or y", given, batches), two_ranks(others) as built:
-        train = _trainer(answer, net, given, built, before)
-        used = use(_beside(train, others, gradients), batches)
+    used, built, _ = _used(answer, drawn)
     alone = GRAPHED_DDP if any("forward" in vars(ddp) for ddp in built) else ALONE
     used.gives(
         expected,
@@ -300,17 +290,13 @@ def graph_under_ddp(answer: Callable) -> None:
 
 def skip_together(answer: Callable) -> None:
     """Six batches: the second and the fifth are bad on this rank, the fourth on the other."""
-    net, batches, others, gradients = _drawn(6)
+    net, batches, others, gradients = drawn = _drawn(6)
     batches[1] = (batches[1][0], 100 * batches[1][1])
     batches[4] = (batches[4][0], torch.full_like(batches[4][1], float("inf")))
     flag = torch.zeros((), device="cuda")
-    flags = [float(number == 3) for number in range(6)]
-    before = copied(net.state_dict())
     losses = partial(losses_of_rank, copy.deepcopy(net), batches, gradients, momentum=0.9)
-    given = copied(batches[0])
-    with callers_own("x or y", given, batches), two_ranks(others) as built, _exchanged(flag):
-        train = _trainer(answer, net, given, built, before, 50.0)
-        used = use(_beside(train, others, gradients, flag, flags), batches)
+    with _exchanged(flag):
+        used, *_ = _used(answer, drawn, 50.0, arrive=lambda number: flag.fill_(number == 3))
     if close(used.given[:5], losses()[:5]):
         raise Wrong("No step is skipped.", "A bad batch on one rank is enough to skip.")
     if torch.is_tensor(used.given[5]) and used.given[5].isnan().any():

@@ -65,11 +65,6 @@ def results(
     return found
 
 
-def graph_scaled(answer: Callable) -> None:
-    """A layer whose new state are new tensors."""
-    _graphs_scaled(answer)
-
-
 @contextmanager
 def autocast(layer: Scaled) -> Iterator[None]:
     """Its exit updates scale and history of layer in place."""
@@ -81,11 +76,11 @@ def autocast(layer: Scaled) -> Iterator[None]:
 
 def graph_autocast(answer: Callable) -> None:
     """The same layer with an autocast."""
-    _graphs_scaled(lambda layer, inputs: answer(layer, autocast, inputs))
+    graph_scaled(lambda layer, inputs: answer(layer, autocast, inputs))
 
 
-def _graphs_scaled(graph: Callable) -> None:
-    """graph(layer, inputs) is used on six batches of different magnitudes."""
+def graph_scaled(answer: Callable) -> None:
+    """A layer whose new state are new tensors, and six batches of different magnitudes."""
     layer, rows = Scaled().cuda(), few()
     batches = [
         magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)
@@ -101,7 +96,7 @@ def _graphs_scaled(graph: Callable) -> None:
         }
         sample = batches[0].clone()
         expected = results(twin, batches)
-        run = graph(layer, sample)
+        run = answer(layer, sample)
         if layer.scale is not kept[0] or layer.history is not kept[1]:
             raise Wrong(
                 "The layer has new tensors for its state, but the graph still reads the old ones.",
@@ -174,8 +169,7 @@ def graph_microbatches(answer: Callable) -> None:
         with callers_own("inputs", sample, batches):
             used = use(run, microbatches(layer, batches, FIRST, changes))
     used.gives(expected, symptoms)
-    if used.seen.captured:
-        raise Wrong("It captures while it is used: capture before the first call.")
+    used.captures_nothing()
     not_eager(used.seen)
     if len(used.seen.replayed) < count:
         raise Wrong("Some calls replay nothing: capture both kinds of call.")

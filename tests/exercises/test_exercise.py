@@ -1,8 +1,4 @@
 import sys
-import threading
-from collections import Counter
-from decimal import Decimal
-from fractions import Fraction
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,7 +15,6 @@ from exercises.answers.outcome import Outcome
 
 SOLUTIONS = {
     "double": "def double(x):\n    return 2 * x",
-    "table": "def table():\n    return pd.DataFrame({'us': [1.0, 2.0]}, index=['a', 'b'])",
     "total": "def total(numbers):\n    return sum(numbers)",
     "nothing": "def nothing():\n    pass",
     "lost": "def lost():\n    return not_there",
@@ -120,15 +115,6 @@ def test_each_side_has_its_own_arguments():
         return numbers.us.tolist()
 
     assert not check(total, pd.DataFrame({"us": [1.0]}))
-
-
-def test_what_cannot_be_copied_is_cloned_or_shared():
-    lock, loss = threading.Lock(), torch.ones(2, requires_grad=True) * 2
-    first, second, shared = solutions.copies((loss, loss, lock))
-    assert first is second is not loss and torch.equal(first, loss) and shared is lock
-    model = torch.nn.Linear(1, 1)
-    model, _, optimizer = solutions.copies((model, lock, torch.optim.SGD(model.parameters())))
-    assert optimizer.param_groups[0]["params"][0] is model.weight
 
 
 class Odd:
@@ -240,8 +226,6 @@ class Doubles:
         lambda x: np.float32(2 * x),
         lambda x: np.array(2 * x),
         lambda x: torch.tensor(2 * x),
-        lambda x: Fraction(2 * x),
-        lambda x: Decimal(2 * x),
     ],
 )
 def test_a_right_answer_of_any_kind(answer):
@@ -275,55 +259,26 @@ def test_a_right_answer_of_any_kind(answer):
         (pd.Index(["a", "b"]), ["a", "b"], True),
         (range(2), [0, 1], True),
         (iter("ab"), ["a", "b"], True),
-        ({"b", "a"}, ["a", "b"], True),
-        ({"b", "a"}, ["b", "a"], False),
-        (["b", "a"], {"a", "b"}, True),
-        (["b", "a", "a"], {"a", "b"}, False),
-        ("ab", {"a", "b"}, False),
-        ({"a": 1}, {"b": 1}, False),
-        (Counter("aab"), {"b": np.int64(1), "a": 2}, True),
         ([[1, 2]], np.array([[1, 2]]), True),
         ([[1, 2]], np.array([[1, 3]]), False),
-        (pd.Series({"a": 1.0}), {"a": 1.0}, True),
-        ({"a": 1.0}, pd.Series({"a": 1.0}), True),
-        ({"b": 1.0}, pd.Series({"a": 1.0}), False),
-        ([1.0], pd.Series({"a": 1.0}), True),
-        (pd.Series([1.0], index=[7]), pd.Series([1.0]), True),
-        (pd.Series([1, 2], index=[0, 0]), pd.Series([1, 3], index=[0, 0]), False),
-        ({"us": [1, 2]}, pd.DataFrame({"us": [1, 2]}), True),
-        ([[1, "a"]], pd.DataFrame({"x": [1], "y": ["a"]}), True),
-        (pd.DataFrame({"x": [1]}), pd.DataFrame({"y": [1]}), False),
     ],
 )
 def test_differences(yours, expected, same):
     assert (differences(yours, expected) == "") is same
 
 
-def test_tables_say_where_they_part():
-    def table():
-        return pd.DataFrame({"us": [1.0, 3.0]}, index=["a", "b"])
-
-    assert "at 'us', at 'b', yours 3, expected 2" in repr(check(table, ()))
-
-
 @pytest.mark.parametrize(
     "yours, expected, question",
     [
-        (75.0, 0.75, "a percent for a share?"),
-        (0.75, 75.0, "a share for a percent?"),
-        (3.2e5, 320.0, "us for ms"),
         (0.32, 320.0, "ms for us"),
         (-5.0, 5.0, "is the sign right?"),
         (0.25, 4.0, "upside down?"),
-        (0.3, 0.7, "the other part"),
         (3, 3.4, "did you round it?"),
         (0.67, 0.6736, "did you round it?"),
         (3, 4, "off by one?"),
         (3.9, 4, "a whole number is asked"),
         (True, 0, ""),
-        ("4", 4, "not its text"),
         ("gpu-bound", "GPU-bound", "spelt"),
-        ([4.0], 4.0, "take the one entry out"),
         ([4.0], [4.0, 1.0], "length 1, not 2"),
         (len, 4.0, "brackets"),
         (7.3, 4.0, ""),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, use
+from exercises.answers.graph_use import use
 from exercises.scenarios.common import few
 
 
@@ -14,10 +14,9 @@ def make_scaler(answer: Callable) -> None:
     """A weight, and five inputs; the sample is the first."""
     weight = torch.randn(4, device="cuda")
     batches = torch.randn(5, few(), 4, device="cuda")
-    expected = [batch * weight for batch in batches]
     used = use(answer(weight, batches[0].clone()), list(batches))
     used.replays(graphs=5, operators=10)
-    used.gives(expected, {EVERY_TIME_THE_FIRST: [expected[0]] * 5})
+    used.gives([batch * weight for batch in batches])
 
 
 def running_total(answer: Callable) -> None:
@@ -27,5 +26,11 @@ def running_total(answer: Callable) -> None:
     used = use(answer(batches[0].clone()), list(batches))
     used.replays(graphs=5, operators=10)
     warm_up = "The warm-up has added to the total: put it back to zero, in place."
-    first = [number * batches[0] for number in range(1, 6)]
-    used.gives(totals, {warm_up: [total + 3 * batches[0] for total in totals], EVERY_TIME_THE_FIRST: first})
+    first = "Every call adds the first input: copy the new one into the static input."
+    used.gives(
+        totals,
+        {
+            warm_up: [total + 3 * batches[0] for total in totals],
+            first: [number * batches[0] for number in range(1, 6)],
+        },
+    )
