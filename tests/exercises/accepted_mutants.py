@@ -20,6 +20,12 @@ WARM_UP_DROPPED = "The result of the warm-up is dropped, and its autograd graph 
 BELOW_ROUNDING = "It changes the variance by less than rounding does."
 
 RIGHT: dict[str, str] = {
+    "fold_norm: True turned in keepdim=True": "A scale of shape (1,) serves the single row of x, too.",
+    "split_attention: swap slots = torch.arange(keys.shape[1], device=keys.device)": INDEPENDENT,
+    "split_attention: swap scores = scores.masked_fill(slots > input_pos, -torch.inf).unflatten(1, (n_splits, -1))": INDEPENDENT,
+    "split_attention: swap total = weights.sum(dim=-1, keepdim=True)": INDEPENDENT,
+    "split_attention: 1e+30 to 1.01e+30 in -1e+30": "Any finite number far below the scores serves.",
+    "split_attention: 1e+30 to 1.1e+30 in -1e+30": "Any finite number far below the scores serves.",
     "graph_normalized_policy: swap mean.lerp_(obs.mean(0), 0.1)": INDEPENDENT,
     "graph_normalized_policy: 1e-05 to 1.01e-05 in var + 1e-05": BELOW_ROUNDING,
     "graph_normalized_policy: 1e-05 to 1.1e-05 in var + 1e-05": BELOW_ROUNDING,
