@@ -13,7 +13,8 @@ MOST = 100_000  # entries that are taken from an iterator, which may be endless
 def differences(yours: Any, expected: Any) -> str:
     """Say where two results part, or "" if they agree (floats to 1 in 1000).
 
-    Lists, tuples, arrays, tensors, columns and iterators of the same entries agree.
+    Lists, tuples, arrays, tensors, columns and iterators of the same entries agree, and dicts with
+    the same keys.
     """
     return _part(plain(yours), plain(expected))
 
@@ -24,12 +25,17 @@ def plain(value: Any) -> Any:
         value = value.detach().cpu()
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, str | bytes | dict) or not isinstance(value, Iterable):
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return value
     return [plain(item) for item in islice(value, MOST)]
 
 
 def _part(yours, expected):
+    if isinstance(yours, dict) and isinstance(expected, dict) and yours.keys() == expected.keys():
+        parts = ((key, _part(yours[key], expected[key])) for key in expected)
+        return next((f"at {key!r}, {part}" for key, part in parts if part), "")
     if isinstance(yours, list) and isinstance(expected, list) and len(yours) == len(expected):
         parts = (
             (place, _part(*pair)) for place, pair in enumerate(zip(yours, expected, strict=True))
