@@ -33,14 +33,11 @@ def plain(value: Any) -> Any:
 
 
 def _part(yours, expected):
+    if isinstance(yours, list) and isinstance(expected, list) and len(yours) == len(expected):
+        yours, expected = dict(enumerate(yours)), dict(enumerate(expected))
     if isinstance(yours, dict) and isinstance(expected, dict) and yours.keys() == expected.keys():
         parts = ((key, _part(yours[key], expected[key])) for key in expected)
         return next((f"at {key!r}, {part}" for key, part in parts if part), "")
-    if isinstance(yours, list) and isinstance(expected, list) and len(yours) == len(expected):
-        parts = (
-            (place, _part(*pair)) for place, pair in enumerate(zip(yours, expected, strict=True))
-        )
-        return next((f"at {place}, {part}" for place, part in parts if part), "")
     if _same(yours, expected):
         return ""
     texts = brief(yours), brief(expected)

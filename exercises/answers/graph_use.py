@@ -257,8 +257,7 @@ def nothing_freed() -> None:
     device = CUDAGraph.stand_in
     hints = "\n".join(device.hints) if device else ""
     if read := re.search(r"memory whose tensor is gone \((?:aten::)?([^.)]+)", hints):
-        symptom, repair = FREED
-        raise Wrong(symptom.format(operator=read[1]), repair)
+        raise Wrong(filled(FREED, operator=read[1]))
 
 
 def parting(

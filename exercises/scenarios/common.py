@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
+from torch.utils._pytree import tree_leaves
 
 from cpu_graph.graphs import CUDAGraph
+from cpu_graph.memory import Place
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import EAGER, Watched, Wrong, copied, same
@@ -226,6 +228,23 @@ def sgd_step(net: nn.Module) -> Callable:
         return loss.detach()
 
     return step
+
+
+def nodes_of(seen: Watched) -> list[Node]:
+    """The nodes of the captured graphs. The stand-in knows them; on a GPU the list is empty."""
+    if CUDAGraph.stand_in is None:
+        return []
+    return [node for graph in seen.captured for node in graph.capture.nodes]
+
+
+def operator_of(node: Node) -> str:
+    """sum for aten::sum.dim_IntList"""
+    return node.operator.name().split(".")[0].removeprefix("aten::")
+
+
+def places(value: Any) -> list[Place]:
+    """The tensors among the arguments or outputs of a node."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Place)]
 
 
 def launch_log() -> list:

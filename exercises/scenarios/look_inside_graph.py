@@ -16,6 +16,7 @@ from exercises.scenarios.common import (
     draw_batches,
     few,
     losses_of,
+    operator_of,
     perceptron,
     sgd,
     tensors_of,
@@ -63,7 +64,7 @@ def _as_few_nodes(graph, net, batch):
     """Raises Wrong if the graph has nodes that a plain training step on net does not have."""
     step = partial(training_step, net, sgd(net.parameters()))
     plain = capture_step(step, *(tensor.clone() for tensor in batch))
-    yours, needed = (Counter(map(_operator, one.capture.nodes)) for one in (graph, plain.graph))
+    yours, needed = (Counter(map(operator_of, one.capture.nodes)) for one in (graph, plain.graph))
     more = yours - needed
     if more:
         names = ", ".join(f"{count} of {name}" for name, count in sorted(more.items()))
@@ -71,10 +72,6 @@ def _as_few_nodes(graph, net, batch):
             f"Your graph has nodes that the training does not need: {names}.",
             "Take the lines that launch them out of the step, or change their arguments.",
         )
-
-
-def _operator(node):
-    return node.operator.name().split(".")[0].removeprefix("aten::")
 
 
 def capture_in_lanes(answer: Callable) -> None:

@@ -9,7 +9,7 @@ import torch
 from cpu_graph.graphs import Conditional, CUDAGraph, flat, taken
 from exercises.answers.graph_use import Watched, Wrong, close, copied, filled, returned, use, watch
 from exercises.scenarios import rules
-from exercises.scenarios.common import FILLED, few
+from exercises.scenarios.common import FILLED, few, nodes_of
 
 NO_NODE = "The graph has no {} node: capture one."
 OPEN = (
@@ -110,8 +110,7 @@ def has_node(seen: Watched, loops: bool) -> None:
         return
     if any(len(graph.capture.bodies) > 1 for graph in seen.captured):
         raise Wrong(OPEN)
-    nodes = [node for graph in seen.captured for node in graph.capture.nodes]
-    if not any(isinstance(node, Conditional) and node.loops == loops for node in nodes):
+    if not any(isinstance(node, Conditional) and node.loops == loops for node in nodes_of(seen)):
         raise Wrong(NO_NODE.format("while" if loops else "if"))
 
 

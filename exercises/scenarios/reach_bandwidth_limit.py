@@ -9,19 +9,16 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
-from cpu_graph.graphs import CUDAGraph
-from cpu_graph.memory import Place
 from cpu_graph.nodes import Node
 from exercises.answers.graph_use import Watched, Wrong, close, filled, use, watch
-from exercises.scenarios.common import few
+from exercises.scenarios.common import few, nodes_of, operator_of, places
 from exercises.scenarios.rules import callers_own
 from helpers.capture import capture_step
 
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::mv", "aten::bmm")
-REDUCES = ("aten::max", "aten::amax", "aten::argmax", "aten::sum", "aten::logsumexp", "aten::topk")
-ALONG = ("aten::_softmax", "aten::sort")  # along the dimension that an argument names
+PRODUCTS = ("mm", "addmm", "mv", "bmm")
+REDUCES = ("max", "amax", "argmax", "sum", "logsumexp", "topk")
+ALONG = ("_softmax", "sort")  # along the dimension that an argument names
 NO_EPS = ("The results are too large where x is small.", "Add norm.eps before the square root.")
 FROZEN_SCALE = (
     "Every result is divided by the root mean square of the sample.",
@@ -72,23 +69,6 @@ FROZEN_POSITION = (
 SLOT_MISSING = ("The slot at the position itself is missing.", "The query attends to it, too.")
 
 
-def nodes_of(seen: Watched) -> list[Node]:
-    """The nodes of the captured graphs; only the stand-in knows them."""
-    if CUDAGraph.stand_in is None:
-        return []
-    return [node for graph in seen.captured for node in graph.capture.nodes]
-
-
-def places(value: object) -> list[Place]:
-    """The tensors among the arguments or outputs of a node."""
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Place)]
-
-
-def named(node: Node) -> str:
-    """aten::sum.dim_IntList -> aten::sum"""
-    return node.operator.name().split(".")[0]
-
-
 def fold_norm(answer: Callable) -> None:
     """Five inputs of different sizes, through a norm with gains and a large eps."""
     dim = few(5, 9)
@@ -137,14 +117,14 @@ def reads_weight_once(nodes: list[Node], size: int) -> None:
         raise Wrong(filled(WEIGHT_AGAIN, len(large)))
     written: set[int] = set()
     for node in nodes:
-        if named(node) in PRODUCTS and any(id(p.block) in written for p in places(node.args)):
+        if operator_of(node) in PRODUCTS and any(id(p.block) in written for p in places(node.args)):
             raise Wrong(AFTER_NORM)
         written |= {id(place.block) for place in places(node.outputs)}
 
 
 def reduced_over(node: Node) -> int:
     """How many numbers each result of a reduction, a softmax or a product is made of, else 0."""
-    name, given = named(node), places(node.args)
+    name, given = operator_of(node), places(node.args)
     if name in REDUCES:
         return math.prod(given[0].where[1]) // math.prod(places(node.outputs)[0].where[1])
     if name in ALONG:

@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from cpu_graph.graphs import CUDAGraph
 from cpu_graph.nodes import Node
-from exercises.answers.graph_use import Watched, Wrong, copied, same, watch
-from exercises.scenarios.common import is_replay, launch_log, ordered
+from exercises.answers.graph_use import Watched, Wrong, copied, filled, same, watch
+from exercises.scenarios.common import is_replay, launch_log, nodes_of, ordered
 
 OVERWRITES = (
     "It changes a tensor of the caller: {}.",
@@ -53,7 +53,7 @@ def callers_own(what: str, *values: Any) -> Iterator[None]:
     before = copied(values)
     yield
     if not same(values, before):
-        raise Wrong(OVERWRITES[0].format(what), OVERWRITES[1])
+        raise Wrong(filled(OVERWRITES, what))
 
 
 def detached(results: Any) -> None:
@@ -99,11 +99,6 @@ def reads(seen: Watched, dtype: torch.dtype, said: str | tuple[str, str]) -> Non
     """
     if CUDAGraph.stand_in is None:
         return
-    arguments = [
-        leaf
-        for graph in seen.captured
-        for node in graph.capture.nodes
-        for leaf in tree_leaves((node.args, node.kwargs))
-    ]
+    arguments = tree_leaves([(node.args, node.kwargs) for node in nodes_of(seen)])
     if not any(getattr(leaf, "dtype", None) == dtype for leaf in arguments):
         raise Wrong(said)

@@ -7,12 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from torch.utils._pytree import tree_leaves
 
-from cpu_graph.graphs import CUDAGraph
-from cpu_graph.memory import Place
 from exercises.answers.graph_use import Used, Watched, Wrong, returned, use, watch
-from exercises.scenarios.common import few
+from exercises.scenarios.common import few, nodes_of, places
 from exercises.scenarios.rules import callers_own, one_graph
 
 TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
@@ -79,12 +76,9 @@ def graph_feed_forward(answer: Callable) -> None:
 
 def its_share(built: Watched, hidden: int) -> None:
     """Raises Wrong if a captured node works on all hidden units. Only the stand-in knows."""
-    if CUDAGraph.stand_in is None:
-        return
-    for node in built.captured[0].capture.nodes:
-        for leaf in tree_leaves((node.args, node.kwargs, node.outputs)):
-            if isinstance(leaf, Place) and hidden in leaf.where[1]:
-                raise Wrong(WHOLE_HIDDEN.format(hidden))
+    used = places([(node.args, node.kwargs, node.outputs) for node in nodes_of(built)])
+    if any(hidden in place.where[1] for place in used):
+        raise Wrong(WHOLE_HIDDEN.format(hidden))
 
 
 def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int) -> list[Tensor]:
