@@ -93,23 +93,26 @@ def _without_names(text: str) -> str:
 def answer(text: str, hits: list[Hit]) -> str:
     """What the command prints about a text in which hits were found."""
     doubt = caveat(text, hits)
+    likely = guesses(text, hits, doubt)
+    told = [SAID["guesses"], *map(describe, likely)] if likely else [SAID["nothing"]]
     if not hits:
-        return "\n\n".join([SAID["unknown"], *_guessed(text, doubt)])
+        return "\n\n".join([SAID["unknown"], *([doubt] if doubt else told)])
     first = hits[0]
     parts = [f"{doubt}\n"] if doubt else []
     parts += [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
-    more = ["", *_guessed(text, "")] if first.entry.kind == "after" else _others(hits)
+    more = ["", *told] if only_around(hits) else _others(hits)
     return "\n".join([*parts, describe(first.entry), *more])
 
 
-def _guessed(text: str, doubt: str) -> list[str]:
-    """The doubt, or the causes that a text without a known message is most like."""
-    if doubt:
-        return [doubt]
-    likely = nearest(text)
-    if not likely:
-        return [SAID["nothing"]]
-    return [SAID["guesses"], *map(describe, likely)]
+def guesses(text: str, hits: list[Hit], doubt: str) -> list[Entry]:
+    """The causes that a text is most like, where none of its messages names one."""
+    unanswered = only_around(hits) if hits else not doubt
+    return nearest(text) if unanswered else []
+
+
+def only_around(hits: list[Hit]) -> bool:
+    """Whether the first message is that of a server around the failure."""
+    return bool(hits) and hits[0].entry.kind == "after"
 
 
 def _others(hits: list[Hit]) -> list[str]:
@@ -163,13 +166,11 @@ def _standard_input() -> str:
 
 def _as_json(text: str, hits: list[Hit]) -> str:
     """status (known, several or unknown), a caveat, the telling line, and the entries, or
-    guesses if it is unknown."""
+    guesses if it is unknown, or both if the message is that of a server around it."""
     doubt = caveat(text, hits)
+    likely = list(map(_plain, guesses(text, hits, doubt)))
     if not hits:
-        guesses = [] if doubt else nearest(text)
-        return json.dumps(
-            {"status": "unknown", "caveat": doubt, "guesses": list(map(_plain, guesses))}, indent=1
-        )
+        return json.dumps({"status": "unknown", "caveat": doubt, "guesses": likely}, indent=1)
     status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
     line = {"number": hits[0].number + 1, "text": hits[0].line}
     found = {
@@ -178,8 +179,8 @@ def _as_json(text: str, hits: list[Hit]) -> str:
         "line": line,
         "entries": [_plain(hit.entry) for hit in hits],
     }
-    if hits[0].entry.kind == "after":
-        found["guesses"] = list(map(_plain, nearest(text)))
+    if only_around(hits):
+        found["guesses"] = likely
     return json.dumps(found, indent=1)
 
 

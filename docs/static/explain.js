@@ -94,9 +94,9 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
     const suspected = suspicions(text), typed = suspected.size && text.trim().split(/\s+/).length <= rules.typed && !text.includes(":");
     if (!fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
     const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
-    const asked = [...new Set(words(telling.join("\n")))];
+    const asked = [...new Set(words(telling.join("\n")))], weights = described();
     const rated = entries.map((entry, one) => {
-      const alike = asked.reduce((sum, word) => sum + (described()[one].get(word) ?? 0), 0);
+      const alike = asked.reduce((sum, word) => sum + (weights[one].get(word) ?? 0), 0);
       return [alike + (suspected.get(entry.title) ?? 0), entry];
     }).filter(([, entry]) => rules.guessed.includes(entry.kind) && named(entry, text)).sort((a, b) => b[0] - a[0]);
     const best = rated[0][0], least = rules.alike * (lines.some((line) => fits(rules.named, line)) ? rules.little : 1);
@@ -150,7 +150,8 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
   /** All that is known of a text: what the page shows, and what the command prints. */
   function explain(text) {
     const hits = find(text), doubt = caveat(text, hits);
-    const guesses = hits.length ? (hits[0].entry.kind === "after" ? nearest(text) : []) : doubt ? [] : nearest(text);
+    const unanswered = hits.length ? hits[0].entry.kind === "after" : !doubt;
+    const guesses = unanswered ? nearest(text) : [];
     return { text, hits, doubt, guesses, first: hits[0], others: hits.length ? others(hits) : null };
   }
 
