@@ -58,12 +58,12 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Symptom:
-    """What people see, and its causes. words: a regular expression for it; near: another one for
-    what the text must speak of as well; causes: titles of entries, the usual one first."""
+class Complaint:
+    """What people complain of. words: a regular expression for it; causes: titles of all entries
+    that it is known to come from."""
 
+    title: str
     words: str
-    near: str
     causes: tuple[str, ...]
 
 
@@ -73,10 +73,10 @@ def _file() -> dict:
 
 
 @cache
-def symptoms() -> tuple[Symptom, ...]:
-    """What a text may tell of that quotes no message."""
+def complaints() -> tuple[Complaint, ...]:
+    """The few kinds of failures that have many causes."""
     return tuple(
-        Symptom(one["words"], one["near"], tuple(one["causes"])) for one in _file()["symptoms"]
+        Complaint(one["title"], one["words"], tuple(one["causes"])) for one in _file()["complaints"]
     )
 
 

@@ -14,11 +14,13 @@ from dataclasses import asdict
 from typing import Any
 
 from capturable.causes import Entry, Hit, entries, find, standard_name
-from capturable.similar_causes import nearest
+from capturable.similar_causes import complaint, names_a_graph, nearest, of_complaint
 
 NAMES_NO_CAUSE = ("several", "reasons")
+TOLD = 3  # guesses with cause and fix, before a list
 OURS = re.compile(
-    r"captur|(cuda|hip)[ _/.-]?graph(?!ic)|graphed|graph\.replay|graph_?pool|graph recording"
+    r"captur|(cuda|hip|acl)[ _/.-]?graph(?!ic)|graphed|graph[. ]replay|graph_?pool|graph recording"
+    r"|graph mode|FULL_(AND_PIECEWISE|DECODE_ONLY)"
     r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
     re.I,
 )
@@ -47,6 +49,7 @@ SAID = {  # in the command and on the site; {} is a name or a number
     "nothing": "Nothing is like it.",
     "guesses": "These are guesses, by the words alone; it may be about one of them, or about none:",
     "decided": "The same message has {} other causes; the lines near it point to this one.",
+    "complaint": "Less likely, or other causes of {}, and how to tell them apart:",
     "tell_apart": "How to tell its causes apart:",
     "others_too": "The same message has other causes too:",
 }
@@ -93,21 +96,27 @@ def _without_names(text: str) -> str:
 def answer(text: str, hits: list[Hit]) -> str:
     """What the command prints about a text in which hits were found."""
     doubt = caveat(text, hits)
-    likely = guesses(text, hits, doubt)
+    likely, others = guesses(text, hits, doubt)
     told = [SAID["guesses"], *map(describe, likely)] if likely else [SAID["nothing"]]
+    told += [_list(SAID["complaint"].format(complaint(text)), others)] if others else []
     if not hits:
-        return "\n\n".join([SAID["unknown"], *([doubt] if doubt else told)])
+        parts = [SAID["unknown"], *([doubt] if doubt else [])]
+        return "\n\n".join([*parts, *(told if likely or not doubt else [])])
     first = hits[0]
     parts = [f"{doubt}\n"] if doubt else []
     parts += [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
-    more = ["", *told] if only_around(hits) else _others(hits)
-    return "\n".join([*parts, describe(first.entry), *more])
+    more = told if only_around(hits) else _others(text, hits)
+    return "\n\n".join(["\n".join([*parts, describe(first.entry)]), *more])
 
 
-def guesses(text: str, hits: list[Hit], doubt: str) -> list[Entry]:
-    """The causes that a text is most like, where none of its messages names one."""
-    unanswered = only_around(hits) if hits else not doubt
-    return nearest(text) if unanswered else []
+def guesses(text: str, hits: list[Hit], doubt: str) -> tuple[list[Entry], list[Entry]]:
+    """Where no message of the text names a cause: the causes that it is most like, and the others
+    of what it complains of."""
+    unanswered = only_around(hits) if hits else not doubt or names_a_graph(text)
+    likely = nearest(text) if unanswered else []
+    told, rest = likely[:TOLD], likely[TOLD:]
+    others = dict.fromkeys([*rest, *(of_complaint(text) if likely else [])])
+    return told, [entry for entry in others if entry not in told]
 
 
 def only_around(hits: list[Hit]) -> bool:
@@ -115,23 +124,36 @@ def only_around(hits: list[Hit]) -> bool:
     return bool(hits) and hits[0].entry.kind == "after"
 
 
-def _others(hits: list[Hit]) -> list[str]:
+def _others(text: str, hits: list[Hit]) -> list[str]:
     """The other causes of the first hit's message, and how to tell them apart."""
+    others = others_of(text, hits)
+    if not others:
+        return []
+    if hits[0].entry.kind in NAMES_NO_CAUSE:
+        return [_list(SAID["tell_apart"], others)]
+    if hits[0].rank[3] < 0:  # the code or the log beside the message has named it
+        return [SAID["decided"].format(len(others))]
+    return [_list(SAID["others_too"], others)]
+
+
+def others_of(text: str, hits: list[Hit]) -> list[Entry]:
+    """The other causes of the first hit's message; of one that names none, also those of what the
+    text complains of."""
     first = hits[0]
     others = [hit.entry for hit in hits[1:] if hit.message == first.message]
     others = [entry for entry in others if entry.kind in ("error", "warning")]
-    if not others:
-        return []
-    decided = first.rank[3] < 0  # the code or the log beside the message has named it
-    several = first.entry.kind in NAMES_NO_CAUSE
-    if decided and not several:
-        return ["\n" + SAID["decided"].format(len(others))]
-    head = SAID["tell_apart"] if several else SAID["others_too"]
-    told = {
-        standard_name(entry): entry.tell or entry.cause.split(". ")[0].rstrip(".")
-        for entry in others
-    }
-    return ["\n" + head, *(f"  {known}: {tell}." for known, tell in told.items())]
+    if first.entry.kind in NAMES_NO_CAUSE:
+        others += [entry for entry in of_complaint(text) if entry not in others]
+    return others
+
+
+def _list(head: str, causes: list[Entry]) -> str:
+    """A sentence, and a line for each cause: its name, and how to tell it from the others."""
+    lines = [
+        f"  {standard_name(one)}: {one.tell or one.cause.split('. ')[0].rstrip('.')}."
+        for one in causes
+    ]
+    return "\n".join([head, *dict.fromkeys(lines)])
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m capturable.explain") -> int:
@@ -168,9 +190,10 @@ def _as_json(text: str, hits: list[Hit]) -> str:
     """status (known, several or unknown), a caveat, the telling line, and the entries, or
     guesses if it is unknown, or both if the message is that of a server around it."""
     doubt = caveat(text, hits)
-    likely = list(map(_plain, guesses(text, hits, doubt)))
+    likely, others = guesses(text, hits, doubt)
+    guessed = {"guesses": list(map(_plain, likely)), "others": list(map(_plain, others))}
     if not hits:
-        return json.dumps({"status": "unknown", "caveat": doubt, "guesses": likely}, indent=1)
+        return json.dumps({"status": "unknown", "caveat": doubt} | guessed, indent=1)
     status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
     line = {"number": hits[0].number + 1, "text": hits[0].line}
     found = {
@@ -179,9 +202,7 @@ def _as_json(text: str, hits: list[Hit]) -> str:
         "line": line,
         "entries": [_plain(hit.entry) for hit in hits],
     }
-    if only_around(hits):
-        found["guesses"] = likely
-    return json.dumps(found, indent=1)
+    return json.dumps(found | (guessed if only_around(hits) else {}), indent=1)
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

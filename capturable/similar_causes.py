@@ -1,28 +1,38 @@
 """Which causes a text is about that quotes no known message, by the words that it shares with
 them."""
 
+import json
 import math
 import re
 from collections import Counter
 from functools import cache
+from pathlib import Path
+from typing import Any
 
-from capturable.causes import Entry, entries, symptoms
+from capturable.causes import Complaint, Entry, complaints, entries
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
+ROUTINE = re.compile(  # what servers log at every start: no sign of a graph beside an error
+    r"captur\w+ (the model for )?(cuda ?graphs?|graph)\b.*(%|unexpected|decoding)"
+    r"|graph capturing finished|graph warmup complete|graphs are enabled|disabling cuda graphs|no-cudagraphs",
+    re.I,
+)
+ERROR = re.compile(r"error|exception|fail|assert|crash|nan", re.I)
 ABOUT = re.compile(  # else a text may be about anything that is called a graph
-    r"captur(?!e_sizes)|(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:)|\bcuGraph(Launch|Exec|Instant|Add)"
-    r"|graphed|replay|stream|AccumulateGrad"
+    r"captur(?!e_sizes)|(cuda|hip|acl)[ _/.-]?graph(?!ic|\w*['\"]:)|\bcuGraph(Launch|Exec|Instant|Add)"
+    r"|graphed|replay|stream|AccumulateGrad|\bcuGraph\b|\bgraph mode\b|\b(FULL_)?(AND_)?PIECEWISE\b"
     r"|reduce-overhead|max-autotune(?!-no)|enforce[-_]eager(?!=False)|\beager mode"
-    r"|sleep[ _](mode|level)|\bsleep\(|wake_up\(|release_memory_occupation"
+    r"|sleep[ _?](mode|level)|level.?\d sleep|\bsleep\(|wake_up\b|release_memory_occupation"
     r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
     r"|\b(eager|pools?|weights?|data_ptr)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights?|data_ptr)\b",
     re.I,
 )
-NAMED = re.compile(  # a text that speaks of these needs little likeness; a setting's name does not
-    r"(cuda|hip)[ _/.-]?graph(?!ic|\w*['\"]:|s?(_|=False))|cudagraph_trees|reduce-overhead|graphed"
+NAMED = re.compile(  # a text that speaks of these is guessed about; a setting's name is not enough
+    r"(cuda|hip|acl)[ _/.-]?graph(?!ic|\w*['\"]:|s?(_|=False))|cudagraph_trees|reduce-overhead|graphed"
     r"|max-autotune(?!-no)"
-    r"|\bcuGraph(Launch|Exec|Instant|Add)|\b(stream|graph) captur|captured (model|step|forward)\b"
-    r"|captur(es?|ed|ing) (\d+ )?graphs?\b|@captured\b|\.replay\(|ScopedCapture|capture_begin",
+    r"|\bgraph mode\b|\b(FULL_)?(AND_)?PIECEWISE\b|FULL_DECODE_ONLY|\b(in|during|inside|outside) (of )?(a|the) capture\b"
+    r"|\bcuGraph(Launch|Exec|Instant|Add)?\b|\b(stream|graph) captur|captured (model|step|forward)\b"
+    r"|captur(es?|ed|ing) (\d+ )?graphs?\b|\bre-?captur(es?|ed|ing)\b|level.?\d sleep|@captured\b|\.replay\(|ScopedCapture|capture_begin",
     re.I,
 )
 FIELD = re.compile(  # and one of these, for what else is captured or replayed
@@ -49,14 +59,12 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
 }
 LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
-SATURATED, LONG = 1.0, 0.4  # BM25: k1 and b
-SCALE = 0.03  # and its weight beside that of symptoms
-ALIKE = 0.36  # the least likeness: further down most guesses are wrong
-LITTLE = 0.4  # of that is enough for a text that names a CUDA graph
-LESS = 0.4  # of the best likeness: what is less alike is left out
-SYMPTOM = 0.06  # what a symptom adds to the likeness of its causes
-USUAL = 0.14  # and adds to that of the first, the usual one, besides
-TYPED = 9  # words at most, and no colon: a symptom in words, not a line of a log
+DESCRIBED = 30, 0.4  # what a word of a description weighs, and BM25's b
+REPORTED = 20, 0.8  # and one of a report
+ALIKE = 600  # the least likeness of a log that names no CUDA graph: with less it is about none
+LESS = 0.5  # of the best likeness: what is less alike is left out
+TYPED = 9  # words at most, and no colon: a complaint in words, not a line of a log
+UNCLEAR = ("this", "a capture that fails")  # complaints of anything that fails
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
 PLAIN = re.findall(
     r"\w+",
@@ -68,68 +76,126 @@ where which while who will with without would you your am anything doing me my s
 
 
 def nearest(text: str, count: int = 5) -> list[Entry]:
-    """For a text without a known message: the causes whose description is most like it, the best
-    first; [] if none is.
+    """For a text without a known message: the causes whose description and reports are most like
+    it, the best first; [] if it is about no graph.
 
-    Rare words count more than common ones (BM25), and causes of a symptom that the text tells of
-    more than others, its usual cause most; a text longer than a typed symptom must mention a capture
-    or a replay, and a graph, a GPU or the like. One that is much less alike than the best is left
-    out.
+    A text longer than a typed complaint must mention a capture or a replay, and a graph, a GPU or the
+    like. A cause that is much less alike than the best is left out.
     """
-    lines = [line[:LENGTH] for line in text.splitlines()]
-    suspected = _suspected("\n".join(lines))
-    typed = bool(suspected) and len(text.split()) <= TYPED and ":" not in text
+    lines = _telling(text)
+    typed = len(text.split()) <= TYPED and ":" not in text and complaint(text) not in UNCLEAR
     if not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
         return []
+    rated = _rated(text)
+    best = rated[0][0]
+    if best < (1 if typed or names_a_graph(text) else ALIKE):
+        return []
+    return [entry for alike, entry in rated[:count] if alike >= best * LESS]
+
+
+def names_a_graph(text: str) -> bool:
+    """Whether a text names a CUDA graph, its capture or its replay."""
+    return any(map(NAMED.search, _telling(text)))
+
+
+def complaint(text: str) -> str:
+    """What a text complains of, such as wrong results or a hang."""
+    return " and ".join(one.title for one in _complaints(text)) or "this"
+
+
+def of_complaint(text: str, count: int = 18) -> list[Entry]:
+    """The causes of what a text complains of, and of the products that it names, those first that
+    it is most like."""
+    causes = {title for one in _complaints(text) or complaints() for title in one.causes}
+    rated = [entry for _, entry in _rated(text)]
+    return [entry for entry in rated if entry.title in causes or _product(entry.title)][:count]
+
+
+def _complaints(text: str) -> list[Complaint]:
+    read = "\n".join(_lines(text))
+    return [one for one in complaints() if re.search(one.words, read, re.I)]
+
+
+def _telling(text: str) -> list[str]:
+    """The lines, where one tells of an error those of them that are no routine."""
+    lines = [line for line in _lines(text) if not ROUTINE.search(line)]
+    return lines if any(map(ERROR.search, lines)) else _lines(text)
+
+
+def _lines(text: str) -> list[str]:
+    return [line[:LENGTH] for line in text.splitlines()]
+
+
+def _rated(text: str) -> list[tuple[int, Entry]]:
+    """All causes and how much the text is like each, the best first.
+
+    Rare words count more than common ones (BM25).
+    """
+    lines = _lines(text)
     telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
     asked = set(_words("\n".join(telling)))
     rated = []
-    for entry, weights in zip(entries(), _known(), strict=True):
+    for entry, weight in zip(entries(), weights(), strict=True):
         if entry.kind in GUESSED and _named(entry, text):
-            alike = sum(weights[word] for word in asked & weights.keys())
-            rated.append((alike + suspected.get(entry.title, 0), entry))
-    rated.sort(key=lambda pair: -pair[0])
-    if rated[0][0] < ALIKE * (LITTLE if any(map(NAMED.search, lines)) else 1):
-        return []
-    return [entry for alike, entry in rated[:count] if alike >= rated[0][0] * LESS]
+            alike = sum(weight[word] for word in asked & weight.keys())
+            rated.append((alike, entry))
+    return sorted(rated, key=lambda pair: -pair[0])
 
 
 def _named(entry: Entry, text: str) -> bool:
     """Whether a text speaks of the product that a cause belongs to, if it belongs to one."""
-    product = next((name for name in PRODUCTS if re.match(rf"{name}\b", entry.title)), None)
-    return product is None or bool(re.search(PRODUCTS[product], text, re.I))
-
-
-def _suspected(text: str) -> dict[str, float]:
-    """What the symptoms that the text tells of, such as a hang, old values or memory, add to the
-    likeness of their causes, by title."""
-    adds: dict[str, float] = {}
-    for symptom in symptoms():
-        if re.search(symptom.words, text, re.I) and re.search(symptom.near, text, re.I):
-            for title in symptom.causes:
-                add = SYMPTOM + (USUAL if title == symptom.causes[0] else 0)
-                adds[title] = max(add, adds.get(title, 0))
-    return adds
+    product = _product(entry.title)
+    return not product or bool(re.search(PRODUCTS[product], text, re.I))
 
 
 @cache
-def _known() -> list[dict[str, float]]:
-    """How much each word of the description of each cause adds to the likeness (BM25)."""
-    texts = [[*[e.title] * 3, *e.messages, e.cause, e.tell, e.fix, e.words] for e in entries()]
-    counts = [Counter(_words("\n".join(text))) for text in texts]
+def _product(title: str) -> str:
+    """The product that a cause belongs to, or ""."""
+    return next((name for name in PRODUCTS if re.match(rf"{name}\b", title)), "")
+
+
+def reports() -> list[dict[str, Any]]:
+    """Public reports, each with its text, the thread it is from and the titles of its causes."""
+    return json.loads(Path(__file__).with_name("reports.json").read_text(encoding="utf-8"))
+
+
+@cache
+def weights() -> list[dict[str, int]]:
+    """How much each word adds to the likeness of each cause: what its description and the reports
+    of it weigh together."""
+    described = [_words("\n".join(_description(entry))) for entry in entries()]
+    reported: dict[str, list[str]] = {entry.title: [] for entry in entries()}
+    for report in reports():
+        for title in report["causes"]:
+            reported[title] += set(_words(report["text"]))
+    known = zip(
+        _bm25(described, *DESCRIBED), _bm25(list(reported.values()), *REPORTED), strict=True
+    )
+    return [
+        {word: round(one[word] + other[word]) for word in one.keys() | other.keys()}
+        for one, other in known
+    ]
+
+
+def _description(entry: Entry) -> list[str]:
+    return [*[entry.title] * 3, *entry.messages, entry.cause, entry.tell, entry.fix, entry.words]
+
+
+def _bm25(texts: list[list[str]], scale: float, long: float) -> list[Counter[str]]:
+    """What each word of each text adds to its likeness (BM25): rare words weigh more than common
+    ones, and words of a long text less."""
+    counts = list(map(Counter, texts))
     common = Counter(word for count in counts for word in count)
-    weights = {word: SCALE * math.log(len(counts) / times) for word, times in common.items()}
-    usual = sum(count.total() for count in counts) / len(counts)
-    known = []
-    for count in counts:
-        less = SATURATED * (1 - LONG + LONG * count.total() / usual)
-        known.append(
-            {
-                word: weights[word] * times * (1 + SATURATED) / (times + less)
-                for word, times in count.items()
-            }
+    known = sum(map(bool, counts))
+    usual = sum(map(len, texts)) / known
+    weighed = []
+    for text, count in zip(texts, counts, strict=True):
+        less = 1 - long + long * len(text) / usual
+        weight = {word: scale * math.log(known / common[word]) for word in count}
+        weighed.append(
+            Counter({word: weight[word] * 2 * n / (n + less) for word, n in count.items()})
         )
-    return known
+    return weighed
 
 
 def _words(text: str) -> list[str]:

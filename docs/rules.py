@@ -30,13 +30,9 @@ def rules() -> dict[str, Any]:
     """All that explain.js needs, from the modules of capturable."""
     return {
         "entries": [entry(one) for one in causes.entries()],
-        "symptoms": [
-            {
-                "words": pattern(one.words, re.I),
-                "near": pattern(one.near, re.I),
-                "causes": one.causes,
-            }
-            for one in causes.symptoms()
+        "complaints": [
+            {"title": one.title, "words": pattern(one.words, re.I), "causes": one.causes}
+            for one in causes.complaints()
         ],
         "levels": causes.LEVELS,
         "undecided": causes.UNDECIDED,
@@ -51,6 +47,8 @@ def rules() -> dict[str, Any]:
         "foreign": {name: pattern(sign) for name, sign in explain.FOREIGN.items()},
         "pytorchs": pattern(explain.PYTORCHS),
         "line": pattern(similar_causes.LINE),
+        "routine": pattern(similar_causes.ROUTINE),
+        "error": pattern(similar_causes.ERROR),
         "about": pattern(similar_causes.ABOUT),
         "field": pattern(similar_causes.FIELD),
         "named": pattern(similar_causes.NAMED),
@@ -58,17 +56,14 @@ def rules() -> dict[str, Any]:
         "products": {name: pattern(sign, re.I) for name, sign in similar_causes.PRODUCTS.items()},
         "lines": similar_causes.LINES,
         "length": similar_causes.LENGTH,
-        "saturated": similar_causes.SATURATED,
-        "long": similar_causes.LONG,
-        "scale": similar_causes.SCALE,
+        "weights": similar_causes.weights(),
         "alike": similar_causes.ALIKE,
-        "little": similar_causes.LITTLE,
         "less": similar_causes.LESS,
-        "symptom": similar_causes.SYMPTOM,
-        "usual": similar_causes.USUAL,
         "typed": similar_causes.TYPED,
+        "unclear": similar_causes.UNCLEAR,
         "endings": similar_causes.ENDINGS,
         "plain": similar_causes.PLAIN,
+        "told": explain.TOLD,
         "known": explain.SAID,
     }
 
@@ -78,7 +73,8 @@ def entry(one: causes.Entry) -> dict[str, Any]:
     lesson = GALLERY if one.exhibit else one.lesson
     page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
     place = pattern(one.place, re.I) if one.place else None
-    return asdict(one) | {
+    told = {key: value for key, value in asdict(one).items() if key != "words"}
+    return told | {
         "place": place,
         "page": page,
         "name": causes.standard_name(one),

@@ -6,13 +6,13 @@ function addBox() {
   const index = document.querySelector("section#failure-gallery section#index");
   const place = document.querySelector(".ask") ?? index?.parentElement.insertBefore(element("div", { className: "ask" }), index);
   if (!place) return;
-  const { explain } = explainer(RULES.explain);
+  const answers = explainer(RULES.explain);
   const box = element("textarea", { rows: 6, spellcheck: false, placeholder: "Traceback (most recent call last):\n  ...\nRuntimeError: ..." });
   const answer = element("output", { className: "answer" });
   const label = element("label", {}, "Paste an error message, a traceback or a whole log, or say what you see");
   label.append(box);
   place.replaceChildren(label, element("p", { className: "note" }, "It is read in this page alone, and sent nowhere."), answer);
-  const show = () => answer.replaceChildren(...(box.value.trim() ? told(explain(box.value)) : []));
+  const show = () => answer.replaceChildren(...(box.value.trim() ? told(answers.explain(box.value), answers) : []));
   box.addEventListener("input", show);
   const asked = new URLSearchParams(location.search).get("message");
   if (asked) box.value = asked;
@@ -20,27 +20,20 @@ function addBox() {
 }
 
 /** An answer's parts: the doubt, the telling line, the cause and its fix, and what else it may be. */
-function told({ text, hits, doubt, guesses, first, others }) {
-  const { known } = RULES.explain, parts = doubt ? [element("p", { className: "doubt" }, doubt)] : [];
-  if (!hits.length) {
-    parts.unshift(element("p", {}, known.unknown));
-    if (!doubt) parts.push(element("p", {}, guesses.length ? known.guesses : known.nothing));
-    return [...parts, ...guesses.map((entry) => cause(entry))];
+function told(answer, { listed, tell }) {
+  const { text, hits, doubt, guesses, first } = answer, { known } = RULES.explain;
+  const parts = doubt ? [element("p", { className: "doubt" }, doubt)] : [];
+  const guessed = guesses.length ? [element("p", {}, known.guesses), ...guesses.map(cause)] : [element("p", {}, known.nothing)];
+  const [head, causes] = listed(answer) ?? ["", []], list = element("ul");
+  for (const entry of causes) {
+    const row = element("li");
+    row.append(linked(entry), ": ", ...marked(tell(entry)));
+    list.append(row);
   }
+  const others = [...(head ? [element("p", {}, head)] : []), ...(causes.length ? [list] : [])];
+  if (!hits.length) return [element("p", {}, known.unknown), ...parts, ...(guesses.length || !doubt ? [...guessed, ...others] : [])];
   if (text.trim().includes("\n")) parts.push(element("pre", {}, `line ${first.number + 1}: ${first.line.slice(0, 200)}`));
-  parts.push(cause(first.entry));
-  if (guesses.length) parts.push(element("p", {}, known.guesses), ...guesses.map((entry) => cause(entry)));
-  else if (others.count && others.decided) parts.push(element("p", {}, known.decided.replace("{}", others.count)));
-  else if (others.count) {
-    const list = element("ul");
-    list.append(...others.told.map(([entry, tell]) => {
-      const row = element("li");
-      row.append(linked(entry), ": ", ...marked(`${tell}.`));
-      return row;
-    }));
-    parts.push(element("p", {}, others.several ? known.tell_apart : known.others_too), list);
-  }
-  return parts;
+  return [...parts, cause(first.entry), ...(first.entry.kind === "after" ? guessed : []), ...others];
 }
 
 /** A cause with its fix, under its name, which leads to the exhibit or the lesson about it. */

@@ -3,7 +3,7 @@
 "use strict";
 
 /** The rules' functions. Python's names in JavaScript's spelling; patterns are [source, flags]. */
-function explainer({ entries, symptoms, levels, undecided, near, known: said, ...rules }) {
+function explainer({ entries, levels, undecided, near, known: said, ...rules }) {
   const pattern = ([source, flags], more = "") => new RegExp(source, flags + more);
   const fits = (one, text) => pattern(one).test(text);
   const squeezed = (text) => text.toLowerCase().split(/\s+/).filter(Boolean).join(" ");
@@ -79,62 +79,60 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
     return ours || hits.some(({ entry }) => entry.kind === "silent") || !hits.length ? "" : said.no_graph;
   }
 
-  /** The other causes of the first hit's message: [entry, how to tell], and whether the lines near it named one. */
-  function others(hits) {
+  /** The other causes of the first hit's message, and whether the lines near it named one; of a message that names
+      none, also those of what the text complains of. */
+  function others(text, hits) {
     const [first] = hits, several = rules.many.includes(first.entry.kind);
     const causes = hits.slice(1).filter((one) => one.message === first.message).map(({ entry }) => entry)
       .filter(({ kind }) => kind === "error" || kind === "warning");
-    const told = new Map(causes.map((entry) => [entry.name, [entry, entry.tell || entry.cause.split(". ")[0].replace(/\.+$/, "")]]));
-    return { told: [...told.values()], count: causes.length, several, decided: first.rank[3] < 0 && !several };
+    const told = new Set([...causes, ...(several ? ofComplaint(text) : [])]);
+    return { told: [...told], several, decided: first.rank[3] < 0 && !several };
   }
 
-  /** For a text without a known message: the causes whose description is most like it, the best first. */
+  /** For a text without a known message: the causes that are most like it, the best first; none if it is about no graph. */
   function nearest(text, count = 5) {
-    const lines = splitLines(text).map((line) => line.slice(0, rules.length));
-    const suspected = suspicions(text), typed = suspected.size && text.trim().split(/\s+/).length <= rules.typed && !text.includes(":");
+    const lines = tellingOf(text);
+    const typed = text.trim().split(/\s+/).length <= rules.typed && !text.includes(":") && !rules.unclear.includes(complaint(text));
     if (!fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
-    const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
-    const asked = [...new Set(words(telling.join("\n")))], weights = described();
-    const rated = entries.map((entry, one) => {
-      const alike = asked.reduce((sum, word) => sum + (weights[one].get(word) ?? 0), 0);
-      return [alike + (suspected.get(entry.title) ?? 0), entry];
-    }).filter(([, entry]) => rules.guessed.includes(entry.kind) && named(entry, text)).sort((a, b) => b[0] - a[0]);
-    const best = rated[0][0], least = rules.alike * (lines.some((line) => fits(rules.named, line)) ? rules.little : 1);
-    return best >= least ? rated.slice(0, count).filter(([alike]) => alike >= best * rules.less).map(([, entry]) => entry) : [];
+    const rated = likeness(text), best = rated[0][0];
+    const least = typed || namesAGraph(text) ? 1 : rules.alike;
+    return best < least ? [] : rated.slice(0, count).filter(([alike]) => alike >= best * rules.less).map(([, entry]) => entry);
   }
 
-  /** What the symptoms that the text tells of add to the likeness of their causes: most to the usual one, the first. */
-  function suspicions(text) {
-    const adds = new Map();
-    for (const { causes } of symptoms.filter((one) => fits(one.words, text) && fits(one.near, text)))
-      causes.forEach((title, place) => adds.set(title, Math.max(adds.get(title) ?? 0, rules.symptom + (place ? 0 : rules.usual))));
-    return adds;
+  const beginnings = (text) => splitLines(text).map((line) => line.slice(0, rules.length));
+  /** The lines, where one tells of an error those of them that are no routine. */
+  function tellingOf(text) {
+    const lines = beginnings(text).filter((line) => !fits(rules.routine, line));
+    return lines.some((line) => fits(rules.error, line)) ? lines : beginnings(text);
+  }
+
+  const namesAGraph = (text) => tellingOf(text).some((line) => fits(rules.named, line));
+  const complaintsOf = (text) => rules.complaints.filter((one) => fits(one.words, beginnings(text).join("\n")));
+  const complaint = (text) => complaintsOf(text).map(({ title }) => title).join(" and ") || "this";
+  const productOf = ({ title }) => Object.entries(rules.products).find(([name]) => new RegExp(`^${name}\\b`).test(title));
+
+  /** The causes of what a text complains of, and of the products that it names, those first that it is most like. */
+  function ofComplaint(text, count = 18) {
+    const told = complaintsOf(text), causes = (told.length ? told : rules.complaints).flatMap((one) => one.causes);
+    const rated = likeness(text).map(([, entry]) => entry);
+    return rated.filter((entry) => causes.includes(entry.title) || productOf(entry)).slice(0, count);
+  }
+
+  /** All causes and how much the text is like each, the best first. */
+  function likeness(text) {
+    const lines = beginnings(text);
+    const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
+    const asked = [...new Set(words(telling.join("\n")))];
+    const rated = entries.map((entry, one) => {
+      const alike = asked.reduce((sum, word) => sum + (Object.hasOwn(rules.weights[one], word) ? rules.weights[one][word] : 0), 0);
+      return [alike, entry];
+    });
+    return rated.filter(([, entry]) => rules.guessed.includes(entry.kind) && named(entry, text)).sort((a, b) => b[0] - a[0]);
   }
 
   function named(entry, text) {
-    const product = Object.entries(rules.products).find(([name]) => new RegExp(`^${name}\\b`).test(entry.title));
+    const product = productOf(entry);
     return !product || fits(product[1], text);
-  }
-
-  let vocabulary = null;
-  function described() {
-    if (vocabulary) return vocabulary;
-    const counts = entries.map((entry) => {
-      const parts = [entry.title, entry.title, entry.title, ...entry.messages, entry.cause, entry.tell, entry.fix, entry.words];
-      const count = new Map();
-      for (const word of words(parts.join("\n"))) count.set(word, (count.get(word) ?? 0) + 1);
-      return count;
-    });
-    const common = new Map();
-    for (const count of counts) for (const word of count.keys()) common.set(word, (common.get(word) ?? 0) + 1);
-    const weight = (word) => rules.scale * Math.log(counts.length / common.get(word));
-    const total = (count) => [...count.values()].reduce((sum, times) => sum + times, 0);
-    const usual = counts.reduce((sum, count) => sum + total(count), 0) / counts.length;
-    vocabulary = counts.map((count) => {
-      const less = rules.saturated * (1 - rules.long + (rules.long * total(count)) / usual);
-      return new Map([...count].map(([word, times]) => [word, (weight(word) * times * (1 + rules.saturated)) / (times + less)]));
-    });
-    return vocabulary;
   }
 
   function words(text) {
@@ -147,32 +145,49 @@ function explainer({ entries, symptoms, levels, undecided, near, known: said, ..
     return word.slice(0, word.length - ending.length);
   }
 
+  /** Where no message names a cause: the causes that the text is most like, and the others of what it complains of. */
+  function guess(text, unanswered) {
+    const likely = unanswered ? nearest(text) : [], guesses = likely.slice(0, rules.told);
+    const others = new Set([...likely, ...(likely.length ? ofComplaint(text) : [])]);
+    const rest = [...others].filter((entry) => !guesses.includes(entry));
+    return { guesses, rest };
+  }
+
   /** All that is known of a text: what the page shows, and what the command prints. */
   function explain(text) {
-    const hits = find(text), doubt = caveat(text, hits);
-    const unanswered = hits.length ? hits[0].entry.kind === "after" : !doubt;
-    const guesses = unanswered ? nearest(text) : [];
-    return { text, hits, doubt, guesses, first: hits[0], others: hits.length ? others(hits) : null };
+    const hits = find(text), doubt = caveat(text, hits), [first] = hits;
+    const guessed = guess(text, first ? first.entry.kind === "after" : !doubt || namesAGraph(text));
+    return { text, hits, doubt, first, ...guessed, others: first ? others(text, hits) : null };
+  }
+
+  /** How to tell a cause from others. */
+  const tell = (entry) => `${entry.tell || entry.cause.split(". ")[0].replace(/\.+$/, "")}.`;
+
+  /** The sentence before a list of causes, and the list. */
+  function listed({ text, hits, rest, others }) {
+    if (!hits.length || hits[0].entry.kind === "after") {
+      return rest.length ? [said.complaint.replace("{}", complaint(text)), rest] : null;
+    }
+    const { told, several, decided } = others;
+    if (!told.length) return null;
+    return decided ? [said.decided.replace("{}", told.length), []] : [several ? said.tell_apart : said.others_too, told];
   }
 
   /** The answer as the command prints it. */
-  function print({ text, hits, doubt, guesses, first, others }) {
+  function print(known) {
+    const { text, hits, doubt, guesses, first } = known, list = listed(known);
     const describe = (entry) => `${entry.names}\n  cause: ${entry.cause}\n  fix:   ${entry.fix}`;
+    const lines = list ? [[list[0], ...new Set(list[1].map((entry) => `  ${entry.name}: ${tell(entry)}`))].join("\n")] : [];
     const guessed = guesses.length ? [said.guesses, ...guesses.map(describe)] : [said.nothing];
     if (!hits.length) {
-      return [said.unknown, ...(doubt ? [doubt] : guessed)].join("\n\n");
+      const parts = doubt ? [doubt] : [];
+      return [said.unknown, ...parts, ...(guesses.length || !doubt ? [...guessed, ...lines] : [])].join("\n\n");
     }
     const parts = doubt ? [`${doubt}\n`] : [];
     if (text.trim().includes("\n")) parts.push(`line ${first.number + 1}: ${first.line.slice(0, 200)}\n`);
     parts.push(describe(first.entry));
-    if (first.entry.kind === "after") parts.push("", ...guessed);
-    else if (others.count && others.decided) parts.push(`\n${said.decided.replace("{}", others.count)}`);
-    else if (others.count) {
-      parts.push("\n" + (others.several ? said.tell_apart : said.others_too));
-      parts.push(...others.told.map(([entry, tell]) => `  ${entry.name}: ${tell}.`));
-    }
-    return parts.join("\n");
+    return [parts.join("\n"), ...(first.entry.kind === "after" ? guessed : []), ...lines].join("\n\n");
   }
 
-  return { explain, print, find, nearest, words };
+  return { explain, print, listed, tell, find, nearest, words };
 }

@@ -8,7 +8,7 @@ import pytest
 
 from capturable.causes import entries, find, standard_name
 from capturable.explain import SAID, answer
-from capturable.similar_causes import nearest
+from capturable.similar_causes import nearest, reports
 from course.lessons import lesson_file
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
@@ -18,7 +18,7 @@ from tests.site.pasted import PASTED
 from tests.support.lab_page import expect
 
 pytestmark = pytest.mark.browser
-REPORTS = [ROOT / f"tests/capturable/{name}_reports.json" for name in ("public", "own")]
+NO_FAILURES = ROOT / "tests/capturable/no_failures.json"
 NAMES = {entry.title: standard_name(entry) for entry in entries()}
 GALLERY = f"notebooks/{lesson_file('failure_gallery').stem}"
 PRINT = """texts => {
@@ -30,12 +30,12 @@ PRINT = """texts => {
 @pytest.fixture(scope="module")
 def texts():
     """All that `capturable explain` is tested on: reports, and the gallery's own tracebacks."""
-    reports = [json.loads(path.read_text(encoding="utf-8")) for path in REPORTS]
+    reported = [*(one["text"] for one in reports()), *json.loads(NO_FAILURES.read_text("utf-8"))]
     shown = recorded_lesson("failure_gallery").value("exhibits")
     own = [*shown.message.dropna(), *shown.traceback.dropna()]
     bare = [f"{text}: {number}" for number in range(898, 910) for text in ("CUDA error", "code")]
     pasted = [text for text, _ in PASTED]
-    return [*(one["text"] for some in reports for one in some), *own, *pasted, *bare, "", "\n \n"]
+    return [*reported, *own, *pasted, *bare, "", "\n \n"]
 
 
 def test_the_page_answers_as_the_command_does(page, texts):
