@@ -275,7 +275,8 @@ def _row(entry: Entry) -> str:
     file = lesson_file(entry.lesson).name
     heading = SHOWN_UNDER.get(entry.title, "").replace(" ", "-")
     link = f"{file}#{heading}" if heading else file
-    return f"| {first} | [{entry.title}]({link}) | [{entry.lesson.replace('_', ' ')}]({file}) |"
+    lesson = f"[{entry.lesson.replace('_', ' ')}]({file})"
+    return f"| {first} | [{standard_name(entry)}]({link}) | {lesson} |"
 
 
 def _newer(version):

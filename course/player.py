@@ -121,9 +121,11 @@ def _chart(figure: Any) -> nbformat.NotebookNode:
     png = io.BytesIO()
     figure.savefig(png, dpi=DPI, bbox_inches="tight", metadata={"Software": None})
     axes = [text for one in figure.axes for text in (one.get_xlabel(), one.get_ylabel()) if text]
-    said = [lesson.titles(figure), f"Axes: {'; '.join(dict.fromkeys(axes))}" if axes else ""]
+    said = [lesson.titles(figure).removesuffix(".")]
+    if axes:
+        said.append(f"Axes: {'; '.join(dict.fromkeys(axes))}")
     data = {
         "image/png": base64.b64encode(png.getvalue()).decode(),
-        "text/plain": " ".join(" ".join(said).split()),
+        "text/plain": " ".join(". ".join(said).split()),
     }
     return nbformat.v4.new_output("display_data", data)

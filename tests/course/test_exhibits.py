@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from capturable.causes import entries
+from capturable.causes import entries, standard_name
 from course import exhibits
 from course.exhibits import alone, fails, fixed, shown, silent
 from course.lessons import lesson_file
@@ -127,10 +127,10 @@ def test_causes_of_other_lessons_link_to_headings_that_exist():
 
 def test_the_index_of_lessons_has_a_row_for_each_of_their_causes():
     rows = exhibits.index_of_lessons("train_on_several_gpus").data.splitlines()[2:]
-    causes = [entry.title for entry in entries() if entry.lesson == "train_on_several_gpus"]
+    causes = [entry for entry in entries() if entry.lesson == "train_on_several_gpus"]
     assert len(rows) == len(causes) >= 6
-    for row, title in zip(rows, causes, strict=True):
-        assert f"[{title}](" in row and row.count("|") == 4
+    for row, entry in zip(rows, causes, strict=True):
+        assert f"[{standard_name(entry)}](" in row and row.count("|") == 4
 
 
 @pytest.mark.parametrize(

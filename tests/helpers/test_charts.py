@@ -165,6 +165,18 @@ def test_names_of_narrow_ranges_do_not_overlap(write_trace):
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
+def test_an_optimizers_range_is_named_once(write_trace):
+    begins = {
+        "Optimizer.zero_grad#SGD.zero_grad": 0,
+        "batch #3": 400,
+        "Optimizer.step#SGD.step": 800,
+    }
+    ranges = [event("user_annotation", name, at, 4) for name, at in begins.items()]
+    path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
+    names = [text.get_text() for text in timeline(read_trace(path)).texts]
+    assert names == ["SGD.zero_grad", "batch #3", "SGD.step"]
+
+
 def test_names_without_room_are_left_out(write_trace):
     ranges = [event("user_annotation", f"a_rather_long_name_{i}", i * 5, 4) for i in range(9)]
     path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
