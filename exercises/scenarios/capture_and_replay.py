@@ -69,9 +69,7 @@ def make_scaled_predictor(answer: Callable) -> None:
     _predict(
         answer,
         lambda net, inputs, sample: net(inputs) / net(inputs).abs().max(),
-        {
-            FROZEN: lambda net, inputs, sample: net(inputs) / net(sample).abs().max(),
-        },
+        {FROZEN: lambda net, inputs, sample: net(inputs) / net(sample).abs().max()},
     )
 
 

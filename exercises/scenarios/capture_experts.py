@@ -243,7 +243,7 @@ def _two_capacities(answer, up, sample, xs):
 
 def _loads(n_expert):
     """Earlier loads, in which few batches are uneven, and the capacity that drops 1% at most."""
-    loads = torch.tensor([[3, 3, 3, 3]] * 20 + [[4, 2, 2, 4]] * 10 + [[1, 5, 1, 5], [2, 2, 3, 5]])
+    loads = torch.tensor([[3, 3, 3, 3]] * 20 + [[4, 2, 2, 4]] * 10 + [[1, 7, 1, 3], [2, 1, 8, 1]])
     capacity = 1
     while (loads - capacity).clamp(min=0).sum() > 0.01 * loads.sum():
         capacity += 1

@@ -22,7 +22,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, functions, not_eager
+from exercises.scenarios.common import few, functions, launch_log, not_eager
 from exercises.scenarios.rules import callers_own, freed_right_after, one_graph, reads
 
 OLD_WEIGHTS = (
@@ -43,6 +43,10 @@ HALF_WRITTEN = (
     "The current stream has to wait until all are written.",
 )
 NOT_QUANTISED = "The head is not in int8: its outputs are those of the weight itself."
+READS_THE_WEIGHT = (
+    "The graph reads the weight of the head: make the int8 values outside of it, so that a replay "
+    "reads them alone."
+)
 READS_FLOATS = (
     "The graph reads no int8 tensor: multiply the int8 values by their scale inside of it, because "
     "a product that is kept outside takes four times their memory."
@@ -138,17 +142,6 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale).round().to(torch.int8), scale
 
 
-def reads_int8(net: Net, predict: Callable, batch: Tensor) -> None:
-    """Raises Wrong if predict reads the weight of the head, which is zero from now on."""
-    net.head.weight.zero_()
-    outputs = predict(batch)
-    if close(outputs, torch.zeros_like(outputs)):
-        raise Wrong(
-            "The graph reads the weight of the head: make the int8 values outside of it, so that "
-            "a replay reads them alone."
-        )
-
-
 def int8_predictor(answer: Callable) -> None:
     """Two batches, an update, two batches, another update, two batches."""
     net = Net()
@@ -193,7 +186,10 @@ def _int8(net, predict, update, states, batches):
         kept += used.kept
         expected += right
     still(kept, expected)
-    reads_int8(net, predict, batches[-1, 0])
+    net.head.weight.zero_()
+    outputs_of_zero = predict(batches[-1, 0])
+    if close(outputs_of_zero, torch.zeros_like(outputs_of_zero)):
+        raise Wrong(READS_THE_WEIGHT)
 
 
 def adapter_server(answer: Callable) -> None:
@@ -306,10 +302,9 @@ def no_wait_of_the_cpu() -> Iterator[None]:
         yield
 
 
-def launches(stream: torch.cuda.Stream) -> int | None:
-    """How many launches on a stream the stand-in has noted; None on a GPU, which notes none."""
-    device = CUDAGraph.stand_in
-    return device and sum(node.stream == stream.stream_id for node in device.order.log)
+def launches(stream: torch.cuda.Stream) -> int:
+    """How many launches on a stream the stand-in has noted."""
+    return sum(node.stream == stream.stream_id for node in launch_log())
 
 
 def in_turns(
@@ -325,7 +320,7 @@ def in_turns(
                     weights = [weight.clone() for weight in weights]
                 before = launches(stream)
                 without_capture(publish, weights)
-                if before is not None and launches(stream) == before:
+                if CUDAGraph.stand_in and launches(stream) == before:
                     raise Wrong("The copies do not run on stream.", "Keep them there.")
                 shapes = [weight.shape for weight in weights]
                 del weights

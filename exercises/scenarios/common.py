@@ -23,14 +23,8 @@ TRAINED = (
     "The warm-up trained the model.",
     "Put its weights back in place, before the first replay.",
 )
-DREW = (
-    "The warm-up drew random numbers.",
-    "Put the random state back, before the first replay.",
-)
-FILLED = (
-    "The warm-up filled the optimizer's momentum.",
-    "Put it back to zero in place.",
-)
+DREW = ("The warm-up drew random numbers.", "Put the random state back, before the first replay.")
+FILLED = ("The warm-up filled the optimizer's momentum.", "Put it back to zero in place.")
 ANEW = (
     "Each replay makes the optimizer's state anew.",
     "A step of warm-up must make it before the capture.",
@@ -41,7 +35,14 @@ NO_WARM_UP = (
     "time cannot be set up in a capture.",
 )
 POOLS = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
-TOO_LARGE = "A request goes through a graph that is too large: take the smallest that holds it."
+TOO_LARGE = (
+    "A request goes through a graph that is too large.",
+    "Take the smallest that holds it.",
+)
+WRITTEN_WHILE_READ = (
+    "While the CPU reads a result, the copy of the next one may already write to the same memory.",
+    "Copy the next one to other memory.",
+)
 ON_DEFAULT_STREAM = (
     "A warm-up ran on the default stream.",
     "AccumulateGrad may remember it, and the capture then fails with error 906: warm up on a side "
@@ -124,6 +125,12 @@ def tensors_of(given: Any, count: int, what: str = "losses") -> list:
     if len(given) != count:
         raise Wrong(f"It returns {len(given)} {what} where {count} are asked.")
     return list(given)
+
+
+def whole_tokens(tokens: Iterable) -> None:
+    """Raises Wrong if tokens are floats, which an embedding refuses."""
+    if any(one.is_floating_point() for one in tokens):
+        raise Wrong("The tokens are floats, which an embedding refuses.", "Return integers.")
 
 
 def several(given: Any, *names: str) -> tuple:

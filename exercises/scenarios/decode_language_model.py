@@ -247,10 +247,8 @@ def graph_rows(answer: Callable) -> None:
     first = torch.cat(rows)
     state = (first, torch.tensor(lengths, device="cuda")[:, None], cache)
     expected = decoded(model, state, calls)
-    with watch() as built:
-        returned = answer(model, SIZES, copied(prompts))
-    first_tokens, following = several(returned, "the first tokens", "a function")
-    one_graph(built)
+    both = from_one_graph(answer, model, SIZES, copied(prompts))
+    first_tokens, following = several(both, "the first tokens", "a function")
     given = copied(first_tokens)
     used = use(_without_wait(following), [()] * calls)
     if not close(given, first):

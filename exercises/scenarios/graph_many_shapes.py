@@ -12,7 +12,9 @@ from torch import nn
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import Wrong, as_expected, close, filled, use, watch
+from exercises.scenarios.capture_optimizers import races
 from exercises.scenarios.common import (
+    WRITTEN_WHILE_READ,
     few,
     in_one_pool,
     is_replay,
@@ -223,15 +225,19 @@ def read_results(answer: Callable) -> None:
     replay = capture_step(layer, requests[0].clone())
     torch.cuda.synchronize()
     idle: list[bool] = []  # at each request: whether the CPU has waited for all earlier replays
+    raced = []
 
     def serve(request):
         idle.append(not any(map(is_replay, launch_log())))
+        raced.extend(races())
         return replay(request)
 
     with watch() as seen:
         results = answer(serve, requests, columns)
     replayed_for_each(seen, count, "requests")
     _arrived(results, expected)
+    if raced:
+        raise Wrong(WRITTEN_WHILE_READ)
     if CUDAGraph.stand_in and any(idle[1:]):
         raise Wrong(
             "The GPU is idle between two replays.",

@@ -33,10 +33,7 @@ STALE_WEIGHTS = (
     "Validation computes with the weights of the capture: its graph has to read the tensors that "
     "training updates, not copies of them."
 )
-FIRST_MODEL = (
-    "The second model gets the first one's graph.",
-    "Each needs a graph of its own.",
-)
+FIRST_MODEL = ("The second model gets the first one's graph.", "Each needs a graph of its own.")
 ROWS = (
     "A batch with a different number of rows raises: {}",
     "Give each number of rows its own graph, with its own static input.",

@@ -29,10 +29,7 @@ from helpers.model import training_step
 PRODUCTS = ("aten::mm", "aten::addmm")
 MIXED = "The results are in the order of the launches: give them in that of the works."
 LANES = "One lane waits for the other: fork both first, and join after the last work."
-IN_TURN = (
-    "One branch waits for the other.",
-    "Fork before both, and join after both.",
-)
+IN_TURN = ("One branch waits for the other.", "Fork before both, and join after both.")
 COSTS = (
     [2.0, 3.0, 7.0, 1.0, 5.0, 6.0],
     [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
@@ -125,7 +122,7 @@ def sum_of_branches(answer: Callable) -> None:
                 "The sum is not in the graph.", "Add the two results inside of the capture."
             )
         if any(not product.before(nodes[-1].clock) for product in _products(nodes)):
-            raise Wrong("The sum does not wait for the side stream.", "Join before you add.")
+            raise Wrong("The sum does not wait for both branches.", "Join before you add.")
         at_the_same_time(_products(nodes), IN_TURN)
     used.gives(expected)
     if left.cold or right.cold:

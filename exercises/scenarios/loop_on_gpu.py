@@ -9,7 +9,7 @@ import torch
 from cpu_graph.graphs import Conditional, CUDAGraph, flat, taken
 from exercises.answers.graph_use import Watched, Wrong, close, copied, filled, returned, use, watch
 from exercises.scenarios import rules
-from exercises.scenarios.common import FILLED, few, nodes_of
+from exercises.scenarios.common import FILLED, few, nodes_of, whole_tokens
 
 NO_NODE = "The graph has no {} node: capture one."
 OPEN = (
@@ -32,22 +32,10 @@ STALE = (
     "Every call returns the first completions.",
     "Reset the completions, the count and the flags in the graph, before the node.",
 )
-NO_END = (
-    "The EOS token is missing in the completions.",
-    "Write it, then stop.",
-)
-FIRST_END = (
-    "All rows end with the first one that has ended.",
-    "Go on while any row does.",
-)
-GOES_ON = (
-    "A row goes on after its EOS token.",
-    "Write only into the rows that have not ended.",
-)
-SAME_NOISE = (
-    "Every call uses the same noise.",
-    "Draw it again, in place, before each launch.",
-)
+NO_END = ("The EOS token is missing in the completions.", "Write it, then stop.")
+FIRST_END = ("All rows end with the first one that has ended.", "Go on while any row does.")
+GOES_ON = ("A row goes on after its EOS token.", "Write only into the rows that have not ended.")
+SAME_NOISE = ("Every call uses the same noise.", "Draw it again, in place, before each launch.")
 FIRST_ROW = (
     "Every iteration uses the first row of the noise.",
     "Iteration i reads row i: index the noise with count.",
@@ -148,6 +136,7 @@ def capture_generate(answer: Callable) -> None:
             STALE: lambda: [used.given[0]] * len(requests),
         },
     )
+    whole_tokens(used.given)
     _runs_as_often(runs, [max(row) for row in ends])
 
 
@@ -201,7 +190,7 @@ def capture_sampler(answer: Callable) -> None:
         used = use(sampled, list(enumerate(starts)))
     used.replays(graphs=len(starts), operators=6 * len(starts))
     has_node(seen, loops=True)
-    if any(getattr(node, "draws", None) for graph in seen.captured for node in _nodes(graph)):
+    if any(getattr(node, "draws", None) for node in flat(nodes_of(seen))):
         raise Wrong(
             "The graph draws random numbers, which PyTorch refuses in a conditional node.",
             "Draw the noise of all iterations before the launch.",
@@ -216,12 +205,8 @@ def capture_sampler(answer: Callable) -> None:
             SAME_NOISE: lambda: used.given if close(used.given[0], used.given[2]) else [],
         },
     )
+    whole_tokens(used.given)
     _runs_as_often(runs, [int((row != -1).sum()) for row in expected])
-
-
-def _nodes(graph):
-    """The nodes of a graph, those in bodies too, on the stand-in."""
-    return flat(graph.capture.nodes) if CUDAGraph.stand_in else []
 
 
 def guarded_step(answer: Callable) -> None:

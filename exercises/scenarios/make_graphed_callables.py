@@ -71,10 +71,7 @@ def graph_without_one_dropout(answer: Callable) -> None:
             raise Wrong(OTHER_MODE)
         if close(found, _trained(frozen, batch)[0]):
             continue
-        symptoms = {
-            STILL_DROPS: _trained(unfrozen, batch)[0],
-            ALL_OFF: _trained(without, batch)[0],
-        }
+        symptoms = {STILL_DROPS: _trained(unfrozen, batch)[0], ALL_OFF: _trained(without, batch)[0]}
         match_symptoms(found, symptoms.items())
         raise Wrong("Output and gradients are not those of eager with the first block in eval().")
     _untouched([sample], [batches[0][0]])

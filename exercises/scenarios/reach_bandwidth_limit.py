@@ -42,10 +42,7 @@ OTHER_PIECES = (
     "Your pieces have {} numbers, expected {}.",
     "unflatten(-1, (n_pieces, -1)) divides a row into n_pieces pieces.",
 )
-AVERAGED = (
-    "The splits count equally.",
-    "Weight each with its share of the softmax's sum.",
-)
+AVERAGED = ("The splits count equally.", "Weight each with its share of the softmax's sum.")
 NOT_RESCALED = (
     "Sums of splits are added although each split subtracted its own largest score.",
     "Bring them to the same largest score first.",

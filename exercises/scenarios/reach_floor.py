@@ -25,7 +25,7 @@ from exercises.scenarios.common import (
     untrained,
     writes_what,
 )
-from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.rules import callers_own, detached, from_one_graph
 
 TOO_EARLY = (
     "A replay reads its buffer before its batch has arrived.",
@@ -108,8 +108,7 @@ def steps_in_one_graph(answer: Callable) -> None:
     stacks, before = _stacked_batches(batches, steps), copied(net.state_dict())
     firsts = [batches[i - i % steps] for i in range(3 * steps)]
     expected, repeated = (_stacks(losses_of(net, sgd, fed), steps) for fed in (batches, firsts))
-    with watch() as built:
-        train = answer(sgd_step(net), net, *stacks[0])
+    train = from_one_graph(answer, sgd_step(net), net, *stacks[0])
     untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
     used.gives(
@@ -117,7 +116,6 @@ def steps_in_one_graph(answer: Callable) -> None:
         {"Every step trains on the first batch: step number i should read inputs[i].": repeated},
     )
     used.replays(graphs=3, operators=18)
-    one_graph(built)
 
 
 def bf16_steps_in_one_graph(answer: Callable) -> None:

@@ -21,12 +21,14 @@ from exercises.answers.graph_use import (
     close,
     copied,
     filled,
+    same,
     use,
     watch,
 )
 from exercises.scenarios.capture_optimizers import races
 from exercises.scenarios.common import (
     NO_WARM_UP,
+    WRITTEN_WHILE_READ,
     Runs,
     few,
     in_one_pool,
@@ -36,8 +38,12 @@ from exercises.scenarios.common import (
     replayed_for_each,
     smallest_that_holds,
 )
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.rules import callers_own, from_one_graph, one_graph
 
+WRITES = (
+    "It writes to keys or values, so the caller loses rows.",
+    "Select in new tensors: masked_fill, not masked_fill_.",
+)
 NOT_COPIED = (
     "The next graph does not read what the outside function returned: it reads the address of the "
     "output that it saw in the capture. Copy every new output to that address."
@@ -55,6 +61,7 @@ OWNS_MORE = (
     "A slot that is free in this batch still owns rows of an earlier one.",
     "Let every free slot begin and end after the last token.",
 )
+FALLS = ("The starts fall: a free slot ends before it begins.", OWNS_MORE[1])
 ONE_X = (
     "Every replay computes with the tokens of the capture.",
     "Copy the new ones into a static input.",
@@ -88,15 +95,19 @@ STEP_LATE = (
 def graph_attention(answer: Callable) -> None:
     """Keys and values of different lengths, with NaN beyond the length."""
     dim, max_len = 4, 8
-    keys, values = torch.full((2, max_len, dim), torch.nan, device="cuda")
     rows = torch.randn(2, max_len, dim, device="cuda")
+    caches = torch.full_like(rows, torch.nan)
+    keys, values = caches
+    written = caches.clone()
     lengths = [few(3, 5), 1, max_len, few(5, 8), 2]
     queries = [torch.randn(dim, device="cuda") for _ in lengths]
 
     def fill(length):
-        for cache, new in zip((keys, values), rows, strict=True):
-            cache.fill_(torch.nan)
-            cache[:length] = new[:length]
+        if not same(caches, written):
+            raise Wrong(WRITES)
+        caches.fill_(torch.nan)
+        caches[:, :length] = rows[:, :length]
+        written.copy_(caches)
 
     def calls():
         for query, length in zip(queries, lengths, strict=True):
@@ -108,8 +119,7 @@ def graph_attention(answer: Callable) -> None:
         for query, length in zip(queries, lengths, strict=True)
     ]
     fill(1)
-    with watch() as built:
-        attend = answer(keys, values)
+    attend = from_one_graph(answer, keys, values)
     used = use(attend, calls())
     if used.counts["graphs"] and not used.seen.captured:
         fill(max_len)
@@ -122,7 +132,6 @@ def graph_attention(answer: Callable) -> None:
             )
     used.gives(expected)
     used.replays(graphs=len(lengths), operators=6 * len(lengths))
-    one_graph(built)
 
 
 def _attends_to_the_length(attend, queries, rows):
@@ -210,13 +219,13 @@ def _step_with_outside() -> tuple[Callable, list, list]:
     plan: list[float] = [1.0]
     ran: list[float] = []
 
-    def scaled(x):
+    def scaled(x, *others):
         ran.append(plan[0])
-        return x * plan[0]
+        return sum(others, x * plan[0])
 
     def step(x, outside):
         x = outside(scaled, layers[0](x).tanh())
-        x = outside(scaled, layers[1](x).tanh())
+        x = outside(scaled, layers[1](x).tanh(), x)
         return layers[2](x)
 
     return step, plan, ran
@@ -237,9 +246,10 @@ def serve_requests(answer: Callable) -> None:
     step, seen = _step_with_maximum()
     batches = [(torch.randn(sum(lengths), 4, device="cuda"), lengths) for lengths in LENGTHS]
     eagerly = partial(_padded, step, batches)
-    expected, symptoms = eagerly(), {OWNS_MORE: eagerly(clear=False)}
+    expected, symptoms = eagerly(), {OWNS_MORE: eagerly(free=None)}
     symptoms[ONE_X] = eagerly(factor=0.0)
     symptoms[ONE_START] = eagerly(ends=False)
+    symptoms[FALLS] = eagerly(free=lambda x: 0)
     seen.clear()
     with watch() as built:
         run = answer(step, list(TOKEN_SIZES), SLOTS)
@@ -247,8 +257,8 @@ def serve_requests(answer: Callable) -> None:
     used = use(run, [(x, list(lengths)) for x, lengths in batches])
     if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
         raise Wrong(
-            "A result needs one row for each token: take a size that holds the batch, and give "
-            "the upper rows."
+            "A result needs one row for each token.",
+            "Take a size that holds the batch, and give the upper rows.",
         )
     if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
         for size, longest in captured.items():
@@ -261,10 +271,14 @@ def serve_requests(answer: Callable) -> None:
 
 
 def _padded(
-    step: Callable, batches: list, clear: bool = True, factor: float = 1.0, ends: bool = True
+    step: Callable,
+    batches: list,
+    free: Callable | None = len,
+    factor: float = 1.0,
+    ends: bool = True,
 ) -> list:
-    """The results of an eager server in buckets. clear: free slots own no rows. factor: of the
-    tokens. ends: whether the ends of the requests are written.
+    """The results of an eager server in buckets. free: where free slots end, or None if nobody
+    writes it. factor: of the tokens. ends: whether the ends of the requests are written.
     """
     starts = torch.zeros(SLOTS + 1, dtype=torch.long, device="cuda")
     results = []
@@ -272,8 +286,8 @@ def _padded(
         size = TOKEN_SIZES[bisect_left(TOKEN_SIZES, len(x))]
         padded = torch.zeros(size, 4, device="cuda")
         padded[: len(x)] = factor * x
-        if clear:
-            starts[1:] = len(x)
+        if free:
+            starts[1:] = free(x)
         if ends:
             starts[1 : len(lengths) + 1] = torch.tensor(lengths, device="cuda").cumsum(0)
         results.append(step(padded, starts, size)[: len(x)])
@@ -282,7 +296,7 @@ def _padded(
 
 def _step_with_maximum() -> tuple[Callable, list]:
     """A step that computes at most the first `longest` tokens of each request, and for each of its
-    runs the number of rows and this maximum.
+    runs the number of rows and this maximum. Where starts fall, its results are nonsense.
     """
     layer = nn.Linear(4, 4).cuda().requires_grad_(False)
     seen: list[tuple[int, int]] = []
@@ -297,7 +311,8 @@ def _step_with_maximum() -> tuple[Callable, list]:
         computed = torch.zeros(len(x) + 1, device="cuda")
         computed.index_add_(0, rows.flatten(), torch.ones(rows.numel(), device="cuda"))
         total = torch.zeros_like(padded).index_add_(0, rows.flatten(), results.flatten(0, 1))
-        return torch.where(computed[:, None] > 0, total, torch.nan)[:-1]
+        results = torch.where(computed[:, None] > 0, total, torch.nan)[:-1]
+        return torch.where((starts.diff() < 0).any(), 1e6, results)
 
     return step, seen
 
@@ -316,24 +331,33 @@ def decode_ahead(answer: Callable) -> None:
     delivered: list = []
     # at each replay: whether the CPU has waited for all, how many were given
     launches: list[tuple] = []
-    cls = torch.cuda.CUDAGraph
-    replay = cls.replay
+    raced = []
+    replay = torch.cuda.CUDAGraph.replay
 
     def replayed(graph):
         waited = not any(map(is_replay, launch_log()))
         launches.append((waited, len(delivered)))
         return replay(graph)
 
-    with callers_own("batches", batches), patch.object(cls, "replay", replayed):
+    noted = patch.object(torch.cuda.CUDAGraph, "replay", replayed)
+    with callers_own("batches", batches), noted:
         with watch() as seen:
             for tokens in answer(table.__getitem__, batches):
                 if not torch.is_tensor(tokens) or tokens.is_cuda:
                     raise Wrong("It yields something that is not a tensor on the CPU.")
                 delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
+                raced.extend(races())
         not_eager(seen)
         _delivered(delivered, expected, without)
+    if raced:
+        raise Wrong(WRITTEN_WHILE_READ)
     replayed_for_each(seen, count)
     one_graph(seen)
+    _one_step_ahead(launches)
+
+
+def _one_step_ahead(launches: list[tuple]) -> None:
+    """Raises Wrong if the CPU waited before a launch, or yielded tokens later than after it."""
     if CUDAGraph.stand_in and any(waited for waited, _ in launches[1:]):
         raise Wrong(
             "The CPU waits for the tokens of a step before it launches the next one.",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from exercises.answers.graph_use import Used, Watched, Wrong, returned, use, watch
-from exercises.scenarios.common import few, nodes_of, places
+from exercises.scenarios.common import few, nodes_of, places, whole_tokens
 from exercises.scenarios.rules import callers_own, one_graph
 
 TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
@@ -40,21 +40,25 @@ OTHER_WAY = "The rank with the smaller value wins."
 
 
 def graph_feed_forward(answer: Callable) -> None:
-    """The share of rank 0, then of rank 1, for four inputs each; the answer plays both ranks."""
-    for rank in (0, 1):
+    """A share of two, then one of four, for four inputs each; the answer plays all ranks."""
+    for rank, world_size in ((0, 2), (3, 4)):
         up, down = nn.Linear(6, 8).cuda(), nn.Linear(8, 6).cuda()
         for layer in (up, down):
             layer.requires_grad_(False)
         xs = list(torch.randn(4, few(), 6, device="cuda"))
         hidden = [linear(x, up.weight, up.bias).relu() for x in xs]
         whole = [linear(one, down.weight) for one in hidden]
-        own, other = (shares_of(hidden, down, number) for number in (rank, 1 - rank))
-        theirs = sent_by(answer, up, down, 1 - rank, xs)
-        summand = torch.zeros_like(theirs[0])  # what the other rank sends
+        own, first = (shares_of(hidden, down, number, world_size) for number in (rank, 0))
+        others = [number for number in range(world_size) if number != rank]
+        sent = [sent_by(answer, up, down, number, world_size, xs) for number in others]
+        theirs = [sum(summands) for summands in zip(*sent, strict=True)]
+        summand = torch.zeros_like(theirs[0])  # what the other ranks send
         sample = xs[0].clone()
         with callers_own("sample or x", sample, xs):
             with watch() as built:
-                function = answer(up, down, lambda x, add=summand: x + add, rank, 2, sample)
+                function = answer(
+                    up, down, lambda x, add=summand: x + add, rank, world_size, sample
+                )
             used = use(sending(returned(function), summand, theirs), list(xs))
         expected = [one + down.bias for one in whole]
         no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
@@ -66,7 +70,7 @@ def graph_feed_forward(answer: Callable) -> None:
                 OWN_SHARE: [one + down.bias for one in own],
                 WHOLE: [2 * one for one in expected],
                 NO_HIDDEN_BIAS: [one + down.bias for one in no_bias],
-                SAME_SHARE: [2 * one + down.bias for one in (own if rank == 0 else other)],
+                SAME_SHARE: [2 * one + down.bias for one in first],
             },
         )
         used.replays(graphs=4, operators=12)
@@ -81,14 +85,14 @@ def its_share(built: Watched, hidden: int) -> None:
         raise Wrong(WHOLE_HIDDEN.format(hidden))
 
 
-def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int) -> list[Tensor]:
-    """A rank's summands, without a bias: half of the hidden units (B, 8) through down."""
-    units = slice(4 * rank, 4 * rank + 4)
-    return [one[:, units] @ down.weight[:, units].t() for one in hidden]
+def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int, world_size: int) -> list[Tensor]:
+    """A rank's summands, without a bias: its part of the hidden units (B, 8) through down."""
+    weight = down.weight.chunk(world_size, dim=1)[rank]
+    return [one.chunk(world_size, dim=1)[rank] @ weight.t() for one in hidden]
 
 
 def sent_by(
-    answer: Callable, up: nn.Linear, down: nn.Linear, rank: int, xs: list[Tensor]
+    answer: Callable, up: nn.Linear, down: nn.Linear, rank: int, world_size: int, xs: list[Tensor]
 ) -> list[Tensor]:
     """What the answer hands to the all-reduce on a rank, for each input; nothing comes back."""
     kept = []
@@ -97,7 +101,7 @@ def sent_by(
         kept.append(x.clone())
         return kept[-1].clone()
 
-    function = returned(answer(up, down, all_reduce, rank, 2, xs[0].clone()))
+    function = returned(answer(up, down, all_reduce, rank, world_size, xs[0].clone()))
     sent = []
     for x in xs:
         function(x.clone())
@@ -208,13 +212,10 @@ def _best_tokens(answer, heads, xs, rank):
     own = [one + 16 * rank for one in mine]
     used.gives(
         right,
-        {
-            OWN_TOKENS: chosen(wins, mine, other),
-            OWN_BEST: own,
-            OTHER_WAY: chosen(wins, other, own),
-        },
+        {OWN_TOKENS: chosen(wins, mine, other), OWN_BEST: own, OTHER_WAY: chosen(wins, other, own)},
     )
     used.replays(graphs=4, operators=32)
+    whole_tokens(used.given)
     return tied
 
 

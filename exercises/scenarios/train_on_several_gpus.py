@@ -42,10 +42,7 @@ GRAPHED_DDP = (
     "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP "
     "wrap the graphs.",
 )
-STEP_1_ALONE = (
-    "The gradients of the other rank arrived in step 1 alone.",
-    GRAPHED_DDP[1],
-)
+STEP_1_ALONE = ("The gradients of the other rank arrived in step 1 alone.", GRAPHED_DDP[1])
 DECIDED_ALONE = (
     "Your rank took step 4, whose batch was bad on the other rank, so the "
     "ranks' weights differ from here on.",

@@ -21,7 +21,7 @@ def in_groups(x, order, counts, up):
     return torch.empty_like(y).index_copy_(0, order, y)
 
 
-def graph_counted__D16_added_outside(layer, total, sample):
+def graph_counted__added_outside(layer, total, sample):
     def step(x):
         y, kept = layer(x)
         return y, (~kept).sum()
@@ -152,7 +152,7 @@ changed(
 
 changed(
     graph_two_capacities,
-    of_the_largest_load={"0.01 * loads.sum()": "0"},
+    overflows_counted={"(loads - capacity).clamp(min=0).sum()": "(loads > capacity).sum()"},
     of_the_sample={
         "(loads - capacity).clamp(min=0).sum() > 0.01 * loads.sum()":
             "not layer(sample, capacity)[1].all()",
@@ -163,12 +163,6 @@ changed(
         "    y, _ = large()":
             "other, _ = large()\n"
             "y = torch.where(kept.all(), y, other)",
-    },
-    the_worst_case_alone={
-        "y, kept = small(x)\n"
-        "if not kept.all():\n"
-        "    y, _ = large()":
-            "y, _ = large(x)",
     },
     if_in_the_step={
         "small = capture_step(lambda x: layer(x, capacity), static_x)":

@@ -10,7 +10,7 @@ changed(
     rate_is_a_number={"lr.fill_(rate)": "optimizer.param_groups[0]['lr'] = rate"},
     averages_left={"unchanged(net, optimizer)": "unchanged(net)"},
     no_warm_up={"capture_step(step)": "capture_step(step, warmup=0)"},
-    D2_adamw={"torch.optim.Adam(": "torch.optim.AdamW("},
+    adamw={"torch.optim.Adam(": "torch.optim.AdamW("},
     right_rates_on_the_gpu={
         "for rate in rates:": "for rate in torch.tensor(rates, device='cuda'):",
         "lr.fill_(rate)": "lr.copy_(rate)",
@@ -54,7 +54,7 @@ changed(
     },
     rate_is_a_number={"torch.tensor(0.1, device='cuda')": "0.1"},
     not_fused={", fused=True": ""},
-    D3_last_loss_of_the_epoch={"losses_of_epoch.mean()": "losses_of_epoch[-1]"},
+    last_loss_of_the_epoch={"losses_of_epoch.mean()": "losses_of_epoch[-1]"},
     right_one_tensor={
         "losses = []": "losses = torch.zeros(epochs, steps, device='cuda')",
         "for _ in range(epochs):": "for epoch in range(epochs):",

@@ -72,7 +72,6 @@ changed(
             "    with unchanged(net):\n"
             "        return capture_step(step, *batch)()",
     },
-    no_scheduler={"scheduler.step()": ""},
     right_filled_by_hand={"scheduler.step()": "lr.fill_(0.7 * lr.item())"},
     right_in_the_group={
         "torch.tensor(0.05, device='cuda')": "torch.full((), 0.05, device='cuda')",

@@ -53,7 +53,7 @@ def captured_layer(layer, sample):
     return lambda inputs: replay(inputs).clone()
 
 
-def int8_predictor__D3_floats_kept(net, sample):
+def int8_predictor__floats_kept(net, sample):
     def product():
         scale = net.head.weight.abs().amax(dim=1, keepdim=True) / 127
         return (net.head.weight / scale).round().to(torch.int8) * scale
@@ -124,7 +124,7 @@ changed(
     adapter_server,
     added={"layer.weight.copy_(base + B @ A)": "layer.weight.add_(B @ A)"},
     base_not_cloned={"layer.weight.clone()": "layer.weight"},
-    R4_captured_again_in_merge={
+    captured_again_in_merge={
         "layer.weight.copy_(base + B @ A)":
             "nonlocal replay\n"
             "layer.weight.copy_(base + B @ A)\n"
@@ -242,7 +242,7 @@ changed(
             "    return outputs",
         "stream.wait_stream(current)": "stream.wait_event(replayed)",
     },
-    D2_waits_in_predict_only={
+    waits_in_predict_only={
         "return replay(inputs).clone()":
             "torch.cuda.current_stream().wait_stream(stream)\n"
             "return replay(inputs).clone()",

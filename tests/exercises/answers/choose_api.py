@@ -15,6 +15,13 @@ def train_as_advised__captured_in_the_first_call(net, optimizer, inputs, targets
 changed(
     train_as_advised,
     always_a_graph={"found['idle'] < 0.2": "False"},
+    forward_alone={
+        "captured = step if whole else forward_backward":
+            "captured = step if whole else lambda x, y: mse_loss(net(x), y).detach()",
+        "if not whole:":
+            "if not whole:\n"
+            "    forward_backward(inputs, targets)",
+    },
     always_eager={"found['idle'] < 0.2": "True"},
     always_the_whole_step={"found['optimizer'] > 1": "True"},
     optimizer_always_outside={"found['optimizer'] > 1": "False"},
@@ -24,7 +31,7 @@ changed(
             "replay = capture_step(captured, inputs.clone(), targets.clone())",
     },
     momentum_left={"unchanged(net, optimizer)": "unchanged(net)"},
-    D7_captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
+    captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
     not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     right_without_helper={
         "with unchanged(net, optimizer):\n"
@@ -63,10 +70,6 @@ def graph_around_read__both_branches_run(first, left, right, inputs):
     with torch.no_grad():
         replay = capture_step(both, inputs.clone())
     return lambda inputs: replay(inputs).clone()
-
-
-def graph_around_read__captured_in_each_call(first, left, right, inputs):
-    return lambda inputs: graph_around_read(first, left, right, inputs)(inputs)
 
 
 def graph_around_read__eager(first, left, right, inputs):
@@ -120,6 +123,9 @@ def graph_around_read__right_read_in_the_graph(first, left, right, inputs):
 
 changed(
     graph_around_read,
+    captured_in_each_call={
+        "return predict": "return lambda inputs: graph_around_read(first, left, right, inputs)(inputs)",
+    },
     if_at_capture={
         "replay_right = capture_step(right, hidden)":
             "replay_right = capture_step(right, hidden)\n"
@@ -144,7 +150,7 @@ changed(
             "hidden = replay_first()\n"
             "replay =",
     },
-    D7_captured_on_the_callers_tensor={"(first, inputs.clone())": "(first, inputs)"},
+    captured_on_the_callers_tensor={"(first, inputs.clone())": "(first, inputs)"},
     right_hidden_copied={
         "(left, hidden)": "(left, hidden.clone())",
         "(right, hidden)": "(right, hidden.clone())",
@@ -172,10 +178,6 @@ def replay_or_eager__captured_for_each_shape(function, inputs):
     return call
 
 
-def replay_or_eager__eager(function, inputs):
-    return function
-
-
 def replay_or_eager__right_without_helper(function, inputs):
     static = inputs.clone()
     graph = torch.cuda.CUDAGraph()
@@ -196,11 +198,13 @@ def replay_or_eager__right_without_helper(function, inputs):
 
 changed(
     replay_or_eager,
+    eager={"return call": "return function"},
     shape_only={"new_inputs.dtype == inputs.dtype": "True"},
     dtype_only={"new_inputs.shape == inputs.shape": "len(new_inputs) in (1, len(inputs))"},
+    rows_only={"new_inputs.shape == inputs.shape": "len(new_inputs) == len(inputs)"},
     not_cloned={"replay(new_inputs).clone()": "replay(new_inputs)"},
     inputs_not_copied={"replay(new_inputs)": "replay()"},
-    D7_captured_on_the_callers_tensor={"inputs.clone()": "inputs"},
+    captured_on_the_callers_tensor={"inputs.clone()": "inputs"},
 )
 
 

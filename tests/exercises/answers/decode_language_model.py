@@ -128,7 +128,7 @@ changed(
             "    given.copy_",
         "return tokens.clone()": "return given.clone()",
     },
-    D14_tokens_rebound={
+    tokens_rebound={
         "tokens.copy_(sample(model(tokens, input_pos, kv_cache), temperature, generator))":
             "nonlocal tokens\n"
             "tokens = sample(model(tokens, input_pos, kv_cache), temperature, generator)",
@@ -225,7 +225,7 @@ changed(
     not_cloned={"tokens.clone()": "tokens"},
     without_the_end={"made.index(end) + 1": "made.index(end)"},
     warmup_decoded={"unchanged(tokens, input_pos)": "unchanged()"},
-    D5_three_warm_ups={"warmup=1": "warmup=3"},
+    three_warm_ups={"warmup=1": "warmup=3"},
     end_behind_the_limit={
         "made = made[:limit]": "",
         "if end in made else made": "if end in made else made[:limit]",

@@ -100,8 +100,6 @@ def graph_if_it_pays__right_break_even(net, inputs, calls, step_us, busy_us, cap
 
 changed(
     graph_if_it_pays,
-    always={"saved_us < capture_us": "False"},
-    never={"saved_us < capture_us": "True"},
     saves_the_whole_call={"(step_us - busy_us)": "step_us"},
     one_call={"calls * (step_us - busy_us)": "step_us - busy_us"},
     busy_time={"(step_us - busy_us)": "busy_us"},

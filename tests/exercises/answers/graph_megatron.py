@@ -50,7 +50,7 @@ changed(
             "    if len(batch) not in graphs:\n"
             "        graphs.clear()",
     },
-    R4_captured_at_the_first_and_the_second_call={
+    captured_at_the_first_and_the_second_call={
         "return iterate(kept['static'])": "",
         "if kept['calls'] == 2:": "if kept['calls'] <= 2:",
     },
@@ -150,12 +150,12 @@ changed(
             "net.eval()\n"
             "train = capture_step",
     },
-    R4_zeroed_in_the_training={
+    zeroed_in_the_training={
         "loss = forward(x)":
             "net.zero_grad(set_to_none=False)\n"
             "loss = forward(x)",
     },
-    D14_validated_on_a_clone={
+    validated_on_a_clone={
         "net.eval()":
             "import copy\n"
             "other = copy.deepcopy(net).eval()",

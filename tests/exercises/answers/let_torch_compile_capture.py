@@ -71,10 +71,33 @@ def make_scaled__right_marked_static(scale, calls):
     return compiled
 
 
+def make_scaled__right_buffers(scale, calls):
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", scale.cuda())
+            self.register_buffer("calls", calls)
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return (x @ x).relu() * self.scale * self.calls
+
+    return torch.compile(Scaled(), mode="reduce-overhead")
+
+
 changed(
     make_scaled,
     another_mode={"(mode='reduce-overhead')": ""},
-    D8_copied_in_each_call={
+    counted_in_python={
+        "scale = scale.to('cuda')":
+            "scale = scale.to('cuda')\n"
+            "number = 0",
+        "calls.add_(1)":
+            "nonlocal number\n"
+            "number += 1\n"
+            "calls.fill_(number)",
+    },
+    copied_in_each_call={
         "scale = scale.to('cuda')": "",
         "return compiled(x, scale, calls)": "return compiled(x, scale.to('cuda'), calls)",
     },
@@ -143,6 +166,7 @@ changed(
     eager_kernels={"compiled_model(inputs)": "model(inputs)"},
     not_captured={"replay(inputs, targets).clone()": "step(inputs, targets)"},
     weights_moved={"unchanged(model, optimizer)": "unchanged()"},
+    momentum_filled={"unchanged(model, optimizer)": "unchanged(model)"},
     on_the_callers_batch={"inputs.clone(), targets.clone()": "inputs, targets"},
     not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     never_copied={"replay(inputs, targets)": "replay()"},

@@ -73,7 +73,7 @@ changed(
     any_offset={"range(0, len(value), 4)": "range(len(value))"},
     double={"struct.pack('f', number)": "struct.pack('d', number)", "offset + 4]": "offset + 8]"},
     offset_in_floats={"(parameter, offset)": "(parameter, offset // 4)"},
-    D5_nearly_equal={
+    nearly_equal={
         "if value[offset:offset + 4] == wanted":
             "if abs(struct.unpack('f', value[offset:offset + 4])[0] - number) < 1e-6",
     },
@@ -121,19 +121,13 @@ changed(
     not_cloned={"total.clone()": "total"},
     not_joined={"main.wait_stream(side)": ""},
     one_stream={"torch.cuda.stream(side)": "torch.cuda.stream(main)"},
-    D15_added_in_place_before_the_join={
-        "main.wait_stream(side)\n"
-        "total = left_result + right_result":
-            "total = right_result.add_(left_result)\n"
-            "main.wait_stream(side)",
-    },
     right_stacked={"left_result + right_result": "torch.stack([left_result, right_result]).sum(0)"},
     right_in_place={"left_result + right_result": "left_result.add_(right_result)"},
     right_with_right_on_the_side={
         "left_result = left(static_x)": "right_result = right(static_x)",
         "right_result = right(static_x)": "left_result = left(static_x)",
     },
-    R4_summed_after_the_replay={
+    summed_after_the_replay={
         "total = left_result + right_result": "",
         "return total.clone()": "return left_result + right_result",
     },

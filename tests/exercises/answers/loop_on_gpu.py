@@ -103,6 +103,7 @@ changed(
     },
     not_cloned={"completions.clone()": "completions"},
     callers_tokens={"tokens = tokens.clone()": ""},
+    floats={"-1, device='cuda'": "-1.0, device='cuda'"},
 )
 
 
@@ -151,7 +152,7 @@ changed(
     drawn_in_the_body={"noise[count].log()": "torch.empty_like(noise[count]).exponential_().log()"},
     drawn_into_a_new_tensor={"noise.exponential_()": "torch.empty_like(noise).exponential_()"},
     first_row={"noise[count].log()": "noise[:1].log()"},
-    D12_one_iteration_too_many={
+    one_iteration_too_many={
         "(count < limit) & (token != end)": "(count < limit + 1) & (token != end)",
     },
     temperature_of_one={"logits_of(token) / temperature": "logits_of(token)"},
@@ -160,6 +161,12 @@ changed(
         "count.add_(1)": "",
         "(count < limit) & (token != end)": "(count + 1 < limit) & (token != end)",
     },
+)
+
+
+changed(
+    capture_sampler__right_with_log_noise,
+    floats={"-1, device='cuda'": "-1.0, device='cuda'"},
 )
 
 

@@ -1,33 +1,20 @@
 """Answers to the exercises of *Make code capturable*: wrong ones, and other right ones (`__right_`)."""
 
 
-def entropy__unsafe_where(p):
-    return -torch.where(p > 0, p * p.log(), 0).sum()
-
-
-def entropy__without_history(p):
-    return -(p * torch.where(p > 0, p, 1).detach().log()).sum()
-
-
-def entropy__sign_lost(p):
-    return (p * torch.where(p > 0, p, 1).log()).sum()
-
-
-def entropy__right_filled_mask(p):
-    return -(p * p.masked_fill(p <= 0, 1).log()).sum()
-
-
-def entropy__right_mask_added(p):
-    return -(p * (p + (p == 0)).log()).sum()
-
-
-def entropy__right_both_safe(p):
-    safe = torch.where(p > 0, p, 1)
-    return -torch.where(p > 0, safe * safe.log(), 0).sum()
-
-
-def entropy__D12_clamped_to_a_thousandth(p):
-    return -(p * p.clamp(min=1e-3).log()).sum()
+changed(
+    entropy,
+    unsafe_where={"(p * torch.where(p > 0, p, 1).log())": "torch.where(p > 0, p * p.log(), 0)"},
+    without_history={"1).log()": "1).detach().log()"},
+    sign_lost={"-(p": "(p"},
+    right_filled_mask={"torch.where(p > 0, p, 1)": "p.masked_fill(p <= 0, 1)"},
+    right_mask_added={"torch.where(p > 0, p, 1)": "(p + (p == 0))"},
+    right_both_safe={
+        "return -(p * torch.where(p > 0, p, 1).log()).sum()":
+            "safe = torch.where(p > 0, p, 1)\n"
+            "return -torch.where(p > 0, safe * safe.log(), 0).sum()",
+    },
+    clamped_to_a_thousandth={"torch.where(p > 0, p, 1)": "p.clamp(min=1e-3)"},
+)
 
 
 def ramp__right_factor_itself(steps):
@@ -35,7 +22,7 @@ def ramp__right_factor_itself(steps):
     return lambda x: x * factor.add_(1 / steps).clamp_(max=1)
 
 
-def ramp__D13_moved_in_a_dict(steps):
+def ramp__moved_in_a_dict(steps):
     state = {"done": torch.zeros((), device="cuda")}
 
     def scaled(x):
@@ -134,8 +121,8 @@ changed(
     warm_up_trains={"unchanged(weight, temperature)": "unchanged()"},
     one_batch={"replay(batch)": "replay()"},
     read_in_the_graph={"loss.detach()": "loss.item()"},
-    D10_losses_not_cloned={"replay(batch).clone()": "replay(batch)"},
-    D10_static_input_rebound={
+    losses_not_cloned={"replay(batch).clone()": "replay(batch)"},
+    static_input_rebound={
         "def step(x):":
             "x = batches[0].cuda()\n"
             "def step():",

@@ -74,21 +74,14 @@ def graph_can_help__right_by_steps(name, step_us):
     return not summary.loader_share > 0.5
 
 
-def graph_can_help__whenever_it_idles(name, step_us):
-    return 1 - traces[name].summary().gpu_busy_us / step_us >= CPU_BOUND
-
-
-def graph_can_help__by_the_profiled_step(name, step_us):
-    summary = traces[name].summary()
-    return summary.idle_share >= CPU_BOUND and summary.loader_share <= 0.5
-
-
 changed(
-    graph_can_help__by_the_profiled_step,
-    swapped={"summary.idle_share >=": "1 - summary.gpu_busy_us / step_us <"},
-    by_a_tenth={"idle_share >= CPU_BOUND": "gpu_busy_us / step_us < 0.9"},
-    by_half={"idle_share >= CPU_BOUND": "gpu_busy_us / step_us < 0.5"},
-    not_divided={"summary.idle_share": "step_us - summary.gpu_busy_us"},
+    graph_can_help,
+    whenever_it_idles={" and summary.loader_share <= 0.5": ""},
+    by_the_profiled_step={"1 - summary.gpu_busy_us / step_us": "summary.idle_share"},
+    swapped={">= CPU_BOUND": "< CPU_BOUND"},
+    by_a_tenth={">= CPU_BOUND": "> 0.1"},
+    by_half={">= CPU_BOUND": "> 0.5"},
+    not_divided={"1 - summary.gpu_busy_us / step_us": "step_us - summary.gpu_busy_us"},
 )
 
 
@@ -102,32 +95,14 @@ def longest_gap__right_in_a_loop(name, step):
     return longest
 
 
-def longest_gap__of_all_steps(name, step):
-    rows = traces[name].gpu.sort_values("start_us")
-    return (rows.start_us - rows.end_us.shift()).max()
-
-
-def longest_gap__from_start_to_start(name, step):
-    gpu = traces[name].gpu
-    return gpu[gpu.step == step].sort_values("start_us").start_us.diff().max()
-
-
-def longest_gap__all_together(name, step):
-    gpu = traces[name].gpu
-    rows = gpu[gpu.step == step].sort_values("start_us")
-    return (rows.start_us - rows.end_us.shift()).clip(lower=0).sum()
-
-
 changed(
     longest_gap,
+    of_all_steps={"gpu[gpu.step == step].sort_values": "gpu.sort_values"},
+    from_start_to_start={"rows.start_us - rows.end_us.shift()": "rows.start_us.diff()"},
+    all_together={".max()": ".clip(lower=0).sum()"},
     of_kernels_alone={"gpu.step == step": "(gpu.step == step) & (gpu.kind == 'kernel')"},
     not_sorted={"[gpu.step == step].sort_values('start_us')": "[gpu.step == step]"},
 )
-
-
-def train__right_read_one_by_one(step, batches):
-    losses = [step(inputs, targets).clone() for inputs, targets in batches]
-    return [loss.item() for loss in losses]
 
 
 def train__right_in_one_tensor(step, batches):
@@ -137,16 +112,10 @@ def train__right_in_one_tensor(step, batches):
     return losses.tolist()
 
 
-def train__not_cloned(step, batches):
-    losses = [step(inputs, targets) for inputs, targets in batches]
-    return torch.stack(losses).tolist()
-
-
-def train__tensors(step, batches):
-    return [step(inputs, targets).clone() for inputs, targets in batches]
-
-
-def train__last_one_only(step, batches):
-    for inputs, targets in batches:
-        loss = step(inputs, targets)
-    return [loss.item()]
+changed(
+    train,
+    right_read_one_by_one={"torch.stack(losses).tolist()": "[loss.item() for loss in losses]"},
+    not_cloned={"step(inputs, targets).clone()": "step(inputs, targets)"},
+    tensors={"torch.stack(losses).tolist()": "losses"},
+    last_one_only={"torch.stack(losses)": "torch.stack(losses[-1:])"},
+)

@@ -12,10 +12,6 @@ def graph_per_buffer__captures_in_the_call(step, net, buffers):
     return lambda number: graph_per_buffer(step, net, buffers)(number)
 
 
-def graph_per_buffer__eager(step, net, buffers):
-    return lambda number: step(*buffers[number])
-
-
 def graph_per_buffer__right_by_hand(step, net, buffers):
     weights = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     side_stream = torch.cuda.Stream()
@@ -42,6 +38,7 @@ def graph_per_buffer__right_by_hand(step, net, buffers):
 
 changed(
     graph_per_buffer,
+    eager={"replays[number]().clone()": "step(*buffers[number])"},
     reads_clones={"*buffer, pool=pool": "*[tensor.clone() for tensor in buffer], pool=pool"},
     only_the_first_buffer={"replays[number]()": "replays[0]()"},
     a_pool_each={", pool=pool": ""},

@@ -14,7 +14,7 @@ def graph_attention__eager(keys, values):
     return lambda q, length: (keys[:length] @ q).softmax(0) @ values[:length]
 
 
-def graph_attention__D4_a_graph_for_each_length(keys, values):
+def graph_attention__a_graph_for_each_length(keys, values):
     static_q = torch.zeros(keys.shape[1], device="cuda")
     replays = {}
     for n in range(1, len(keys) + 1):
@@ -40,20 +40,13 @@ changed(
     graph_attention,
     not_cloned={"replay(q).clone()": "replay(q)"},
     query_stays={"replay(q)": "replay()"},
-    R5_a_row_too_many={"rows >= length": "rows > length"},
-    R5_mask_added={
+    emptied_in_place={"values.masked_fill(": "values.masked_fill_("},
+    a_row_too_many={"rows >= length": "rows > length"},
+    mask_added={
         "(keys @ q).masked_fill(behind, -torch.inf)":
             "keys @ q + torch.where(behind, -torch.inf, 0.0)",
     },
 )
-
-
-def capture_in_pieces__eager(step, x):
-    return lambda x: step(x, lambda function, *inputs: function(*inputs))
-
-
-def capture_in_pieces__captured_in_each_call(step, x):
-    return lambda x: capture_in_pieces(step, x)(x)
 
 
 def capture_in_pieces__right_by_context(step, x):
@@ -89,10 +82,17 @@ def capture_in_pieces__right_by_context(step, x):
 
 changed(
     capture_in_pieces,
+    eager={"return replay": "return lambda x: step(x, lambda function, *inputs: function(*inputs))"},
+    captured_in_each_call={"return replay": "return lambda x: capture_in_pieces(step, x)(x)"},
     x_stays={"static_x.copy_(new_x)": "static_x.copy_(static_x)"},
     called_in_the_capture_only={"pieces.append(lambda: output.copy_(function(*inputs)))": ""},
     output_not_copied={"output.copy_(function(*inputs))": "function(*inputs)"},
     a_pool_each={"pool=pool": "pool=torch.cuda.graph_pool_handle()"},
+    one_input={
+        "def outside(function, *inputs)": "def outside(function, inputs)",
+        "output = function(*inputs)": "output = function(inputs)",
+        "output.copy_(function(*inputs))": "output.copy_(function(inputs))",
+    },
     not_cloned={"result.clone()": "result"},
     eager_step_in_each_call={
         "static_x.copy_(new_x)":
@@ -100,7 +100,7 @@ changed(
             "static_x.copy_(new_x)",
     },
     no_warm_up={"step(static_x, lambda function, *inputs: function(*inputs))": ""},
-    D7_captured_on_the_callers_x={"x.clone()": "x"},
+    captured_on_the_callers_x={"x.clone()": "x"},
 )
 
 
@@ -124,6 +124,7 @@ changed(
     serve_requests,
     one_token_too_few={"longest=size": "longest=size - 1"},
     free_slots_keep_rows={"starts[1:] = len(x)": ""},
+    free_slots_end_at_zero={"starts[1:] = len(x)": "starts[1:] = 0"},
     x_stays={
         "static_x[:len(x)] = x": "",
         "starts[1:len(lengths) + 1] = torch.tensor(lengths, device='cuda').cumsum(0)": "",
@@ -142,11 +143,6 @@ def decode_ahead__eager(step, batches):
         batch = batch.cuda()
         tokens = step(torch.where(batch < 0, tokens, batch))
         yield tokens.cpu()
-
-
-def decode_ahead__on_the_gpu(step, batches):
-    for tokens in decode_ahead(step, batches):
-        yield tokens.cuda()
 
 
 def decode_ahead__right_two_buffers(step, batches):
@@ -195,6 +191,7 @@ def decode_ahead__right_tokens_in_the_static_input(step, batches):
 
 changed(
     decode_ahead,
+    on_the_gpu={"torch.empty_like(batch).pin_memory()": "torch.empty_like(static_tokens)"},
     token_0_goes_on={
         "torch.where(new_tokens < 0, previous, new_tokens)": "new_tokens.clamp(min=0)",
     },
@@ -219,6 +216,12 @@ changed(
         "tokens, copied = unread.pop()\n"
         "copied.synchronize()":
             "tokens, copied = unread.pop()",
+    },
+    one_buffer={
+        "unread = []":
+            "unread = []\n"
+            "tokens = torch.empty_like(batches[0]).pin_memory()",
+        "tokens = torch.empty_like(batch).pin_memory()": "",
     },
     batch_stays={"static_tokens.copy_(batch.pin_memory(), non_blocking=True)": ""},
     last_one_missing={

@@ -151,25 +151,14 @@ changed(
 )
 
 
-def still_right__earlier_replays(overwrites, order):
-    return [not any(overwrites.loc[r, n] for r in order[:i]) for i, n in enumerate(order)]
-
-
-def still_right__next_replay_only(overwrites, order):
-    pairs = zip(order, order[1:], strict=False)
-    return [not overwrites.loc[later, rows] for rows, later in pairs] + [True]
-
-
-def still_right__other_way_round(overwrites, order):
-    return [not any(overwrites.loc[n, r] for r in order[i + 1 :]) for i, n in enumerate(order)]
-
-
-def still_right__itself_too(overwrites, order):
-    return [not any(overwrites.loc[r, n] for r in order[i:]) for i, n in enumerate(order)]
-
-
-def still_right__overwritten(overwrites, order):
-    return [any(overwrites.loc[r, n] for r in order[i + 1 :]) for i, n in enumerate(order)]
+changed(
+    still_right,
+    earlier_replays={"order[i + 1:]": "order[:i]"},
+    next_replay_only={"order[i + 1:]": "order[i + 1:i + 2]"},
+    other_way_round={"overwrites.loc[later, rows]": "overwrites.loc[rows, later]"},
+    itself_too={"order[i + 1:]": "order[i:]"},
+    overwritten={"[not one for one in overwritten]": "overwritten"},
+)
 
 
 def graphs_in_one_pool__right_pool_of_the_first(net, samples):

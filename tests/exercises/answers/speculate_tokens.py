@@ -38,7 +38,7 @@ changed(
     },
     not_cloned={"replay(drafts).clone()": "replay(drafts)"},
     eager={"replay(drafts).clone()": "step(drafts)"},
-    warm_up_kept={"unchanged(text, input_pos)": "unchanged()"},
+    text_written={"unchanged(text, input_pos)": "unchanged(input_pos)"},
     moved_outside={
         "input_pos.add_(accepted + 1)": "",
         "return lambda drafts: replay(drafts).clone()":
@@ -54,7 +54,7 @@ changed(
 changed(
     graph_speculate,
     last_draft_unread={"torch.cat((input_pos - 1, input_pos), dim=1)": "input_pos"},
-    warm_up_kept={"unchanged(text, input_pos)": "unchanged()"},
+    text_written={"unchanged(text, input_pos)": "unchanged(input_pos)"},
     eager={"return capture_step(step)": "return step"},
     right_one_more={
         "torch.cat((input_pos - 1, input_pos), dim=1)": "input_pos",
@@ -66,7 +66,7 @@ changed(
 
 changed(
     graph_steps,
-    D15_clamped_before_each_step={
+    clamped_before_each_step={
         "step()\n"
         "input_pos.clamp_(max=limit)":
             "input_pos.clamp_(max=limit)\n"
@@ -78,7 +78,7 @@ changed(
             "replay = capture_step(steps, warmup=1)\n"
             "return lambda: [replay() for _ in range(every)]",
     },
-    warm_up_kept={"unchanged(text, input_pos)": "unchanged()"},
+    text_written={"unchanged(text, input_pos)": "unchanged(input_pos)"},
     eager={"capture_step(steps, warmup=1)": "steps"},
     right_minimum={
         "def steps():":

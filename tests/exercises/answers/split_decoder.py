@@ -13,7 +13,7 @@ def graph_feed_forward__not_split(up, down, all_reduce, rank, world_size, sample
     return lambda x: replay(x).clone()
 
 
-def graph_feed_forward__D1_whole_layer_divided(up, down, all_reduce, rank, world_size, sample):
+def graph_feed_forward__whole_layer_divided(up, down, all_reduce, rank, world_size, sample):
     return captured(lambda x: all_reduce(down(F.relu(up(x))) / world_size), sample)
 
 
@@ -39,6 +39,11 @@ changed(
     },
     not_cloned={"replay(x).clone()": "replay(x)"},
     eager={"replay(x).clone()": "step(x)"},
+    always_halves={
+        "up.weight.chunk(world_size)": "up.weight.chunk(2)",
+        "up.bias.chunk(world_size)": "up.bias.chunk(2)",
+        "down.weight.chunk(world_size, dim=1)": "down.weight.chunk(2, dim=1)",
+    },
     right_bias_on_rank_0={
         "all_reduce(F.linear(hidden, down_weight)) + down.bias":
             "all_reduce(F.linear(hidden, down_weight, None if rank else down.bias))",
@@ -101,7 +106,8 @@ changed(
     not_cloned={"replay(x).clone()": "replay(x)"},
     eager={"replay(x).clone()": "step(x)"},
     smallest={"values.argmax": "values.argmin"},
-    R4_keeps_its_own_if_two_tie={
+    floats={"tokens + rank * len(head)": "(tokens + rank * len(head)).float()"},
+    keeps_its_own_if_two_tie={
         "tokens.gather(0, values.argmax(dim=0)[None])[0]":
             "torch.where(values[1 - rank] > values[rank], tokens[1 - rank], tokens[rank])",
     },

@@ -1,36 +1,22 @@
 """Answers to the exercises of *Start here*: wrong ones, and other right ones (`__right_`)."""
 
 
-def most_speed_up__upside_down(busy_us, step_us):
-    return busy_us / step_us
+changed(
+    most_speed_up,
+    upside_down={"step_us / busy_us": "busy_us / step_us"},
+    over_the_idle_time={"/ busy_us": "/ (step_us - busy_us)"},
+    what_is_saved={"step_us / busy_us": "step_us / busy_us - 1"},
+)
 
 
-def most_speed_up__over_the_idle_time(busy_us, step_us):
-    return step_us / (step_us - busy_us)
-
-
-def most_speed_up__what_is_saved(busy_us, step_us):
-    return step_us / busy_us - 1
-
-
-def steps_until_paid__rounded(capture_us, eager_us, graph_us):
-    return round(capture_us / (eager_us - graph_us))
-
-
-def steps_until_paid__rounded_down(capture_us, eager_us, graph_us):
-    return capture_us // (eager_us - graph_us)
-
-
-def steps_until_paid__always_one_more(capture_us, eager_us, graph_us):
-    return int(capture_us / (eager_us - graph_us)) + 1
-
-
-def steps_until_paid__not_whole(capture_us, eager_us, graph_us):
-    return capture_us / (eager_us - graph_us)
-
-
-def steps_until_paid__nothing_saved(capture_us, eager_us, graph_us):
-    return math.ceil(capture_us / eager_us)
+changed(
+    steps_until_paid,
+    rounded={"math.ceil": "round"},
+    rounded_down={"math.ceil": "math.floor"},
+    always_one_more={"math.ceil": "1 + int"},
+    not_whole={"math.ceil": ""},
+    nothing_saved={"(eager_us - graph_us)": "eager_us"},
+)
 
 
 def make_replay__without_the_graph(function, x):
@@ -61,12 +47,9 @@ def graphed__on_the_callers_x(function, x):
     return replay
 
 
-def graphed__eager(function, x):
-    return function
-
-
 changed(
     graphed,
+    eager={"return replay": "return function"},
     not_cloned={"return static_result.clone()": "return static_result"},
     no_copy={"static_x.copy_(x)": ""},
     no_warm_up={

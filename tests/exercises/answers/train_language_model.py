@@ -30,13 +30,13 @@ changed(
     nothing_restored={"unchanged(net, optimizer)": "unchanged()"},
     lr_is_a_number={"lr.fill_(new_lr)": "optimizer.param_groups[0]['lr'] = new_lr"},
     eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
-    D1_clipped_to_a_tenth_more={"net.parameters(), 1.0": "net.parameters(), 1.1"},
-    D6_all_micro_batches_at_once={
+    clipped_to_a_tenth_more={"net.parameters(), 1.0": "net.parameters(), 1.1"},
+    all_micro_batches_at_once={
         "zip(inputs, targets, strict=True)": "[(inputs.flatten(0, 1), targets.flatten(0, 1))]",
         " / len(inputs)": "",
     },
-    D7_captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
-    D9_rate_written_after_the_replay={
+    captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
+    rate_written_after_the_replay={
         "lr.fill_(new_lr)": "",
         "return replay(inputs, targets).clone()":
             "loss = replay(inputs, targets).clone()\n"
@@ -185,7 +185,7 @@ changed(
         "replay_step(inputs, targets).clone()": "replay_step(inputs, targets)",
         "replay_loss(inputs, targets).clone()": "replay_loss(inputs, targets)",
     },
-    D7_captured_on_the_callers_tensors={
+    captured_on_the_callers_tensors={
         "(step, inputs.clone(), targets.clone(), pool=pool)": "(step, inputs, targets, pool=pool)",
         "(loss_of, inputs.clone(), targets.clone(), pool=pool)":
             "(loss_of, inputs, targets, pool=pool)",

@@ -16,8 +16,8 @@ changed(
     not_cloned={"replay(x, y).clone()": "replay(x, y)"},
     eager={"replay(x, y).clone()": "step(x, y)"},
     always_the_first_batch={"replay(x, y)": "replay()"},
-    D17_captured_on_the_callers_tensors={"x.clone(), y.clone()": "x, y"},
-    D8_a_number={"replay(x, y).clone()": "replay(x, y).item()"},
+    captured_on_the_callers_tensors={"x.clone(), y.clone()": "x, y"},
+    a_number={"replay(x, y).clone()": "replay(x, y).item()"},
     right_by_hand={
         "with unchanged(ddp):\n"
         "    replay = capture_step(step, x.clone(), y.clone(), warmup=11)":
@@ -126,7 +126,7 @@ changed(
     weights_alone={"state = [*net.parameters(), *momenta]": "state = list(net.parameters())"},
     each_rank_alone={"dist.all_reduce(bad)": ""},
     always={"torch.where(bad == 0, tensor, old)": "old"},
-    D13_more_than_half_of_the_ranks={
+    more_than_half_of_the_ranks={
         "dist.all_reduce(bad)": "dist.all_reduce(bad, op=dist.ReduceOp.AVG)",
         "bad == 0": "bad <= 0.5",
     },
