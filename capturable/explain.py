@@ -8,45 +8,20 @@ of a message that names none, and how to tell them apart. Needs the standard lib
 import argparse
 import json
 import os
-import re
 import sys
 from dataclasses import asdict
 from typing import Any
 
 from capturable.causes import Entry, Hit, entries, find, standard_name
-from capturable.similar_causes import complaint, names_a_graph, nearest, of_complaint
+from capturable.similar_causes import complaint, nearest, of_complaint, tells_of_a_graph
 
 NAMES_NO_CAUSE = ("several", "reasons")
 TOLD = 3  # guesses with cause and fix, before a list
-OURS = re.compile(
-    r"captur|(cuda|hip|acl)[ _/.-]?graph(?!ic)|graphed|graph[. ]replay|graph_?pool|graph recording"
-    r"|graph mode|FULL_(AND_PIECEWISE|DECODE_ONLY)"
-    r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
-    re.I,
-)
-FOREIGN = {  # what other things are called graphs, or fail on a GPU
-    "TensorFlow": re.compile(r"tensorflow|\btf\.|Graph execution error", re.I),
-    "JAX or XLA": re.compile(r"\bjax(lib)?\b|\bxla\b|XlaRuntimeError", re.I),
-    "PyTorch's autograd graph": re.compile(
-        r"backward through the graph a second time|retain_graph", re.I
-    ),
-    "a plain error of a kernel's arguments": re.compile(r"device-side assert", re.I),
-    "another library's graph or capture": re.compile(
-        r"networkx|graphviz|torchviz|neo4j|graphql|pcap\b|wireshark"
-        r"|capture[_ ]groups?|replay[_ ]?buffer|event log",
-        re.I,
-    ),
-}
-PYTORCHS = re.compile(
-    r"torch|cuda|hip[ _]?graph|vllm|sglang|megatron|graphed|reduce-overhead", re.I
-)
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
 SAID = {  # in the command and on the site; {} is a name or a number
-    "other": "This looks like {}, not like CUDA graphs of PyTorch.",
-    "no_graph": "This names no capture and no CUDA graph, so it may well have another cause. "
-    "If a graph is involved:",
+    "doubt": "By its words, this may well be no failure of a CUDA graph. If a graph is involved:",
     "unknown": "No message that is known here.",
-    "nothing": "Nothing is like it.",
+    "nothing": "By its words, this seems to be no failure of a CUDA graph.",
     "guesses": "These are guesses, by the words alone; it may be about one of them, or about none:",
     "decided": "The same message has {} other causes; the lines near it point to this one.",
     "complaint": "Less likely, or other causes of {}, and how to tell them apart:",
@@ -76,44 +51,29 @@ def names(entry: Entry) -> str:
 
 
 def caveat(text: str, hits: list[Hit]) -> str:
-    """What makes an answer doubtful: the text speaks of no graph, or of another framework's;
-    else ""."""
-    other = next((name for name, sign in FOREIGN.items() if sign.search(text)), None)
-    if other and not (OURS.search(text) and PYTORCHS.search(_without_names(text))):
-        return SAID["other"].format(other)
-    if OURS.search(text) or any(hit.entry.kind == "silent" for hit in hits):
-        return ""
-    if not hits:
-        return ""
-    return SAID["no_graph"]
-
-
-def _without_names(text: str) -> str:
-    """A text without the driver's names of errors, which programs of any framework quote."""
-    return re.sub(r"\bcuda_?error\w*", "", text, flags=re.I)
+    """What makes an answer doubtful: the rest of the text does not tell of a graph; else ""."""
+    certain = not hits or any(hit.entry.kind == "silent" for hit in hits)
+    return "" if certain or tells_of_a_graph(text) else SAID["doubt"]
 
 
 def answer(text: str, hits: list[Hit]) -> str:
     """What the command prints about a text in which hits were found."""
-    doubt = caveat(text, hits)
-    likely, others = guesses(text, hits, doubt)
+    likely, others = guesses(text, hits)
     told = [SAID["guesses"], *map(describe, likely)] if likely else [SAID["nothing"]]
     told += [_list(SAID["complaint"].format(complaint(text)), others)] if others else []
     if not hits:
-        parts = [SAID["unknown"], *([doubt] if doubt else [])]
-        return "\n\n".join([*parts, *(told if likely or not doubt else [])])
-    first = hits[0]
+        return "\n\n".join([SAID["unknown"], *told])
+    first, doubt = hits[0], caveat(text, hits)
     parts = [f"{doubt}\n"] if doubt else []
     parts += [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
     more = told if only_around(hits) else _others(text, hits)
     return "\n\n".join(["\n".join([*parts, describe(first.entry)]), *more])
 
 
-def guesses(text: str, hits: list[Hit], doubt: str) -> tuple[list[Entry], list[Entry]]:
+def guesses(text: str, hits: list[Hit]) -> tuple[list[Entry], list[Entry]]:
     """Where no message of the text names a cause: the causes that it is most like, and the others
     of what it complains of."""
-    unanswered = only_around(hits) if hits else not doubt or names_a_graph(text)
-    likely = nearest(text) if unanswered else []
+    likely = nearest(text) if not hits or only_around(hits) else []
     told, rest = likely[:TOLD], likely[TOLD:]
     others = dict.fromkeys([*rest, *(of_complaint(text) if likely else [])])
     return told, [entry for entry in others if entry not in told]
@@ -189,16 +149,15 @@ def _standard_input() -> str:
 def _as_json(text: str, hits: list[Hit]) -> str:
     """status (known, several or unknown), a caveat, the telling line, and the entries, or
     guesses if it is unknown, or both if the message is that of a server around it."""
-    doubt = caveat(text, hits)
-    likely, others = guesses(text, hits, doubt)
+    likely, others = guesses(text, hits)
     guessed = {"guesses": list(map(_plain, likely)), "others": list(map(_plain, others))}
     if not hits:
-        return json.dumps({"status": "unknown", "caveat": doubt} | guessed, indent=1)
+        return json.dumps({"status": "unknown", "caveat": ""} | guessed, indent=1)
     status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
     line = {"number": hits[0].number + 1, "text": hits[0].line}
     found = {
         "status": status,
-        "caveat": doubt,
+        "caveat": caveat(text, hits),
         "line": line,
         "entries": [_plain(hit.entry) for hit in hits],
     }

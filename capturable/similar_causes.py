@@ -6,40 +6,17 @@ import math
 import re
 from collections import Counter
 from functools import cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 from capturable.causes import Complaint, Entry, complaints, entries
 
 LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
-ROUTINE = re.compile(  # what servers log at every start: no sign of a graph beside an error
-    r"captur\w+ (the model for )?(cuda ?graphs?|graph)\b.*(%|unexpected|decoding)"
-    r"|graph capturing finished|graph warmup complete|graphs are enabled|disabling cuda graphs|no-cudagraphs",
-    re.I,
-)
-ERROR = re.compile(r"error|exception|fail|assert|crash|nan", re.I)
-ABOUT = re.compile(  # else a text may be about anything that is called a graph
-    r"captur(?!e_sizes)|(cuda|hip|acl)[ _/.-]?graph(?!ic|\w*['\"]:)|\bcuGraph(Launch|Exec|Instant|Add)"
-    r"|graphed|replay|stream|AccumulateGrad|\bcuGraph\b|\bgraph mode\b|\b(FULL_)?(AND_)?PIECEWISE\b"
-    r"|reduce-overhead|max-autotune(?!-no)|enforce[-_]eager(?!=False)|\beager mode"
-    r"|sleep[ _?](mode|level)|level.?\d sleep|\bsleep\(|wake_up\b|release_memory_occupation"
-    r"|\brecorded (forward|backward|step|region|graph|pass|function|model)\b"
-    r"|\b(eager|pools?|weights?|data_ptr)\b.*\bgraphs?\b|\bgraphs?\b.*\b(eager|pools?|weights?|data_ptr)\b",
-    re.I,
-)
-NAMED = re.compile(  # a text that speaks of these is guessed about; a setting's name is not enough
-    r"(cuda|hip|acl)[ _/.-]?graph(?!ic|\w*['\"]:|s?(_|=False))|cudagraph_trees|reduce-overhead|graphed"
-    r"|max-autotune(?!-no)"
-    r"|\bgraph mode\b|\b(FULL_)?(AND_)?PIECEWISE\b|FULL_DECODE_ONLY|\b(in|during|inside|outside) (of )?(a|the) capture\b"
-    r"|\bcuGraph(Launch|Exec|Instant|Add)?\b|\b(stream|graph) captur|captured (model|step|forward)\b"
-    r"|captur(es?|ed|ing) (\d+ )?graphs?\b|\bre-?captur(es?|ed|ing)\b|level.?\d sleep|@captured\b|\.replay\(|ScopedCapture|capture_begin",
-    re.I,
-)
-FIELD = re.compile(  # and one of these, for what else is captured or replayed
-    r"graph|cuda|\bhip|gpu|nccl|rccl|kernel|torch|tensor|triton|vllm|sglang|megatron|autograd|inductor"
-    r"|gradient|optimizer|allocator|all.?reduce|dropout|manual_seed|\b(DDP|FSDP\d?)\b|\bweights?\b|\bmodel\b"
-    r"|\bstep\b|forward|\beager|nvidia|\.replay\(|LSTM|norm\b|decod|logits|\bloss\b|epoch|pinned"
-    r"|predict|param_groups|launch|_capture\b|static|collective|unjoined|sleep|cumem",
+NAMED = re.compile(  # a CUDA graph, its capture or its replay
+    r"captur|(cuda|hip|acl)[ _/.-]?graph(?!ic)|graphed|graph[. ]replay|graph_?pool|graph recording"
+    r"|graph mode|FULL_(AND_PIECEWISE|DECODE_ONLY)"
+    r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
     re.I,
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
@@ -61,9 +38,10 @@ LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
 DESCRIBED = 30, 0.4  # what a word of a description weighs, and BM25's b
 REPORTED = 20, 0.8  # and one of a report
-ALIKE = 600  # the least likeness of a log that names no CUDA graph: with less it is about none
 LESS = 0.5  # of the best likeness: what is less alike is left out
-TYPED = 9  # words at most, and no colon: a complaint in words, not a line of a log
+RARE = 0.0025  # a share of texts: what is seen less often says little
+LIKELY = 70  # the least evidence for a guess
+TYPED = 9  # words at most, and no colon: a complaint that somebody typed, not a line of a log
 UNCLEAR = ("this", "a capture that fails")  # complaints of anything that fails
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
 PLAIN = re.findall(
@@ -77,25 +55,30 @@ where which while who will with without would you your am anything doing me my s
 
 def nearest(text: str, count: int = 5) -> list[Entry]:
     """For a text without a known message: the causes whose description and reports are most like
-    it, the best first; [] if it is about no graph.
+    it, the best first; [] if its words are more those of texts about something else.
 
-    A text longer than a typed complaint must mention a capture or a replay, and a graph, a GPU or the
-    like. A cause that is much less alike than the best is left out.
+    A cause that is much less alike than the best is left out.
     """
-    lines = _telling(text)
-    typed = len(text.split()) <= TYPED and ":" not in text and complaint(text) not in UNCLEAR
-    if not FIELD.search(text) or not (typed or any(map(ABOUT.search, lines))):
+    if not tells_of_a_graph(text):
         return []
     rated = _rated(text)
-    best = rated[0][0]
-    if best < (1 if typed or names_a_graph(text) else ALIKE):
-        return []
-    return [entry for alike, entry in rated[:count] if alike >= best * LESS]
+    return [entry for alike, entry in rated[:count] if alike >= rated[0][0] * LESS]
 
 
-def names_a_graph(text: str) -> bool:
-    """Whether a text names a CUDA graph, its capture or its replay."""
-    return any(map(NAMED.search, _telling(text)))
+def tells_of_a_graph(text: str) -> bool:
+    """Whether a text tells of a failure of a CUDA graph, by its words (naive Bayes); of a typed
+    complaint, such as "same dropout each time", that is taken for granted."""
+    if len(text.split()) <= TYPED and ":" not in text and complaint(text) not in UNCLEAR:
+        return True
+    terms, known = _terms(text), evidence()
+    return sum(known.get(term, 0) for term in terms) > LIKELY * math.sqrt(len(terms))
+
+
+def _terms(text: str) -> set[str]:
+    """Words, pairs of them, and whether a CUDA graph is named."""
+    words = _words(_read(text))
+    named = "(graph)" if NAMED.search(text) else "(no graph)"
+    return {*words, *map(" ".join, pairwise(words)), named}
 
 
 def complaint(text: str) -> str:
@@ -116,10 +99,10 @@ def _complaints(text: str) -> list[Complaint]:
     return [one for one in complaints() if re.search(one.words, read, re.I)]
 
 
-def _telling(text: str) -> list[str]:
-    """The lines, where one tells of an error those of them that are no routine."""
-    lines = [line for line in _lines(text) if not ROUTINE.search(line)]
-    return lines if any(map(ERROR.search, lines)) else _lines(text)
+def _read(text: str) -> str:
+    """Of a long text the last telling lines, of a short one all."""
+    lines = _lines(text)
+    return "\n".join(lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:])
 
 
 def _lines(text: str) -> list[str]:
@@ -131,9 +114,7 @@ def _rated(text: str) -> list[tuple[int, Entry]]:
 
     Rare words count more than common ones (BM25).
     """
-    lines = _lines(text)
-    telling = lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:]
-    asked = set(_words("\n".join(telling)))
+    asked = set(_words(_read(text)))
     rated = []
     for entry, weight in zip(entries(), weights(), strict=True):
         if entry.kind in GUESSED and _named(entry, text):
@@ -157,6 +138,30 @@ def _product(title: str) -> str:
 def reports() -> list[dict[str, Any]]:
     """Public reports, each with its text, the thread it is from and the titles of its causes."""
     return json.loads(Path(__file__).with_name("reports.json").read_text(encoding="utf-8"))
+
+
+def no_failures() -> list[str]:
+    """Texts that are no failure of a CUDA graph, though some mention one."""
+    return json.loads(Path(__file__).with_name("no_failures.json").read_text(encoding="utf-8"))
+
+
+@cache
+def evidence() -> dict[str, int]:
+    """How much each term speaks for a failure of a graph: the logarithm of how many times as many
+    reports have it as other texts, times 100."""
+    failures = [_terms(report["text"]) for report in reports()]
+    others = [_terms(text) for text in no_failures()]
+    often, elsewhere = Counter(chain(*failures)), Counter(chain(*others))
+    return {
+        term: round(
+            100
+            * math.log(
+                (often[term] / len(failures) + RARE) / (elsewhere[term] / len(others) + RARE)
+            )
+        )
+        for term, count in (often + elsewhere).items()
+        if count > 1
+    }
 
 
 @cache

@@ -31,7 +31,7 @@ function told(answer, { listed, tell }) {
     list.append(row);
   }
   const others = [...(head ? [element("p", {}, head)] : []), ...(causes.length ? [list] : [])];
-  if (!hits.length) return [element("p", {}, known.unknown), ...parts, ...(guesses.length || !doubt ? [...guessed, ...others] : [])];
+  if (!hits.length) return [element("p", {}, known.unknown), ...guessed, ...others];
   if (text.trim().includes("\n")) parts.push(element("pre", {}, `line ${first.number + 1}: ${first.line.slice(0, 200)}`));
   return [...parts, cause(first.entry), ...(first.entry.kind === "after" ? guessed : []), ...others];
 }

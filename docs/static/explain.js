@@ -6,7 +6,8 @@
 function explainer({ entries, levels, undecided, near, known: said, ...rules }) {
   const pattern = ([source, flags], more = "") => new RegExp(source, flags + more);
   const fits = (one, text) => pattern(one).test(text);
-  const squeezed = (text) => text.toLowerCase().split(/\s+/).filter(Boolean).join(" ");
+  const splitWords = (text) => text.split(/\s+/).filter(Boolean);
+  const squeezed = (text) => splitWords(text.toLowerCase()).join(" ");
   const compare = (a, b) => a.map((one, at) => one - b[at]).find((by) => by) ?? 0;
   const lower = entries.map((entry) => entry.messages.map(squeezed));
   const messagesOf = (kinds) => new Set(entries.flatMap((entry, at) => (!kinds || kinds.includes(entry.kind) ? lower[at] : [])));
@@ -71,12 +72,10 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     return found;
   }
 
-  /** What makes an answer doubtful: the text speaks of no graph, or of another framework's; else "". */
+  /** What makes an answer doubtful: the rest of the text does not tell of a graph; else "". */
   function caveat(text, hits) {
-    const other = Object.entries(rules.foreign).find(([, sign]) => fits(sign, text))?.[0];
-    const unnamed = text.replace(/\bcuda_?error\w*/gi, ""), ours = fits(rules.ours, text);
-    if (other && !(ours && fits(rules.pytorchs, unnamed))) return said.other.replace("{}", other);
-    return ours || hits.some(({ entry }) => entry.kind === "silent") || !hits.length ? "" : said.no_graph;
+    const certain = !hits.length || hits.some(({ entry }) => entry.kind === "silent");
+    return certain || tellsOfAGraph(text) ? "" : said.doubt;
   }
 
   /** The other causes of the first hit's message, and whether the lines near it named one; of a message that names
@@ -89,24 +88,35 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     return { told: [...told], several, decided: first.rank[3] < 0 && !several };
   }
 
-  /** For a text without a known message: the causes that are most like it, the best first; none if it is about no graph. */
+  /** For a text without a known message: the causes that are most like it, the best first; none if its words are more
+      those of texts about something else. */
   function nearest(text, count = 5) {
-    const lines = tellingOf(text);
-    const typed = text.trim().split(/\s+/).length <= rules.typed && !text.includes(":") && !rules.unclear.includes(complaint(text));
-    if (!fits(rules.field, text) || !(typed || lines.some((line) => fits(rules.about, line)))) return [];
-    const rated = likeness(text), best = rated[0][0];
-    const least = typed || namesAGraph(text) ? 1 : rules.alike;
-    return best < least ? [] : rated.slice(0, count).filter(([alike]) => alike >= best * rules.less).map(([, entry]) => entry);
+    if (!tellsOfAGraph(text)) return [];
+    const rated = likeness(text);
+    return rated.slice(0, count).filter(([alike]) => alike >= rated[0][0] * rules.less).map(([, entry]) => entry);
+  }
+
+  /** Whether a text tells of a failure of a CUDA graph, by its words; of a typed complaint that is taken for granted. */
+  function tellsOfAGraph(text) {
+    const typed = splitWords(text).length <= rules.typed && !text.includes(":") && !rules.unclear.includes(complaint(text));
+    if (typed) return true;
+    const terms = termsOf(text), evidence = (term) => (Object.hasOwn(rules.evidence, term) ? rules.evidence[term] : 0);
+    return terms.reduce((sum, term) => sum + evidence(term), 0) > rules.likely * Math.sqrt(terms.length);
+  }
+
+  /** Words, pairs of them, and whether a CUDA graph is named. */
+  function termsOf(text) {
+    const all = words(read(text)), pairs = all.slice(1).map((word, before) => `${all[before]} ${word}`);
+    return [...new Set([...all, ...pairs, fits(rules.named, text) ? "(graph)" : "(no graph)"])];
   }
 
   const beginnings = (text) => splitLines(text).map((line) => line.slice(0, rules.length));
-  /** The lines, where one tells of an error those of them that are no routine. */
-  function tellingOf(text) {
-    const lines = beginnings(text).filter((line) => !fits(rules.routine, line));
-    return lines.some((line) => fits(rules.error, line)) ? lines : beginnings(text);
+  /** Of a long text the last telling lines, of a short one all. */
+  function read(text) {
+    const lines = beginnings(text);
+    return (lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines)).join("\n");
   }
 
-  const namesAGraph = (text) => tellingOf(text).some((line) => fits(rules.named, line));
   const complaintsOf = (text) => rules.complaints.filter((one) => fits(one.words, beginnings(text).join("\n")));
   const complaint = (text) => complaintsOf(text).map(({ title }) => title).join(" and ") || "this";
   const productOf = ({ title }) => Object.entries(rules.products).find(([name]) => new RegExp(`^${name}\\b`).test(title));
@@ -120,9 +130,7 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
 
   /** All causes and how much the text is like each, the best first. */
   function likeness(text) {
-    const lines = beginnings(text);
-    const telling = lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines);
-    const asked = [...new Set(words(telling.join("\n")))];
+    const asked = [...new Set(words(read(text)))];
     const rated = entries.map((entry, one) => {
       const alike = asked.reduce((sum, word) => sum + (Object.hasOwn(rules.weights[one], word) ? rules.weights[one][word] : 0), 0);
       return [alike, entry];
@@ -156,7 +164,7 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
   /** All that is known of a text: what the page shows, and what the command prints. */
   function explain(text) {
     const hits = find(text), doubt = caveat(text, hits), [first] = hits;
-    const guessed = guess(text, first ? first.entry.kind === "after" : !doubt || namesAGraph(text));
+    const guessed = guess(text, !first || first.entry.kind === "after");
     return { text, hits, doubt, first, ...guessed, others: first ? others(text, hits) : null };
   }
 
@@ -179,10 +187,7 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     const describe = (entry) => `${entry.names}\n  cause: ${entry.cause}\n  fix:   ${entry.fix}`;
     const lines = list ? [[list[0], ...new Set(list[1].map((entry) => `  ${entry.name}: ${tell(entry)}`))].join("\n")] : [];
     const guessed = guesses.length ? [said.guesses, ...guesses.map(describe)] : [said.nothing];
-    if (!hits.length) {
-      const parts = doubt ? [doubt] : [];
-      return [said.unknown, ...parts, ...(guesses.length || !doubt ? [...guessed, ...lines] : [])].join("\n\n");
-    }
+    if (!hits.length) return [said.unknown, ...guessed, ...lines].join("\n\n");
     const parts = doubt ? [`${doubt}\n`] : [];
     if (text.trim().includes("\n")) parts.push(`line ${first.number + 1}: ${first.line.slice(0, 200)}\n`);
     parts.push(describe(first.entry));

@@ -14,7 +14,7 @@ import pytest
 
 from capturable.causes import complaints, entries, find, standard_name
 from capturable.explain import caveat, describe, explain, guesses, main, others_of
-from capturable.similar_causes import nearest, reports
+from capturable.similar_causes import nearest, no_failures, reports
 from course.exhibits import CUDA_ERRORS, index
 from course.lessons import lesson_file, unnumbered
 from course.paths import NOTEBOOKS, ROOT
@@ -33,10 +33,10 @@ SECTIONS = SECTION.findall(
 HERE = Path(__file__).parent
 REPORTS = reports()
 HELD_OUT = json.loads((HERE / "held_out_reports.json").read_text(encoding="utf-8"))
-NO_FAILURES = json.loads((HERE / "no_failures.json").read_text(encoding="utf-8"))
 TITLES = [entry.title for entry in entries()]
 BY_TITLE = dict(zip(TITLES, entries(), strict=True))
 MODULE = [sys.executable, "-m", "capturable.explain"]
+DOUBT = "By its words, this may well be no failure of a CUDA graph."
 MANY = ("several", "reasons")  # kinds of entries that say that a message has many causes
 
 
@@ -205,7 +205,7 @@ def verdict(report):
     text, expected = report["text"], set(report["causes"])
     hits = find(text)
     doubt = caveat(text, hits)
-    guessed, others = (set(map(title_of, some)) for some in guesses(text, hits, doubt))
+    guessed, others = (set(map(title_of, some)) for some in guesses(text, hits))
     if not expected and (doubt or not (hits or guessed)):
         return "right"
     first = title_of(hits[0].entry) if hits else ""
@@ -234,7 +234,7 @@ def answered(verdicts):
 
 
 def test_the_reports_that_it_learns_from_are_explained():
-    verdicts = list(map(verdict, REPORTS))
+    verdicts = [verdict(report) for report in REPORTS if report["causes"]]
     assert answered(verdicts) >= 0.95 * len(verdicts) and len(verdicts) > 800
     assert verdicts.count("wrong") <= 0.01 * len(verdicts)
 
@@ -247,7 +247,7 @@ def test_reports_that_it_does_not_learn_from_are_explained():
 
 
 def test_what_is_no_failure_of_a_graph_is_named_by_no_cause():
-    verdicts = [verdict({"text": text, "causes": []}) for text in NO_FAILURES]
+    verdicts = [verdict({"text": text, "causes": []}) for text in no_failures()]
     assert "wrong" not in verdicts and len(verdicts) > 240
     assert verdicts.count("wrong guess") <= 0.06 * len(verdicts)
 
@@ -313,7 +313,7 @@ NOISE = [
 def test_what_may_be_about_no_graph_is_answered_with_the_doubt_first(text, capsys):
     main([text])
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith(("This names no capture and no CUDA graph", "No message that is known"))
+    assert first.startswith((DOUBT, "No message that is known"))
 
 
 COMPILED = {
@@ -447,35 +447,31 @@ def test_an_unknown_message_gets_what_is_like_it_and_status_1(capsys):
         answer.startswith("No message that is known here.\n\nThese are guesses")
         and "A replay before the capture" in answer
     )
-    assert main(["what is this"]) == 1 and "Nothing is like it." in capsys.readouterr().out
+    assert main(["what is this"]) == 1 and "seems to be no failure" in capsys.readouterr().out
     assert nearest("nothing alike") == []
 
 
 def test_a_message_that_names_no_capture_is_explained_with_a_reserve_ahead(capsys):
     main(["RuntimeError: The size of tensor a (8) must match the size of tensor b (5)"])
-    assert capsys.readouterr().out.startswith("This names no capture and no CUDA graph")
+    assert capsys.readouterr().out.startswith(DOUBT)
     main(["CUDA error: an illegal memory access was encountered"])
-    assert capsys.readouterr().out.startswith("This names no capture and no CUDA graph")
+    assert capsys.readouterr().out.startswith(DOUBT)
     main([LOUD.traceback[LOUD.exhibit == "A batch of another size"].item()])
-    assert "names no capture" not in capsys.readouterr().out
+    assert DOUBT not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    "text, names",
+    "text",
     [
-        (
-            "tensorflow.python.framework.errors_impl.InternalError: Graph execution error",
-            "TensorFlow",
-        ),
-        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED in the graph", "JAX"),
-        ("RuntimeError: Trying to backward through the graph a second time", "autograd"),
-        ("RuntimeError: CUDA error: device-side assert triggered in the graph branch", "kernel"),
+        "tensorflow.python.framework.errors_impl.InternalError: Graph execution error",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED in the graph",
+        "RuntimeError: Trying to backward through the graph a second time",
+        "RuntimeError: CUDA error: device-side assert triggered in the graph branch",
     ],
 )
-def test_another_frameworks_graph_is_named_and_nothing_guessed(text, names, capsys):
+def test_nothing_is_guessed_about_another_graph(text, capsys):
     assert main([text]) == 1
-    answer = capsys.readouterr().out
-    assert names in answer and "cause:" not in answer
+    assert capsys.readouterr().out.endswith("this seems to be no failure of a CUDA graph.\n")
 
 
 def test_an_error_at_the_end_of_a_capture_is_not_taken_for_its_cause():

@@ -1,6 +1,5 @@
 """The box that takes an error, and the search: what a reader who is stuck types or pastes."""
 
-import json
 import re
 from urllib.parse import quote
 
@@ -8,9 +7,8 @@ import pytest
 
 from capturable.causes import entries, find, standard_name
 from capturable.explain import SAID, answer
-from capturable.similar_causes import nearest, reports
+from capturable.similar_causes import nearest, no_failures, reports
 from course.lessons import lesson_file
-from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
 from docs.pages import slug
 from docs.search import questions
@@ -18,7 +16,6 @@ from tests.site.pasted import PASTED
 from tests.support.lab_page import expect
 
 pytestmark = pytest.mark.browser
-NO_FAILURES = ROOT / "tests/capturable/no_failures.json"
 NAMES = {entry.title: standard_name(entry) for entry in entries()}
 GALLERY = f"notebooks/{lesson_file('failure_gallery').stem}"
 PRINT = """texts => {
@@ -30,7 +27,7 @@ PRINT = """texts => {
 @pytest.fixture(scope="module")
 def texts():
     """All that `capturable explain` is tested on: reports, and the gallery's own tracebacks."""
-    reported = [*(one["text"] for one in reports()), *json.loads(NO_FAILURES.read_text("utf-8"))]
+    reported = [*(one["text"] for one in reports()), *no_failures()]
     shown = recorded_lesson("failure_gallery").value("exhibits")
     own = [*shown.message.dropna(), *shown.traceback.dropna()]
     bare = [f"{text}: {number}" for number in range(898, 910) for text in ("CUDA error", "code")]
