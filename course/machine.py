@@ -15,12 +15,12 @@ from packaging.version import Version
 from course.paths import LessonError
 
 RANKS_SHARE_GPU = (2, 30)  # from this version of NCCL on, several ranks can share a GPU
-EXTRAS = {
+EXTRAS = {  # import name: extra of the project
     "cuda.core": "core",
     "megatron": "megatron",
     "transformer_engine": "te",
     "transformers": "lm",
-}  # import name: extra of the project
+}
 
 
 class NeedsMore(LessonError):
