@@ -50,7 +50,7 @@ class Made(NamedTuple):
     other_kwargs: dict[str, Any] | None = None
 
 
-def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType] | None = None) -> Made:
+def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType]) -> Made:
     """What the function that FILE:FUNCTION or MODULE:FUNCTION names returns; the script finds
     arguments in sys.argv. loaded: the scripts so far, which are not run again."""
     where, colon, name = target.rpartition(":")
@@ -61,8 +61,7 @@ def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType] | Non
         raise LoadError(f"there is no file {where}: FILE:FUNCTION names one")
     _add_to_path(Path.cwd())
     sys.argv = [where, *arguments]
-    known = {} if loaded is None else loaded
-    importing = partial(_import_file, known) if is_file else _import_module
+    importing = partial(_import_file, loaded) if is_file else _import_module
     module = guarded(f"loading {where}", importing, where)
     try:
         make = attrgetter(name)(module)
