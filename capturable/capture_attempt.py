@@ -78,14 +78,12 @@ def _capture(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.S
     except Exception as ended:  # whatever the step or the driver says
         inside = ended.__context__ if line_of(ended) is None and ended.__context__ else ended
         torch.cuda.set_stream(stream)
-        if (
-            torch.cuda.is_current_stream_capturing()
-        ):  # still, where the step has left another stream behind
+        # still, where the step has left another stream behind
+        if torch.cuda.is_current_stream_capturing():
             with suppress(RuntimeError):
                 graph.capture_end()
-        with torch.cuda.graph(
-            torch.cuda.CUDAGraph(), stream=stream
-        ):  # frees the generator of the lost capture
+        # frees the generator of the lost capture
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
             torch.zeros(1, device="cuda")
         return Attempt(None, None, inside, line_of(inside))
 

@@ -263,9 +263,8 @@ class Check:
         drawn = fault and fault.rule == "CPU random numbers"
         if generator is not None and generator._cdata not in self.known and not drawn:
             self.note("generator", "a generator of its own draws random numbers")
-        if (
-            self.joins and not torch._C._current_autograd_node()
-        ):  # autograd joins its streams itself
+        # autograd joins its streams itself
+        if self.joins and not torch._C._current_autograd_node():
             self.joins.ran(torch.cuda.current_stream().cuda_stream, here(self.thread).line)
 
     def _is_host(self, tensor: torch.Tensor) -> bool:

@@ -45,9 +45,8 @@ class CpuAsGpu(TorchFunctionMode):
         self.note = WeakMethod(note)  # whose object knows this one: a ring would keep all memory
         self.making = False
         self.quiet: Callable[[str, tuple], bool] | None = None
-        self.on_host: dict[
-            int, torch.UntypedStorage
-        ] = {}  # kept alive, so that no other gets the address
+        # kept alive, so that no other gets the address
+        self.on_host: dict[int, torch.UntypedStorage] = {}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}

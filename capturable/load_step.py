@@ -8,11 +8,12 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from capturable.findings import short
@@ -49,7 +50,7 @@ class Made(NamedTuple):
     other_kwargs: dict[str, Any] | None = None
 
 
-def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType] | None = None) -> Made:
+def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType]) -> Made:
     """What the function that FILE:FUNCTION or MODULE:FUNCTION names returns; the script finds
     arguments in sys.argv. loaded: the scripts so far, which are not run again."""
     where, colon, name = target.rpartition(":")
@@ -60,8 +61,7 @@ def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType] | Non
         raise LoadError(f"there is no file {where}: FILE:FUNCTION names one")
     _add_to_path(Path.cwd())
     sys.argv = [where, *arguments]
-    known = {} if loaded is None else loaded
-    importing = partial(_import_file, known) if is_file else _import_module
+    importing = partial(_import_file, loaded) if is_file else _import_module
     module = guarded(f"loading {where}", importing, where)
     try:
         make = attrgetter(name)(module)
@@ -107,15 +107,9 @@ def _ended(error: SystemExit) -> str:
 
 def _at(error: BaseException) -> str:
     """Where an error was raised: the innermost line that is not a library's."""
-    frames = list(_frames(error.__traceback__))
-    own = [frame for frame in frames if not _is_library(frame[0])]
-    return f" at {short(own[-1][0])}:{own[-1][1]}" if own else ""
-
-
-def _frames(trace: TracebackType | None) -> Any:
-    while trace:
-        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
-        trace = trace.tb_next
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    return f" at {short(own[-1].filename)}:{own[-1].lineno}" if own else ""
 
 
 def _is_library(file: str) -> bool:
@@ -205,12 +199,8 @@ def _free_name(stem: str) -> str:
 
 
 def _add_to_path(folder: Path, last: bool = False) -> None:
-    if str(folder) in sys.path:
-        return
-    if last:
-        sys.path.append(str(folder))
-    else:
-        sys.path.insert(0, str(folder))
+    if str(folder) not in sys.path:
+        sys.path.insert(len(sys.path) if last else 0, str(folder))
 
 
 def _made(made: Any) -> Made:

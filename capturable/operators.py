@@ -91,9 +91,8 @@ class OpLog(TorchDispatchMode):
         """Addresses of the arguments' memory that the step did not make."""
         if func.name() == "aten::lift_fresh":  # its tensor was made by this very call
             return ()
-        storages = [
-            leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)
-        ]  # of set_
+        # of set_
+        storages = [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)]
         addresses = [*map(address, tensors), *storages]
         return tuple(address for address in addresses if address not in self.made)
 

@@ -17,9 +17,8 @@ from capturable.rules import fix_of
 from capturable.user_lines import Line
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
-LATER = (
-    "previous error during capture"  # what is said at a line after the one that broke the capture
-)
+# what is said at a line after the one that broke the capture
+LATER = "previous error during capture"
 REPEATED = 1e-5  # the part of a change by which eager may differ from itself: sums in another order
 FROZEN = ("frozen number", "path", "shape", "moved tensor")
 
@@ -38,9 +37,8 @@ def verified(
     run = partial(step, *static.args, **static.kwargs)
     with Restore(run, everything=True):
         stream = torch.cuda.Stream()
-        warm_up(
-            run, stream
-        )  # what a first step makes, such as optimizer state, is there in replays
+        # what a first step makes, such as optimizer state, is there in replays
+        warm_up(run, stream)
         attempt = captured(run, generators, stream)
         if attempt.error is None:
             return _settled(findings, *_compared(step, static, real, attempt))

@@ -81,9 +81,8 @@ def markdown() -> str:
     """The rules as a page of Markdown, made for capturable/RULES.md."""
     head = (
         "# The rules of preflight\n\n"
-        "Made by `python -m capturable rules`. A comment `# capturable: ignore[cpu-work]` at "
-        "the end "
-        "of a line accepts what a rule finds there.\n"
+        "Made by `python -m capturable rules`. A comment `# capturable: ignore[cpu-work]` at the "
+        "end of a line accepts what a rule finds there.\n"
     )
     kinds = "\n".join(f"- *{kind}*: {what}." for kind, what in KINDS.items())
     return "\n".join([head, kinds, "", *map(_section, ALL)])

@@ -64,8 +64,12 @@ def following(path: Path) -> Path | None:
 
 def title(path: Path) -> str:
     """A lesson's title: the first line of its first screen."""
-    first = json.loads(path.read_bytes())["cells"][0]["source"]
-    return "".join(first).partition("\n")[0].removeprefix("# ")
+    return first_screen(path).partition("\n")[0].removeprefix("# ")
+
+
+def first_screen(path: Path) -> str:
+    """A lesson's first cell: its title, its promise, what it takes."""
+    return "".join(json.loads(path.read_bytes())["cells"][0]["source"])
 
 
 def part_of(path: Path) -> str:

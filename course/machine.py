@@ -3,6 +3,7 @@ one GPU.
 """
 
 import platform
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
@@ -15,12 +16,12 @@ from packaging.version import Version
 from course.paths import LessonError
 
 RANKS_SHARE_GPU = (2, 30)  # from this version of NCCL on, several ranks can share a GPU
-EXTRAS = {
+EXTRAS = {  # import name: extra of the project
     "cuda.core": "core",
     "megatron": "megatron",
     "transformer_engine": "te",
     "transformers": "lm",
-}  # import name: extra of the project
+}
 
 
 class NeedsMore(LessonError):
@@ -52,12 +53,10 @@ def cpu_name() -> str | None:
     """The model of this machine's CPU, which sets the time of an eager step; None if it is
     unknown.
     """
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        return platform.processor() or None
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, None) or platform.processor() or None
+    file = Path("/proc/cpuinfo")  # of Linux
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    model = re.search(r"^model name\s*: *(.+)", text, re.MULTILINE)
+    return model[1] if model else platform.processor() or None
 
 
 def driver_version() -> str | None:

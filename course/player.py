@@ -3,8 +3,6 @@ pages of read/, and the tests.
 """
 
 import atexit
-import base64
-import io
 import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
@@ -18,6 +16,7 @@ import pandas as pd
 from IPython.core.display_functions import publish_display_data
 from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import print_figure
 from IPython.utils.capture import capture_output
 from matplotlib import pyplot as plt
 from traitlets.config import Config
@@ -118,14 +117,12 @@ def _outputs(shown: Any, streams: Iterable[str]) -> Iterator[nbformat.NotebookNo
 
 def _chart(figure: Any) -> nbformat.NotebookNode:
     """A chart as PNG, with the text for those who do not see it as its plain text."""
-    png = io.BytesIO()
-    figure.savefig(png, dpi=DPI, bbox_inches="tight", metadata={"Software": None})
     axes = [text for one in figure.axes for text in (one.get_xlabel(), one.get_ylabel()) if text]
     said = [lesson.titles(figure).removesuffix(".")]
     if axes:
         said.append(f"Axes: {'; '.join(dict.fromkeys(axes))}")
     data = {
-        "image/png": base64.b64encode(png.getvalue()).decode(),
+        "image/png": print_figure(figure, base64=True, dpi=DPI, metadata={"Software": None}),
         "text/plain": " ".join(". ".join(said).split()),
     }
     return nbformat.v4.new_output("display_data", data)

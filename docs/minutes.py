@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 
+from course.lessons import first_screen
 from course.recordings.cells import CodeCell, code_cells
 from docs.played import played
 
@@ -62,13 +63,18 @@ def _shown(data):
 
 def stated(path: Path) -> int:
     """The minutes that a lesson's first screen states. Raises LookupError if it states none."""
-    found = STATED.search(nbformat.read(path, as_version=4).cells[0].source)
+    return int(said(path, "how many minutes it takes", STATED))
+
+
+def said(path: Path, what: str, pattern: str | re.Pattern[str]) -> str:
+    """The pattern's group in a lesson's first screen; what names it in the LookupError if there is
+    none."""
+    found = re.search(pattern, first_screen(path))
     if not found:
         raise LookupError(
-            f"The first cell of {path.name} does not say how many minutes it takes: "
-            "CONTRIBUTING.md shows the form."
+            f"The first cell of {path.name} does not say {what}: CONTRIBUTING.md shows the form."
         )
-    return int(found[1])
+    return found[1]
 
 
 def write_minutes(path: Path) -> None:

@@ -186,9 +186,7 @@ def modules() -> list[str]:
 
 def api() -> str:
     """The reference of every module of the rooms, from its docstrings."""
-    rooms = "".join(
-        f"- `{room}`: {what}\n" for room, what in ROOMS.items() if (ROOT / room).is_dir()
-    )
+    rooms = "".join(f"- `{room}`: {what}\n" for room, what in ROOMS.items())
     sections = "\n".join(
         f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n"
         for name in modules()

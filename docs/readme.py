@@ -11,7 +11,6 @@ from itertools import zip_longest
 from pathlib import Path
 
 import matplotlib
-import nbformat
 import pandas as pd
 from matplotlib import pyplot as plt
 
@@ -21,7 +20,7 @@ from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
 from docs.address import asking, one_click, repository
-from docs.minutes import stated, write_minutes
+from docs.minutes import said, stated, write_minutes
 from docs.search import GALLERY
 from exercises import unfinished
 from helpers.charts import COLOURS, cpu_gpu_chart
@@ -122,16 +121,15 @@ def lesson_list() -> str:
     for part, paths in by_parts().items():
         lines += [f"## {part}", ""]
         for path in paths:
-            first = first_cell(path)
-            promise = _stated(
-                path, first, "After this lesson", r"\*\*After this lesson\*\*,? you can (.*)\."
+            promise = said(
+                path, "'After this lesson'", r"\*\*After this lesson\*\*,? you can (.*)\."
             )
             facts = ["optional"] if optional(path) else []
             if lesson_name(path) != GALLERY:
                 facts.append(f"{stated(path)} minutes, and {duration(path)[1]} for the exercises")
-            if found := needs(path, first):
+            if found := needs(path):
                 facts.append(f"builds on {found}")
-            facts += recorded_on(path, first)
+            facts += recorded_on(path)
             lines += [
                 f"**{number(path)} [{title(path)}](../read/{path.stem}.md)**. After "
                 f"it you can {promise}.",
@@ -147,34 +145,20 @@ def number(path: Path) -> int:
     return int(path.stem[:2])
 
 
-def first_cell(path: Path) -> str:
-    """A lesson's first screen."""
-    return str(nbformat.read(path, as_version=4).cells[0].source)
-
-
 def duration(path: Path) -> tuple[int, int]:
     """A lesson's minutes without its exercises, and those of its exercises."""
-    said = _stated(path, first_cell(path), "minutes of exercises", r"\+ (\d+) minutes of exercises")
-    return stated(path), int(said)
+    exercising = said(path, "'minutes of exercises'", r"\+ (\d+) minutes of exercises")
+    return stated(path), int(exercising)
 
 
-def needs(path: Path, first: str) -> str:
+def needs(path: Path) -> str:
     """The numbers of the lessons that a lesson builds on, as its first cell says."""
-    said = _stated(path, first, "you need", r"\| you need .*\n.*\n\| (.*?) \|")
-    numbers = sorted(map(int, re.findall(r"\((\d+)_", said)))
-    return (" to " if said.startswith("all lessons from") else ", ").join(map(str, numbers))
+    found = said(path, "'you need'", r"\| you need .*\n.*\n\| (.*?) \|")
+    numbers = sorted(map(int, re.findall(r"\((\d+)_", found)))
+    return (" to " if found.startswith("all lessons from") else ", ").join(map(str, numbers))
 
 
-def _stated(path, first, what, pattern):
-    found = re.search(pattern, first)
-    if not found:
-        raise LookupError(
-            f"The first cell of {path.name} does not say {what!r}: CONTRIBUTING.md shows the form."
-        )
-    return found[1]
-
-
-def recorded_on(path: Path, first: str) -> list[str]:
+def recorded_on(path: Path) -> list[str]:
     """The GPU memory of a lesson, and where and when it was recorded; [] if it was not yet."""
     gpus: dict[str, list[str]] = {}
     for one in recordings(lesson_name(path)):
@@ -182,7 +166,7 @@ def recorded_on(path: Path, first: str) -> list[str]:
     if not gpus:
         return []
     where = "; ".join(f"{' and '.join(names)}, {date}" for date, names in gpus.items())
-    held = _stated(path, first, "GPU memory", r"about ([0-9.]+) GiB of its memory")
+    held = said(path, "'GPU memory'", r"about ([0-9.]+) GiB of its memory")
     return [f"{held} GiB of GPU memory", f"recorded on {where}"]
 
 

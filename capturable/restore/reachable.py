@@ -21,14 +21,8 @@ CONTAINERS = (dict, list, set, deque, bytearray)
 INDEXED = (dict, list, tuple, deque)
 WRAPPERS = (staticmethod, classmethod, property, functools.partial, MethodType)
 NEAR = (torch.nn.Module, *TRAINING, *CONTAINERS, *WRAPPERS, tuple)  # looked into wherever they are
-KEEPS_ON = (
-    *CONTAINERS,
-    *WRAPPERS,
-    tuple,
-    FunctionType,
-    ModuleType,
-    type,
-)  # what the user's things hold in them
+# what the user's things hold in them
+KEEPS_ON = (*CONTAINERS, *WRAPPERS, tuple, FunctionType, ModuleType, type)
 MANY = 1000  # a container with more items is put back, but not looked into
 DEPTH = 3  # how far to look into objects of libraries
 NAMING = ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME")  # of CPython's byte code
@@ -110,9 +104,8 @@ def reach(*roots: Any) -> list[Place]:
             continue
         seen.add(id(value))
         own = _is_users(value)
-        scheduler = is_a(
-            value, torch.optim.lr_scheduler.LRScheduler
-        )  # which keeps books on the CPU
+        # which keeps books on the CPU
+        scheduler = is_a(value, torch.optim.lr_scheduler.LRScheduler)
         users = scheduler or (users and (own or is_a(value, KEEPS_ON)))
         near = own or is_a(value, NEAR)
         if near or depth < DEPTH:

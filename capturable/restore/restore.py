@@ -38,9 +38,8 @@ class Restore:
 
     @torch.no_grad()
     def __enter__(self) -> "Restore":
-        self.states = [
-            (put, get()) for get, put in _process_states()
-        ]  # first: looking may draw numbers
+        # first: looking may draw numbers
+        self.states = [(put, get()) for get, put in _process_states()]
         alive = live(torch.Tensor, *TRAINING)
         tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
         training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]
@@ -67,9 +66,8 @@ class Restore:
         for thing, put in self._steps():
             try:
                 put()
-            except (
-                Exception
-            ) as refused:  # whatever a library raises: the rest is put back all the same
+            # whatever a library raises: the rest is put back all the same
+            except Exception as refused:
                 name = thing if isinstance(thing, str) else name_of(thing)
                 failed.append(f"{name} ({type(refused).__name__}: {str(refused)[:80]})")
         failed += [f"the tensor {name_of(*tensors)}" for tensors in self.memory.changed()]

@@ -30,9 +30,8 @@ class Memory:
     def __init__(self, alive: list[torch.Tensor], reached: list[Any]) -> None:
         self.forms = [Form.of(tensor) for tensor in alive if _plain(tensor)]
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        inside = [
-            leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)
-        ]  # wakes no proxy
+        # type wakes no proxy
+        inside = [leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)]
         self.sparse = [
             (tensor, tensor.clone()) for tensor in inside if tensor.layout != torch.strided
         ]
@@ -76,9 +75,8 @@ def checksums(tensors: list[torch.Tensor]) -> list[tuple[int, int]]:
     storages = [storage_of(tensor) for tensor in tensors]
     once = {storage.data_ptr(): storage for storage in storages if storage is not None}
     sums = {address: _sum(storage) for address, storage in once.items()}
-    sums = {
-        address: (once[address].nbytes(), int(total)) for address, total in sums.items()
-    }  # waits only now
+    # waits only now
+    sums = {address: (once[address].nbytes(), int(total)) for address, total in sums.items()}
     return [(0, 0) if storage is None else sums[storage.data_ptr()] for storage in storages]
 
 

@@ -2,7 +2,6 @@
 
 lab: the learner's copy, in JupyterLab; doctor: what this machine can do
 record: recordings, made; works_on: every lesson, live
-renumber: the numbers of lessons, in file names and in links
-unfinished: what lessons still lack
+renumber: the numbers of lessons, in file names and in links; rename_lesson: their names
 new_lesson: the two notebooks and the scenario that a lesson begins with
 """

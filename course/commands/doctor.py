@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 
 import torch
+from packaging.version import Version
 
 from course.files import printed
 from course.machine import extras, machine
@@ -33,8 +34,7 @@ def report() -> Iterator[tuple[str, str]]:
     found, live = machine(), torch.cuda.is_available()
     fine = sys.version_info >= MINIMUM_PYTHON
     yield mark(fine, f"Python {found['python']}", "install Python 3.11 or newer")
-    version = tuple(int(part) for part in str(found["torch"]).split(".")[:2])
-    fine = version >= MINIMUM_TORCH
+    fine = Version(torch.__version__).release >= MINIMUM_TORCH
     yield mark(fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version")
     yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
     lessons = len(set((TRACES / REFERENCE_GPU).glob("*.json")) - {CONFORMANCE})

@@ -1,6 +1,7 @@
 """Record lessons on this machine's GPU:  python -m course.commands.record [lesson ...]"""
 
 import datetime
+import json
 import os
 import re
 import shutil
@@ -147,17 +148,12 @@ def without_paths(content: Any, name: str) -> Any:
     """Let paths of this machine in recorded texts, as in warnings and tracebacks, start at the
     project or the package. The temporary folder of the lesson's traces gets the lesson's name.
     """
-    if isinstance(content, dict):
-        return {key: without_paths(item, name) for key, item in content.items()}
-    if isinstance(content, list):
-        return [without_paths(item, name) for item in content]
-    if not isinstance(content, str):
-        return content
     folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
     longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
     own = "|".join([*longest_first, r"/tmp/ipykernel_\d+/"])
     staging = re.escape(tempfile.gettempdir()) + r"/tmp\w+"
-    return re.sub(staging, name, re.sub(own, "", content))
+    text = re.sub(own, "", json.dumps(content, ensure_ascii=False))
+    return json.loads(re.sub(staging, name, text))
 
 
 def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:

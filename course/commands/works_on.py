@@ -115,17 +115,16 @@ def run_at_once(paths: list[Path], jobs: int) -> tuple[dict[str, dict], list[Run
     """run_lesson with up to so many lessons at a time, by lesson, and the errors of those that
     failed; their seconds include the time in which they wait for each other.
     """
-
-    def run_one(path: Path) -> dict | RuntimeError | None:
-        try:
-            return run_lesson(path)
-        except RuntimeError as error:
-            return error
-
+    took, errors = {}, []
     with ThreadPoolExecutor(jobs) as pool:
-        results = dict(zip(map(lesson_name, paths), pool.map(run_one, paths), strict=True))
-    errors = [one for one in results.values() if isinstance(one, RuntimeError)]
-    return {name: one for name, one in results.items() if isinstance(one, dict)}, errors
+        runs = {lesson_name(path): pool.submit(run_lesson, path) for path in paths}
+        for name, run in runs.items():
+            try:
+                if row := run.result():
+                    took[name] = row
+            except RuntimeError as error:
+                errors.append(error)
+    return took, errors
 
 
 def main(words: list[str] | None = None) -> int:

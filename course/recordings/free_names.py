@@ -94,11 +94,11 @@ class _Reader(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         self.all_of([node.value, *node.targets])
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.all_of([node.value, node.target] if node.value else [])
+    def visit_AnnAssign(self, node: ast.AnnAssign | ast.NamedExpr) -> None:
+        if node.value:
+            self.all_of([node.value, node.target])
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        self.all_of([node.value, node.target])
+    visit_NamedExpr = visit_AnnAssign
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 NAMES = ("index_names", "column_names")  # of a table; [None] where it has none
-PLAIN = {bool, int, str, type(None)}  # what is its own JSON
 
 
 class Codec(NamedTuple):
@@ -38,17 +37,10 @@ def encode(name: str, value: Any) -> Any:
     """
     if isinstance(value, np.generic):
         value = value.item()
-    if (
-        type(value) in PLAIN
-        or isinstance(value, int | str)
-        or (isinstance(value, float) and math.isfinite(value))
-    ):
+    if isinstance(value, int | str | None) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, list):
-        return [
-            item if type(item) in PLAIN else encode(f"{name}[{i}]", item)
-            for i, item in enumerate(value)
-        ]
+        return [encode(f"{name}[{i}]", item) for i, item in enumerate(value)]
     if isinstance(value, dict) and all(_is_key(key) for key in value):
         return {key: encode(f"{name}[{key!r}]", item) for key, item in value.items()}
     for codec in CODECS:

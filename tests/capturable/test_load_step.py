@@ -138,7 +138,7 @@ def test_keyword_inputs(project, capsys):
         ("def make_step():\n    yield 1\n", ["make_step is a generator"]),
         ("def make_step():\n    return (lambda x: x), 3\n", ["keyword arguments"]),
         (
-            "def make_step():\n    return 1 / 0\n",
+            "def half():\n    return 1 / 0\ndef make_step():\n    return half()\n",
             ["make_step() failed at", "train.py:2", "ZeroDivisionError"],
         ),
         ("def make_step():\n    return lambda: 1 / 0\n", ["the step failed at", "train.py:2"]),
@@ -190,13 +190,13 @@ def test_a_script_named_as_a_standard_module_replaces_none(project):
 
     project(
         {
-            "copy.py": f"import torch\n\n\ndef make_step():\n{STEP}".replace(
+            "scripts/copy.py": f"import torch\n\n\ndef make_step():\n{STEP}".replace(
                 "Net(", "torch.nn.Linear("
             )
         }
     )
-    assert check("copy.py:make_step") == 0
-    assert sys.modules["copy"] is copy
+    assert check("scripts/copy.py:make_step") == 0
+    assert sys.modules["copy"] is copy and sys.path[-1] == str(Path("scripts").resolve())
 
 
 def test_the_traceback_is_there_for_the_asking(project, capsys):

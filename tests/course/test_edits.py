@@ -2,9 +2,12 @@
 not count plays.
 """
 
+import ast
+
 import pytest
 
 from course import lesson
+from course.recordings.free_names import reads
 from tests.support.learner import recorded_here
 
 OPENING = 'from course.lesson import lesson\n\nlesson("edits")'
@@ -176,3 +179,8 @@ def test_a_recording_of_other_code_is_refused_when_the_lesson_opens(learner, edi
     monkeypatch.undo()
     monkeypatch.setattr(lesson, "TRACES", edits)
     assert learner.run_all(*CELLS) == []
+
+
+@pytest.mark.parametrize("source", ["x = x", "x: int = x", "(x := x)", "x += 1"])
+def test_a_statement_reads_a_name_before_it_binds_it(source):
+    assert reads(ast.parse(source).body[0]) == {"x"}

@@ -68,3 +68,12 @@ def test_doctor_says_what_the_extras_bring(there, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 * there)
     lines = dict(reversed(line) for line in machine.extras())
     assert set(lines.values()) == {"[OK]" if there else "[--]"}
+
+
+def test_the_cpu_is_the_one_that_linux_names(tmp_path, monkeypatch):
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(machine, "Path", lambda _: file)
+    monkeypatch.setattr(machine.platform, "processor", lambda: "")
+    assert machine.cpu_name() is None
+    file.write_text("processor\t: 0\nmodel name\t: One CPU @ 2.00GHz\nmodel name\t: Another\n")
+    assert machine.cpu_name() == "One CPU @ 2.00GHz"
