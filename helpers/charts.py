@@ -1,7 +1,7 @@
 """The charts of the course: CPU and GPU time, and the timeline of a step. Each lane has one colour.
 
 Colours for colour-blind readers, after jfly.uni-koeln.de/color and sronpersonalpages.nl/~pault,
-dark enough for white. Dark themes turn charts over (docs/contrast.py).
+dark enough for white. Dark themes turn charts over (tests/support/contrast.py).
 """
 
 import textwrap
