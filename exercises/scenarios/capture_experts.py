@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from exercises.answers.graph_use import Wrong, filled, returned, use
-from exercises.scenarios.common import few, not_eager
+from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own
 
 WARM_UP_COUNTED = (
@@ -179,8 +179,7 @@ def _in_their_groups(used, up, xs, routings):
     """Raises Wrong unless each token is multiplied by its expert's matrix."""
     n_expert = len(up)
     expected = [results(up, x, route(x)) for x in xs]
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     counts = torch.bincount(routings[0], minlength=n_expert).tolist()
     of_sample = [route(xs[0])] * 4
     largest = max(counts)
@@ -228,8 +227,7 @@ def _two_capacities(answer, up, sample, xs):
         return plain(x, int(capacity))
 
     used = use(answer(layer, loads, sample), list(xs))
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     if capacities != {capacity, len(sample)}:
         both = sorted(capacities), [capacity, len(sample)]
         raise Wrong(OTHER_CAPACITIES.format(found=both[0], right=both[1]))

@@ -29,7 +29,6 @@ from exercises.answers.graph_use import (
     filled,
     match_symptoms,
     not_the_last,
-    same,
     use,
     watch,
 )
@@ -338,18 +337,16 @@ def train_prefetched(answer: Callable) -> None:
         batches = draw_batches(steps)
         expected = losses_of(net, sgd, batches)
         pinned = [tuple(tensor.cpu().pin_memory() for tensor in batch) for batch in batches]
-        before = copied(pinned)
-        with watch() as seen:
-            losses = answer(sgd_step(net), net, Loader(pinned, seen))
-        beside = len(beside_replays()) // 2  # inputs and targets
-        late = next(races(), None)
-        not_eager(seen)
-        one_graph(seen)
-        if late:
-            raise Wrong(late)
-        losses = _flat(losses, steps)
-        if not same(pinned, before):
-            raise Wrong("The caller's batches have changed.")
+        with callers_own("batches", pinned):
+            with watch() as seen:
+                losses = answer(sgd_step(net), net, Loader(pinned, seen))
+            beside = len(beside_replays()) // 2  # inputs and targets
+            late = next(races(), None)
+            not_eager(seen)
+            one_graph(seen)
+            if late:
+                raise Wrong(late)
+            losses = _flat(losses, steps)
         as_expected(losses, expected)
         if CUDAGraph.stand_in and beside < steps - 1:
             raise Wrong(filled(NOT_BESIDE, beside=beside, steps=steps - 1))

@@ -34,6 +34,7 @@ from exercises.scenarios.common import (
     momentum_empty,
     nothing_drawn,
     on_side_stream,
+    passes,
     perceptron,
     replayed_for_each,
     several,
@@ -104,9 +105,10 @@ def continue_with_graph(answer: Callable) -> None:
     with unchanged(net, optimizer):
         expected = [step(*batch) for batch in batches[3:]]
     with callers_own(CALLERS, batches):
-        with _watched_warm_up(net) as streams, _restored(net, optimizer):
+        _, recorded = passes(net)
+        with _restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
-        on_side_stream(streams)
+        on_side_stream(recorded.eager)
         used = use(train, batches[3:])
         used.gives(expected)
         used.replays(graphs=5, operators=15)
@@ -143,22 +145,6 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
     nothing_drawn(random)
 
 
-@contextmanager
-def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
-    """The stream of each forward pass of the block that has gradients and is not captured."""
-    streams: list[torch.cuda.Stream] = []
-
-    def note(*_):
-        if torch.is_grad_enabled() and not torch.cuda.is_current_stream_capturing():
-            streams.append(torch.cuda.current_stream())
-
-    hook = net.register_forward_pre_hook(note)
-    try:
-        yield streams
-    finally:
-        hook.remove()
-
-
 def capture_training(answer: Callable) -> None:
     """A network with dropout and an optimizer with momentum, trained on five batches, its gradients
     clipped.
@@ -173,10 +159,11 @@ def capture_training(answer: Callable) -> None:
     unclipped = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
-        with launches() as building, _watched_warm_up(net) as streams:
+        _, recorded = passes(net)
+        with launches() as building:
             train = answer(net, optimizer, *batches[0])
         warmed = building["operators"] > 10
-        on_side_stream(streams)
+        on_side_stream(recorded.eager)
         untrained(net, before)
         if warmed:
             momentum_empty(optimizer)
@@ -227,10 +214,10 @@ def gradients_of(answer: Callable) -> None:
     ]
     right, losses = [net(batch).square().mean().detach() for batch in batches], []
     with callers_own("inputs", batches):
-        with watch() as building, _watched_warm_up(net) as streams:
-            replay = answer(net, batches[0])
-        on_side_stream(streams)
-        if building.captured and not streams:
+        _, recorded = passes(net)
+        replay = answer(net, batches[0])
+        on_side_stream(recorded.eager)
+        if recorded.cold:
             raise Wrong(NO_WARM_UP)
 
         def gradients(batch):

@@ -124,7 +124,7 @@ def _read_between(used, expected, outputs, sample):
             stale: partial(outputs, lambda _: sample),
         },
     )
-    used.captures_nothing()
+    used.only_replays()
     graphs = used.counts["graphs"]
     if graphs == 3 * calls:
         raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
@@ -167,7 +167,7 @@ def replay_or_eager(answer: Callable) -> None:
             )
     first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
-    used.captures_nothing()
+    used.only_replays()
     if used.counts["graphs"] == 1:
         raise Wrong("Only one of two inputs that fit the capture was replayed.")
     used.replays(graphs=2, operators=2 * 3 + 5 * 5)

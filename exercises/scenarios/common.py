@@ -93,10 +93,42 @@ class Runs:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the function."""
+        self.note()
+        return self.function(*arguments)
+
+    def note(self) -> None:
+        """Note a run."""
         capturing = torch.cuda.is_current_stream_capturing()
         self.cold |= capturing and not self.eager
         (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
-        return self.function(*arguments)
+
+
+def passes(net: nn.Module) -> tuple[Runs, Runs]:
+    """The forward passes of a network and its copies from now on: all of them, and those that
+    autograd records.
+    """
+    every, recorded = Runs(net), Runs(net)
+
+    def note(_, inputs, outputs):
+        every.note()
+        if outputs.requires_grad:
+            recorded.note()
+
+    net.register_forward_hook(note)
+    return every, recorded
+
+
+class Net(nn.Sequential):
+    """Layers that count their runs outside of captures, and those of their copies. A hook could
+    not: make_graphed_callables refuses a module that has one.
+    """
+
+    runs = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The output of the layers."""
+        Net.runs += not torch.cuda.is_current_stream_capturing()
+        return super().forward(inputs)
 
 
 def in_one_pool(seen: Watched) -> None:

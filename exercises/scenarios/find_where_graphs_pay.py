@@ -18,7 +18,6 @@ from exercises.answers.graph_use import (
     Watched,
     Wrong,
     as_expected,
-    close,
     copied,
     not_the_last,
     use,
@@ -32,13 +31,14 @@ from exercises.scenarios.common import (
     losses_of,
     not_eager,
     on_side_stream,
+    passes,
     perceptron,
     several,
     sgd,
     sgd_step,
     tensors_of,
 )
-from exercises.scenarios.rules import one_graph
+from exercises.scenarios.rules import callers_own, one_graph
 
 WARM_UP = 3
 WARM_ON_THE_FIRST = "All three steps of the warm-up train on the first batch: give each its own."
@@ -131,20 +131,19 @@ def train_from_warm_up(answer: Callable) -> None:
     net, batches = perceptron(nn.Tanh()), draw_batches(few(5, 9))
     initial, given = copy.deepcopy(net), copied(batches)
     step = Runs(sgd_step(net))
-    with watch() as seen:
-        losses = answer(step, batches)
-    not_eager(seen)
-    one_graph(seen)
-    count, eager_steps = len(given), len(step.eager)
-    losses = tensors_of(losses, count)
-    if eager_steps != WARM_UP or len(seen.replayed) != count - WARM_UP:
-        raise Wrong(
-            f"For {count} batches it runs {eager_steps} eager steps and replays the graph "
-            f"{len(seen.replayed)} times, not {WARM_UP} and "
-            f"{count - WARM_UP}: each batch is trained once."
-        )
-    if not close(batches, given):
-        raise Wrong("The caller's batches have changed: give the capture clones.")
+    count = len(given)
+    with callers_own("batches", batches):
+        with watch() as seen:
+            losses = answer(step, batches)
+        not_eager(seen)
+        one_graph(seen)
+        losses = tensors_of(losses, count)
+        if len(step.eager) != WARM_UP or len(seen.replayed) != count - WARM_UP:
+            raise Wrong(
+                f"For {count} batches it runs {len(step.eager)} eager steps and replays the graph "
+                f"{len(seen.replayed)} times, not {WARM_UP} and "
+                f"{count - WARM_UP}: each batch is trained once."
+            )
     not_the_last(losses[WARM_UP:])
     losses_on = partial(losses_of, initial, sgd)
     warm, others = given[:WARM_UP], given[WARM_UP:]
@@ -165,34 +164,27 @@ def graph_if_it_pays(answer: Callable) -> None:
     batches = list(torch.randn(4, few(), 4, device="cuda"))
     with torch.no_grad():
         expected = list(map(net, batches))
-    with_gradients = []
-
-    def noted(_, inputs, output):
-        if torch.cuda.is_current_stream_capturing():
-            with_gradients.append(output.requires_grad)
-
-    net.register_forward_hook(noted)
+    _, recorded = passes(net)
     step_us = 200.0
     for calls, busy_us, capture_us in [(100, 60.0, 3e3), (20, 60.0, 3e3), (10**6, 225.0, 1.0)]:
         pays = capture_us <= calls * (step_us - busy_us)
-        sample, given = copied(batches[0]), copied(batches[0])
-        with watch() as built:
-            function = answer(net, sample, calls, step_us, busy_us, capture_us)
+        sample = copied(batches[0])
         case = (
             f"{calls} calls of {step_us:g} µs, in which the GPU works for {busy_us:g} µs; "
             f"a capture takes {capture_us:g} µs"
         )
-        if built.captured and not pays:
-            raise Wrong(f"A capture costs more here than its replays can save ({case}).")
-        used = use(function, batches)
-        if pays and not built.captured and not used.seen.captured:
-            raise Wrong(f"A graph is worth its capture here, and it stays eager ({case}).")
-        if not close(sample, given):
-            raise Wrong("Its calls overwrite the inputs that it was given: capture a clone.")
+        with callers_own("inputs", sample):
+            with watch() as built:
+                function = answer(net, sample, calls, step_us, busy_us, capture_us)
+            if built.captured and not pays:
+                raise Wrong(f"A capture costs more here than its replays can save ({case}).")
+            used = use(function, batches)
+            if pays and not built.captured and not used.seen.captured:
+                raise Wrong(f"A graph is worth its capture here, and it stays eager ({case}).")
         used.gives(expected)
         if pays:
             used.replays(graphs=4, operators=8)
         elif used.counts["graphs"] or used.seen.captured:
             raise Wrong(f"It captures in the first call, where a graph costs more ({case}).")
-        if any(with_gradients):
+        if recorded.captured:
             raise Wrong("Autograd records the captured pass, and the calls need no gradients.")

@@ -22,7 +22,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, not_eager
+from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own, from_one_graph
 
 FROZEN = (
@@ -112,8 +112,7 @@ def _euler(model, x, levels, guidance=1.0, seen=lambda sigma, _: sigma, size=Non
 
 def _per_step(used: Used, steps: int) -> None:
     """Raises Wrong unless each step was one replay, with little beside it."""
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     if (found := used.counts["graphs"]) != steps:
         raise Wrong(filled(NOT_PER_STEP, found, steps))
     used.replays(graphs=steps, operators=8 * (steps + len(used.given)))

@@ -195,8 +195,7 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
 
     used = use(replay, calls())
     raced = any(races())
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     if not ran or close(used.given, frozen):
         raise Wrong(
             "The outside functions ran during the capture only, so each replay repeats their "
