@@ -92,8 +92,6 @@ def time_capture(answer: Callable) -> None:
 
         with patch.object(gc, "collect", collect):
             result = answer(step, inputs, targets, clock)
-    if not seen.captured:
-        raise Wrong("It captures nothing.")
     times = several(result, "the time of the warm-up", "the time of the capture")
     for name, seconds in zip(PARTS, times, strict=True):
         _covers_its_part(name, clock.interval(seconds))

@@ -126,10 +126,8 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
         )
     if not close(loss, expected):
         raise Wrong("The loss differs from eager.")
-    gradients = [parameter.grad for parameter in net.parameters()]
-    if any(gradient is None for gradient in gradients):
-        raise Wrong("A parameter has no gradient.")
-    if not close(gradients, [parameter.grad for parameter in twin.parameters()]):
+    gradients = ([parameter.grad for parameter in one.parameters()] for one in (net, twin))
+    if not close(*gradients):
         raise Wrong(
             "The loss is right, but the gradients differ from eager.",
             "Does the second forward pass overwrite what the backward pass of the first one reads?",
@@ -178,8 +176,6 @@ def _added(found: list, expected: list, last: list, seen: Watched) -> None:
     """
     if not seen.replayed:
         raise Wrong(OTHER_MODE)
-    if any(gradient is None for gradient in found):
-        raise Wrong("A parameter has no gradient.")
     if close(found, [2 * gradient for gradient in last]):
         raise Wrong(
             "After two micro-batches .grad holds twice the gradient of the second one: it is the "

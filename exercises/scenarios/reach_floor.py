@@ -106,15 +106,11 @@ def steps_in_one_graph(answer: Callable) -> None:
     net, steps = perceptron(), few(2, 5)
     batches = draw_batches(3 * steps)
     stacks, before = _stacked_batches(batches, steps), copied(net.state_dict())
-    firsts = [batches[i - i % steps] for i in range(3 * steps)]
-    expected, repeated = (_stacks(losses_of(net, sgd, fed), steps) for fed in (batches, firsts))
+    expected = _stacks(losses_of(net, sgd, batches), steps)
     train = from_one_graph(answer, sgd_step(net), net, *stacks[0])
     untrained(net, before)
     used = _use_on_stacks(train, stacks, steps)
-    used.gives(
-        expected,
-        {"Every step trains on the first batch: step number i should read inputs[i].": repeated},
-    )
+    used.gives(expected)
     used.replays(graphs=3, operators=18)
 
 

@@ -254,11 +254,6 @@ def serve_requests(answer: Callable) -> None:
         run = answer(step, list(TOKEN_SIZES), SLOTS)
     captured = dict(seen)  # the last run of each size is its capture
     used = use(run, [(x, list(lengths)) for x, lengths in batches])
-    if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
-        raise Wrong(
-            "A result needs one row for each token.",
-            "Take a size that holds the batch, and give the upper rows.",
-        )
     if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:
