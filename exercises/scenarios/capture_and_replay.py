@@ -1,6 +1,4 @@
-"""Scenarios: a graph serves requests, a network predicts, a state moves. Each raises Wrong with the
-symptom it finds.
-"""
+"""Scenarios: a graph serves requests, a network predicts, a state moves."""
 
 import copy
 import gc

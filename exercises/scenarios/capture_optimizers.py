@@ -1,7 +1,4 @@
-"""Scenarios: a schedule, a scheduler that waits, an fp16 step, a prefetcher.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a schedule, a scheduler that waits, an fp16 step, a prefetcher."""
 
 import copy
 import itertools

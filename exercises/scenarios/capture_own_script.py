@@ -1,7 +1,5 @@
 """Scenarios: a step that captures itself, a schedule, a smaller last batch, a training that is
 resumed.
-
-Each raises Wrong with the symptom it finds.
 """
 
 import copy

@@ -1,7 +1,5 @@
 """Scenarios: two broken captures, a training run that goes on, a whole training step, gradients
 alone.
-
-Each raises Wrong with the symptom it finds.
 """
 
 import copy

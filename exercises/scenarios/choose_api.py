@@ -1,5 +1,5 @@
 """Scenarios: a step as the tree advises, graphs around a read, a graph or eager, and a graph of all
-but the optimizer. Each raises Wrong with what it finds.
+but the optimizer.
 """
 
 import copy

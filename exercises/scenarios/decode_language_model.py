@@ -1,5 +1,5 @@
 """Scenarios: a decoder's next tokens: of one prompt after the other, drawn, of several rows, up to
-the end. Each raises Wrong with the symptom it finds.
+the end.
 """
 
 from collections.abc import Callable, Iterator

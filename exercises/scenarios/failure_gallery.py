@@ -1,7 +1,4 @@
-"""Scenarios: a capture that fails in several ways, and one that is wrong without an error.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a capture that fails in several ways, and one that is wrong without an error."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,4 @@
-"""Scenarios: a stopwatch for a capture, a warm-up that counts, a graph only where it is worth it.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a stopwatch for a capture, a warm-up that counts, a graph where it is worth it."""
 
 import copy
 import gc

@@ -1,7 +1,4 @@
-"""Scenarios: requests of many shapes, and their results on the CPU.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: requests of many shapes, and their results on the CPU."""
 
 from bisect import bisect_left
 from collections.abc import Callable

@@ -1,6 +1,4 @@
-"""Scenarios: graphs of several models, an iteration of several microbatches, and its validation.
-Each raises Wrong with what it finds.
-"""
+"""Scenarios: graphs of several models, an iteration of several microbatches, and its validation."""
 
 import copy
 from collections.abc import Callable, Iterable

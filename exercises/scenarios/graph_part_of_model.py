@@ -1,4 +1,4 @@
-"""Scenarios: graphs of parts of a model. Each raises Wrong with what it finds."""
+"""Scenarios: graphs of parts of a model."""
 
 import copy
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Scenarios: compiled code and graphs. Each raises Wrong with the symptom it finds.
+"""Scenarios: compiled code and graphs.
 
 torch.compile compiles nothing here. What it returns notes what inductor would make of a call, and
 refuses in a capture what a GPU refuses.

@@ -1,4 +1,4 @@
-"""Scenarios: needless nodes, and branches. Each raises Wrong with the symptom it finds."""
+"""Scenarios: needless nodes, and branches."""
 
 import copy
 from collections import Counter

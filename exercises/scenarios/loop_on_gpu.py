@@ -1,4 +1,4 @@
-"""Scenarios: loops and skipped steps in conditional nodes. Each raises Wrong with what it finds."""
+"""Scenarios: loops and skipped steps in conditional nodes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Scenarios: choices, counters and logs on the GPU. Each raises Wrong with its symptom."""
+"""Scenarios: choices, counters and logs on the GPU."""
 
 from collections.abc import Callable
 

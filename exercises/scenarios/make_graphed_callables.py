@@ -1,4 +1,4 @@
-"""Scenarios: graphed callables in a training loop. Each raises Wrong with the symptom it finds."""
+"""Scenarios: graphed callables in a training loop."""
 
 import copy
 from collections.abc import Callable

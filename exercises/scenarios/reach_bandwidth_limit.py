@@ -1,5 +1,5 @@
 """Scenarios of Reach the memory-bandwidth limit: a norm that is folded into a product, attention in
-splits, the largest logit in two stages. Each raises Wrong with the symptom it finds.
+splits, the largest logit in two stages.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Scenarios: variants of a training step, to write or to repair.
-
-Each raises Wrong with the symptom that it finds.
-"""
+"""Scenarios: variants of a training step, to write or to repair."""
 
 import copy
 from collections.abc import Callable, Iterator

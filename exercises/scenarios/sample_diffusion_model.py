@@ -1,7 +1,4 @@
-"""Scenarios: a sampler, a scheduler on the CPU, a seed for each picture, guidance that ends early.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a sampler, a scheduler on the CPU, a seed per picture, guidance that ends early."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Scenarios: attention over a length, a step in pieces, requests of several tokens, a decoder one
 step ahead.
-
-Each raises Wrong with the symptom it finds.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,4 @@
-"""Scenarios: graphs that share a pool, and two that must not.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: graphs that share a pool, and two that must not."""
 
 from collections.abc import Callable
 from unittest.mock import patch

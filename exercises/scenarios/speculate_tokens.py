@@ -1,5 +1,5 @@
 """Scenarios of Speculate tokens: drafts are verified, a speculative step, several steps up to a
-limit, drafts from the text itself. Each raises Wrong with the symptom it finds.
+limit, drafts from the text itself.
 """
 
 import copy

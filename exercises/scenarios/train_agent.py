@@ -1,7 +1,4 @@
-"""Scenarios: a rollout, normalised observations, a replay buffer, a delayed update.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a rollout, normalised observations, a replay buffer, a delayed update."""
 
 import copy
 from collections.abc import Callable

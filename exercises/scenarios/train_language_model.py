@@ -1,5 +1,5 @@
-"""Scenarios: accumulation, a resumed training, a checkpoint that is
-loaded into a graph, an evaluation. Each raises Wrong with what it finds.
+"""Scenarios: accumulation, a resumed training, a checkpoint that is loaded into a graph, an
+evaluation.
 """
 
 import copy

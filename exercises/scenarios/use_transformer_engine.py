@@ -1,4 +1,4 @@
-"""Scenarios: layers that keep scales between calls. Each raises Wrong with the symptom it finds."""
+"""Scenarios: layers that keep scales between calls."""
 
 import copy
 from collections.abc import Callable, Iterator
