@@ -121,7 +121,7 @@ def graph_counted(answer: Callable) -> None:
 
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
-        function = answer(lambda x: layer(x, capacity), total, sample)
+        function = returned(answer(lambda x: layer(x, capacity), total, sample))
         _counts(function, total, start, xs, layer, capacity)
 
 
@@ -129,9 +129,9 @@ def _counts(function, total, start, xs, layer, capacity):
     """Raises Wrong unless replays alone count the drops, from the start."""
     n_expert, tokens = 4, len(xs[0])
     before = total.item()
-    if callable(function) and before > start:
+    if before > start:
         raise Wrong(WARM_UP_COUNTED.format(found=before, start=start))
-    if callable(function) and before < start:
+    if before < start:
         raise Wrong(START_LOST.format(start=start))
     used = use(function, list(xs))
     expected = [layer(x, capacity)[0] for x in xs]

@@ -229,8 +229,8 @@ def train_in_half(answer: Callable) -> None:
     expected, scales, moved = _fp16_rows(net, batches, 0)
     _, early, _ = _fp16_rows(net, batches, 3)
     sample = copied(batches[0])
-    train, scaler = several(answer(net, *sample), "a function", "the scaler")
-    untrained(net, before)
+    with untrained(net):
+        train, scaler = several(answer(net, *sample), "a function", "the scaler")
     found_scales, found_moved = [], []
 
     def step(*batch):

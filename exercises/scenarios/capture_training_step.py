@@ -72,12 +72,11 @@ def train_epoch(answer: Callable) -> None:
 def log_and_capture(answer: Callable) -> None:
     """The loss before training, and five steps of training from a graph."""
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
-    before = copied(net.state_dict())
     expected = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
-        loss, train = several(answer(net, optimizer, *batches[0]), "the loss", "a function")
-        untrained(net, before)
+        with untrained(net):
+            loss, train = several(answer(net, optimizer, *batches[0]), "the loss", "a function")
         if torch.is_tensor(loss) and loss.requires_grad:
             raise Wrong(
                 "The loss before training requires a gradient: it keeps its autograd graph alive, "
@@ -104,7 +103,7 @@ def continue_with_graph(answer: Callable) -> None:
         expected = [step(*batch) for batch in batches[3:]]
     with callers_own(CALLERS, batches):
         _, recorded = passes(net)
-        with _restored(net, optimizer):
+        with nothing_drawn(), _restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
         on_side_stream(recorded.eager)
         used = use(train, batches[3:])
@@ -118,7 +117,7 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
     """Raises Wrong if the block leaves a change in the training run."""
     weights, buffers = copied(dict(net.named_parameters())), copied(dict(net.named_buffers()))
     gathered = [state["momentum_buffer"] for state in optimizer.state.values()]
-    values, random = copied(gathered), torch.cuda.get_rng_state()
+    values = copied(gathered)
     yield
     if not close(dict(net.named_parameters()), weights):
         raise Wrong(TRAINED)
@@ -140,7 +139,6 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
         )
     if not close(now, values):
         raise Wrong("The warm-up changed the momentum: restore its values, in place.")
-    nothing_drawn(random)
 
 
 def capture_training(answer: Callable) -> None:
@@ -148,7 +146,7 @@ def capture_training(answer: Callable) -> None:
     clipped.
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
-    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    before = copied(net.state_dict())
     twin = copy.deepcopy(net)
     step = partial(train_step, twin, _clipped(momentum)(twin.parameters()))
     with unchanged():
@@ -158,14 +156,12 @@ def capture_training(answer: Callable) -> None:
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
         _, recorded = passes(net)
-        with launches() as building:
-            train = answer(net, optimizer, *batches[0])
-        warmed = building["operators"] > 10
-        on_side_stream(recorded.eager)
-        untrained(net, before)
-        if warmed:
+        with nothing_drawn(), untrained(net):
+            with launches() as building:
+                train = answer(net, optimizer, *batches[0])
+            on_side_stream(recorded.eager)
+        if building["operators"] > 10:
             momentum_empty(optimizer)
-        nothing_drawn(random)
         used = use(train, batches)
         if not optimizer.state:
             raise Wrong(

@@ -41,18 +41,15 @@ ADVISED = [  # found, graphs of a step, and whether optimizer.step() runs outsid
 def train_as_advised(answer: Callable) -> None:
     """Three readers: a busy GPU, a short optimizer, and one that takes longer than the GPU."""
     net, batches = perceptron(nn.Tanh()), draw_batches(4)
-    random = torch.cuda.get_rng_state()
     expected, symptoms = _trained(net, batches)
     for found, graphs, outside in ADVISED:
         own = copy.deepcopy(net)
         optimizer = momentum(own.parameters())
-        given, before = copied(batches[0]), copied(own.state_dict())
+        given = copied(batches[0])
         with callers_own("inputs or targets", given, batches):
-            with watch() as built:
+            with nothing_drawn(), untrained(own), watch() as built:
                 train = answer(own, optimizer, *given, dict(found))
             one_graph(built)
-            untrained(own, before)
-            nothing_drawn(random)
             stepped: list[bool] = []  # a True for each call of optimizer.step()
             optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
             used = use(train, batches)
@@ -183,15 +180,13 @@ def graph_without_optimizer(answer: Callable) -> None:
     Python number.
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
-    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
     expected, symptoms = _trained(net, batches, RATES)
     optimizer, stepped = momentum(net.parameters()), []
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
-        train = from_one_graph(answer, net, optimizer, *given)
-        untrained(net, before)
-        nothing_drawn(random)
+        with nothing_drawn(), untrained(net):
+            train = from_one_graph(answer, net, optimizer, *given)
         used = _trained_by(train, net, optimizer, batches, expected[0])
     if not stepped:
         raise Wrong("Nothing calls optimizer.step().")

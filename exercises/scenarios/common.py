@@ -4,7 +4,8 @@ warm-ups leave behind.
 
 import copy
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -50,8 +51,11 @@ ON_DEFAULT_STREAM = (
 )
 
 
-def untrained(net: nn.Module, before: dict) -> None:
-    """Raises Wrong if the warm-up has trained net, whose state_dict was before."""
+@contextmanager
+def untrained(net: nn.Module) -> Iterator[None]:
+    """Raises Wrong if the warm-up of the block has trained net."""
+    before = copied(net.state_dict())
+    yield
     if not same(net.state_dict(), before):
         raise Wrong(TRAINED)
 
@@ -62,9 +66,12 @@ def momentum_empty(optimizer: torch.optim.Optimizer) -> None:
         raise Wrong(FILLED)
 
 
-def nothing_drawn(random: torch.Tensor) -> None:
-    """Raises Wrong if the warm-up has drawn on the GPU, whose random state was random."""
-    if not same(torch.cuda.get_rng_state(), random):
+@contextmanager
+def nothing_drawn() -> Iterator[None]:
+    """Raises Wrong if the warm-up of the block has drawn on the GPU."""
+    before = torch.cuda.get_rng_state()
+    yield
+    if not same(torch.cuda.get_rng_state(), before):
         raise Wrong(DREW)
 
 

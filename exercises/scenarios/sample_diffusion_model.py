@@ -14,7 +14,6 @@ from exercises.answers.graph_use import (
     close,
     filled,
     match_symptoms,
-    returned,
     same,
     use,
     watch,
@@ -131,8 +130,7 @@ def graph_sampler(answer: Callable) -> None:
 
     expected = expected_from(noises[1:])
     with callers_own("noise", *noises):
-        sample = returned(from_one_graph(answer, model, noises[0]))
-        used = use(sample, requests)
+        used = use(from_one_graph(answer, model, noises[0]), requests)
     steps = sum(num_steps for _, num_steps in calls)
     if used.counts["graphs"] and not close(used.given, expected):
         model.check()
@@ -199,7 +197,7 @@ def graph_pipeline(answer: Callable) -> None:
 
     scheduler = Scheduler(shift)
     with callers_own("noise", *noises):
-        pipeline = returned(from_one_graph(answer, model, scheduler, noises[0]))
+        pipeline = from_one_graph(answer, model, scheduler, noises[0])
         used = use(pipeline, list(zip(noises[1:], counts, strict=True)))
     if used.counts["graphs"] and not close(used.given, expected):
         model.check(guided=False)
@@ -254,7 +252,7 @@ def graph_seeded_sampler(answer: Callable) -> None:
     expected = [torch.stack([alone(seed) for seed in seeds]) for seeds in calls]
     repeated = [torch.stack([alone(seed, True) for seed in seeds]) for seeds in calls]
 
-    sample = returned(from_one_graph(answer, denoise, num_images, size, num_steps))
+    sample = from_one_graph(answer, denoise, num_images, size, num_steps)
     used = use(sample, [(list(seeds),) for seeds in calls])
     if used.counts["graphs"] and not close(used.given, expected):
         _seeded(used, repeated)
@@ -324,7 +322,7 @@ def graph_late_guidance(answer: Callable) -> None:
     with callers_own("noise", *noises):
         with watch() as seen:
             steps = Steps(size, seen)
-            sample = returned(answer(steps.guided, steps.plain, noises[0]))
+            sample = answer(steps.guided, steps.plain, noises[0])
         used = use(sample, requests)
     expected = [steps.pictures(*request) for request in requests]
     if used.counts["graphs"] and not close(used.given, expected):

@@ -168,13 +168,13 @@ def accumulating_step(answer: Callable) -> None:
         noise = error * torch.randn(parts, rows, 2, device="cuda")
         batches.append((inputs, net(inputs).detach() + noise))
     start = copy.deepcopy(net)
-    expected, before = train(net, batches, rates), copied(net.state_dict())
+    expected = train(net, batches, rates)
     optimizer, rate = momentum(net, rates[0])
     given, seen = copied(batches[0]), []
     net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
     with callers_own("inputs or targets", given, batches):
-        step = answer(net, optimizer, rate, *given)
-        untrained(net, before)
+        with untrained(net):
+            step = answer(net, optimizer, rate, *given)
         momentum_empty(optimizer)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
         used = use(step, requests)
@@ -336,7 +336,7 @@ def checkpoints(answer: Callable) -> None:
 def train_and_evaluate(answer: Callable) -> None:
     """A network with dropout: a graph trains it, and another one evaluates it in between."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
-    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    random = torch.cuda.get_rng_state()
     start = copy.deepcopy(net)
     losses = partial(in_turn, start, batches, random)
     expected = losses()
@@ -344,11 +344,9 @@ def train_and_evaluate(answer: Callable) -> None:
     optimizer, _ = momentum(net, 0.1)
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
-        with watch() as seen:
+        with nothing_drawn(), untrained(net), watch() as seen:
             pair = functions(answer(net, optimizer, *given), "train", "evaluate")
-        untrained(net, before)
         momentum_empty(optimizer)
-        nothing_drawn(random)
         in_one_pool(seen)
         used = use(
             lambda number, *batch: pair[number % 2](*batch),

@@ -181,7 +181,7 @@ def _used(answer, drawn, *arguments, arrive=lambda number: None):
     it captured. drawn: see _drawn. arrive(number) is called as the other rank's gradients arrive.
     """
     net, batches, others, gradients = drawn
-    before, sample = copied(net.state_dict()), copied(batches[0])
+    sample = copied(batches[0])
     numbers = count()
 
     def step(*batch):
@@ -191,11 +191,10 @@ def _used(answer, drawn, *arguments, arrive=lambda number: None):
         return train(*batch)
 
     with callers_own("x or y", sample, batches), two_ranks(others) as built:
-        with watch() as seen:
+        with untrained(net), watch() as seen:
             train = answer(net, *sample, *arguments)
-        if not built:
-            raise Wrong("It builds no DistributedDataParallel.")
-        untrained(net, before)
+            if not built:
+                raise Wrong("It builds no DistributedDataParallel.")
         return use(step, batches), built, seen
 
 
