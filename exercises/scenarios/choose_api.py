@@ -14,6 +14,7 @@ from exercises.scenarios.common import (
     accumulated_gradients,
     draw_batches,
     few,
+    gradients,
     losses_of,
     momentum,
     nothing_drawn,
@@ -199,14 +200,14 @@ def _trained_by(train, net, optimizer, batches, first_loss):
     """How train was used. Raises Wrong unless the optimizer steps with the gradients of a replay,
     and those of the first step are eager's.
     """
-    gradients = []  # after the first step
+    found = []  # the gradients after the first step
     replayed = []  # how many graphs, before each step of the optimizer
 
     def step(rate, *batch):
         optimizer.param_groups[0]["lr"] = rate
         loss = train(*batch)
-        if not gradients:
-            gradients.extend(copied([parameter.grad for parameter in net.parameters()]))
+        if not found:
+            found.extend(copied(gradients(net)))
         return loss
 
     with unchanged():
@@ -216,8 +217,8 @@ def _trained_by(train, net, optimizer, batches, first_loss):
         used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
     if seen.replayed and replayed and not replayed[0]:
         raise Wrong("The optimizer steps with the gradients of the step before.", "Replay first.")
-    there = all(gradient is not None for gradient in gradients)
-    if there and close(used.given[0], first_loss) and not close(gradients, right):
+    there = all(gradient is not None for gradient in found)
+    if there and close(used.given[0], first_loss) and not close(found, right):
         raise Wrong(
             "The first loss is right, its gradients are not: each replay adds to what .grad held "
             "at the capture.",

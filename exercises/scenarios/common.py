@@ -89,25 +89,29 @@ def on_side_stream(streams: list) -> None:
 
 class Runs:
     """A function that notes the stream of each of its runs, captured ones apart; cold: whether it
-    was captured before it had run.
+    was captured before it had run. graphs: those of seen in which it was captured.
     """
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable, seen: Watched | None = None):
         self.function = function
+        self.seen = seen
+        self.graphs: list[torch.cuda.CUDAGraph] = []
         self.eager: list[torch.cuda.Stream] = []
         self.captured: list[torch.cuda.Stream] = []
         self.cold = False
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the function."""
         self.note()
-        return self.function(*arguments)
+        return self.function(*arguments, **named)
 
     def note(self) -> None:
         """Note a run."""
         capturing = torch.cuda.is_current_stream_capturing()
         self.cold |= capturing and not self.eager
         (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
+        if capturing and self.seen:
+            self.graphs.append(self.seen.captured[-1])
 
 
 def passes(net: nn.Module) -> tuple[Runs, Runs]:
@@ -252,13 +256,16 @@ def momentum(parameters: Iterable) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
+def gradients(net: nn.Module) -> list:
+    """What .grad holds; None where there is no gradient."""
+    return [parameter.grad for parameter in net.parameters()]
+
+
 def accumulated_gradients(net: nn.Module, batches: list) -> list:
     """The gradients of all batches, added up; None where there is no gradient."""
     for inputs, targets in batches:
         mse_loss(net(inputs), targets).backward()
-    return [
-        None if parameter.grad is None else copied(parameter.grad) for parameter in net.parameters()
-    ]
+    return copied(gradients(net))
 
 
 def sgd_step(net: nn.Module) -> Callable:

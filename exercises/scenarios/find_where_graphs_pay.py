@@ -124,9 +124,8 @@ WORDS = {
 def train_from_warm_up(answer: Callable) -> None:
     """A training of some batches; three of them belong to the warm-up."""
     net, batches = perceptron(nn.Tanh()), draw_batches(few(5, 9))
-    initial, given = copy.deepcopy(net), copied(batches)
+    initial, count = copy.deepcopy(net), len(batches)
     step = Runs(sgd_step(net))
-    count = len(given)
     with callers_own("batches", batches):
         with watch() as seen:
             losses = answer(step, batches)
@@ -141,13 +140,13 @@ def train_from_warm_up(answer: Callable) -> None:
             )
     not_the_last(losses[WARM_UP:])
     losses_on = partial(losses_of, initial, sgd)
-    warm, others = given[:WARM_UP], given[WARM_UP:]
+    warm, others = batches[:WARM_UP], batches[WARM_UP:]
     symptoms = [
         (WARM_ON_THE_FIRST, losses_on(warm[:1] * WARM_UP + others)),
         (ALWAYS_THE_SAME, losses_on(warm + others[:1] * len(others))),
         (ALWAYS_THE_SAME, losses_on(warm + warm[:1] * len(others))),
     ]
-    as_expected(losses, losses_on(given), symptoms)
+    as_expected(losses, losses_on(batches), symptoms)
     on_side_stream(step.eager)
 
 

@@ -25,6 +25,7 @@ from exercises.scenarios.common import (
     Net,
     accumulated_gradients,
     draw_batches,
+    gradients,
     losses_of,
     not_eager,
     sgd,
@@ -126,8 +127,7 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
         )
     if not close(loss, expected):
         raise Wrong("The loss differs from eager.")
-    gradients = ([parameter.grad for parameter in one.parameters()] for one in (net, twin))
-    if not close(*gradients):
+    if not close(gradients(net), gradients(twin)):
         raise Wrong(
             "The loss is right, but the gradients differ from eager.",
             "Does the second forward pass overwrite what the backward pass of the first one reads?",

@@ -18,7 +18,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few
+from exercises.scenarios.common import Runs, few
 from exercises.scenarios.rules import callers_own, from_one_graph
 
 FROZEN = (
@@ -189,11 +189,10 @@ def graph_pipeline(answer: Callable) -> None:
     model = Denoiser(size)
     noises = list(torch.randn(4, few(), size, device="cuda"))
     counts = [4, 4, 3]
-    expected = []
-    for noise, num_steps in zip(noises[1:], counts, strict=True):
-        scheduler = Scheduler(shift)
-        scheduler.set_timesteps(num_steps)
-        expected.append(_euler(model, noise, scheduler.sigmas.tolist()))
+    expected = [
+        _euler(model, noise, _shifted(num_steps, shift))
+        for noise, num_steps in zip(noises[1:], counts, strict=True)
+    ]
 
     scheduler = Scheduler(shift)
     with callers_own("noise", *noises):
@@ -283,18 +282,11 @@ def _seeded(used, repeated):
 
 
 class Steps:
-    """A step with guidance and one without; they note in which graphs they are."""
+    """A step with guidance, which notes in which graphs it is, and one without."""
 
     def __init__(self, size: int, seen: Watched) -> None:
         self.model = Denoiser(size)
-        self.seen = seen
-        self.guided_graphs: list = []
-
-    def guided(self, x: Tensor, sigma: Any) -> Tensor:
-        """The velocity with guidance."""
-        if torch.cuda.is_current_stream_capturing():
-            self.guided_graphs.append(self.seen.captured[-1])
-        return self.model(x, sigma, 3.0)
+        self.guided = Runs(lambda x, sigma: self.model(x, sigma, 3.0), seen)
 
     def plain(self, x: Tensor, sigma: Any) -> Tensor:
         """The velocity without guidance."""
@@ -331,7 +323,7 @@ def graph_late_guidance(answer: Callable) -> None:
     total = sum(len(given) - 1 for given, _ in calls)
     _per_step(used, total)
     above = sum(sigma > end for given, end in calls for sigma in given[:-1])
-    guided = sum(graph in steps.guided_graphs for graph in used.seen.replayed)
+    guided = sum(graph in steps.guided.graphs for graph in used.seen.replayed)
     if guided != above:
         raise Wrong(filled(BOTH, guided, total, above))
     used.gives(expected)
