@@ -161,9 +161,7 @@ class Used:
         at most so many operators.
         """
         found, outside = self.counts["graphs"], self.counts["operators"]
-        self.captures_nothing()
-        if not found:
-            raise Wrong(EAGER)
+        self.only_replays()
         if found != graphs:
             found, graphs, where = self._per_call(found, graphs)
             raise Wrong(
@@ -178,10 +176,12 @@ class Used:
                 "Capture them too.",
             )
 
-    def captures_nothing(self) -> None:
-        """Raises Wrong if a call captured."""
+    def only_replays(self) -> None:
+        """Raises Wrong if a call captured, or if none replayed a graph."""
         if self.seen.captured:
             raise Wrong(WHILE_USED)
+        if not self.seen.replayed:
+            raise Wrong(EAGER)
 
     def _per_call(self, found: int, asked: int) -> tuple[int, int, str]:
         """Two counts over all calls, for each call if both divide; and what they are counts of."""

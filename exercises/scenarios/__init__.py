@@ -1,5 +1,5 @@
 """One scenario per exercise that asks for a capture: it uses the answer as a reader would, and
-raises Wrong.
+raises Wrong with the symptom that it finds.
 
 The scenarios of a lesson are the functions in <lesson>.py that are called as its exercises are;
 common: what several lessons share.

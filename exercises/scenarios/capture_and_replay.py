@@ -1,6 +1,4 @@
-"""Scenarios: a graph serves requests, a network predicts, a state moves. Each raises Wrong with the
-symptom it finds.
-"""
+"""Scenarios: a graph serves requests, a network predicts, a state moves."""
 
 import copy
 import gc
@@ -20,10 +18,9 @@ from exercises.answers.graph_use import (
     not_the_last,
     nothing_freed,
     use,
-    watch,
 )
-from exercises.scenarios.common import NO_WARM_UP, Runs, few, replayed_for_each, tensors_of
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.common import NO_WARM_UP, Runs, few, passes, replayed_for_each, tensors_of
+from exercises.scenarios.rules import callers_own, from_one_graph, one_graph
 
 FROZEN = (
     "Every result is divided by the sample's magnitude.",
@@ -89,19 +86,16 @@ def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
             for message, wrong in symptoms.items()
         }
 
-    passes = _watched(net)
+    every, recorded = passes(net)
     with callers_own("sample", sample):
-        with watch() as seen:
-            predict = answer(net, sample)
-        built = list(passes)
+        predict = from_one_graph(answer, net, sample)
         used = use(predict, list(batches))
         used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
         nothing_freed()
-    one_graph(seen)
     used.gives(expected, mistaken, margin)
-    if built and built[0] != "eager":
+    if every.cold:
         raise Wrong(NO_WARM_UP)
-    if "capture with gradients" in built:
+    if recorded.captured:
         raise Wrong(
             "Autograd records the captured pass.",
             "A prediction needs no gradients: capture under torch.no_grad().",
@@ -121,22 +115,6 @@ def _keeps_weights(answer, net, sample):
             "The caller deletes the network after the capture, and then the graph reads freed "
             "memory: who keeps the weights?"
         )
-
-
-def _watched(net):
-    """The forward passes of a network from now on: "eager", "capture" or "capture with
-    gradients".
-    """
-    passes = []
-
-    def note(module, inputs, outputs):
-        if not torch.cuda.is_current_stream_capturing():
-            passes.append("eager")
-        else:
-            passes.append("capture with gradients" if outputs.requires_grad else "capture")
-
-    net.register_forward_hook(note)
-    return passes
 
 
 def trajectory(answer: Callable) -> None:

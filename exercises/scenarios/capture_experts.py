@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from exercises.answers.graph_use import Wrong, filled, returned, use
-from exercises.scenarios.common import few, not_eager
+from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own
 
 WARM_UP_COUNTED = (
@@ -121,7 +121,7 @@ def graph_counted(answer: Callable) -> None:
 
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
-        function = answer(lambda x: layer(x, capacity), total, sample)
+        function = returned(answer(lambda x: layer(x, capacity), total, sample))
         _counts(function, total, start, xs, layer, capacity)
 
 
@@ -129,9 +129,9 @@ def _counts(function, total, start, xs, layer, capacity):
     """Raises Wrong unless replays alone count the drops, from the start."""
     n_expert, tokens = 4, len(xs[0])
     before = total.item()
-    if callable(function) and before > start:
+    if before > start:
         raise Wrong(WARM_UP_COUNTED.format(found=before, start=start))
-    if callable(function) and before < start:
+    if before < start:
         raise Wrong(START_LOST.format(start=start))
     used = use(function, list(xs))
     expected = [layer(x, capacity)[0] for x in xs]
@@ -179,8 +179,7 @@ def _in_their_groups(used, up, xs, routings):
     """Raises Wrong unless each token is multiplied by its expert's matrix."""
     n_expert = len(up)
     expected = [results(up, x, route(x)) for x in xs]
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     counts = torch.bincount(routings[0], minlength=n_expert).tolist()
     of_sample = [route(xs[0])] * 4
     largest = max(counts)
@@ -228,8 +227,7 @@ def _two_capacities(answer, up, sample, xs):
         return plain(x, int(capacity))
 
     used = use(answer(layer, loads, sample), list(xs))
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     if capacities != {capacity, len(sample)}:
         both = sorted(capacities), [capacity, len(sample)]
         raise Wrong(OTHER_CAPACITIES.format(found=both[0], right=both[1]))

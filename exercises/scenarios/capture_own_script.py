@@ -1,9 +1,8 @@
 """Scenarios: a step that captures itself, a schedule, a smaller last batch, a training that is
 resumed.
-
-Each raises Wrong with the symptom it finds.
 """
 
+import copy
 from collections.abc import Callable
 from functools import partial
 
@@ -75,7 +74,8 @@ def train_with_falling_rate(answer: Callable) -> None:
     """Ten batches, whose learning rate falls by a third after each."""
     net, batches = perceptron(nn.Tanh()), draw_batches(10)
     rates = torch.tensor([0.05 * 0.7**step for step in range(10)], device="cuda").unbind()
-    losses_at = partial(losses_of, net, partial(torch.optim.AdamW, capturable=True), batches)
+    untrained, adamw = copy.deepcopy(net), partial(torch.optim.AdamW, capturable=True)
+    losses_at = partial(losses_of, untrained, adamw, batches)
     expected = losses_at(rates)
     with watch() as seen:
         losses = tensors_of(answer(net, batches), len(batches))

@@ -1,7 +1,5 @@
 """Scenarios: two broken captures, a training run that goes on, a whole training step, gradients
 alone.
-
-Each raises Wrong with the symptom it finds.
 """
 
 import copy
@@ -34,6 +32,7 @@ from exercises.scenarios.common import (
     momentum_empty,
     nothing_drawn,
     on_side_stream,
+    passes,
     perceptron,
     replayed_for_each,
     several,
@@ -73,12 +72,11 @@ def train_epoch(answer: Callable) -> None:
 def log_and_capture(answer: Callable) -> None:
     """The loss before training, and five steps of training from a graph."""
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
-    before = copied(net.state_dict())
     expected = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
-        loss, train = several(answer(net, optimizer, *batches[0]), "the loss", "a function")
-        untrained(net, before)
+        with untrained(net):
+            loss, train = several(answer(net, optimizer, *batches[0]), "the loss", "a function")
         if torch.is_tensor(loss) and loss.requires_grad:
             raise Wrong(
                 "The loss before training requires a gradient: it keeps its autograd graph alive, "
@@ -104,9 +102,10 @@ def continue_with_graph(answer: Callable) -> None:
     with unchanged(net, optimizer):
         expected = [step(*batch) for batch in batches[3:]]
     with callers_own(CALLERS, batches):
-        with _watched_warm_up(net) as streams, _restored(net, optimizer):
+        _, recorded = passes(net)
+        with nothing_drawn(), _restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
-        on_side_stream(streams)
+        on_side_stream(recorded.eager)
         used = use(train, batches[3:])
         used.gives(expected)
         used.replays(graphs=5, operators=15)
@@ -118,7 +117,7 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
     """Raises Wrong if the block leaves a change in the training run."""
     weights, buffers = copied(dict(net.named_parameters())), copied(dict(net.named_buffers()))
     gathered = [state["momentum_buffer"] for state in optimizer.state.values()]
-    values, random = copied(gathered), torch.cuda.get_rng_state()
+    values = copied(gathered)
     yield
     if not close(dict(net.named_parameters()), weights):
         raise Wrong(TRAINED)
@@ -140,23 +139,6 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
         )
     if not close(now, values):
         raise Wrong("The warm-up changed the momentum: restore its values, in place.")
-    nothing_drawn(random)
-
-
-@contextmanager
-def _watched_warm_up(net: nn.Module) -> Iterator[list[torch.cuda.Stream]]:
-    """The stream of each forward pass of the block that has gradients and is not captured."""
-    streams: list[torch.cuda.Stream] = []
-
-    def note(*_):
-        if torch.is_grad_enabled() and not torch.cuda.is_current_stream_capturing():
-            streams.append(torch.cuda.current_stream())
-
-    hook = net.register_forward_pre_hook(note)
-    try:
-        yield streams
-    finally:
-        hook.remove()
 
 
 def capture_training(answer: Callable) -> None:
@@ -164,7 +146,7 @@ def capture_training(answer: Callable) -> None:
     clipped.
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
-    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    before = copied(net.state_dict())
     twin = copy.deepcopy(net)
     step = partial(train_step, twin, _clipped(momentum)(twin.parameters()))
     with unchanged():
@@ -173,14 +155,13 @@ def capture_training(answer: Callable) -> None:
     unclipped = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with callers_own(CALLERS, batches):
-        with launches() as building, _watched_warm_up(net) as streams:
-            train = answer(net, optimizer, *batches[0])
-        warmed = building["operators"] > 10
-        on_side_stream(streams)
-        untrained(net, before)
-        if warmed:
+        _, recorded = passes(net)
+        with nothing_drawn(), untrained(net):
+            with launches() as building:
+                train = answer(net, optimizer, *batches[0])
+            on_side_stream(recorded.eager)
+        if building["operators"] > 10:
             momentum_empty(optimizer)
-        nothing_drawn(random)
         used = use(train, batches)
         if not optimizer.state:
             raise Wrong(
@@ -227,10 +208,10 @@ def gradients_of(answer: Callable) -> None:
     ]
     right, losses = [net(batch).square().mean().detach() for batch in batches], []
     with callers_own("inputs", batches):
-        with watch() as building, _watched_warm_up(net) as streams:
-            replay = answer(net, batches[0])
-        on_side_stream(streams)
-        if building.captured and not streams:
+        _, recorded = passes(net)
+        replay = answer(net, batches[0])
+        on_side_stream(recorded.eager)
+        if recorded.cold:
             raise Wrong(NO_WARM_UP)
 
         def gradients(batch):

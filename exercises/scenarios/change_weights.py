@@ -1,5 +1,5 @@
 """Scenarios of Change weights under live graphs: a head in int8 that is updated, merge and unmerge,
-an adapter for each row, an update on another stream. Each raises Wrong with the symptom it finds.
+an adapter for each row, an update on another stream.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,5 +1,5 @@
 """Scenarios: a step as the tree advises, graphs around a read, a graph or eager, and a graph of all
-but the optimizer. Each raises Wrong with what it finds.
+but the optimizer.
 """
 
 import copy
@@ -14,6 +14,7 @@ from exercises.scenarios.common import (
     accumulated_gradients,
     draw_batches,
     few,
+    gradients,
     losses_of,
     momentum,
     nothing_drawn,
@@ -41,18 +42,15 @@ ADVISED = [  # found, graphs of a step, and whether optimizer.step() runs outsid
 def train_as_advised(answer: Callable) -> None:
     """Three readers: a busy GPU, a short optimizer, and one that takes longer than the GPU."""
     net, batches = perceptron(nn.Tanh()), draw_batches(4)
-    random = torch.cuda.get_rng_state()
     expected, symptoms = _trained(net, batches)
     for found, graphs, outside in ADVISED:
         own = copy.deepcopy(net)
         optimizer = momentum(own.parameters())
-        given, before = copied(batches[0]), copied(own.state_dict())
+        given = copied(batches[0])
         with callers_own("inputs or targets", given, batches):
-            with watch() as built:
+            with nothing_drawn(), untrained(own), watch() as built:
                 train = answer(own, optimizer, *given, dict(found))
             one_graph(built)
-            untrained(own, before)
-            nothing_drawn(random)
             stepped: list[bool] = []  # a True for each call of optimizer.step()
             optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
             used = use(train, batches)
@@ -124,7 +122,7 @@ def _read_between(used, expected, outputs, sample):
             stale: partial(outputs, lambda _: sample),
         },
     )
-    used.captures_nothing()
+    used.only_replays()
     graphs = used.counts["graphs"]
     if graphs == 3 * calls:
         raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
@@ -167,7 +165,7 @@ def replay_or_eager(answer: Callable) -> None:
             )
     first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
-    used.captures_nothing()
+    used.only_replays()
     if used.counts["graphs"] == 1:
         raise Wrong("Only one of two inputs that fit the capture was replayed.")
     used.replays(graphs=2, operators=2 * 3 + 5 * 5)
@@ -183,15 +181,13 @@ def graph_without_optimizer(answer: Callable) -> None:
     Python number.
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
-    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
     expected, symptoms = _trained(net, batches, RATES)
     optimizer, stepped = momentum(net.parameters()), []
     optimizer.register_step_post_hook(lambda *_: stepped.append(True))
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
-        train = from_one_graph(answer, net, optimizer, *given)
-        untrained(net, before)
-        nothing_drawn(random)
+        with nothing_drawn(), untrained(net):
+            train = from_one_graph(answer, net, optimizer, *given)
         used = _trained_by(train, net, optimizer, batches, expected[0])
     if not stepped:
         raise Wrong("Nothing calls optimizer.step().")
@@ -204,14 +200,14 @@ def _trained_by(train, net, optimizer, batches, first_loss):
     """How train was used. Raises Wrong unless the optimizer steps with the gradients of a replay,
     and those of the first step are eager's.
     """
-    gradients = []  # after the first step
+    found = []  # the gradients after the first step
     replayed = []  # how many graphs, before each step of the optimizer
 
     def step(rate, *batch):
         optimizer.param_groups[0]["lr"] = rate
         loss = train(*batch)
-        if not gradients:
-            gradients.extend(copied([parameter.grad for parameter in net.parameters()]))
+        if not found:
+            found.extend(copied(gradients(net)))
         return loss
 
     with unchanged():
@@ -221,8 +217,8 @@ def _trained_by(train, net, optimizer, batches, first_loss):
         used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
     if seen.replayed and replayed and not replayed[0]:
         raise Wrong("The optimizer steps with the gradients of the step before.", "Replay first.")
-    there = all(gradient is not None for gradient in gradients)
-    if there and close(used.given[0], first_loss) and not close(gradients, right):
+    there = all(gradient is not None for gradient in found)
+    if there and close(used.given[0], first_loss) and not close(found, right):
         raise Wrong(
             "The first loss is right, its gradients are not: each replay adds to what .grad held "
             "at the capture.",

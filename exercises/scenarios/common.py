@@ -4,7 +4,8 @@ warm-ups leave behind.
 
 import copy
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -50,8 +51,11 @@ ON_DEFAULT_STREAM = (
 )
 
 
-def untrained(net: nn.Module, before: dict) -> None:
-    """Raises Wrong if the warm-up has trained net, whose state_dict was before."""
+@contextmanager
+def untrained(net: nn.Module) -> Iterator[None]:
+    """Raises Wrong if the warm-up of the block has trained net."""
+    before = copied(net.state_dict())
+    yield
     if not same(net.state_dict(), before):
         raise Wrong(TRAINED)
 
@@ -62,9 +66,12 @@ def momentum_empty(optimizer: torch.optim.Optimizer) -> None:
         raise Wrong(FILLED)
 
 
-def nothing_drawn(random: torch.Tensor) -> None:
-    """Raises Wrong if the warm-up has drawn on the GPU, whose random state was random."""
-    if not same(torch.cuda.get_rng_state(), random):
+@contextmanager
+def nothing_drawn() -> Iterator[None]:
+    """Raises Wrong if the warm-up of the block has drawn on the GPU."""
+    before = torch.cuda.get_rng_state()
+    yield
+    if not same(torch.cuda.get_rng_state(), before):
         raise Wrong(DREW)
 
 
@@ -82,21 +89,57 @@ def on_side_stream(streams: list) -> None:
 
 class Runs:
     """A function that notes the stream of each of its runs, captured ones apart; cold: whether it
-    was captured before it had run.
+    was captured before it had run. graphs: those of seen in which it was captured.
     """
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable, seen: Watched | None = None):
         self.function = function
+        self.seen = seen
+        self.graphs: list[torch.cuda.CUDAGraph] = []
         self.eager: list[torch.cuda.Stream] = []
         self.captured: list[torch.cuda.Stream] = []
         self.cold = False
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the function."""
+        self.note()
+        return self.function(*arguments, **named)
+
+    def note(self) -> None:
+        """Note a run."""
         capturing = torch.cuda.is_current_stream_capturing()
         self.cold |= capturing and not self.eager
         (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
-        return self.function(*arguments)
+        if capturing and self.seen:
+            self.graphs.append(self.seen.captured[-1])
+
+
+def passes(net: nn.Module) -> tuple[Runs, Runs]:
+    """The forward passes of a network and its copies from now on: all of them, and those that
+    autograd records.
+    """
+    every, recorded = Runs(net), Runs(net)
+
+    def note(_, inputs, outputs):
+        every.note()
+        if outputs.requires_grad:
+            recorded.note()
+
+    net.register_forward_hook(note)
+    return every, recorded
+
+
+class Net(nn.Sequential):
+    """Layers that count their runs outside of captures, and those of their copies. A hook could
+    not: make_graphed_callables refuses a module that has one.
+    """
+
+    runs = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The output of the layers."""
+        Net.runs += not torch.cuda.is_current_stream_capturing()
+        return super().forward(inputs)
 
 
 def in_one_pool(seen: Watched) -> None:
@@ -213,13 +256,16 @@ def momentum(parameters: Iterable) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
+def gradients(net: nn.Module) -> list:
+    """What .grad holds; None where there is no gradient."""
+    return [parameter.grad for parameter in net.parameters()]
+
+
 def accumulated_gradients(net: nn.Module, batches: list) -> list:
     """The gradients of all batches, added up; None where there is no gradient."""
     for inputs, targets in batches:
         mse_loss(net(inputs), targets).backward()
-    return [
-        None if parameter.grad is None else copied(parameter.grad) for parameter in net.parameters()
-    ]
+    return copied(gradients(net))
 
 
 def sgd_step(net: nn.Module) -> Callable:

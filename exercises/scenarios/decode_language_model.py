@@ -1,5 +1,5 @@
 """Scenarios: a decoder's next tokens: of one prompt after the other, drawn, of several rows, up to
-the end. Each raises Wrong with the symptom it finds.
+the end.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,6 @@ from exercises.answers.graph_use import (
     copied,
     match_symptoms,
     nothing_freed,
-    returned,
     use,
     watch,
 )
@@ -213,8 +212,7 @@ def make_responder(answer: Callable) -> None:
         for length, count in ((few(6, 9), 4), (few(2, 5), 3), (few(9, 12), 3))
     ]
     expected = _answers(model, requests)
-    respond = returned(from_one_graph(answer, model, SIZES))
-    used = use(respond, requests)
+    used = use(from_one_graph(answer, model, SIZES), requests)
     if not close(used.given, expected):
         if all(bool((made == made[:, -1:]).all()) for made in used.given):
             raise Wrong(LAST)

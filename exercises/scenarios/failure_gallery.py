@@ -1,7 +1,4 @@
-"""Scenarios: a capture that fails in several ways, and one that is wrong without an error.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a capture that fails in several ways, and one that is wrong without an error."""
 
 from collections.abc import Callable
 
@@ -13,7 +10,6 @@ from exercises.scenarios.common import few, perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
-NOT_TWICE = "The scores are the model's outputs: double them."
 OTHER_ROWS = (
     "Result {number} has the shape {yours}, expected {right}.",
     "Keep every row, and give those with a negative sum a score of 0.",
@@ -41,11 +37,7 @@ def capture_scores(answer: Callable) -> None:
         if shape != right.shape:
             said = tuple(shape) if shape is not None else type(yours).__name__
             raise Wrong(filled(OTHER_ROWS, number=number, yours=said, right=tuple(right.shape)))
-    symptoms = {
-        ALL_ROWS: [2 * y for y in outputs],
-        NOT_TWICE: [torch.where(count, y, 0) for count, y in zip(counts, outputs, strict=True)],
-    }
-    used.gives(expected, symptoms)
+    used.gives(expected, {ALL_ROWS: [2 * y for y in outputs]})
     detached(used.kept)
     used.replays(graphs=len(batches), operators=4 * len(batches))
 

@@ -1,7 +1,4 @@
-"""Scenarios: requests of many shapes, and their results on the CPU.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: requests of many shapes, and their results on the CPU."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -158,10 +155,8 @@ def _captured(answer, request):
             raise Wrong(FROM_THE_CPU) from None
         error = text.splitlines()[0].rstrip(".")
         raise Wrong(filled(REFUSED, error=error)) from None
-    if isinstance(output, int | float):
-        raise Wrong("It returns a Python number, which every replay repeats: return a tensor.")
     if not torch.is_tensor(output):
-        raise Wrong(f"A tensor is asked, not {brief(output)}.")
+        raise Wrong(f"A tensor is asked, not {brief(output)}, which every replay would repeat.")
 
     def replay(*inputs):
         for tensor, new in zip(static, inputs, strict=True):

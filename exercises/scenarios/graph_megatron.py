@@ -1,6 +1,4 @@
-"""Scenarios: graphs of several models, an iteration of several microbatches, and its validation.
-Each raises Wrong with what it finds.
-"""
+"""Scenarios: graphs of several models, an iteration of several microbatches, and its validation."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -22,7 +20,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, functions, perceptron, tensors_of
+from exercises.scenarios.common import few, functions, gradients, perceptron, tensors_of
 from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import unchanged
 
@@ -69,11 +67,6 @@ def masked() -> tuple[nn.Module, torch.Generator]:
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
     return net, generator
-
-
-def gradients(net: nn.Module) -> list:
-    """What .grad holds."""
-    return [parameter.grad for parameter in net.parameters()]
 
 
 def loss_of(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:

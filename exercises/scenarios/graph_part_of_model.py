@@ -1,4 +1,4 @@
-"""Scenarios: graphs of parts of a model. Each raises Wrong with what it finds."""
+"""Scenarios: graphs of parts of a model."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -20,7 +20,15 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import NO_WARM_UP, Runs, accumulated_gradients, draw_batches, few
+from exercises.scenarios.common import (
+    NO_WARM_UP,
+    Net,
+    Runs,
+    accumulated_gradients,
+    draw_batches,
+    few,
+)
+from exercises.scenarios.rules import callers_own
 
 NO_GRADIENT = (
     "The part before the graph gets no gradient and does not train.",
@@ -43,19 +51,7 @@ OTHER_LAUNCHES = (
 )
 OTHER_MODE = (EAGER, "The part was graphed: what has changed since then?")
 GOES_ON = "Each answer starts from the one before: set z to zero before the first round."
-ZEROS = "Every result is zeros: you return another tensor than the one that the graph changes."
 MOST_ROUNDS = 200
-
-
-class Part(nn.Sequential):
-    """Layers to graph; warm_ups counts how often they ran outside of a capture."""
-
-    warm_ups = 0
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The layers' output."""
-        self.warm_ups += not torch.cuda.is_current_stream_capturing()
-        return super().forward(inputs)
 
 
 class Decides(nn.Module):
@@ -73,7 +69,7 @@ class Decides(nn.Module):
 
 def graph_middle(answer: Callable) -> None:
     """Three parts, of which the first reads a value; four passes, each compared with eager."""
-    middle = Part(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
+    middle = Net(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
     net = nn.Sequential(Decides(), middle, nn.Linear(8, 2)).cuda()
 
     def check(found, replayed, captured):
@@ -82,14 +78,14 @@ def graph_middle(answer: Callable) -> None:
         if found[0] is not None and len(replayed) != 2:
             raise Wrong(OTHER_LAUNCHES.format(len(replayed), 2))
 
-    _pass_by_pass(answer, net, middle, check)
+    _pass_by_pass(answer, net, check)
 
 
 def graph_second(answer: Callable) -> None:
     """Two parts, of which the second has dropout; four passes, each compared with eager."""
-    second = Part(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
+    second = Net(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
     net = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)), second).cuda()
-    _pass_by_pass(answer, net, second, differs=OTHER_DROPOUT)
+    _pass_by_pass(answer, net, differs=OTHER_DROPOUT)
 
 
 def graph_around(answer: Callable) -> None:
@@ -97,7 +93,7 @@ def graph_around(answer: Callable) -> None:
     eager.
     """
     first = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
-    last = Part(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
+    last = Net(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
     net = nn.Sequential(first, Decides(8), last).cuda()
 
     def check(found, replayed, captured):
@@ -114,38 +110,35 @@ def graph_around(answer: Callable) -> None:
                 "order in which they run."
             )
 
-    _pass_by_pass(answer, net, last, check)
+    _pass_by_pass(answer, net, check)
 
 
-def _pass_by_pass(answer, net, part, check=lambda *_: None, differs=OTHER_SHAPE):
+def _pass_by_pass(answer, net, check=lambda *_: None, differs=OTHER_SHAPE):
     """Raises Wrong unless each pass of the answer's net gives eager's gradients, from graphs.
 
     check(gradients of a pass, graphs that it replayed, graphs that were captured) looks for more.
     """
     twin, batches = copy.deepcopy(net), draw_batches(4)
-    net, captured, sample = _graphed(answer, net, batches)
-    warmed_up = part.warm_ups > 0
-    if not all(module.training for module in net.modules()):
-        raise Wrong(
-            "The model that you return is in eval() mode, so it trains without dropout.",
-            "Return it in train() mode.",
-        )
-    for batch in batches:
-        found, expected, replayed = _one_pass(net, twin, batch)
-        if not replayed:
-            raise Wrong(OTHER_MODE if captured else EAGER)
-        check(found, replayed, captured)
-        if found[0] is None:
-            raise Wrong(NO_GRADIENT)
-        if not warmed_up:
-            raise Wrong(NO_WARM_UP)
-        if not close(found, expected):
-            raise Wrong(differs)
-    if not torch.equal(sample, batches[0][0]):
-        raise Wrong(
-            "A later call overwrote the batch that your function was given.",
-            "It is the static input of a graph: graph with a clone.",
-        )
+    sample = batches[0][0].clone()
+    with callers_own("inputs", sample):
+        net, captured = _graphed(answer, net, sample)
+        warmed_up = Net.runs > 0
+        if not all(module.training for module in net.modules()):
+            raise Wrong(
+                "The model that you return is in eval() mode, so it trains without dropout.",
+                "Return it in train() mode.",
+            )
+        for batch in batches:
+            found, expected, replayed = _one_pass(net, twin, batch)
+            if not replayed:
+                raise Wrong(OTHER_MODE if captured else EAGER)
+            check(found, replayed, captured)
+            if found[0] is None:
+                raise Wrong(NO_GRADIENT)
+            if not warmed_up:
+                raise Wrong(NO_WARM_UP)
+            if not close(found, expected):
+                raise Wrong(differs)
 
 
 class Round:
@@ -178,12 +171,11 @@ def make_solver(answer: Callable) -> None:
     rounds = [one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True)]
     noted = Runs(one_round)
     sample = inputs[0].clone()
-    with watch() as seen:
-        solver = answer(noted, sample)
-    with _counted(solver) as (counted, replayed_in):
-        used = use(counted, inputs)
-    if not close(sample, inputs[0]):
-        raise Wrong("It overwrites the x that it was given: capture a clone of x.")
+    with callers_own("x", sample):
+        with watch() as seen:
+            solver = answer(noted, sample)
+        with _counted(solver) as (counted, replayed_in):
+            used = use(counted, inputs)
     replayed = used.counts["graphs"]
     if seen.captured and not replayed:
         raise Wrong(
@@ -230,12 +222,8 @@ def _other_rounds(used, inputs, expected, rounds, replayed_in, one_round):
     for x in inputs:
         one_round.solve(z, x)
         going_on.append(z.clone())
-    symptoms = {
-        GOES_ON: going_on,
-        EVERY_TIME_THE_FIRST: expected[:1] * len(inputs),
-        ZEROS: list(map(torch.zeros_like, inputs)),
-    }
-    match_symptoms(used.given, symptoms.items())
+    first_again = expected[:1] * len(inputs)
+    match_symptoms(used.given, [(GOES_ON, going_on), (EVERY_TIME_THE_FIRST, first_again)])
     number = [a == b for a, b in zip(replayed_in, rounds, strict=True)].index(False)
     raise Wrong(
         f"Call {number + 1} replays {replayed_in[number]} rounds where eager takes "
@@ -244,12 +232,13 @@ def _other_rounds(used, inputs, expected, rounds, replayed_in, one_round):
     )
 
 
-def _graphed(answer, net, batches):
-    """The net with its graphs, these in the order of their captures, and the batch it was given.
+def _graphed(answer, net, sample):
+    """The net with its graphs, these in the order of their captures.
 
     Raises Wrong if a sample has a history.
     """
-    before, sample = copied(net.state_dict()), batches[0][0].clone()
+    before = copied(net.state_dict())
+    Net.runs = 0
     with watch() as seen, _samples() as samples:
         answered = answer(net, sample)
     if any(one.grad_fn is not None for one in samples):
@@ -261,7 +250,7 @@ def _graphed(answer, net, batches):
     net = answered if isinstance(answered, nn.Module) else net
     if not close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
         raise Wrong("It changes weights.")
-    return net, seen.captured, sample
+    return net, seen.captured
 
 
 @contextmanager

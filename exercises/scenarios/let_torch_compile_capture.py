@@ -1,4 +1,4 @@
-"""Scenarios: compiled code and graphs. Each raises Wrong with the symptom it finds.
+"""Scenarios: compiled code and graphs.
 
 torch.compile compiles nothing here. What it returns notes what inductor would make of a call, and
 refuses in a capture what a GPU refuses.
@@ -282,13 +282,13 @@ def predict(answer: Callable) -> None:
 def graph_compiled(answer: Callable) -> None:
     """A network of two layers, trained on five batches."""
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
-    before, expected = copied(net.state_dict()), losses_of(net, momentum, batches)
+    expected = losses_of(net, momentum, batches)
     first_again = losses_of(net, momentum, batches[:1] * 5)
     given, optimizer = copied(batches[0]), momentum(net.parameters())
     with callers_own("inputs or targets", given, batches):
         with compiling() as notes:
-            train = from_one_graph(answer, net, optimizer, *given)
-            untrained(net, before)
+            with untrained(net):
+                train = from_one_graph(answer, net, optimizer, *given)
             momentum_empty(optimizer)
             used = use(train, batches)
         used.replays(graphs=5, operators=15)

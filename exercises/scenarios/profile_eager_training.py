@@ -1,7 +1,7 @@
 """Scenarios: a function that profiles a step, a loop that does not wait for the GPU.
 
-Each raises Wrong with the symptom it finds. For the first the profiler's schedule runs as ever, but
-nothing is recorded: what a trace would hold is counted. So it says the same with and without a GPU.
+For the first the profiler's schedule runs as ever, but nothing is recorded: what a trace would hold
+is counted. So it says the same with and without a GPU.
 """
 
 import json

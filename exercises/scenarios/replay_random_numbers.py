@@ -1,4 +1,4 @@
-"""Scenarios: random numbers in graphs. Each raises Wrong with the symptom it finds."""
+"""Scenarios: random numbers in graphs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

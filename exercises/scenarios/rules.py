@@ -73,9 +73,9 @@ def at_the_same_time(nodes: Iterable[Node], said: str | tuple[str, str]) -> None
             raise Wrong(said)
 
 
-def replays_at_the_same_time(said: str | tuple[str, str] = IN_TURN) -> None:
-    """Graphs may run at the same time: called after a replay, raises Wrong(said) if it had to wait
-    for the replay before it, on the GPU or on the CPU. Only the stand-in knows.
+def replays_at_the_same_time() -> None:
+    """Graphs may run at the same time: called after a replay, raises Wrong if it had to wait for
+    the replay before it, on the GPU or on the CPU. Only the stand-in knows.
     """
     replays: dict[int, list[Node]] = {}
     for node in launch_log():
@@ -83,7 +83,7 @@ def replays_at_the_same_time(said: str | tuple[str, str] = IN_TURN) -> None:
             replays.setdefault(node.stream[0], []).append(node)
     earlier, later = ([[], []] + [replays[number] for number in sorted(replays)])[-2:]
     if CUDAGraph.stand_in and all(one.before(other.clock) for one in earlier for other in later):
-        raise Wrong(said)
+        raise Wrong(IN_TURN)
 
 
 def freed_right_after(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:

@@ -1,7 +1,4 @@
-"""Scenarios: a sampler, a scheduler on the CPU, a seed for each picture, guidance that ends early.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a sampler, a scheduler on the CPU, a seed per picture, guidance that ends early."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,12 +14,11 @@ from exercises.answers.graph_use import (
     close,
     filled,
     match_symptoms,
-    returned,
     same,
     use,
     watch,
 )
-from exercises.scenarios.common import few, not_eager
+from exercises.scenarios.common import Runs, few
 from exercises.scenarios.rules import callers_own, from_one_graph
 
 FROZEN = (
@@ -112,8 +108,7 @@ def _euler(model, x, levels, guidance=1.0, seen=lambda sigma, _: sigma, size=Non
 
 def _per_step(used: Used, steps: int) -> None:
     """Raises Wrong unless each step was one replay, with little beside it."""
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     if (found := used.counts["graphs"]) != steps:
         raise Wrong(filled(NOT_PER_STEP, found, steps))
     used.replays(graphs=steps, operators=8 * (steps + len(used.given)))
@@ -135,8 +130,7 @@ def graph_sampler(answer: Callable) -> None:
 
     expected = expected_from(noises[1:])
     with callers_own("noise", *noises):
-        sample = returned(from_one_graph(answer, model, noises[0]))
-        used = use(sample, requests)
+        used = use(from_one_graph(answer, model, noises[0]), requests)
     steps = sum(num_steps for _, num_steps in calls)
     if used.counts["graphs"] and not close(used.given, expected):
         model.check()
@@ -195,15 +189,14 @@ def graph_pipeline(answer: Callable) -> None:
     model = Denoiser(size)
     noises = list(torch.randn(4, few(), size, device="cuda"))
     counts = [4, 4, 3]
-    expected = []
-    for noise, num_steps in zip(noises[1:], counts, strict=True):
-        scheduler = Scheduler(shift)
-        scheduler.set_timesteps(num_steps)
-        expected.append(_euler(model, noise, scheduler.sigmas.tolist()))
+    expected = [
+        _euler(model, noise, _shifted(num_steps, shift))
+        for noise, num_steps in zip(noises[1:], counts, strict=True)
+    ]
 
     scheduler = Scheduler(shift)
     with callers_own("noise", *noises):
-        pipeline = returned(from_one_graph(answer, model, scheduler, noises[0]))
+        pipeline = from_one_graph(answer, model, scheduler, noises[0])
         used = use(pipeline, list(zip(noises[1:], counts, strict=True)))
     if used.counts["graphs"] and not close(used.given, expected):
         model.check(guided=False)
@@ -258,7 +251,7 @@ def graph_seeded_sampler(answer: Callable) -> None:
     expected = [torch.stack([alone(seed) for seed in seeds]) for seeds in calls]
     repeated = [torch.stack([alone(seed, True) for seed in seeds]) for seeds in calls]
 
-    sample = returned(from_one_graph(answer, denoise, num_images, size, num_steps))
+    sample = from_one_graph(answer, denoise, num_images, size, num_steps)
     used = use(sample, [(list(seeds),) for seeds in calls])
     if used.counts["graphs"] and not close(used.given, expected):
         _seeded(used, repeated)
@@ -289,18 +282,11 @@ def _seeded(used, repeated):
 
 
 class Steps:
-    """A step with guidance and one without; they note in which graphs they are."""
+    """A step with guidance, which notes in which graphs it is, and one without."""
 
     def __init__(self, size: int, seen: Watched) -> None:
         self.model = Denoiser(size)
-        self.seen = seen
-        self.guided_graphs: list = []
-
-    def guided(self, x: Tensor, sigma: Any) -> Tensor:
-        """The velocity with guidance."""
-        if torch.cuda.is_current_stream_capturing():
-            self.guided_graphs.append(self.seen.captured[-1])
-        return self.model(x, sigma, 3.0)
+        self.guided = Runs(lambda x, sigma: self.model(x, sigma, 3.0), seen)
 
     def plain(self, x: Tensor, sigma: Any) -> Tensor:
         """The velocity without guidance."""
@@ -328,7 +314,7 @@ def graph_late_guidance(answer: Callable) -> None:
     with callers_own("noise", *noises):
         with watch() as seen:
             steps = Steps(size, seen)
-            sample = returned(answer(steps.guided, steps.plain, noises[0]))
+            sample = answer(steps.guided, steps.plain, noises[0])
         used = use(sample, requests)
     expected = [steps.pictures(*request) for request in requests]
     if used.counts["graphs"] and not close(used.given, expected):
@@ -337,7 +323,7 @@ def graph_late_guidance(answer: Callable) -> None:
     total = sum(len(given) - 1 for given, _ in calls)
     _per_step(used, total)
     above = sum(sigma > end for given, end in calls for sigma in given[:-1])
-    guided = sum(graph in steps.guided_graphs for graph in used.seen.replayed)
+    guided = sum(graph in steps.guided.graphs for graph in used.seen.replayed)
     if guided != above:
         raise Wrong(filled(BOTH, guided, total, above))
     used.gives(expected)

@@ -1,7 +1,5 @@
 """Scenarios: attention over a length, a step in pieces, requests of several tokens, a decoder one
 step ahead.
-
-Each raises Wrong with the symptom it finds.
 """
 
 from bisect import bisect_left
@@ -195,8 +193,7 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
 
     used = use(replay, calls())
     raced = any(races())
-    used.captures_nothing()
-    not_eager(used.seen)
+    used.only_replays()
     if not ran or close(used.given, frozen):
         raise Wrong(
             "The outside functions ran during the capture only, so each replay repeats their "
@@ -255,11 +252,6 @@ def serve_requests(answer: Callable) -> None:
         run = answer(step, list(TOKEN_SIZES), SLOTS)
     captured = dict(seen)  # the last run of each size is its capture
     used = use(run, [(x, list(lengths)) for x, lengths in batches])
-    if [getattr(one, "shape", None) for one in used.given] != [one.shape for one in expected]:
-        raise Wrong(
-            "A result needs one row for each token.",
-            "Take a size that holds the batch, and give the upper rows.",
-        )
     if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:

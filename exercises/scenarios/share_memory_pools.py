@@ -1,7 +1,4 @@
-"""Scenarios: graphs that share a pool, and two that must not.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: graphs that share a pool, and two that must not."""
 
 from collections.abc import Callable
 from unittest.mock import patch
@@ -22,6 +19,7 @@ from exercises.answers.graph_use import (
 )
 from exercises.scenarios.common import (
     NO_WARM_UP,
+    Runs,
     few,
     functions,
     in_one_pool,
@@ -42,27 +40,6 @@ WAITS = (
 SHUFFLED = "The functions are not in the order of the samples: the list has to follow them."
 
 
-class Noted:
-    """Functions that note in which graph each was captured, and which of them never ran before."""
-
-    def __init__(self, built: Watched):
-        self.built = built
-        self.warm, self.cold = set(), set()
-        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
-
-    def __call__(self, name: str, function: Callable) -> Callable:
-        """The function, with the notes taken."""
-
-        def call(x):
-            if torch.cuda.is_current_stream_capturing():
-                self.graphs[name] = self.built.captured[-1]
-                self.cold |= {name} - self.warm
-            self.warm.add(name)
-            return function(x)
-
-        return call
-
-
 def scored_decoder(answer: Callable) -> None:
     """Three functions, of which the third to be captured is the second to be replayed.
 
@@ -80,27 +57,27 @@ def scored_decoder(answer: Callable) -> None:
         wrong = [(scorer(request), decoder(scorer(request))) for request in requests]
         with callers_own("sample", sample):
             with watch() as built:
-                noted = Noted(built)
-                encode, decode = noted("encode", encoder), noted("decode", decoder)
-                predict = answer(encode, decode, noted("score", scorer), sample)
+                encode, score, decode = runs = [
+                    Runs(function, built) for function in (encoder, scorer, decoder)
+                ]
+                predict = answer(encode, decode, score, sample)
             used = use(predict, requests)
-    graphs = noted.graphs
     not_eager(used.seen)
-    if _decoded_alone(used.given, expected) and _captured_later(built, graphs, "score", "decode"):
+    if _decoded_alone(used.given, expected) and _captured_later(built, score, decode):
         raise Wrong(
             "The scores are those of no request.",
             "The scorer was captured after the decoder, so its output is stored where the decoder "
             "keeps an intermediate result, and the decoder's replay overwrites it.",
         )
     used.gives(expected, {OVERWRITTEN: wrong})
-    order = [graphs.get(name) for name in ("encode", "score", "decode")]
+    order = [graph for function in runs for graph in function.graphs[-1:]]
     if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
         raise Wrong(
             "A call does not replay encode, score and decode, in this order and as three graphs.",
             "A server may stop after the score.",
         )
     in_one_pool(built)
-    if noted.cold:
+    if any(function.cold for function in runs):
         raise Wrong(NO_WARM_UP)
     used.replays(graphs=3 * len(requests), operators=6 * len(requests))
 
@@ -114,11 +91,11 @@ def _decoded_alone(given: list, expected: list) -> bool:
     return decoded and not any(close(yours[0], right[0]) for yours, right in pairs)
 
 
-def _captured_later(built: Watched, graphs: dict, one: str, other: str) -> bool:
+def _captured_later(built: Watched, one: Runs, other: Runs) -> bool:
     """Whether the graph of one function was captured after that of the other."""
-    if not {one, other} <= graphs.keys():
+    if not one.graphs or not other.graphs:
         return False
-    return built.captured.index(graphs[one]) > built.captured.index(graphs[other])
+    return built.captured.index(one.graphs[-1]) > built.captured.index(other.graphs[-1])
 
 
 def two_models(answer: Callable) -> None:

@@ -1,9 +1,8 @@
 """Scenarios of Speculate tokens: drafts are verified, a speculative step, several steps up to a
-limit, drafts from the text itself. Each raises Wrong with the symptom it finds.
+limit, drafts from the text itself.
 """
 
 import copy
-from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -12,16 +11,13 @@ from torch import Tensor
 from examples.decoder import Config, Decoder, new_kv_cache, project
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Used,
     Wrong,
     copied,
     filled,
     returned,
     same,
     use,
-    watch,
 )
-from exercises.answers.launches import launches
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import from_one_graph
 
@@ -172,16 +168,14 @@ def written(own: State, expected_pos: Tensor, expected: Tensor) -> None:
 def replayed(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
     """The positions after each call. Raises Wrong unless each call is one launch of a graph."""
     returned(function)
-    counts: Counter = Counter()
-    positions = []
-    with watch() as seen:
-        for _ in range(calls):
-            with launches() as one:
-                function()
-            counts.update(one)
-            positions.append(input_pos.clone())
-    Used([], [], counts, seen).replays(graphs=calls, operators=calls)
-    return positions
+
+    def moved():
+        function()
+        return input_pos
+
+    used = use(moved, [()] * calls)
+    used.replays(graphs=calls, operators=calls)
+    return used.given
 
 
 def is_greedy(model: Decoder, text: Tensor, start: int) -> bool:

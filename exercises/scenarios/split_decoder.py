@@ -138,8 +138,7 @@ def graph_two_layers(answer: Callable) -> None:
 
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
-        function = returned(answer(first, second, exchange, buffer, sample))
-        used = use(function, list(xs))
+        used = use(answer(first, second, exchange, buffer, sample), list(xs))
     if any(address != buffer.data_ptr() for address in calls):
         raise Wrong(FOREIGN)
     if not calls or len(calls) % 2:

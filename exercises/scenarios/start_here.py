@@ -1,4 +1,4 @@
-"""Scenario: a reader's first capture. Raises Wrong with the symptom it finds."""
+"""Scenario: a reader's first capture."""
 
 from collections.abc import Callable
 

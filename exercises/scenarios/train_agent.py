@@ -1,7 +1,4 @@
-"""Scenarios: a rollout, normalised observations, a replay buffer, a delayed update.
-
-Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios: a rollout, normalised observations, a replay buffer, a delayed update."""
 
 import copy
 from collections.abc import Callable
@@ -86,13 +83,13 @@ def graph_rollout(answer: Callable) -> None:
     torch.cuda.set_rng_state(random)
 
     env = Cart(start)
-    play = returned(from_one_graph(answer, act, env, num_steps))
-    if not same(env.state, start):
-        raise Wrong(
-            "The environments have moved before the first play.",
-            "Put their state back in place after the warm-up.",
-        )
-    nothing_drawn(random)
+    with nothing_drawn():
+        play = from_one_graph(answer, act, env, num_steps)
+        if not same(env.state, start):
+            raise Wrong(
+                "The environments have moved before the first play.",
+                "Put their state back in place after the warm-up.",
+            )
     used = use(play, [()] * 4)
     used.replays(graphs=4, operators=12)
     last_states = [
@@ -244,7 +241,6 @@ def graph_delayed_update(answer: Callable) -> None:
     delay, rows = few(2, 4), few()
     net = nn.ModuleDict({name: nn.Linear(4, 1) for name in ("actor", "critic", "target")}).cuda()
     batches = list(torch.randn(7, rows, 4, device="cuda"))
-    before = copied(net.state_dict())
     trained = partial(_trained, net, batches)
     expected, weights = trained(lambda call: call % delay == 0)
     wrong = {EVERY_CALL: trained(lambda call: True), NEVER: trained(lambda call: False)}
@@ -253,11 +249,10 @@ def graph_delayed_update(answer: Callable) -> None:
     own = copy.deepcopy(net)
     learner = Learner(own)
     first = torch.randn(rows, 4, device="cuda")
-    train = answer(own, learner.critic_step, learner.actor_step, delay, first)
-    untrained(own, before)
+    with untrained(own):
+        train = answer(own, learner.critic_step, learner.actor_step, delay, first)
     with callers_own("batch", first):
         used = use(train, batches)
-    not_eager(used.seen)
     for said, (losses, ends) in wrong.items():
         if close(used.given, losses) and close(own.state_dict(), ends):
             raise Wrong(said)
@@ -265,7 +260,7 @@ def graph_delayed_update(answer: Callable) -> None:
     used.gives(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
     if not close(own.state_dict(), weights):
         raise Wrong("The losses are right, but the weights of actor and target are not.")
-    used.captures_nothing()
+    used.only_replays()
     if used.counts["operators"] > 30:
         raise Wrong(
             f"{used.counts['operators']} operators ran outside of the graphs in 7 calls.",

@@ -1,5 +1,5 @@
-"""Scenarios: accumulation, a resumed training, a checkpoint that is
-loaded into a graph, an evaluation. Each raises Wrong with what it finds.
+"""Scenarios: accumulation, a resumed training, a checkpoint that is loaded into a graph, an
+evaluation.
 """
 
 import copy
@@ -70,6 +70,7 @@ RECAPTURED = (
 )
 ADAM = 1e-4  # its averages of tiny gradients round otherwise in another order of sums
 PARTS = ("model", "optimizer", "scheduler")  # of a checkpoint
+AVERAGES = ("exp_avg", "exp_avg_sq")  # of Adam
 LOADED_LATE = (
     "The graph goes on with an optimizer's state that is not the checkpoint's.",
     "load_state_dict makes new tensors, and the graph keeps the old ones: load before the capture.",
@@ -91,23 +92,14 @@ DROPOUT_IN_EVALUATION = (
     "The evaluation has dropout: call net.eval() in the function that is captured."
 )
 EVALUATION_TRAINS = "The evaluation changes the weights: it only computes the loss."
-NEW_LR = "The optimizer has a new tensor for its learning rate, and the graph reads the old one."
-MOVED = (
-    "The network has new tensors, and the graph goes on with the old ones: "
-    "copy into those that are there."
+NEW_TENSORS = (
+    "The {owner} has new tensors for its {what}, and the graph goes on with the old ones.",
+    "Copy into those that are there.",
 )
-REPLACED = (
-    "The optimizer has new tensors, and the graph goes on with the old ones: "
-    "copy into those that are there."
+OTHER_VALUES = (
+    "The {owner} does not have the {what} of the checkpoint.",
+    "Save clones, and copy them into place.",
 )
-
-KNOWN = {  # to a graph: what a wrong value of it is called, and what to say of new tensors
-    "weights": ("The weights are", MOVED),
-    "buffers": ("The running averages of the batch normalization are", MOVED),
-    "averages": ("The optimizer's averages are", REPLACED),
-    "steps": ("The optimizer's counts of steps are", REPLACED),
-    "rate": ("The learning rate is", NEW_LR),
-}
 
 
 def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.Tensor]:
@@ -168,13 +160,13 @@ def accumulating_step(answer: Callable) -> None:
         noise = error * torch.randn(parts, rows, 2, device="cuda")
         batches.append((inputs, net(inputs).detach() + noise))
     start = copy.deepcopy(net)
-    expected, before = train(net, batches, rates), copied(net.state_dict())
+    expected = train(net, batches, rates)
     optimizer, rate = momentum(net, rates[0])
     given, seen = copied(batches[0]), []
     net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
     with callers_own("inputs or targets", given, batches):
-        step = answer(net, optimizer, rate, *given)
-        untrained(net, before)
+        with untrained(net):
+            step = answer(net, optimizer, rate, *given)
         momentum_empty(optimizer)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
         used = use(step, requests)
@@ -336,7 +328,7 @@ def checkpoints(answer: Callable) -> None:
 def train_and_evaluate(answer: Callable) -> None:
     """A network with dropout: a graph trains it, and another one evaluates it in between."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
-    random, before = torch.cuda.get_rng_state(), copied(net.state_dict())
+    random = torch.cuda.get_rng_state()
     start = copy.deepcopy(net)
     losses = partial(in_turn, start, batches, random)
     expected = losses()
@@ -344,11 +336,9 @@ def train_and_evaluate(answer: Callable) -> None:
     optimizer, _ = momentum(net, 0.1)
     given = copied(batches[0])
     with callers_own("inputs or targets", given, batches):
-        with watch() as seen:
+        with nothing_drawn(), untrained(net), watch() as seen:
             pair = functions(answer(net, optimizer, *given), "train", "evaluate")
-        untrained(net, before)
         momentum_empty(optimizer)
-        nothing_drawn(random)
         in_one_pool(seen)
         used = use(
             lambda number, *batch: pair[number % 2](*batch),
@@ -404,14 +394,14 @@ def four_losses(replay: Callable, lr: torch.Tensor) -> list:
 
 
 def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
-    """The tensors that a graph of a training step knows."""
+    """The tensors that a graph of a training step knows, by whose and what they are."""
     states = list(optimizer.state.values())
     return {
-        "weights": list(net.parameters()),
-        "buffers": list(net.buffers()),
-        "averages": [value for state in states for key, value in state.items() if key != "step"],
-        "steps": [state["step"] for state in states],
-        "rate": [optimizer.param_groups[0]["lr"]],
+        ("network", "weights"): list(net.parameters()),
+        ("network", "running averages of the batch normalization"): list(net.buffers()),
+        ("optimizer", "averages"): [state[name] for state in states for name in AVERAGES],
+        ("optimizer", "counts of steps"): [state["step"] for state in states],
+        ("optimizer", "learning rate"): [optimizer.param_groups[0]["lr"]],
     }
 
 
@@ -420,10 +410,8 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
     right.
     """
     now = known_to(net, optimizer)
-    for what, (name, message) in KNOWN.items():
-        if [id(tensor) for tensor in now[what]] != [id(tensor) for tensor in known[what]]:
-            raise Wrong(message)
-        if not close(known[what], right[what]):
-            raise Wrong(
-                f"{name} not what the checkpoint has: save clones, and copy them into place."
-            )
+    for (owner, what), tensors in known.items():
+        if list(map(id, now[owner, what])) != list(map(id, tensors)):
+            raise Wrong(filled(NEW_TENSORS, owner=owner, what=what))
+        if not close(tensors, right[owner, what]):
+            raise Wrong(filled(OTHER_VALUES, owner=owner, what=what))

@@ -14,7 +14,7 @@ from course.paths import NOTEBOOKS, lesson_name
 from cpu_graph.device import Device
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers import runs
-from tests.support.answers import RIGHT, answers
+from tests.support.answers import GIVEN, RIGHT, answers
 from tests.support.captures import EXERCISES, PREDICTOR, SEEDS, each, verdict
 from tests.support.machine import needs_gpu
 from tests.support.notebooks import code
@@ -31,6 +31,8 @@ def held(monkeypatch, path, name, gpu, seeds=SEEDS):
         assert right or repr(outcome).startswith("✗"), outcome
         if not right:
             said[kind] = repr(outcome)
+        if kind.endswith(GIVEN):
+            assert not re.search("instead of [^ ]+$", repr(outcome)), f"no cause: {outcome}"
     assert sum(RIGHT in kind for kind in asked) >= 1, "a second right answer"
     assert len(set(said.values())) >= 3, f"three messages: {said}"
     return said
