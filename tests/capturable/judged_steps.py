@@ -19,8 +19,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-EMPTY = dict
-
 
 @dataclass
 class Case:
@@ -30,10 +28,9 @@ class Case:
     step: Callable
     inputs: tuple = ()
     others: tuple | None = None
-    kwargs: dict = field(default_factory=EMPTY)
+    kwargs: dict = field(default_factory=dict)
     other_kwargs: dict | None = None
     state: Callable[[], list] = list
-    options: dict = field(default_factory=EMPTY)
 
 
 @dataclass
@@ -41,14 +38,13 @@ class Kind:
     """How a step is made, the rules of which one names its fault ("" for none), and whether a CPU
     shows it.
 
-    random: results differ from run to run. gpu: whether a GPU judges it.
+    random: results differ from run to run.
     """
 
     make: Callable[[str], Case]
     rules: tuple[str, ...] = ()
     on_cpu: bool = True
     random: bool = False
-    gpu: bool = True
 
 
 STEPS: dict[str, Kind] = {}

@@ -60,10 +60,6 @@ def test_a_clean_step_has_no_findings_and_stays_as_it_was(name, device):
     check(*STEPS[name](device), device)
 
 
-def test_there_are_forty():
-    assert len(STEPS) >= 40
-
-
 @needs_gpu
 @pytest.mark.parametrize("name", VERIFIED)
 def test_the_real_capture_agrees(name):
