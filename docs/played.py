@@ -27,12 +27,12 @@ def played(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:
     kept = {path: KEPT / f"{lesson_name(path)}-{_state(path)}.ipynb" for path in paths}
     KEPT.mkdir(parents=True, exist_ok=True)
     with FileLock(KEPT / "lock"):
-        missing = [path for path, file in kept.items() if not file.exists()]
-        for path, notebook in play_all(missing).items() if missing else ():
-            for old in KEPT.glob(f"{lesson_name(path)}-*"):
-                old.unlink()
-            with replacing(kept[path]) as file:
-                nbformat.write(notebook, file)
+        if missing := [path for path, file in kept.items() if not file.exists()]:
+            for path, notebook in play_all(missing).items():
+                for old in KEPT.glob(f"{lesson_name(path)}-*"):
+                    old.unlink()
+                with replacing(kept[path]) as file:
+                    nbformat.write(notebook, file)
     return {path: nbformat.read(file, as_version=4) for path, file in kept.items()}
 
 
