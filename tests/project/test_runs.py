@@ -45,6 +45,7 @@ def commands():
     return [one for one in sorted(found) if not any(other.startswith(f"{one} ") for other in found)]
 
 
+@pytest.mark.weekly  # starts kernels; the workflows run these commands on all notebooks
 @pytest.mark.parametrize("command", commands())
 def test_the_pages_command_runs_a_notebook(command, tmp_path):
     """The very words, but for the folder, the report and the number of workers."""
