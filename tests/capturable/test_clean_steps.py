@@ -111,9 +111,8 @@ def test_a_librarys_cache_does_not_grow(device):
         finding.rule
         for finding in preflight(step, torch.ones(1, 1, dtype=int, device=device), device=device)
     }
-    assert (
-        "shape" in rules and cache.get_seq_length() == 3 and torch.equal(cache.layers[0].keys, keys)
-    )
+    assert "shape" in rules and cache.get_seq_length() == 3
+    assert torch.equal(cache.layers[0].keys, keys)
 
 
 @pytest.mark.parametrize("device", DEVICES)

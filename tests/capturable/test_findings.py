@@ -195,10 +195,8 @@ def test_refusals_come_before_what_freezes_and_a_summary_before_both(library):
     found = preflight(step, X.clone(), device="cpu")
     text = str(found)
     heads = [line for line in text.splitlines() if line.startswith(("Refused", "Frozen", "Note"))]
-    assert text.startswith(found.summary) and [head.split(":")[0] for head in heads] == [
-        "Refused",
-        "Frozen",
-    ]
+    assert text.startswith(found.summary)
+    assert [head.split(":")[0] for head in heads] == ["Refused", "Frozen"]
     assert found.summary.startswith(f"{len(found)} findings: 4 refused, ")
     refused = text[text.index("Refused") : text.index("Frozen")]
     assert refused.index("return x.sum()") < refused.index("lib.py:5 in forward")

@@ -49,9 +49,8 @@ def refused(capsys, target, *says, arguments=()):
     """The command's one sentence, on standard error, with status 2."""
     assert check(target, *arguments) == 2
     said = capsys.readouterr()
-    assert said.out == "" and re.fullmatch(
-        r"capturable check: [^\n]+\n", said.err.splitlines(keepends=True)[-1]
-    )
+    assert said.out == ""
+    assert re.fullmatch(r"capturable check: [^\n]+\n", said.err.splitlines(keepends=True)[-1])
     for text in says:
         assert text in said.err, said.err
     return said.err

@@ -18,9 +18,8 @@ def test_a_full_disk_is_one_sentence():
             text=True,
         )
     last = run.stderr.strip().splitlines()[-1]
-    assert (
-        run.returncode == 1 and last == "The lines could not be written: No space left on device."
-    )
+    assert run.returncode == 1
+    assert last == "The lines could not be written: No space left on device."
     assert "Traceback" not in run.stderr
 
 
