@@ -2,8 +2,6 @@
 
 import math
 import shutil
-import subprocess
-import sys
 
 import nbformat
 import pytest
@@ -12,6 +10,7 @@ from course.commands import new_lesson
 from course.lessons import by_parts, lesson_file
 from course.paths import ROOT
 from docs.minutes import count, stated
+from tests.support.processes import run_python
 
 NEITHER = shutil.ignore_patterns(".*", "__pycache__", "my_lessons", "_build", "*.egg-info")
 CHECKS = [
@@ -27,14 +26,9 @@ def project(tmp_path_factory):
     return shutil.copytree(ROOT, tmp_path_factory.mktemp("new") / "project", ignore=NEITHER)
 
 
-def run(project, *arguments):
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.weekly  # copies the project and runs pytest in it
 def test_a_new_lesson_passes_the_tests_of_form(project):
-    said = run(project, "course.commands.new_lesson", "check_things", "29")
+    said = run_python("-m", "course.commands.new_lesson", "check_things", 29, folder=project)
     assert said.returncode == 0, said.stderr
     assert "belongs to the part 'In practice'" in said.stdout
     file = "29_check_things.ipynb"
@@ -48,7 +42,8 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
     assert 'make record ARGS="check_things"' in said.stdout
     of_the_lesson = "(check_things and not memory and not minutes)"
     chosen = f"{of_the_lesson} or make_scaler or running_total or clean or up_to_date"
-    told = run(project, "pytest", "-n", "0", "-v", "-p", "no:cacheprovider", *CHECKS, "-k", chosen)
+    options = ["-n", "0", "-v", "-p", "no:cacheprovider", "-k", chosen]
+    told = run_python("-m", "pytest", *options, *CHECKS, folder=project)
     assert told.returncode == 0, told.stdout[-5000:]
     for done in (
         f"keeps_the_form_of_a_lesson[{file[:-6]}]",

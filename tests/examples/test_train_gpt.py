@@ -4,8 +4,6 @@ weight.
 
 import ast
 import re
-import subprocess
-import sys
 
 import nbformat
 import pytest
@@ -24,6 +22,7 @@ from examples.train_gpt import (
     make_optimizer,
     make_scheduler,
 )
+from tests.support.processes import run_python
 
 SIZES = {"n_embd": 64, "n_head": 2, "n_layer": 2, "block_size": 16}
 BATCH = {"micro_batch": 2, "gradient_accumulation_steps": 2}
@@ -94,10 +93,8 @@ def test_a_step_adds_up_the_gradients_of_its_micro_batches():
 
 @pytest.mark.weekly
 def test_it_runs_by_itself(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "train_gpt.py"), *options(max_steps=4)]
-    said = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    done = run_python(ROOT / "examples" / "train_gpt.py", *options(max_steps=4), folder=tmp_path)
+    said = done.stdout.splitlines()
     losses = re.compile(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}$")
     assert [losses.match(line)[1] for line in said[:2]] == ["2", "4"]
     assert len("\n".join(said[2:])) >= 300

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from course import machine, set_up
 from course.commands import doctor
 from course.paths import ROOT
+from tests.support.processes import run_python
 from tests.support.project import PINS, PROJECT, SET_UP, clean_environment
 
 
@@ -282,10 +283,8 @@ def test_a_python_that_cannot_do_it_is_refused_first(monkeypatch, module, attrib
 
 
 def test_what_runs_before_the_set_up_imports_the_standard_library_alone():
-    run = [sys.executable, "-S", "-E", "-c", "import course.set_up, sys; print(*sys.modules)"]
-    loaded = subprocess.run(
-        run, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    code = "import course.set_up, sys; print(*sys.modules)"
+    loaded = run_python("-S", "-E", "-c", code).stdout.split()
     found = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
     assert found == {"__main__", "course"}
 
