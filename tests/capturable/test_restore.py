@@ -242,12 +242,8 @@ def test_memory_that_only_a_library_knows_is_put_back_or_named():
         found = next(secret)
         found[0] = 1
 
-    with (
-        pytest.raises(
-            NotRestored, match="could not put back what the step changed: the tensor hidden"
-        ),
-        Restore(step),
-    ):
+    said = "could not put back what the step changed: the tensor hidden"
+    with pytest.raises(NotRestored, match=said), Restore(step):
         step(None)
 
 

@@ -103,9 +103,8 @@ def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
     (copy / "01_two.ipynb").unlink()
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(
-        SavingError, match=r"01_two\.ipynb could not be written \(No space left on device"
-    ):
+    said = r"01_two\.ipynb could not be written \(No space left on device"
+    with pytest.raises(SavingError, match=said):
         lab.update(folder, copy)
 
 

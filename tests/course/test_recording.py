@@ -483,9 +483,8 @@ def test_nothing_plays_that_was_made_with_another_text(words, path, monkeypatch)
     assert Recording.read(path)
     for change in (lambda: words.write_text("or not\n"), words.unlink):
         change()
-        with pytest.raises(
-            RecordingError, match="examples/words.txt is not the text .* restore it with git"
-        ):
+        said = "examples/words.txt is not the text .* restore it with git"
+        with pytest.raises(RecordingError, match=said):
             Recording.read(path)
 
 

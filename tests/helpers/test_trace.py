@@ -405,9 +405,8 @@ def test_what_is_no_trace_gets_one_sentence_naming_the_file(kind, tmp_path, reco
 
 @pytest.mark.parametrize("path", [None, 5, "", "\0", "a\nb", "/dev/zero", "x" * 5000])
 def test_what_is_no_path_to_a_file_gets_one_sentence(path):
-    with pytest.raises(
-        TraceError, match=r"^.{0,200} cannot be read as a profiler trace: .{5,220}\.$"
-    ):
+    said = r"^.{0,200} cannot be read as a profiler trace: .{5,220}\.$"
+    with pytest.raises(TraceError, match=said):
         read_trace(path)
 
 
@@ -419,9 +418,8 @@ BAD += [("args", {"correlation": 1, "stream": "seven"})]
 @pytest.mark.parametrize("key, value", BAD)
 def test_a_value_that_cannot_be_is_one_sentence(write_trace, key, value):
     path = write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1) | {key: value})
-    with pytest.raises(
-        TraceError, match=r"as a profiler trace: (event 2|the (correlation|stream) of an event)"
-    ):
+    said = r"as a profiler trace: (event 2|the (correlation|stream) of an event)"
+    with pytest.raises(TraceError, match=said):
         read_trace(path)
 
 
