@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
+from filelock import FileLock
 
 from course.files import replacing
 from course.paths import ROOT, TRACES, lesson_name
@@ -22,15 +23,16 @@ PACKAGES = ("torch", "pandas", "matplotlib", "ipython")
 
 
 def played(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:
-    """The lessons, each with its outputs."""
+    """The lessons, each with its outputs. Who asks while they are played waits for them."""
     kept = {path: KEPT / f"{lesson_name(path)}-{_state(path)}.ipynb" for path in paths}
-    missing = [path for path, file in kept.items() if not file.exists()]
-    if missing:
-        for path, notebook in play_all(missing).items():
-            for old in KEPT.glob(f"{lesson_name(path)}-*"):
-                old.unlink()
-            with replacing(kept[path]) as file:
-                nbformat.write(notebook, file)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with FileLock(KEPT / "lock"):
+        if missing := [path for path, file in kept.items() if not file.exists()]:
+            for path, notebook in play_all(missing).items():
+                for old in KEPT.glob(f"{lesson_name(path)}-*"):
+                    old.unlink()
+                with replacing(kept[path]) as file:
+                    nbformat.write(notebook, file)
     return {path: nbformat.read(file, as_version=4) for path, file in kept.items()}
 
 

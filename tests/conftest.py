@@ -4,8 +4,6 @@ import gc
 import gzip
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,10 +12,10 @@ from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
 from helpers.trace import read_trace
 from tests.support.machine import PATIENCE
+from tests.support.processes import run_python
 from tests.support.server import Quiet, serving
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -103,8 +101,7 @@ def site(tmp_path_factory, worker_id):
             source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("html")
             options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", "docs", source, built]
             pages.write_pages(source)
-            run = [sys.executable, "-m", "sphinx", *options]
-            made = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
+            made = run_python("-m", "sphinx", *options)
             assert made.returncode == 0, made.stderr[-3000:]
             built.rename(html)
     return html

@@ -1,14 +1,10 @@
 """The page on the decode step, and that its variants compute what the step computes."""
 
-import os
-import subprocess
-import sys
-
 import pandas as pd
 import pytest
 import torch
 
-from course.paths import ROOT
+from tests.support.processes import run_python
 
 pytest.importorskip("triton")
 from benchmarks import decode_step
@@ -60,7 +56,5 @@ def test_without_a_gpu_it_says_what_it_needs(monkeypatch, capsys):
 @pytest.mark.weekly
 def test_variants_compute_the_same():
     """In Triton's interpreter: without prefetches and meetings, which the benchmark checks."""
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    run = [sys.executable, "-c", IN_THE_INTERPRETER]
-    done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = run_python("-c", IN_THE_INTERPRETER, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr[-800:]

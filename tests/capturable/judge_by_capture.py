@@ -135,7 +135,7 @@ def asked(name, device, verify):
     case, rules = made(name, device), STEPS[name].rules
     options = {"other_inputs": case.others, "kwargs": case.kwargs}
     options |= {"other_kwargs": case.other_kwargs, "device": device, "verify": verify}
-    faults = preflight(case.step, *case.inputs, **options, **case.options).faults
+    faults = preflight(case.step, *case.inputs, **options).faults
     here = [
         finding
         for finding in faults

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +18,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
-
-EMPTY = dict
 
 
 @dataclass
@@ -30,10 +28,9 @@ class Case:
     step: Callable
     inputs: tuple = ()
     others: tuple | None = None
-    kwargs: dict = field(default_factory=EMPTY)
+    kwargs: dict = field(default_factory=dict)
     other_kwargs: dict | None = None
     state: Callable[[], list] = list
-    options: dict = field(default_factory=EMPTY)
 
 
 @dataclass
@@ -41,14 +38,13 @@ class Kind:
     """How a step is made, the rules of which one names its fault ("" for none), and whether a CPU
     shows it.
 
-    random: results differ from run to run. gpu: whether a GPU judges it.
+    random: results differ from run to run.
     """
 
     make: Callable[[str], Case]
     rules: tuple[str, ...] = ()
     on_cpu: bool = True
     random: bool = False
-    gpu: bool = True
 
 
 STEPS: dict[str, Kind] = {}
@@ -75,11 +71,7 @@ def clean(make: Callable | None = None, **options: Any) -> Callable:
 def of_one_operator(*rules: str, **rows: tuple[tuple, Callable]) -> None:
     """Register steps of one operator: name=(shape of its tensor, step). rules: as in fault."""
     for name, (shape, step) in rows.items():
-        STEPS[name] = Kind(partial(_case_of, step, shape), rules)
-
-
-def _case_of(step, shape, device):
-    return on_batches(step, device, *shape)
+        STEPS[name] = Kind(takes(*shape)(step), rules)
 
 
 def numbers(device: str, *shape: int) -> torch.Tensor:
@@ -90,6 +82,19 @@ def numbers(device: str, *shape: int) -> torch.Tensor:
 def on_batches(step: Callable, device: str, *shape: int, state: Callable[[], list] = list) -> Case:
     """A case of a step that takes one tensor."""
     return Case(step, (numbers(device, *shape),), (numbers(device, *shape),), state=state)
+
+
+def takes(*shape: int) -> Callable:
+    """Make a case of a step that takes one tensor of this shape and keeps nothing."""
+
+    def made(step: Callable) -> Callable[[str], Case]:
+        @wraps(step)
+        def make(device: str) -> Case:
+            return on_batches(step, device, *shape)
+
+        return make
+
+    return made
 
 
 def symmetric(x: torch.Tensor) -> torch.Tensor:
@@ -136,19 +141,15 @@ of_one_operator(
 
 
 @fault("sync", "path")
-def compares_all(device):
-    def step(x):
-        return x * 2 if torch.allclose(x, x.abs()) else x  # here
-
-    return on_batches(step, device, 8)
+@takes(8)
+def compares_all(x):
+    return x * 2 if torch.allclose(x, x.abs()) else x  # here
 
 
 @(clean if torch.__version__ >= "2.14" else fault("sync"))  # until then, std is checked on the CPU
-def normal_of_tensors(device):
-    def step(x):
-        return torch.normal(x, x.abs()).sign() * 0 + x  # here
-
-    return on_batches(step, device, 8)
+@takes(8)
+def normal_of_tensors(x):
+    return torch.normal(x, x.abs()).sign() * 0 + x  # here
 
 
 @fault("sync", "frozen number", "copy")
@@ -174,11 +175,9 @@ def embedding_with_a_norm(device):
 
 
 @fault("sync")
-def membership(device):
-    def step(x):
-        return torch.isin((x * 3).long(), torch.arange(100, device=x.device))  # here
-
-    return on_batches(step, device, 50)
+@takes(50)
+def membership(x):
+    return torch.isin((x * 3).long(), torch.arange(100, device=x.device))  # here
 
 
 @fault("sync")
@@ -252,21 +251,17 @@ def progress_bar(device):
 
 
 @fault("sync")
-def numpy_metric(device):
-    def step(x):
-        best = x.detach().cpu().numpy().max()  # here
-        return x / float(best)
-
-    return on_batches(step, device, 8)
+@takes(8)
+def numpy_metric(x):
+    best = x.detach().cpu().numpy().max()  # here
+    return x / float(best)
 
 
 @fault("sync")
-def indices_of_hits(device):
-    def step(x):
-        (rows,) = torch.where(x > 0)  # here
-        return x.index_select(0, rows).sum()
-
-    return on_batches(step, device, 12)
+@takes(12)
+def indices_of_hits(x):
+    (rows,) = torch.where(x > 0)  # here
+    return x.index_select(0, rows).sum()
 
 
 # ------------------------------------------------------------------ values that freeze
@@ -335,11 +330,9 @@ def mode_among_the_inputs(device):
 
 
 @fault("frozen number")
-def clock(device):
-    def step(x):
-        return x * (time.perf_counter() % 1)  # here
-
-    return on_batches(step, device, 4)
+@takes(4)
+def clock(x):
+    return x * (time.perf_counter() % 1)  # here
 
 
 @fault("CPU work", "frozen number")
@@ -474,25 +467,21 @@ of_one_operator(
 
 
 @clean
-def grid_sampling(device):
-    def step(x):
-        grid = torch.stack(
-            torch.meshgrid(*[torch.linspace(-1, 1, 6, device=x.device)] * 2, indexing="ij"), -1
-        )
-        return F.grid_sample(x, grid.expand(len(x), 6, 6, 2), align_corners=False)
-
-    return on_batches(step, device, 2, 3, 8, 8)
+@takes(2, 3, 8, 8)
+def grid_sampling(x):
+    grid = torch.stack(
+        torch.meshgrid(*[torch.linspace(-1, 1, 6, device=x.device)] * 2, indexing="ij"), -1
+    )
+    return F.grid_sample(x, grid.expand(len(x), 6, 6, 2), align_corners=False)
 
 
 @clean
-def reduced_by_index(device):
-    def step(x):
-        where = torch.arange(len(x), device=x.device) % 3
-        return torch.zeros(3, 4, device=x.device).scatter_reduce(
-            0, where[:, None].expand_as(x), x, "amax"
-        )
-
-    return on_batches(step, device, 9, 4)
+@takes(9, 4)
+def reduced_by_index(x):
+    where = torch.arange(len(x), device=x.device) % 3
+    return torch.zeros(3, 4, device=x.device).scatter_reduce(
+        0, where[:, None].expand_as(x), x, "amax"
+    )
 
 
 @clean
@@ -516,13 +505,11 @@ def embedding_bag(device):
 
 
 @clean
-def triplet_and_hinge(device):
-    def step(x):
-        return F.triplet_margin_loss(x, x.roll(1, 0), x.roll(2, 0)) + F.hinge_embedding_loss(
-            x, x.sign()
-        )
-
-    return on_batches(step, device, 6, 5)
+@takes(6, 5)
+def triplet_and_hinge(x):
+    return F.triplet_margin_loss(x, x.roll(1, 0), x.roll(2, 0)) + F.hinge_embedding_loss(
+        x, x.sign()
+    )
 
 
 @clean
@@ -547,14 +534,12 @@ def sampled_with_gumbel(device):
 
 
 @clean
-def complex_rotations(device):
-    def step(x):
-        turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(
-            x[..., :2].abs(), x[..., :2]
-        )
-        return torch.view_as_real(turned).flatten(-2)
-
-    return on_batches(step, device, 3, 4)
+@takes(3, 4)
+def complex_rotations(x):
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(
+        x[..., :2].abs(), x[..., :2]
+    )
+    return torch.view_as_real(turned).flatten(-2)
 
 
 @clean
@@ -575,13 +560,11 @@ def reads_its_own_config(device):
 
 
 @clean
-def asks_whether_it_is_captured(device):
-    def step(x):
-        if not torch.cuda.is_current_stream_capturing():
-            x = x + 0.0
-        return x * 2
-
-    return on_batches(step, device, 6)
+@takes(6)
+def asks_whether_it_is_captured(x):
+    if not torch.cuda.is_current_stream_capturing():
+        x = x + 0.0
+    return x * 2
 
 
 # ------------------------------------------------------------------ a GPU shows these, a CPU does
@@ -599,22 +582,18 @@ def copies_in(device):
 
 
 @fault("sync", on_cpu=False)
-def copies_out(device):
-    def step(x):
-        x.mul(2).to("cpu")  # here
-        return x * 2
-
-    return on_batches(step, device, 4)
+@takes(4)
+def copies_out(x):
+    x.mul(2).to("cpu")  # here
+    return x * 2
 
 
 @fault("sync", on_cpu=False)
-def synchronises(device):
-    def step(x):
-        if x.is_cuda:
-            torch.cuda.synchronize()  # here
-        return x * 2
-
-    return on_batches(step, device, 4)
+@takes(4)
+def synchronises(x):
+    if x.is_cuda:
+        torch.cuda.synchronize()  # here
+    return x * 2
 
 
 @fault("stream", on_cpu=False)

@@ -2,11 +2,7 @@
 torch."""
 
 import json
-import shutil
-import subprocess
-import sys
 import tomllib
-import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,6 +17,7 @@ from capturable.__main__ import main
 from capturable.accepted import baseline
 from capturable.findings import Finding, Findings
 from tests.support.clean_steps import models_of
+from tests.support.processes import run_python, unpacked_wheel
 
 PACKAGE = Path(capturable.__file__).parent
 SCRIPT = """
@@ -91,14 +88,10 @@ def test_annotations_for_github(script, capsys):
 def test_findings_are_shown_as_text_html_and_a_table():
     rows = ("path", "step:1", "a < b", "a fix"), ("hook", "step:2", "a hook", "none", "note")
     findings = Findings(Finding(*row) for row in rows)
-    assert (
-        "path: a < b" in repr(findings)
-        and "hook (note)" in repr(findings)
-        and "a &lt; b" in findings._repr_html_()
-    )
-    assert list(pd.DataFrame(findings).rule) == ["path", "hook"] and [
-        f.rule for f in findings.faults
-    ] == ["path"]
+    assert "path: a < b" in repr(findings) and "hook (note)" in repr(findings)
+    assert "a &lt; b" in findings._repr_html_()
+    assert list(pd.DataFrame(findings).rule) == ["path", "hook"]
+    assert [f.rule for f in findings.faults] == ["path"]
     assert repr(Findings()) == "no findings"
 
 
@@ -200,9 +193,8 @@ def test_a_junit_report_has_a_case_for_each_step(project, capsys):
     assert [case.get("name") for case in suite] == ["make_bad", "make_good", "make_raising"]
     assert bad[0].tag == "failure" and "sync: a tensor's value is read" in bad[0].text
     assert bad[0].get("message").startswith("3 findings: 1 refused, 2 frozen")
-    assert (
-        not len(good) and raising[0].tag == "error" and "of the step" in raising[0].get("message")
-    )
+    assert not len(good) and raising[0].tag == "error"
+    assert "of the step" in raising[0].get("message")
 
 
 def test_a_test_fails_with_the_findings_as_its_message(tmp_path):
@@ -232,31 +224,20 @@ def test_explain_needs_no_torch():
         "import sys; sys.modules['torch'] = None; import capturable.explain; assert "
         "capturable.explain.entries()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_package_installs_by_itself(tmp_path):
-    """Its wheel is built in a copy, and imported from where it was unpacked."""
-    pytest.importorskip("setuptools", minversion="77")
+    """It is imported from where its wheel was unpacked."""
+    there = unpacked_wheel(tmp_path, "capturable")
     settings = tomllib.loads((PACKAGE / "pyproject.toml").read_text())
     assert settings["project"]["dependencies"] == ["torch>=2.11"]
-    built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    shutil.copytree(PACKAGE, tmp_path / "capturable", ignore=built)
-    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
-    command = [sys.executable, "-c", build]
-    done = subprocess.run(command, cwd=tmp_path / "capturable", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(tmp_path / "capturable" / done.stdout.split()[-1]) as wheel:
-        wheel.extractall(tmp_path / "there")
     code = "import capturable.explain, capturable.restore, capturable.rules"
     code += "; print(capturable.__file__)"
     code += "; print(len(capturable.explain.entries()) > 20)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path / "there", capture_output=True, text=True
-    )
-    assert done.stdout.split() == [str(tmp_path / "there/capturable/__init__.py"), "True"], (
-        done.stderr
-    )
+    done = run_python("-c", code, folder=there)
+    assert done.stdout.split() == [f"{there}/capturable/__init__.py", "True"], done.stderr
 
 
 def loop(steps, bad=False, keep=False):

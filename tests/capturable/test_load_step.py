@@ -3,16 +3,14 @@ failure in a sentence."""
 
 import random
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import capturable
 from capturable.__main__ import main
+from course.paths import ROOT
+from tests.support.processes import run_python
 
-ROOT = Path(capturable.__file__).parent.parent
 MODEL = "import torch\n\n\nclass Net(torch.nn.Linear):\n    pass\n"
 STEP = "    net = Net(4, 2)\n    return (lambda x: net(x)), (torch.ones(3, 4),)\n"
 RELATIVE = f"import torch\n\nfrom .model import Net\n\n\ndef make_step():\n{STEP}"
@@ -49,9 +47,8 @@ def refused(capsys, target, *says, arguments=()):
     """The command's one sentence, on standard error, with status 2."""
     assert check(target, *arguments) == 2
     said = capsys.readouterr()
-    assert said.out == "" and re.fullmatch(
-        r"capturable check: [^\n]+\n", said.err.splitlines(keepends=True)[-1]
-    )
+    assert said.out == ""
+    assert re.fullmatch(r"capturable check: [^\n]+\n", said.err.splitlines(keepends=True)[-1])
     for text in says:
         assert text in said.err, said.err
     return said.err
@@ -79,8 +76,8 @@ def test_the_command_finds_what_lies_in_the_folder_without_numpy_and_pandas(proj
     code = f"import sys; sys.path[:] = [p for p in sys.path if p] + [{str(ROOT)!r}]; "
     code += "sys.modules.update(numpy=None, pandas=None); "
     code += "from capturable.__main__ import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "check", "scripts/train.py:make_step", "--device", "cpu"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    asked = ["check", "scripts/train.py:make_step", "--device", "cpu"]
+    done = run_python("-c", code, *asked, folder=tmp_path)
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert done.stdout.startswith("no findings\nChecked on the CPU")
 

@@ -123,21 +123,6 @@ def test_what_follows_from_a_shape_or_a_size_is_no_finding_of_its_own():
     }
 
 
-def test_the_lines_of_libraries_are_named_as_well(tmp_path, monkeypatch):
-    """Where the user's line is a call of a library, the finding says where in the library."""
-    (tmp_path / "reads.py").write_text("def value(x):\n    return x.sum().item()\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("capturable.user_lines.LIBRARIES", (str(tmp_path),))
-    import reads
-
-    (finding,) = preflight(lambda x: [reads.value(x), x][1], X.clone(), device="cpu")
-    assert (
-        finding.inside.endswith("reads.py:2 in value")
-        and finding.number
-        and finding.file == __file__
-    )
-
-
 def test_streams_are_joined_by_events():
     rows = []
     joins = Joins("main", lambda rule, what, line: rows.append((line, what.split()[-1])))

@@ -48,12 +48,8 @@ def test_a_refusal_that_no_rule_knows_becomes_a_finding(monkeypatch):
     line = Line(__file__, 7, "step")
     error = RuntimeError("CUDA error: operation not permitted when stream is capturing")
     (finding,) = judged(monkeypatch, lambda x: x, Attempt(None, None, error, line))
-    assert (
-        finding.rule == "capture"
-        and finding.number == 7
-        and "not permitted" in finding.found
-        and finding.fix
-    )
+    assert finding.rule == "capture" and finding.number == 7 and "not permitted" in finding.found
+    assert finding.fix
     known = Finding("sync", "step:7", "a wait", "a fix", "fault", __file__, 7)
     assert judged(monkeypatch, lambda x: x, Attempt(None, None, error, line), [known]) == [known]
 
@@ -83,10 +79,8 @@ def test_a_replay_that_ends_elsewhere_than_eager_is_a_finding(monkeypatch):
     )[:1]
     assert finding.rule == "replay" and kept.sum() == 0
     frozen = [Finding("frozen number", "step:1", "seen", "a fix")]
-    assert (
-        judged(monkeypatch, step, Attempt(Replay(lambda: None), out), frozen, others=(X + 1,))
-        == frozen
-    )
+    found = judged(monkeypatch, step, Attempt(Replay(lambda: None), out), frozen, others=(X + 1,))
+    assert found == frozen
 
 
 def test_the_line_after_which_a_step_no_longer_captures_is_found(monkeypatch):
@@ -289,6 +283,5 @@ def test_a_stream_left_alone_is_found_by_bisection(monkeypatch):
         return y, z
 
     (finding,) = preflight(step, X.cuda(), verify=True)
-    assert finding.rule == "capture" and any(
-        text in finding.line for text in ("wait_stream", "y = x * 2", "stream(side)")
-    )
+    assert finding.rule == "capture"
+    assert any(text in finding.line for text in ("wait_stream", "y = x * 2", "stream(side)"))

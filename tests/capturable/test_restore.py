@@ -242,34 +242,31 @@ def test_memory_that_only_a_library_knows_is_put_back_or_named():
         found = next(secret)
         found[0] = 1
 
-    with (
-        pytest.raises(
-            NotRestored, match="could not put back what the step changed: the tensor hidden"
-        ),
-        Restore(step),
-    ):
+    said = "could not put back what the step changed: the tensor hidden"
+    with pytest.raises(NotRestored, match=said), Restore(step):
         step(None)
 
 
-def test_if_one_thing_cannot_be_put_back_the_rest_is_and_it_is_named():
-    class Stubborn:
-        @property
-        def __dict__(self):
-            return {"value": 1}
+class Closed(dict):
+    def clear(self):
+        raise PermissionError("locked")
 
-    class Closed(dict):
-        def clear(self):
-            raise PermissionError("locked")
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_if_one_thing_cannot_be_put_back_the_rest_is_and_it_is_named(fails):
     kept = SimpleNamespace(first=Closed(a=1), second=[1], weight=torch.zeros(2))
 
-    def step(x):
+    def step():
         kept.first["b"] = 2
         kept.second.append(2)
         kept.weight += 1
+        if fails:
+            raise ZeroDivisionError("of the step")
 
-    with pytest.raises(NotRestored, match="PermissionError: locked"), Restore(step):
-        step(None)
+    with pytest.raises(ZeroDivisionError if fails else NotRestored) as raised, Restore(step):
+        step()
+    said = [*getattr(raised.value, "__notes__", []), str(raised.value)][0]
+    assert "could not put back" in said and "PermissionError: locked" in said
     assert kept.second == [1] and kept.weight.tolist() == [0, 0]
 
 

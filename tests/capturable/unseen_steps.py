@@ -4,6 +4,7 @@ They are modelled on public code: decoding, diffusion, detection, contrastive le
 judge_by_capture.py asks a real capture about each.
 """
 
+from functools import partial, wraps
 from types import SimpleNamespace
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_, parameters_to_vector, vector_to_parameters
 from torch.utils.checkpoint import checkpoint
 
-from tests.capturable.judged_steps import Case, clean, fault, numbers, on_batches
+from tests.capturable.judged_steps import Case, clean, fault, numbers, on_batches, takes
 
 N, D = 4, 6
 TOKENS = 8
@@ -24,18 +25,46 @@ def batch_with(step, device, *more, state=list):
     return Case(step, (numbers(device, N, D), *more), (numbers(device, N, D), *more), state=state)
 
 
-def learner(device, optimizer=None):
-    """A small model, and an optimizer of its parameters."""
-    model = nn.Sequential(nn.Linear(D, 8), nn.Tanh(), nn.Linear(8, D)).to(device)
-    return model, (optimizer or sgd)(model.parameters())
-
-
 def sgd(parameters):
     return torch.optim.SGD(parameters, 0.1)
 
 
 def adamw(parameters):
     return torch.optim.AdamW(parameters, 0.1, capturable=True)
+
+
+def learner(device, optimizer=sgd):
+    """A small model, and an optimizer of its parameters."""
+    model = nn.Sequential(nn.Linear(D, 8), nn.Tanh(), nn.Linear(8, D)).to(device)
+    return model, optimizer(model.parameters())
+
+
+def predicts(step):
+    """Make a case of a step of inference that takes one tensor and keeps nothing."""
+    return takes(N, D)(inference(step))
+
+
+def trains(optimizer=sgd):
+    """Make a case of a step that trains a small model on one tensor."""
+
+    def made(step):
+        @wraps(step)
+        def make(device):
+            learning = learner(device, optimizer)
+            state = learning[0].parameters
+            return on_batches(partial(step, *learning), device, N, D, state=lambda: [*state()])
+
+        return make
+
+    return made
+
+
+def descend(optimizer, loss):
+    """Take a step of the optimizer; return the loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
 
 
 # ------------------------------------------------------------------ inference, with a fault
@@ -70,12 +99,9 @@ def stops_when_all_have_ended(device):
 
 
 @fault("sync")
-def one_hot_of_unknown_width(device):
-    @inference
-    def step(x):
-        return F.one_hot(x.argmax(-1)).sum() + x  # here
-
-    return on_batches(step, device, N, D)
+@predicts
+def one_hot_of_unknown_width(x):
+    return F.one_hot(x.argmax(-1)).sum() + x  # here
 
 
 @fault("sync")
@@ -116,23 +142,17 @@ def cache_written_at_a_number(device):
 
 
 @fault("copy")
-def bad_words_in_a_list(device):
-    @inference
-    def step(x):
-        scores = x * 2
-        scores[:, [1, 3]] = -1e9  # here
-        return scores.softmax(-1)
-
-    return on_batches(step, device, N, D)
+@predicts
+def bad_words_in_a_list(x):
+    scores = x * 2
+    scores[:, [1, 3]] = -1e9  # here
+    return scores.softmax(-1)
 
 
 @fault("copy")
-def first_and_last_by_a_list(device):
-    @inference
-    def step(x):
-        return x[:, [0, -1]].mean(1)  # here
-
-    return on_batches(step, device, N, D)
+@predicts
+def first_and_last_by_a_list(x):
+    return x[:, [0, -1]].mean(1)  # here
 
 
 @fault("copy")
@@ -148,33 +168,25 @@ def positions_made_on_the_cpu(device):
 
 
 @fault("copy")
-def mask_made_on_the_cpu(device):
-    @inference
-    def step(x):
-        mask = torch.full((N, N), float("-inf")).triu(1).to(x.device)  # here
-        return (x @ x.T + mask).softmax(-1) @ x
-
-    return on_batches(step, device, N, D)
+@predicts
+def mask_made_on_the_cpu(x):
+    mask = torch.full((N, N), float("-inf")).triu(1).to(x.device)  # here
+    return (x @ x.T + mask).softmax(-1) @ x
 
 
 @fault("copy")
-def window_made_on_the_cpu(device):
-    @inference
-    def step(x):
-        window = torch.hann_window(16).to(x.device)  # here
-        return torch.stft(x, 16, window=window, return_complex=True).abs()
-
-    return on_batches(step, device, 2, 64)
+@takes(2, 64)
+@inference
+def window_made_on_the_cpu(x):
+    window = torch.hann_window(16).to(x.device)  # here
+    return torch.stft(x, 16, window=window, return_complex=True).abs()
 
 
 @fault("CPU random numbers", "copy", random=True)
-def noise_made_on_the_cpu(device):
-    @inference
-    def step(x):
-        noise = torch.randn(x.shape).to(x.device)  # here
-        return 0.9 * x + 0.1 * noise
-
-    return on_batches(step, device, N, D)
+@predicts
+def noise_made_on_the_cpu(x):
+    noise = torch.randn(x.shape).to(x.device)  # here
+    return 0.9 * x + 0.1 * noise
 
 
 @fault("CPU random numbers", "copy", random=True)
@@ -190,44 +202,32 @@ def latents_of_a_generator(device):
 
 
 @fault("sync")
-def boxes_above_a_threshold(device):
-    @inference
-    def step(x):
-        boxes = x[x.mean(1) > -9]  # here
-        return boxes.sigmoid()
-
-    return on_batches(step, device, N, D)
+@predicts
+def boxes_above_a_threshold(x):
+    boxes = x[x.mean(1) > -9]  # here
+    return boxes.sigmoid()
 
 
 @fault("sync")
-def features_put_where_a_mask_says(device):
-    @inference
-    def step(x):
-        text = torch.zeros(N, D, device=x.device)
-        chosen = x.sum(1) > -99
-        text[chosen] = x  # here
-        return text * 2
-
-    return on_batches(step, device, N, D)
+@predicts
+def features_put_where_a_mask_says(x):
+    text = torch.zeros(N, D, device=x.device)
+    chosen = x.sum(1) > -99
+    text[chosen] = x  # here
+    return text * 2
 
 
 @fault("sync")
-def camera_inverted(device):
-    @inference
-    def step(x):
-        camera = x.T @ x + torch.eye(D, device=x.device)
-        return x @ torch.linalg.inv(camera)  # here
-
-    return on_batches(step, device, N, D)
+@predicts
+def camera_inverted(x):
+    camera = x.T @ x + torch.eye(D, device=x.device)
+    return x @ torch.linalg.inv(camera)  # here
 
 
 @fault("sync")
-def covariance(device):
-    @inference
-    def step(x):
-        return torch.cov(x)  # here
-
-    return on_batches(step, device, N, D)
+@predicts
+def covariance(x):
+    return torch.cov(x)  # here
 
 
 @fault("sync", "CPU work")
@@ -253,13 +253,10 @@ def cut_to_the_longest(device):
 
 
 @fault("sync")
-def scale_of_a_quantised_tensor(device):
-    @inference
-    def step(x):
-        scale = float(x.abs().max()) / 127  # here
-        return (x / scale).round() * scale
-
-    return on_batches(step, device, N, D)
+@predicts
+def scale_of_a_quantised_tensor(x):
+    scale = float(x.abs().max()) / 127  # here
+    return (x / scale).round() * scale
 
 
 @fault("frozen number", "shape")
@@ -311,24 +308,18 @@ def requests_counted(device):
 
 
 @fault("sync")
-def accepted_drafts(device):
-    @inference
-    def step(x):
-        agree = (x > -99).all(1).long().cumprod(0)
-        count = agree.sum().item()  # here
-        return x[:count] * 2
-
-    return on_batches(step, device, N, D)
+@predicts
+def accepted_drafts(x):
+    agree = (x > -99).all(1).long().cumprod(0)
+    count = agree.sum().item()  # here
+    return x[:count] * 2
 
 
 @fault("sync")
-def asserts_that_nothing_is_nan(device):
-    @inference
-    def step(x):
-        assert not x.isnan().any()  # here
-        return x.exp()
-
-    return on_batches(step, device, N, D)
+@predicts
+def asserts_that_nothing_is_nan(x):
+    assert not x.isnan().any()  # here
+    return x.exp()
 
 
 # ------------------------------------------------------------------ inference, without a fault
@@ -376,31 +367,25 @@ def bad_words_in_a_tensor(device):
 
 
 @clean
-def negative_values_replaced(device):
-    @inference
-    def step(x):
-        y = x * 2
-        y[y < 0] = 0.0
-        return y
-
-    return on_batches(step, device, N, D)
+@predicts
+def negative_values_replaced(x):
+    y = x * 2
+    y[y < 0] = 0.0
+    return y
 
 
 @clean
-def rotary_embedding(device):
-    @inference
-    def step(x):
-        places = torch.arange(N, device=x.device)
-        rates = 100 ** (-torch.arange(0, D, 2, device=x.device) / D)
-        angles = places[:, None] * rates
-        even, odd = x[:, ::2], x[:, 1::2]
-        turned = [
-            even * angles.cos() - odd * angles.sin(),
-            even * angles.sin() + odd * angles.cos(),
-        ]
-        return torch.stack(turned, -1).flatten(-2)
-
-    return on_batches(step, device, N, D)
+@predicts
+def rotary_embedding(x):
+    places = torch.arange(N, device=x.device)
+    rates = 100 ** (-torch.arange(0, D, 2, device=x.device) / D)
+    angles = places[:, None] * rates
+    even, odd = x[:, ::2], x[:, 1::2]
+    turned = [
+        even * angles.cos() - odd * angles.sin(),
+        even * angles.sin() + odd * angles.cos(),
+    ]
+    return torch.stack(turned, -1).flatten(-2)
 
 
 @clean
@@ -416,13 +401,10 @@ def causal_attention(device):
 
 
 @clean(random=True)
-def sampled_without_a_wait(device):
-    @inference
-    def step(x):
-        chances = x.softmax(-1)
-        return (chances / torch.empty_like(chances).exponential_(1)).argmax(-1)
-
-    return on_batches(step, device, N, D)
+@predicts
+def sampled_without_a_wait(x):
+    chances = x.softmax(-1)
+    return (chances / torch.empty_like(chances).exponential_(1)).argmax(-1)
 
 
 @clean
@@ -449,12 +431,9 @@ def dense_experts(device):
 
 
 @clean
-def one_hot_of_known_width(device):
-    @inference
-    def step(x):
-        return F.one_hot(x.argmax(-1), D) + x
-
-    return on_batches(step, device, N, D)
+@predicts
+def one_hot_of_known_width(x):
+    return F.one_hot(x.argmax(-1), D) + x
 
 
 @clean
@@ -471,15 +450,12 @@ def convolutions_in_half(device):
 
 
 @clean
-def sizes_of_a_list_of_the_cpu(device):
-    @inference
-    def step(x):
-        sizes = torch.tensor([2, 4]).tolist()
-        left, right = x.split(sizes, 1)
-        depth = int(torch.ceil(torch.tensor(N / 3)).item())
-        return left.sum(1) + right.sum(1) * depth
-
-    return on_batches(step, device, N, D)
+@predicts
+def sizes_of_a_list_of_the_cpu(x):
+    sizes = torch.tensor([2, 4]).tolist()
+    left, right = x.split(sizes, 1)
+    depth = int(torch.ceil(torch.tensor(N / 3)).item())
+    return left.sum(1) + right.sum(1) * depth
 
 
 @clean
@@ -533,9 +509,7 @@ def decay_that_warms_up(device):
     average, run = [p.detach().clone() for p in model.parameters()], SimpleNamespace(n=0)
 
     def step(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        descend(optimizer, model(x).square().mean())
         run.n += 1
         decay = min(0.99, (1 + run.n) / (10 + run.n))
         weights = [p.detach() for p in model.parameters()]
@@ -562,17 +536,13 @@ def weight_of_a_loss_that_grows(device):
 
 
 @fault("sync")
-def step_skipped_at_a_large_norm(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        norm = clip_grad_norm_(model.parameters(), 1.0)
-        if norm < 100:  # here
-            optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def step_skipped_at_a_large_norm(model, optimizer, x):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    norm = clip_grad_norm_(model.parameters(), 1.0)
+    if norm < 100:  # here
+        optimizer.step()
 
 
 @fault("sync")
@@ -603,60 +573,36 @@ def queue_with_a_pointer_in_a_slice(device):
 
 
 @fault("sync")
-def policy_that_is_validated(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        policy = torch.distributions.Categorical(logits=model(x))  # here
-        optimizer.zero_grad()
-        policy.entropy().mean().backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def policy_that_is_validated(model, optimizer, x):
+    policy = torch.distributions.Categorical(logits=model(x))  # here
+    descend(optimizer, policy.entropy().mean())
 
 
 @fault("sync")
-def stops_at_a_divergence(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        for _ in range(2):
-            y = model(x)
-            if (y - x).square().mean() < -1:  # here
-                break
-            optimizer.zero_grad()
-            y.square().mean().backward()
-            optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def stops_at_a_divergence(model, optimizer, x):
+    for _ in range(2):
+        y = model(x)
+        if (y - x).square().mean() < -1:  # here
+            break
+        descend(optimizer, y.square().mean())
 
 
 @fault("copy")
-def labels_made_on_the_cpu(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        labels = (torch.arange(N) + N // 2) % N
-        labels = labels.to(x.device)  # here
-        views = F.normalize(model(x), dim=1)
-        optimizer.zero_grad()
-        F.cross_entropy(views @ views.T, labels).backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def labels_made_on_the_cpu(model, optimizer, x):
+    labels = (torch.arange(N) + N // 2) % N
+    labels = labels.to(x.device)  # here
+    views = F.normalize(model(x), dim=1)
+    descend(optimizer, F.cross_entropy(views @ views.T, labels))
 
 
 @fault("CPU random numbers", "copy", random=True)
-def shuffled_by_the_cpu(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        order = torch.randperm(len(x))  # here
-        optimizer.zero_grad()
-        model(x[order][:2]).square().mean().backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def shuffled_by_the_cpu(model, optimizer, x):
+    order = torch.randperm(len(x))  # here
+    descend(optimizer, model(x[order][:2]).square().mean())
 
 
 @fault("CPU random numbers", "copy", random=True)
@@ -668,60 +614,44 @@ def timesteps_drawn_on_the_cpu(device):
         t = torch.randint(0, 10, (N,)).to(x.device)  # here
         noise = torch.randn_like(x)
         level = alphas[t][:, None]
-        optimizer.zero_grad()
-        F.mse_loss(model(level * x + (1 - level) * noise), noise).backward()
-        optimizer.step()
+        descend(optimizer, F.mse_loss(model(level * x + (1 - level) * noise), noise))
 
     return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
 
 
 @fault("CPU random numbers", "path", random=True)
-def layer_dropped_by_the_cpu(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        optimizer.zero_grad()
-        y = model(x)
-        if torch.rand(1).item() < 0.5:  # here
-            y = y.relu()
-        y.square().mean().backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def layer_dropped_by_the_cpu(model, optimizer, x):
+    optimizer.zero_grad()
+    y = model(x)
+    if torch.rand(1).item() < 0.5:  # here
+        y = y.relu()
+    y.square().mean().backward()
+    optimizer.step()
 
 
 @fault("sync")
-def hard_negatives_counted(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        losses = model(x).square().mean(1)
-        k = max(1, int((losses > 0.1).sum()))  # here
-        optimizer.zero_grad()
-        losses.topk(k).values.mean().backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def hard_negatives_counted(model, optimizer, x):
+    losses = model(x).square().mean(1)
+    k = max(1, int((losses > 0.1).sum()))  # here
+    descend(optimizer, losses.topk(k).values.mean())
 
 
 @fault("moved tensor")
-def sharpness_with_old_weights(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        old = {p: p.data.clone() for p in model.parameters()}
-        with torch.no_grad():
-            for p in model.parameters():
-                p.add_(0.05 * p.grad)
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
+@trains()
+def sharpness_with_old_weights(model, optimizer, x):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    old = {p: p.data.clone() for p in model.parameters()}
+    with torch.no_grad():
         for p in model.parameters():
-            p.data = old[p]  # here
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+            p.add_(0.05 * p.grad)
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    for p in model.parameters():
+        p.data = old[p]  # here
+    optimizer.step()
 
 
 @fault("moved tensor")
@@ -782,116 +712,76 @@ def loss_added_to_a_number(device):
 
 
 @fault("sync")
-def others_by_a_mask(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        views = F.normalize(model(x), dim=1)
-        apart = ~torch.eye(N, dtype=torch.bool, device=x.device)
-        others = (views @ views.T)[apart].view(N, -1)  # here
-        optimizer.zero_grad()
-        others.logsumexp(1).mean().backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def others_by_a_mask(model, optimizer, x):
+    views = F.normalize(model(x), dim=1)
+    apart = ~torch.eye(N, dtype=torch.bool, device=x.device)
+    others = (views @ views.T)[apart].view(N, -1)  # here
+    descend(optimizer, others.logsumexp(1).mean())
 
 
 @fault("copy")
-def weights_of_classes_in_a_list(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        weights = torch.tensor([1.0, 2.0, 1.0, 1.0, 3.0, 1.0], device=x.device)  # here
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), x.argmax(1), weight=weights).backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def weights_of_classes_in_a_list(model, optimizer, x):
+    weights = torch.tensor([1.0, 2.0, 1.0, 1.0, 3.0, 1.0], device=x.device)  # here
+    descend(optimizer, F.cross_entropy(model(x), x.argmax(1), weight=weights))
 
 
 @fault("optimizer")
-def adamw_as_it_comes(device):
-    model, optimizer = learner(device, torch.optim.AdamW)
-
-    def step(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()  # here
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains(torch.optim.AdamW)
+def adamw_as_it_comes(model, optimizer, x):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()  # here
 
 
 # ------------------------------------------------------------------ training, without a fault
 
 
 @clean
-def adamw_with_clipping(device):
-    model, optimizer = learner(device, adamw)
-
-    def step(x):
-        optimizer.zero_grad()
-        loss = model(x).square().mean()
-        loss.backward()
-        clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-        return loss.detach()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains(adamw)
+def adamw_with_clipping(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+    return loss.detach()
 
 
 @clean
-def micro_batches(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        optimizer.zero_grad()
-        for part in x.chunk(2):
-            (model(part).square().mean() / 2).backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def micro_batches(model, optimizer, x):
+    optimizer.zero_grad()
+    for part in x.chunk(2):
+        (model(part).square().mean() / 2).backward()
+    optimizer.step()
 
 
 @clean
-def checkpointed_in_half(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        optimizer.zero_grad()
-        with torch.autocast(device, dtype=torch.bfloat16):
-            loss = checkpoint(model, x, use_reentrant=False).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def checkpointed_in_half(model, optimizer, x):
+    optimizer.zero_grad()
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
+        loss = checkpoint(model, x, use_reentrant=False).float().square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
 
 
 @clean
-def policy_that_is_not_validated(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        policy = torch.distributions.Categorical(logits=model(x), validate_args=False)
-        optimizer.zero_grad()
-        (policy.entropy().mean() - policy.log_prob(x.argmax(1)).mean()).backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def policy_that_is_not_validated(model, optimizer, x):
+    policy = torch.distributions.Categorical(logits=model(x), validate_args=False)
+    descend(optimizer, policy.entropy().mean() - policy.log_prob(x.argmax(1)).mean())
 
 
 @clean
-def penalty_on_gradients(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        points = x.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
-        optimizer.zero_grad()
-        (slope.norm(dim=1) - 1).square().mean().backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def penalty_on_gradients(model, optimizer, x):
+    points = x.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
+    descend(optimizer, (slope.norm(dim=1) - 1).square().mean())
 
 
 @clean
@@ -909,17 +799,12 @@ def codebook_by_averages(device):
 
 
 @clean
-def labels_made_on_the_gpu(device):
-    model, optimizer = learner(device)
-
-    def step(x):
-        labels = (torch.arange(N, device=x.device) + N // 2) % N
-        views = F.normalize(model(x), dim=1)
-        optimizer.zero_grad()
-        F.cross_entropy(views @ views.T, labels, label_smoothing=0.1, ignore_index=-1).backward()
-        optimizer.step()
-
-    return on_batches(step, device, N, D, state=lambda: [*model.parameters()])
+@trains()
+def labels_made_on_the_gpu(model, optimizer, x):
+    labels = (torch.arange(N, device=x.device) + N // 2) % N
+    views = F.normalize(model(x), dim=1)
+    loss = F.cross_entropy(views @ views.T, labels, label_smoothing=0.1, ignore_index=-1)
+    descend(optimizer, loss)
 
 
 @clean
@@ -956,11 +841,7 @@ def loss_kept_for_the_log(device):
     logs = {"loss": None}
 
     def step(x):
-        optimizer.zero_grad()
-        loss = model(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        logs["loss"] = loss.detach()
+        logs["loss"] = descend(optimizer, model(x).square().mean())
 
     return on_batches(step, device, N, D, state=lambda: [logs["loss"], *model.parameters()])
 
@@ -973,11 +854,8 @@ def teacher_and_student(device):
     def step(x):
         with torch.no_grad():
             target = teacher(x).softmax(-1)
-        optimizer.zero_grad()
         loss = F.kl_div(student(x).log_softmax(-1), target, reduction="batchmean")
-        loss.backward()
-        optimizer.step()
-        total.add_(loss.detach())
+        total.add_(descend(optimizer, loss))
 
     return on_batches(step, device, N, D, state=lambda: [total, *student.parameters()])
 

@@ -80,11 +80,8 @@ def test_a_killed_kernel_costs_one_lesson_and_an_interruption_the_rest(recorder,
     assert "00_hangs: failed, so its earlier recording stays.\n  Its kernel died: " in err
     assert "02_again: interrupted, so its earlier recording stays." in err
     folder = tmp_path / "traces/nvidia-h200"
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "again.json",
-        "hangs.json",
-        "works.json",
-    ]
+    found = sorted(path.name for path in folder.iterdir())
+    assert found == ["again.json", "hangs.json", "works.json"]
     assert (folder / "hangs.json").read_text() == (folder / "again.json").read_text() == "earlier"
     wait_for(lambda: not psutil.pid_exists(kernel))
 
@@ -213,7 +210,5 @@ with replacing(Path("traces/local/full")) as file:
     file.write_bytes(b"new")
 """
     shown = run(client, code)
-    assert (
-        shown.startswith("SavingError: traces/local/full could not be written")
-        and "\n" not in shown
-    )
+    assert shown.startswith("SavingError: traces/local/full could not be written")
+    assert "\n" not in shown

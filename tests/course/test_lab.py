@@ -103,9 +103,8 @@ def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
     (copy / "01_two.ipynb").unlink()
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(
-        SavingError, match=r"01_two\.ipynb could not be written \(No space left on device"
-    ):
+    said = r"01_two\.ipynb could not be written \(No space left on device"
+    with pytest.raises(SavingError, match=said):
         lab.update(folder, copy)
 
 
@@ -200,10 +199,10 @@ def test_progress_is_noted_and_shown(copy_open):
         assert progress.mark("start_here", "most_speed_up") == ""
     said = progress.ending("start_here")
     assert "Start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○" in said
-    assert (
+    sentence = (
         f"Next lesson: [Profile eager training]({lesson_file('profile_eager_training').name}). "
-        in said
     )
+    assert sentence in said
     last = progress.ending("failure_gallery")
     assert "Next" not in last and last.endswith(f"[Your progress]({progress.PAGE}).")
 

@@ -9,10 +9,8 @@ from course import lab_address
 
 def test_readers_who_came_by_ssh_are_told_the_way_to_the_port(monkeypatch):
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.2 50000 192.0.2.1 22")
-    assert (
-        lab_address.said(SERVER)[:-1] == lab_address.tunnel(9999)
-        and len(lab_address.tunnel(9999)) == 3
-    )
+    assert lab_address.said(SERVER)[:-1] == lab_address.tunnel(9999)
+    assert len(lab_address.tunnel(9999)) == 3
     assert "ssh -L 9999:localhost:9999" in lab_address.tunnel(9999)[1]
 
 

@@ -115,9 +115,8 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     saved = [cell for cell in start.save().cells if cell.cell_type == "code"]
     outputs = [output for cell in saved for output in cell.outputs]
     charts = [output for output in outputs if "image/png" in output.get("data", {})]
-    assert all(cell.execution_count for cell in saved) and "error" not in {
-        output.output_type for output in outputs
-    }
+    assert all(cell.execution_count for cell in saved)
+    assert "error" not in {output.output_type for output in outputs}
     shown = start.page.locator(CHARTS)
     expect(shown).to_have_count(len(charts))
     assert len(charts) == 1 and min(size["natural"] for size in shown.evaluate_all(SIZES)) > 400

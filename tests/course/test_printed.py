@@ -1,11 +1,11 @@
 """Reports of commands, whatever they are written to."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from course.paths import NOTEBOOKS, ROOT
+from tests.support.processes import run_python
 
 
 def test_a_full_disk_is_one_sentence():
@@ -18,16 +18,12 @@ def test_a_full_disk_is_one_sentence():
             text=True,
         )
     last = run.stderr.strip().splitlines()[-1]
-    assert (
-        run.returncode == 1 and last == "The lines could not be written: No space left on device."
-    )
+    assert run.returncode == 1
+    assert last == "The lines could not be written: No space left on device."
     assert "Traceback" not in run.stderr
 
 
 def test_a_terminal_without_the_marks_gets_question_marks():
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    run = subprocess.run(
-        [sys.executable, "-m", "course.progress"], cwd=ROOT, env=environment, capture_output=True
-    )
-    assert run.returncode == 0 and run.stdout.startswith(b"Start here: ") and b"?" in run.stdout
+    run = run_python("-m", "course.progress", PYTHONIOENCODING="ascii")
+    assert run.returncode == 0 and run.stdout.startswith("Start here: ") and "?" in run.stdout
     assert len(run.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))

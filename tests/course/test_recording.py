@@ -154,9 +154,8 @@ def test_another_gpus_recording_is_played_where_asked_for(path, learner, monkeyp
 def test_a_lesson_that_the_other_gpu_lacks_is_the_reference_gpus(path, learner, monkeypatch):
     (path.parent.parent / "other-gpu").mkdir()
     monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", "other-gpu")
-    assert (
-        learner.run_all(*CELLS) == [] and lesson.current().recording.about["gpu"] == "NVIDIA H200"
-    )
+    assert learner.run_all(*CELLS) == []
+    assert lesson.current().recording.about["gpu"] == "NVIDIA H200"
     assert lesson.current().recording.path == path
 
 
@@ -268,11 +267,8 @@ def test_a_recording_says_where_it_comes_from_and_holds_no_paths(made):
 def test_a_recording_holds_what_was_measured_and_nothing_else(made):
     recording = Recording.read(made / "traces" / "nvidia-h200" / "speed.json")
     speed, twice, traced, warned = recording.cells
-    assert (speed.begins, speed.values, speed.outputs) == (
-        "speed = scale(20) + 1",
-        {"speed": 41},
-        [{"text": ["'shown'"]}],
-    )
+    found = (speed.begins, speed.values, speed.outputs)
+    assert found == ("speed = scale(20) + 1", {"speed": 41}, [{"text": ["'shown'"]}])
     assert set(twice.values) == {"twice", "table"}
     assert twice.outputs == [{"table": twice.values["table"]}]
     assert not traced.values and not traced.outputs
@@ -487,9 +483,8 @@ def test_nothing_plays_that_was_made_with_another_text(words, path, monkeypatch)
     assert Recording.read(path)
     for change in (lambda: words.write_text("or not\n"), words.unlink):
         change()
-        with pytest.raises(
-            RecordingError, match="examples/words.txt is not the text .* restore it with git"
-        ):
+        said = "examples/words.txt is not the text .* restore it with git"
+        with pytest.raises(RecordingError, match=said):
             Recording.read(path)
 
 

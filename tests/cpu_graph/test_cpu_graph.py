@@ -331,10 +331,8 @@ def test_an_error_of_an_answer_is_kept():
     trial, *_ = trials(
         doubled_by(lambda function, sample: captured(lambda: function(sample).sum().item()))
     )
-    assert (
-        "not permitted when stream is capturing" in str(trial.error.__context__)
-        and trial.result is None
-    )
+    assert "not permitted when stream is capturing" in str(trial.error.__context__)
+    assert trial.result is None
     assert torch.cuda.is_available() == there
 
 
@@ -457,14 +455,12 @@ def test_a_name_that_a_gpu_has_is_there_and_refuses_when_it_is_called(gpu):
         torch.arange(3, device="cuda").std()
 
 
-@pytest.mark.parametrize(
-    ("thing", "name"), [(torch.cuda.Event, "from_ipc_handle"), (torch.cuda.Event, "ipc_handle")]
-)
-def test_an_attribute_of_torchs_that_is_not_modelled_is_named(gpu, thing, name):
-    made = getattr(torch.cuda, thing.__name__)()
-    assert not hasattr(made, name)
+@pytest.mark.parametrize("name", ["from_ipc_handle", "ipc_handle"])
+def test_an_attribute_of_torchs_that_is_not_modelled_is_named(gpu, name):
+    event = torch.cuda.Event()
+    assert not hasattr(event, name)
     with pytest.raises(NotModelled, match=name):
-        getattr(made, name)
+        getattr(event, name)
 
 
 def test_a_tensor_shows_its_device_before_its_type_and_what_autograd_knows(gpu):

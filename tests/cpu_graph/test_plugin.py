@@ -2,12 +2,11 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from course.paths import ROOT
+from tests.support.processes import run_python
 
 EXAMPLE = ROOT / "cpu_graph" / "example"
 # what a change of the runner breaks: (its text, what stands there then, a test that fails)
@@ -20,20 +19,12 @@ FAULTS = [
 
 def pytest_on(folder, *options):
     """Run pytest on a folder, with the plugin as if it were installed."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "pytest_cpu_graph",
-        "-p",
-        "no:cacheprovider",
-    ]
+    plugins = ["-q", "-p", "pytest_cpu_graph", "-p", "no:cacheprovider"]
+    places = ["--rootdir", folder, "-c", os.devnull]
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "cpu_graph")))
-    environment = os.environ | {"PYTHONPATH": paths, "PYTEST_ADDOPTS": ""}
-    command += ["--rootdir", str(folder), "-c", os.devnull, *options, str(folder)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)
+    environment = {"PYTHONPATH": paths, "PYTEST_ADDOPTS": ""}
+    command = ["-m", "pytest", *plugins, *places, *options, folder]
+    return run_python(*command, folder=folder, **environment)
 
 
 def copies_of_the_example(folder):

@@ -2,21 +2,18 @@
 Llama computes.
 """
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
-from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from examples.decoder import Config, Decoder, new_kv_cache, prefill, sample
 from examples.repeatability import KeepOutputs, differing_runs, first_to_differ
 from examples.transformers_llama import decoder_like
 from helpers.capture import capture_step, unchanged
 from tests.support.clean_steps import models_of
+from tests.support.processes import run_python
 
 TINY = Config(
     n_layers=2, dim=64, n_heads=4, n_kv_heads=2, hidden_dim=128, vocab_size=256, max_seq_len=96
@@ -206,10 +203,7 @@ def test_the_triton_kernels_compute_the_same():
     in it: the lesson shows pdl on a GPU.
     """
     pytest.importorskip("triton")
-    run = [sys.executable, "-c", ONE_ROW]
-    done = subprocess.run(
-        run, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
-    )
+    done = run_python("-c", ONE_ROW, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr[-800:]
 
 

@@ -3,18 +3,15 @@ mode on two ranks, on the CPU.
 """
 
 import json
-from contextlib import redirect_stdout
-from io import StringIO
 
 import pytest
 
-from cpu_graph import cpu_graphs
 from tests.support.scripts import (
     a_group,
     changed,
     ending,
-    names_of,
     numbered_lines,
+    printed_by,
     printed_by_two_ranks,
 )
 
@@ -40,9 +37,9 @@ ONE_RANK = {
 
 def printed(*changes):
     """A dict for each capacity."""
-    with cpu_graphs(), a_group(**ONE_RANK), redirect_stdout(StringIO()) as out:
-        names_of("expert_parallel", *changes, smaller=SMALLER)["main"]()
-    return [json.loads(line) for line in out.getvalue().splitlines()]
+    with a_group(**ONE_RANK):
+        printed = printed_by("expert_parallel", *changes, smaller=SMALLER)
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 def test_tokens_with_room_are_those_of_one_gpu():

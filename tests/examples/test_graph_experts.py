@@ -1,12 +1,8 @@
 """A mixture of experts in a graph: exact for every routing, and trained as in eager mode."""
 
-from contextlib import redirect_stdout
-from io import StringIO
-
 import pytest
 
-from cpu_graph import cpu_graphs
-from tests.support.scripts import ending, names_of, numbered_lines
+from tests.support.scripts import ending, numbered_lines, printed_by
 
 SMALLER = [("n_embd: int = 1024", "n_embd: int = 16"), ("n_expert: int = 16", "n_expert: int = 4")]
 SMALLER += [("2048, 1024", "24, 16"), ("/ 32", "/ 4")]
@@ -39,9 +35,7 @@ CHANGES = {  # a text, what takes its place, and what happens
 
 
 def printed(*changes):
-    with cpu_graphs(), redirect_stdout(StringIO()) as out:
-        names_of("graph_experts", *changes, smaller=SMALLER)["main"]()
-    return out.getvalue()
+    return printed_by("graph_experts", *changes, smaller=SMALLER)
 
 
 def test_it_is_exact_and_trains_as_in_eager_mode():

@@ -1,16 +1,12 @@
 """A small diffusion model, trained and sampled as graphs on the stand-in."""
 
-from contextlib import redirect_stdout
-from io import StringIO
-
 import pytest
 import torch
 
 from cpu_graph import cpu_graphs
 from examples.sample_diffusion_model import NO_CLASS, DiT, Graphed, Sampler, draw, noise_levels
-from tests.support.scripts import ending, file_of, names_of, numbered_lines, of_the_lesson
+from tests.support.scripts import ending, numbered_lines, of_the_lesson, run_main
 
-FILE = file_of("sample_diffusion_model")
 SMALL = ["--size", "8", "--train-steps", "5", "--batch-size", "3", "--steps", "6"]
 # a line left out, and what a script without a graph may have in its place
 CHANGES = of_the_lesson("sample_diffusion_model", "changes")
@@ -40,11 +36,9 @@ def precision_stays():
 
 def log_of(*changes, flags=()):
     """The log of the script, the seconds apart, and how many graphs it launches."""
-    names = names_of("sample_diffusion_model", *changes, smaller=NARROW)
-    with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
-        names["main"]([*SMALL, *flags])
-        replays = device.counts["graphs"]
-    return [one for one in printed.getvalue().splitlines() if " in " not in one], replays
+    given = [*SMALL, *flags]
+    log, replays = run_main("sample_diffusion_model", *changes, smaller=NARROW, arguments=[given])
+    return [line for line in log.splitlines() if " in " not in line], replays
 
 
 @pytest.fixture(scope="module")

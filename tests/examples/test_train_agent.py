@@ -1,14 +1,11 @@
 """A training of an agent as one graph, on the stand-in, with few environments."""
 
-from contextlib import redirect_stdout
-from io import StringIO
-
 import pytest
 import torch
 
 from cpu_graph import cpu_graphs
 from examples.train_agent import CartPole, Graphed
-from tests.support.scripts import ending, names_of, numbered_lines, of_the_lesson
+from tests.support.scripts import ending, numbered_lines, of_the_lesson, run_main
 
 SMALL = ["--num-envs", "4", "--num-steps", "2", "--iterations", "10"]
 FEWER = (("EPOCHS = 4", "EPOCHS = 1"), ("MINIBATCHES = 4", "MINIBATCHES = 2"))
@@ -28,10 +25,8 @@ KINDS = {
 
 def log_of(*changes, flags=()):
     """The log of the script, the seconds apart, and how many graphs it launches."""
-    names = names_of("train_agent", *changes, smaller=FEWER)
-    with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
-        names["main"]([*SMALL, *flags])
-        return printed.getvalue().splitlines()[:-1], device.counts["graphs"]
+    log, replays = run_main("train_agent", *changes, smaller=FEWER, arguments=[[*SMALL, *flags]])
+    return log.splitlines()[:-1], replays
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ weight.
 
 import ast
 import re
-import subprocess
-import sys
 
 import nbformat
 import pytest
@@ -24,6 +22,7 @@ from examples.train_gpt import (
     make_optimizer,
     make_scheduler,
 )
+from tests.support.processes import run_python
 
 SIZES = {"n_embd": 64, "n_head": 2, "n_layer": 2, "block_size": 16}
 BATCH = {"micro_batch": 2, "gradient_accumulation_steps": 2}
@@ -94,10 +93,8 @@ def test_a_step_adds_up_the_gradients_of_its_micro_batches():
 
 @pytest.mark.weekly
 def test_it_runs_by_itself(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "train_gpt.py"), *options(max_steps=4)]
-    said = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    done = run_python(ROOT / "examples" / "train_gpt.py", *options(max_steps=4), folder=tmp_path)
+    said = done.stdout.splitlines()
     losses = re.compile(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}$")
     assert [losses.match(line)[1] for line in said[:2]] == ["2", "4"]
     assert len("\n".join(said[2:])) >= 300
@@ -215,10 +212,8 @@ def test_an_interrupted_save_leaves_the_earlier_checkpoint(saved, tmp_path, monk
 def test_options_that_changed_are_told(saved, capsys):
     train("saved.pt", "--resume", max_steps=4, micro_batch=3)
     said = capsys.readouterr().out
-    assert (
-        "--micro_batch was 2 until step 2 and is 3 from here on." in said
-        and "--max_steps was 2" in said
-    )
+    assert "--micro_batch was 2 until step 2 and is 3 from here on." in said
+    assert "--max_steps was 2" in said
 
 
 def test_a_finished_training_says_so(saved, capsys):
@@ -314,6 +309,5 @@ def test_the_lesson_trains_as_the_script():
     own = definitions("\n".join(python(cell.source) for cell in cells if cell.cell_type == "code"))
     script = definitions((ROOT / "examples" / "train_gpt.py").read_text())
     both = own.keys() & script.keys()
-    assert "train_step" in both and {name: own[name] for name in both} == {
-        name: script[name] for name in both
-    }
+    assert "train_step" in both
+    assert {name: own[name] for name in both} == {name: script[name] for name in both}

@@ -339,11 +339,8 @@ def test_a_guess_of_nothing_is_far_off_unless_nothing_it_is():
 )
 def test_what_is_no_guess_gets_a_sentence(guess):
     outcome = compare_guess(guess, 34, " kernels")
-    assert (
-        not outcome
-        and repr(outcome).startswith("○")
-        and repr(outcome).endswith("measured 34 kernels")
-    )
+    assert not outcome and repr(outcome).startswith("○")
+    assert repr(outcome).endswith("measured 34 kernels")
     assert guessed(guess) is guessed(guess, lambda number: 1) is None
 
 

@@ -63,10 +63,8 @@ def test_of_a_function_to_write_the_cause_comes_at_once():
 
 def test_an_untouched_function_is_told_so_and_not_run():
     given = published("make_scaled_predictor")
-    assert (
-        judged(given, wrong)
-        == "○ make_scaled_predictor is as the lesson gives it: yours to change."
-    )
+    found = judged(given, wrong)
+    assert found == "○ make_scaled_predictor is as the lesson gives it: yours to change."
 
 
 def test_a_cell_that_is_not_python_is_told(monkeypatch):

@@ -4,7 +4,6 @@ import ast
 from functools import partial
 
 import pytest
-import torch._dynamo  # noqa: F401  seconds that would count for the first answer
 
 from course.paths import lesson_name
 from exercises.answers import limits, runs
@@ -30,6 +29,8 @@ def changed(path, name):
 @pytest.mark.weekly
 @pytest.mark.parametrize("lesson", sorted({path for path, _ in EXERCISES}), ids=lesson_name)
 def test_a_changed_solution_is_refused(monkeypatch, lesson):
+    import torch._dynamo  # noqa: F401  seconds that would count for the first answer
+
     monkeypatch.setattr(runs, "limited", partial(limits.limited, seconds=SECONDS))
     accepted = []
     for path, name in EXERCISES:

@@ -1,5 +1,5 @@
 """Each addition to a lesson that was left half-way is told in one sentence; half a kind of value is
-in test_codecs.
+in test_values.
 """
 
 import nbformat

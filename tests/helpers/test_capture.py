@@ -85,12 +85,8 @@ def test_gradients_that_exist_tensors_scalers_and_generators_come_back():
 @pytest.mark.parametrize("name", ["NAdam", "ASGD", "Rprop"])
 def test_an_optimizer_that_does_not_start_from_zeros_is_refused_until_it_has_a_state(name):
     model, optimizer, step = training(getattr(torch.optim, name))
-    with (
-        pytest.raises(
-            TypeError, match=f"{name} does not start from zeros: take one step of it first."
-        ),
-        unchanged(optimizer),
-    ):
+    said = f"{name} does not start from zeros: take one step of it first."
+    with pytest.raises(TypeError, match=said), unchanged(optimizer):
         pass
     step()
     with unchanged(model, optimizer):
@@ -98,13 +94,8 @@ def test_an_optimizer_that_does_not_start_from_zeros_is_refused_until_it_has_a_s
 
 
 def test_other_things_are_refused_by_name():
-    with (
-        pytest.raises(
-            TypeError,
-            match="unchanged takes modules, optimizers, GradScalers and tensors, not a list",
-        ),
-        unchanged([]),
-    ):
+    said = "unchanged takes modules, optimizers, GradScalers and tensors, not a list"
+    with pytest.raises(TypeError, match=said), unchanged([]):
         pass
 
 

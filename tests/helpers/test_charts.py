@@ -76,10 +76,8 @@ def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
 def test_without_a_title_a_chart_says_its_finding(rounds, read_events):
     title = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}).figure.get_suptitle()
     assert title == "A step takes 302 µs (graph); the GPU works for 295."
-    assert (
-        cpu_gpu_chart(rounds).figure.get_suptitle()
-        == "A step takes 302 µs (graph); the CPU issues it in 21.5."
-    )
+    found = cpu_gpu_chart(rounds).figure.get_suptitle()
+    assert found == "A step takes 302 µs (graph); the CPU issues it in 21.5."
     trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
     assert timeline(trace).figure.get_suptitle() == "The GPU works for 5 of 15 µs."
     both = timelines({"eager": trace, "graph": trace})[0].figure.get_suptitle()
@@ -145,12 +143,8 @@ def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
         kernel(65, 5, 3),
     )
     axes = timeline(read_trace(path))
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "host ranges",
-        "launches",
-        "GPU stream 7",
-        "GPU stream 20",
-    ]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["host ranges", "launches", "GPU stream 7", "GPU stream 20"]
     ties = axes.collections[-1].get_segments()
     assert [(tie[0][0], tie[1][0]) for tie in ties] == [(5, 10), (8, 12)]
 

@@ -78,10 +78,8 @@ def test_all_ranks_stand_on_one_clock(files):
     assert ends[1] == ends[4] == pytest.approx(0, abs=1e-6), (
         "an all-reduce ends on all ranks at once"
     )
-    assert [label.get_text() for label in axes.get_yticklabels()][::2] == [
-        "rank 0 computes",
-        "rank 1 computes",
-    ]
+    labels = [label.get_text() for label in axes.get_yticklabels()][::2]
+    assert labels == ["rank 0 computes", "rank 1 computes"]
 
 
 def test_a_collective_waits_for_the_rank_that_comes_last(files):

@@ -117,12 +117,8 @@ def test_time_on_earlier_launches_is_not_idle(read_events):
     replay = launch(10, 1, "cudaGraphLaunch")
     trace = read_events(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1))
     summary = trace.summary()
-    assert (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share) == (
-        1,
-        40,
-        60,
-        0,
-    )
+    found = (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share)
+    assert found == (1, 40, 60, 0)
     assert "works for 60% on launches from outside the steps" in trace.verdict()
 
 
@@ -168,9 +164,8 @@ def test_the_recorded_eager_step_spends_most_host_time_outside_of_launches():
     trace = read_trace(recorded_lesson("start_here").trace("eager"))
     parts, issue_us = trace.host_time(), trace.per_step().host_issue_us
     assert (parts.sum(axis=1) - parts.waiting).to_list() == pytest.approx(issue_us.to_list())
-    assert (parts["everything else"] > parts["launch calls"]).all() and (
-        parts["launch calls"] > 0
-    ).all()
+    assert (parts["everything else"] > parts["launch calls"]).all()
+    assert (parts["launch calls"] > 0).all()
 
 
 def sound(process=1, at=0, thread=1, first=0):
@@ -265,12 +260,8 @@ def test_a_host_calls_own_stream_is_not_read(read_events):
     call = event("cuda_runtime", "hipLaunchKernel", 10, 2, correlation=1, stream="0x0", device="?")
     operator = event("cpu_op", "aten::mm", 5, 9, correlation="no number")
     trace = read_events(step(0, 0, 100), operator, call, kernel(20, 5, 1))
-    assert trace.summary()[["launches", "kernels", "gpu_busy_us", "orphans"]].tolist() == [
-        1,
-        1,
-        5,
-        0,
-    ]
+    found = trace.summary()[["launches", "kernels", "gpu_busy_us", "orphans"]].tolist()
+    assert found == [1, 1, 5, 0]
 
 
 EVENTS = json.dumps([step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)])
@@ -408,19 +399,14 @@ def test_what_is_no_trace_gets_one_sentence_naming_the_file(kind, tmp_path, reco
     assert main([str(path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert (
-        err.count("\n") == 1
-        and str(path) in err
-        and err.endswith(".\n")
-        and len(err) < len(str(path)) + 300
-    )
+    assert err.count("\n") == 1 and str(path) in err and err.endswith(".\n")
+    assert len(err) < len(str(path)) + 300
 
 
 @pytest.mark.parametrize("path", [None, 5, "", "\0", "a\nb", "/dev/zero", "x" * 5000])
 def test_what_is_no_path_to_a_file_gets_one_sentence(path):
-    with pytest.raises(
-        TraceError, match=r"^.{0,200} cannot be read as a profiler trace: .{5,220}\.$"
-    ):
+    said = r"^.{0,200} cannot be read as a profiler trace: .{5,220}\.$"
+    with pytest.raises(TraceError, match=said):
         read_trace(path)
 
 
@@ -432,9 +418,8 @@ BAD += [("args", {"correlation": 1, "stream": "seven"})]
 @pytest.mark.parametrize("key, value", BAD)
 def test_a_value_that_cannot_be_is_one_sentence(write_trace, key, value):
     path = write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1) | {key: value})
-    with pytest.raises(
-        TraceError, match=r"as a profiler trace: (event 2|the (correlation|stream) of an event)"
-    ):
+    said = r"as a profiler trace: (event 2|the (correlation|stream) of an event)"
+    with pytest.raises(TraceError, match=said):
         read_trace(path)
 
 

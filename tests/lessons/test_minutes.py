@@ -61,7 +61,6 @@ def test_the_minutes_are_written_and_those_of_the_exercises_stay(tmp_path, monke
 
 def test_a_first_screen_without_minutes_is_a_sentence(tmp_path):
     nbformat.write(new_notebook(cells=[new_markdown_cell("# A title")]), tmp_path / "lesson.ipynb")
-    with pytest.raises(
-        LookupError, match=r"first cell of lesson\.ipynb does not say how many minutes"
-    ):
+    said = r"first cell of lesson\.ipynb does not say how many minutes"
+    with pytest.raises(LookupError, match=said):
         minutes.stated(tmp_path / "lesson.ipynb")

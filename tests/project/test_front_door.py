@@ -104,10 +104,8 @@ def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):
     assert json.loads(now)["host_us"].keys() == {"eager", "whole-step graph"}
     readme.draw(tmp_path / "again.png")
     again, committed = Image.open(tmp_path / "again.png"), Image.open(readme.PICTURE)
-    assert (
-        again.text["Description"] == now
-        and abs(again.width - committed.width) < 0.1 * committed.width
-    )
+    assert again.text["Description"] == now
+    assert abs(again.width - committed.width) < 0.1 * committed.width
 
 
 def test_the_picture_of_the_report_shows_the_recorded_traces(tmp_path):
@@ -140,19 +138,15 @@ def test_the_commands_that_the_front_door_names_exist():
 
 
 def test_licences_and_citation_agree_with_the_project():
-    assert PROJECT["license"] == "MIT AND CC-BY-4.0" and PROJECT["license-files"] == [
-        "LICENSE",
-        "LICENSE-TEXT",
-    ]
+    assert PROJECT["license"] == "MIT AND CC-BY-4.0"
+    assert PROJECT["license-files"] == ["LICENSE", "LICENSE-TEXT"]
     assert (
         (ROOT / "LICENSE")
         .read_text()
         .startswith(f"MIT License\n\nCopyright (c) 2026 {PROJECT['authors'][0]['name']}")
     )
-    assert (
-        "Creative Commons Attribution 4.0 International Public License"
-        in (ROOT / "LICENSE-TEXT").read_text()
-    )
+    sentence = "Creative Commons Attribution 4.0 International Public License"
+    assert sentence in (ROOT / "LICENSE-TEXT").read_text()
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == PROJECT["version"] and citation["authors"] == PROJECT["authors"]
     assert " AND ".join(citation["license"]) == PROJECT["license"]
@@ -284,10 +278,8 @@ def test_the_count_of_a_live_run_wants_every_lesson_executed(tmp_path):
         tmp_path / lesson_file("start_here").name,
     )
     answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path)
-    assert (
-        answer.returncode == 1
-        and answer.stdout == f"Did not run: {lesson_file('start_here').name}\n"
-    )
+    assert answer.returncode == 1
+    assert answer.stdout == f"Did not run: {lesson_file('start_here').name}\n"
 
 
 @pytest.fixture
@@ -340,12 +332,8 @@ def test_a_good_week_opens_no_issue(weekly_report):
 )
 def test_a_bad_week_opens_an_issue_and_fails(weekly_report, result, green, words):
     status, calls = weekly_report(result, days_ago(green) if green else "")
-    assert (
-        status == 1
-        and calls.startswith("issue create --title")
-        and words in calls
-        and "the run" in calls
-    )
+    assert status == 1 and calls.startswith("issue create --title") and words in calls
+    assert "the run" in calls
 
 
 def test_an_open_issue_is_added_to(weekly_report):
@@ -413,14 +401,10 @@ def test_a_machine_keeps_one_row_per_torch(tmp_path):
     works_on.keep(row | {"lessons": {}}, rows)
     works_on.keep(row | {"torch": "2.13", "lessons": lessons}, rows)
     works_on.keep(row | {"lessons": lessons}, rows)
-    assert [(kept["torch"], len(kept["lessons"])) for kept in json.loads(rows.read_text())] == [
-        ("2.13", 2),
-        ("2.11", 2),
-    ]
-    assert (
-        works_on.table(rows).splitlines()[2]
-        == "| G | 1 | 2.13 | 3.12 | 2 | 4 | 30 MiB | 2026-01-01 |"
-    )
+    found = [(kept["torch"], len(kept["lessons"])) for kept in json.loads(rows.read_text())]
+    assert found == [("2.13", 2), ("2.11", 2)]
+    found = works_on.table(rows).splitlines()[2]
+    assert found == "| G | 1 | 2.13 | 3.12 | 2 | 4 | 30 MiB | 2026-01-01 |"
 
 
 def test_without_a_gpu_nothing_is_claimed(monkeypatch, capsys):

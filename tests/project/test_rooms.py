@@ -6,23 +6,22 @@ import ast
 import importlib
 import re
 import sys
+from functools import cache
 
 import pytest
 
 from course.paths import ROOT
 from tests.support.project import PACKAGES
 
-MODULES = {
-    path.relative_to(ROOT).with_suffix(""): ast.parse(path.read_text())
-    for room in (*sorted(PACKAGES), "docs", "tests")
-    for path in sorted((ROOT / room).rglob("*.py"))
-    if "_build" not in path.parts and path.parent != ROOT / "tests/exercises/answers"
-}
 
-
+@cache
 def of(room):
     """The modules of a room and their syntax trees."""
-    return {path: tree for path, tree in MODULES.items() if path.parts[0] == room}
+    return {
+        path.relative_to(ROOT).with_suffix(""): ast.parse(path.read_text())
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if "_build" not in path.parts and path.parent != ROOT / "tests/exercises/answers"
+    }
 
 
 def imported(tree):
@@ -96,7 +95,8 @@ def test_an_assignment_sets_two_names_at_most():
     """Of several values, side by side; what a function returns may have more parts."""
     found = [
         f"{path}.py: {ast.unparse(node.targets[0])}"
-        for path, tree in MODULES.items()
+        for room in (*sorted(PACKAGES), "docs", "tests")
+        for path, tree in of(room).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2

@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from course.lessons import lesson_file
 from course.paths import ROOT
 from tests import quick
 from tests.support.notebooks import write_notebook
+from tests.support.processes import run_python
 from tests.support.project import clean_environment
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs/notebooks_as_tests.md"]
@@ -25,18 +25,14 @@ DEAF = f"import signal\n{SLEEPS.replace(': ', ': signal.signal(signal.SIGALRM, s
 
 
 def words_of(command):
-    """What the shell would run: a target of make as make prints it, the Python of this process."""
+    """What the shell would tell Python: of a target of make, what make prints."""
     words = shlex.split(command)
     if words[0] == "make":
         asks = ["make", "--dry-run", "--no-print-directory", *words[1:]]
         printed = subprocess.check_output(asks, text=True, cwd=ROOT, env=clean_environment())
         words = shlex.split(printed.replace("\\\n", " ").splitlines()[-1])
         assert words[1:3] == ["-m", "pytest"]
-    return [sys.executable, "-m", "pytest", *words[words.index("pytest") + 1 :]]
-
-
-def run(words, folder=ROOT):
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    return ["-m", "pytest", *words[words.index("pytest") + 1 :]]
 
 
 def commands():
@@ -45,6 +41,7 @@ def commands():
     return [one for one in sorted(found) if not any(other.startswith(f"{one} ") for other in found)]
 
 
+@pytest.mark.weekly  # starts kernels; the workflows run these commands on all notebooks
 @pytest.mark.parametrize("command", commands())
 def test_the_pages_command_runs_a_notebook(command, tmp_path):
     """The very words, but for the folder, the report and the number of workers."""
@@ -53,14 +50,14 @@ def test_the_pages_command_runs_a_notebook(command, tmp_path):
     for text, other in instead.items():
         words = [word.replace(text, other) for word in words]
     assert words.count(str(LESSON)) == 1
-    ran = run(words)
+    ran = run_python(*words)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
     assert "1 passed" in ran.stdout
 
 
 def test_a_notebook_that_fails_fails_the_run(tmp_path):
     write_notebook(tmp_path / "wrong.ipynb", "assert 1 == 2")
-    ran = run([sys.executable, "-m", "pytest", "--nbmake", "wrong.ipynb"], tmp_path)
+    ran = run_python("-m", "pytest", "--nbmake", "wrong.ipynb", folder=tmp_path)
     assert ran.returncode == 1 and "assert 1 == 2" in ran.stdout
 
 
@@ -79,7 +76,7 @@ def test_no_run_can_hang(source, test, why, tmp_path):
     words = words_of("make test")
     patience = ["--timeout=1", "--override-ini=faulthandler_timeout=2", "--numprocesses=1"]
     assert [word.partition("=")[0] for word in words].count("--timeout") == 1
-    ran = run([*words, *patience, "-p", "no:cacheprovider", "test_bad.py"], tmp_path)
+    ran = run_python(*words, *patience, "-p", "no:cacheprovider", "test_bad.py", folder=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert re.search(rf"FAILED test_bad.py::{test}.*{why}", ran.stdout), ran.stdout
 

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from course import machine, set_up
 from course.commands import doctor
 from course.paths import ROOT
+from tests.support.processes import run_python
 from tests.support.project import PINS, PROJECT, SET_UP, clean_environment
 
 
@@ -245,18 +246,17 @@ def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
         said = [process.stdout.readline() for process in both]
     assert said == ["Another set-up of this folder is under way: waiting for it.\n"] * 2
     said = "".join(process.communicate()[0] for process in both)
-    assert [process.returncode for process in both] == [0, 0] and said.count(
-        "Setting up the course"
-    ) == 1
+    assert [process.returncode for process in both] == [0, 0]
+    assert said.count("Setting up the course") == 1
 
 
 def test_without_a_python_make_says_so(checkout):
     _, make = checkout
     assert make("lab", PYTHON="no-such-python")[0] != 0
-    assert (
+    sentence = (
         "There is no no-such-python: install Python 3.11 or newer, or name it: make PYTHON=..."
-        in make.said
     )
+    assert sentence in make.said
 
 
 @pytest.mark.parametrize(
@@ -283,14 +283,10 @@ def test_a_python_that_cannot_do_it_is_refused_first(monkeypatch, module, attrib
 
 
 def test_what_runs_before_the_set_up_imports_the_standard_library_alone():
-    run = [sys.executable, "-S", "-E", "-c", "import course.set_up, sys; print(*sys.modules)"]
-    loaded = subprocess.run(
-        run, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {
-        "__main__",
-        "course",
-    }
+    code = "import course.set_up, sys; print(*sys.modules)"
+    loaded = run_python("-S", "-E", "-c", code).stdout.split()
+    found = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
+    assert found == {"__main__", "course"}
 
 
 @pytest.mark.parametrize("browser", [None, "chromium", "google-chrome"])
@@ -316,9 +312,8 @@ def test_lab_keeps_the_servers_token_and_localhost():
         *(ROOT / "jupyter").rglob("*.json"),
     ]
     settings = "".join(file.read_text() for file in files)
-    assert "jupyterlab" in settings and not re.search(
-        r"token|password|\bip\b|allow_|allow(?!.*root)", settings
-    )
+    assert "jupyterlab" in settings
+    assert not re.search(r"token|password|\bip\b|allow_|allow(?!.*root)", settings)
 
 
 @pytest.fixture
@@ -348,10 +343,8 @@ def test_without_a_gpu_doctor_says_what_one_would_bring(
     lines = capsys.readouterr().out.splitlines()
     assert "[OK]   %%gpu cells run as recorded" in lines
     (gain,) = [line for line in lines if not line.startswith("[OK]   ")]
-    assert (
-        gain.startswith("[--]   no GPU: lessons play recordings; with one they run live.")
-        and missing in gain
-    )
+    assert gain.startswith("[--]   no GPU: lessons play recordings; with one they run live.")
+    assert missing in gain
 
 
 def test_doctor_names_the_fix_and_fails_if_lessons_cannot_run(
@@ -359,7 +352,5 @@ def test_doctor_names_the_fix_and_fails_if_lessons_cannot_run(
 ):
     monkeypatch.setattr(doctor, "TRACES", tmp_path)
     assert doctor.main() == 1
-    assert (
-        "[FAIL] %%gpu cells run not at all: find a GPU, or restore traces/ with git"
-        in capsys.readouterr().out
-    )
+    sentence = "[FAIL] %%gpu cells run not at all: find a GPU, or restore traces/ with git"
+    assert sentence in capsys.readouterr().out

@@ -61,7 +61,7 @@ def edited(text, changes):
     """text with each key of changes replaced by its value; a line of which nothing is left goes.
 
     A key stands in one place. Further lines of it and of its value are indented as the line on
-    which the key begins.
+    which the key begins. In a value, … stands for the key.
     """
     text = re.sub(r"\n+", "\n", text)
     spans = []
@@ -70,7 +70,7 @@ def edited(text, changes):
         if len(found) != 1:
             raise LookupError(f"{old!r} stands in {len(found)} places of\n{text}")
         start, end, margin = found[0]
-        spans.append((start, end, new.replace("\n", margin)))
+        spans.append((start, end, new.replace("…", old).replace("\n", margin)))
     for start, end, new in sorted(spans, reverse=True):
         text = text[:start] + new + text[end:]
     return "\n".join(line for line in text.splitlines() if line.strip())

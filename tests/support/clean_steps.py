@@ -98,48 +98,48 @@ def by_token(logits, labels):
 class Recurrent(nn.Module):
     def __init__(self, kind, **options):
         super().__init__()
-        self.inner, width = (
-            kind(8, 16, batch_first=True, **options),
-            32 if options.get("bidirectional") else 16,
-        )
-        self.head = nn.Linear(width, 4)
+        self.inner = kind(8, 16, batch_first=True, **options)
+        self.head = nn.Linear(32 if self.inner.bidirectional else 16, 4)
 
     def forward(self, x):
         return self.head(self.inner(x)[0][:, -1])
 
 
-for _kind, _name, _options in (
-    (nn.LSTM, "lstm", {}),
-    (nn.LSTM, "lstm_of_two_layers", {"num_layers": 2, "dropout": 0.1}),
-    (nn.LSTM, "lstm_both_ways", {"bidirectional": True}),
-    (nn.GRU, "gru", {}),
-    (nn.RNN, "rnn", {}),
-):
-    STEPS[_name] = lambda device, kind=_kind, options=_options: training(
-        Recurrent(kind, **options), random_of(device, (3, 5, 8), (3, 4)), device=device
+def trained(make_model, *shapes, **options):
+    """A training on random inputs and targets of these shapes. options: as training takes them."""
+    return lambda device: training(
+        make_model(), random_of(device, *shapes), device=device, **options
     )
 
-for _name, _options in (
-    ("sgd", {}),
-    ("momentum", {"momentum": 0.9, "nesterov": True}),
-    ("decay", {"weight_decay": 0.1}),
-):
-    STEPS[_name] = lambda device, options=_options: training(
-        nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)),
-        random_of(device, (5, 8), (5, 4)),
-        device=device,
-        **options,
-    )
 
+def mlp():
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+
+
+def encoder(layers):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+
+SEQUENCES = (3, 5, 8), (3, 4)
+ROWS = (5, 8), (5, 4)
+STEPS |= {
+    "lstm": trained(partial(Recurrent, nn.LSTM), *SEQUENCES),
+    "lstm_of_two_layers": trained(
+        partial(Recurrent, nn.LSTM, num_layers=2, dropout=0.1), *SEQUENCES
+    ),
+    "lstm_both_ways": trained(partial(Recurrent, nn.LSTM, bidirectional=True), *SEQUENCES),
+    "gru": trained(partial(Recurrent, nn.GRU), *SEQUENCES),
+    "rnn": trained(partial(Recurrent, nn.RNN), *SEQUENCES),
+    "sgd": trained(mlp, *ROWS),
+    "momentum": trained(mlp, *ROWS, momentum=0.9, nesterov=True),
+    "decay": trained(mlp, *ROWS, weight_decay=0.1),
+    "spectral_norm": trained(lambda: parametrizations.spectral_norm(nn.Linear(8, 4)), *ROWS),
+    "transformer_encoder": trained(partial(encoder, 2), (3, 5, 8), (3, 5, 8)),
+}
 for _name in ("Adam", "AdamW", "RMSprop", "NAdam", "RAdam", "Adamax", "ASGD", "Adadelta", "Rprop"):
-    STEPS[_name] = lambda device, name=_name: _adaptive(device, name)
-
-
-def _adaptive(device, name):
-    optimizer = partial(getattr(torch.optim, name), capturable=True)
-    return training(
-        nn.Linear(8, 4), random_of(device, (5, 8), (5, 4)), device=device, optimizer=optimizer
-    )
+    _capturable = partial(getattr(torch.optim, _name), capturable=True)
+    STEPS[_name] = trained(partial(nn.Linear, 8, 4), *ROWS, optimizer=_capturable)
 
 
 @clean
@@ -158,10 +158,8 @@ def convolutions(device):
 class Residual(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.conv, self.norm = (
-            nn.Conv2d(width, width, 3, padding=1, groups=2),
-            nn.GroupNorm(2, width),
-        )
+        self.conv = nn.Conv2d(width, width, 3, padding=1, groups=2)
+        self.norm = nn.GroupNorm(2, width)
 
     def forward(self, x):
         return x + F.silu(self.norm(self.conv(x)))
@@ -291,20 +289,8 @@ def llama_block(device):
 
 
 @clean
-def transformer_encoder(device):
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-    return training(model, random_of(device, (3, 5, 8), (3, 5, 8)), device=device)
-
-
-@clean
 def encoder_that_infers(device):
-    model = (
-        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
-        .to(device)
-        .eval()
-    )
-    return torch.no_grad()(model), random_of(device, (3, 5, 8))
+    return torch.no_grad()(encoder(1).to(device).eval()), random_of(device, (3, 5, 8))
 
 
 @clean
@@ -330,9 +316,8 @@ def two_players(device):
 
     def step(x):
         for optimizer, sign in zip(optimizers, (1, -1), strict=True):
-            [
-                each.zero_grad() for each in optimizers
-            ]  # the other's gradient of an earlier step would be added to
+            for each in optimizers:  # the other's gradient of an earlier step would be added to
+                each.zero_grad()
             made = maker(torch.randn(len(x), 4, device=x.device))
             (sign * (judge(x) - judge(made)).mean()).backward()
             optimizer.step()
@@ -342,10 +327,8 @@ def two_players(device):
 
 @clean
 def accumulation_clipping_and_average(device):
-    model, average = (
-        nn.Linear(8, 4).to(device),
-        [torch.zeros(4, 8, device=device), torch.zeros(4, device=device)],
-    )
+    model = nn.Linear(8, 4).to(device)
+    average = [torch.zeros_like(parameter) for parameter in model.parameters()]
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     def step(x, y):
@@ -410,15 +393,6 @@ def fused_rate_in_a_tensor(device):
 
 
 @clean
-def spectral_norm(device):
-    return training(
-        parametrizations.spectral_norm(nn.Linear(8, 4)),
-        random_of(device, (5, 8), (5, 4)),
-        device=device,
-    )
-
-
-@clean
 def static_cache(device):
     keys, places = torch.zeros(1, 2, 16, 4, device=device), torch.arange(16, device=device)
 
@@ -433,33 +407,27 @@ def static_cache(device):
     )
 
 
-def operator(name):
-    """A step of a few operators on one input."""
-
-    def register(function):
-        STEPS[name] = lambda device: (
-            partial(function, torch.zeros(5, 8, device=device)),
-            random_of(device, (5, 8)),
-        )
-        return function
-
-    return register
-
-
-operator("filled mask")(lambda kept, x: kept.copy_(x).__setitem__(kept < 0, 0.0))
-operator("masked fill")(lambda kept, x: x.masked_fill(x > 0, -math.inf).softmax(-1))
-operator("sort and gather")(lambda kept, x: x.gather(1, x.sort(descending=True).indices[:, :3]))
-operator("scatter")(lambda kept, x: kept.scatter_add_(1, x.argsort(), x))
-operator("fourier")(lambda kept, x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=8))
-operator("quantiles")(lambda kept, x: x.cumsum(1).logsumexp(1) + x.kthvalue(2).values)
-operator("noise")(
-    lambda kept, x: F.dropout(x, 0.3) + torch.randn_like(x) + torch.rand(5, 8, device=x.device)
-)
-operator("sampling")(lambda kept, x: (x - torch.empty_like(x).exponential_().log()).argmax(-1))
-operator("made in the step")(
-    lambda kept, x: x + torch.zeros(8, device=x.device).fill_(3) + torch.ones_like(x).tril()
-)
-operator("vmap")(lambda kept, x: torch.vmap(torch.dot)(x, x))
-operator("functional gradient")(lambda kept, x: torch.func.grad(lambda y: y.sin().sum())(x))
-operator("statistics")(lambda kept, x: kept.lerp_((x - x.mean(0)) / x.std(0).clamp(min=1e-3), 0.1))
-operator("product forward")(lambda kept, x: x.prod(1) + x.cumprod(1)[:, -1])
+OPERATORS = {  # a few operators on one input, and on a tensor that is kept
+    "filled mask": lambda kept, x: kept.copy_(x).__setitem__(kept < 0, 0.0),
+    "masked fill": lambda kept, x: x.masked_fill(x > 0, -math.inf).softmax(-1),
+    "sort and gather": lambda kept, x: x.gather(1, x.sort(descending=True).indices[:, :3]),
+    "scatter": lambda kept, x: kept.scatter_add_(1, x.argsort(), x),
+    "fourier": lambda kept, x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=8),
+    "quantiles": lambda kept, x: x.cumsum(1).logsumexp(1) + x.kthvalue(2).values,
+    "noise": lambda kept, x: (
+        F.dropout(x, 0.3) + torch.randn_like(x) + torch.rand(5, 8, device=x.device)
+    ),
+    "sampling": lambda kept, x: (x - torch.empty_like(x).exponential_().log()).argmax(-1),
+    "made in the step": lambda kept, x: (
+        x + torch.zeros(8, device=x.device).fill_(3) + torch.ones_like(x).tril()
+    ),
+    "vmap": lambda kept, x: torch.vmap(torch.dot)(x, x),
+    "functional gradient": lambda kept, x: torch.func.grad(lambda y: y.sin().sum())(x),
+    "statistics": lambda kept, x: kept.lerp_((x - x.mean(0)) / x.std(0).clamp(min=1e-3), 0.1),
+    "product forward": lambda kept, x: x.prod(1) + x.cumprod(1)[:, -1],
+}
+for _name, _function in OPERATORS.items():
+    STEPS[_name] = lambda device, function=_function: (
+        partial(function, torch.zeros(5, 8, device=device)),
+        random_of(device, (5, 8)),
+    )

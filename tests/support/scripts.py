@@ -51,11 +51,16 @@ def names_of(script, *changes, smaller=(), name="changed"):
     return names
 
 
-def printed_by(script, *changes):
-    """What its main prints on the stand-in."""
-    with cpu_graphs(), redirect_stdout(StringIO()) as printed:
-        names_of(script, *changes)["main"]()
-    return printed.getvalue()
+def run_main(script, *changes, smaller=(), arguments=()):
+    """What its main prints on the stand-in, and how many graphs it launches."""
+    names = names_of(script, *changes, smaller=smaller)
+    with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
+        names["main"](*arguments)
+        return printed.getvalue(), device.counts["graphs"]
+
+
+def printed_by(script, *changes, smaller=()):
+    return run_main(script, *changes, smaller=smaller)[0]
 
 
 @contextmanager

@@ -2,11 +2,7 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
-import zipfile
 from html import unescape
 
 import numpy as np
@@ -19,6 +15,7 @@ from course.recordings.recording import recorded_lesson
 from helpers.charts import COLOURS
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
+from tests.support.processes import run_python, unpacked_wheel
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import main
 from trace_report.compare import MOST, one_step, read_named, shown_step
@@ -227,35 +224,17 @@ def test_names_of_a_trace_cannot_become_code(read_events):
 # What it needs
 
 
-def run(code, *arguments, folder=ROOT):
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=folder
-    )
-
-
 def test_the_package_installs_by_itself(files, tmp_path):
-    """Its wheel is built in a copy, and runs, without torch, from where it was unpacked."""
-    pytest.importorskip("setuptools", minversion="77")
-    built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    for room in ("trace_report", "helpers"):
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=built)
+    """It runs, without torch, from where its wheel was unpacked."""
+    there = unpacked_wheel(tmp_path, "trace_report", "helpers")
     needs = tomllib.loads((ROOT / "trace_report/pyproject.toml").read_text())["project"]
-    assert {re.match(r"\w+", need)[0] for need in needs["dependencies"]} == {
-        "matplotlib",
-        "numpy",
-        "pandas",
-    }
-    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
-    done = run(build, folder=tmp_path / "trace_report")
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(tmp_path / "trace_report" / done.stdout.split()[-1]) as wheel:
-        wheel.extractall(tmp_path / "there")
-    shutil.rmtree(tmp_path / "helpers")
+    found = {re.match(r"\w+", need)[0] for need in needs["dependencies"]}
+    assert found == {"matplotlib", "numpy", "pandas"}
     code = "import sys, helpers; sys.modules['torch'] = None; print(helpers.__file__)"
     code += "; from trace_report.__main__ import main; main()"
     html = tmp_path / "report.html"
     outputs = ["--html", str(html), "--chart", str(tmp_path / "report.png")]
-    done = run(code, *files, *outputs, folder=tmp_path / "there")
+    done = run_python("-c", code, *files, *outputs, folder=there)
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert done.stdout.startswith(f"{tmp_path}/there/helpers/__init__.py\neager: "), done.stderr
+    assert done.stdout.startswith(f"{there}/helpers/__init__.py\neager: "), done.stderr
     assert "figure.timeline" in html.read_text()

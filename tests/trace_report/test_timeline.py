@@ -31,12 +31,8 @@ def trace(read_events):
 
 def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
     data = timeline_data({"a": trace}, 0)
-    assert [lane for lane, _ in data["lanes"]] == [
-        "host ranges",
-        "launches",
-        "waits",
-        "GPU stream 7",
-    ]
+    found = [lane for lane, _ in data["lanes"]]
+    assert found == ["host ranges", "launches", "waits", "GPU stream 7"]
     ((name, bars),) = data["variants"]
     assert name == "a" and data["end"] == 39
     assert [bar[3] for bar in bars] == [
@@ -68,9 +64,8 @@ def test_traces_share_the_lanes_and_the_scale(trace, read_events):
         step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=19), name="other.json"
     )
     data = timeline_data({"a": trace, "b": other}, 0)
-    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 19"] and data[
-        "end"
-    ] == 85
+    assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 19"]
+    assert data["end"] == 85
 
 
 def test_a_step_that_is_not_there_is_named(trace):

@@ -6,28 +6,12 @@ widened by torch.cuda._sleep. `python -m tests.cpu_graph.conformance` on a GPU r
 end there, in traces/<gpu>/conformance.json.
 """
 
-from tests.cpu_graph.conformance import (
-    addresses,
-    callbacks,
-    checks,
-    expressions,
-    formats,
-    graphed,
-    host,
-    networks,
-    objects,
-    own_operators,
-    places,
-    pools,
-    random_numbers,
-    streams,
-    training,
-    types,
-    values,
-)
+import pkgutil
+from importlib import import_module
+
 from tests.cpu_graph.conformance.outcomes import PROGRAMS, outcome
 
 __all__ = ["PROGRAMS", "outcome"]
-MODULES = addresses, graphed, host, pools, random_numbers, streams, training, values
-MODULES += checks, expressions, networks
-MODULES += callbacks, formats, objects, own_operators, places, types
+for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    if not module.name.endswith("__main__"):
+        import_module(module.name)

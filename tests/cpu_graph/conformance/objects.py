@@ -25,29 +25,18 @@ def made(thing):
     return getattr(torch.cuda, NAMES[thing])()
 
 
+COPIES = {
+    "a_copy_of": copy.deepcopy,
+    "a_shallow_copy_of": copy.copy,
+    "a_pickle_of": pickle.dumps,
+    "a_copy_of_a_module_with": lambda held: copy.deepcopy(Holder(held)),
+}
 for thing in NAMES:
     words = f"TypeError: cannot pickle '{NAMES[thing]}' object"
     article = "an" if thing == "event" else "a"
-    programs(
-        **{
-            f"a_copy_of_{article}_{thing}": (
-                words,
-                lambda thing=thing: said(lambda: copy.deepcopy(made(thing))),
-            ),
-            f"a_shallow_copy_of_{article}_{thing}": (
-                words,
-                lambda thing=thing: said(lambda: copy.copy(made(thing))),
-            ),
-            f"a_pickle_of_{article}_{thing}": (
-                words,
-                lambda thing=thing: said(lambda: pickle.dumps(made(thing))),
-            ),
-            f"a_copy_of_a_module_with_{article}_{thing}": (
-                words,
-                lambda thing=thing: said(lambda: copy.deepcopy(Holder(made(thing)))),
-            ),
-        }
-    )
+    for name, copied in COPIES.items():
+        row = words, lambda copied=copied, thing=thing: said(lambda: copied(made(thing)))
+        programs(**{f"{name}_{article}_{thing}": row})
 
 
 @program(True)

@@ -84,16 +84,8 @@ changed(
         "torch.cuda.graph(graph), torch.no_grad()": "torch.cuda.graph(graph)",
         "static_output.clone()": "static_output.detach().clone()",
     },
-    freed_sample={
-        "def predict(inputs):":
-            "static_input = torch.empty_like(sample)\n"
-            "def predict(inputs):",
-    },
-    value_read={
-        "static_output = net(static_input)":
-            "static_output = net(static_input)\n"
-            "static_output.max().item()",
-    },
+    freed_sample={"def predict(inputs):": "static_input = torch.empty_like(sample)\n…"},
+    value_read={"static_output = net(static_input)": "…\nstatic_output.max().item()"},
     right_on_a_side_stream={
         "with torch.no_grad():\n"
         "    net(static_input)":
@@ -169,13 +161,13 @@ changed(
     start_overwritten={"start.clone()": "start"},
     warm_up_moved_it={
         "state = start.clone()":
-            "state = start.clone()\n"
+            "…\n"
             "for _ in range(3):\n"
             "    state.copy_(step(state))",
     },
     right_state_put_back={
         "state = start.clone()":
-            "state = start.clone()\n"
+            "…\n"
             "for _ in range(3):\n"
             "    state.copy_(step(state))\n"
             "state.copy_(start)",
@@ -191,8 +183,7 @@ changed(
     new_tensor_under_the_old_name={"state.copy_(step(state))": "state = step(state)"},
     no_warm_up={
         "step(state)\n"
-        "graph = torch.cuda.CUDAGraph()":
-            "graph = torch.cuda.CUDAGraph()",
+        "graph = torch.cuda.CUDAGraph()": "graph = torch.cuda.CUDAGraph()",
     },
     right_copied_outside={
         "state.copy_(step(state))": "new_state = step(state)",

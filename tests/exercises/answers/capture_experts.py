@@ -41,17 +41,13 @@ changed(
     warm_up_counted={"unchanged(total)": "unchanged()"},
     zeroed={
         "unchanged(total)": "unchanged()",
-        "return lambda x:":
-            "total.zero_()\n"
-            "return lambda x:",
+        "return lambda x:": "total.zero_()\n…",
     },
     counted_the_kept={"(~kept).sum()": "kept.sum()"},
     last_alone={"total.add_": "total.copy_"},
     a_number={"(~kept).sum()": "(~kept).sum().item()"},
     drops_of_the_sample={
-        "def step(x):":
-            "dropped = (~layer(sample)[1]).sum().item()\n"
-            "def step(x):",
+        "def step(x):": "dropped = (~layer(sample)[1]).sum().item()\n…",
         "(~kept).sum()": "dropped",
     },
     not_cloned={"replay(x).clone()": "replay(x)"},
@@ -65,9 +61,7 @@ changed(
             "total.copy_(start)",
     },
     right_in_place={
-        "def step(x):":
-            "def step(x):\n"
-            "    nonlocal total",
+        "def step(x):": "…\n    nonlocal total",
         "total.add_((~kept).sum())": "total += kept.logical_not().count_nonzero()",
     },
 )

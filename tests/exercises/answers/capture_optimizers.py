@@ -19,11 +19,9 @@ changed(
         "with unchanged(net, optimizer):":
             "shares = [rate / rates[0] for rate in rates + rates[-1:]]\n"
             "scheduler = lr_scheduler.LambdaLR(optimizer, shares.__getitem__)\n"
-            "with unchanged(net, optimizer):",
+            "…",
         "lr.fill_(rate)": "",
-        "losses.append(replay().clone())":
-            "losses.append(replay().clone())\n"
-            "scheduler.step()",
+        "losses.append(replay().clone())": "…\nscheduler.step()",
     },
     right_fused={"capturable=True": "fused=True, capturable=True"},
     right_a_graph_for_each_rate={
@@ -89,12 +87,11 @@ changed(
         "return (train, scaler)":
             "new = torch.amp.GradScaler(init_scale=2.0 ** 10, growth_interval=4)\n"
             "scaler.load_state_dict(new.state_dict())\n"
-            "return (train, scaler)",
+            "…",
     },
     update_outside={
         "scaler.step(optimizer)\n"
-        "scaler.update()":
-            "optimizer.step()",
+        "scaler.update()": "optimizer.step()",
     },
 )
 

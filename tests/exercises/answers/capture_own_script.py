@@ -36,24 +36,13 @@ changed(
     callers_tensors={"[tensor.clone() for tensor in batch]": "batch"},
     on_the_default_stream={
         "with torch.cuda.stream(side_stream):\n"
-        "    loss = step(*state['static'])":
-            "loss = step(*state['static'])",
+        "    loss = step(*state['static'])": "loss = step(*state['static'])",
     },
-    capture_taken_for_a_step={
-        "graph.replay()":
-            "if state['calls'] > 4:\n"
-            "    graph.replay()",
-    },
-    names_bound_anew={
-        "static.copy_(new)":
-            "if state['calls'] < 3:\n"
-            "    static.copy_(new)",
-    },
+    capture_taken_for_a_step={"graph.replay()": "if state['calls'] > 4:\n    …"},
+    names_bound_anew={"static.copy_(new)": "if state['calls'] < 3:\n    …"},
     captured_in_each_call={
         "state['calls'] == 4": "state['calls'] >= 4",
-        "with torch.cuda.graph(graph):":
-            "graph = torch.cuda.CUDAGraph()\n"
-            "with torch.cuda.graph(graph):",
+        "with torch.cuda.graph(graph):": "graph = torch.cuda.CUDAGraph()\n…",
     },
 )
 

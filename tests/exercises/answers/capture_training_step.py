@@ -35,8 +35,7 @@ changed(
     computed_afterwards={
         "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()": "",
         "def train(inputs, targets):":
-            "loss_before = torch.nn.functional.mse_loss(net(inputs), targets)\n"
-            "def train(inputs, targets):",
+            "loss_before = torch.nn.functional.mse_loss(net(inputs), targets)\n…",
     },
     warm_up_kept={
         "with unchanged(net, optimizer):\n"
@@ -44,9 +43,7 @@ changed(
             "replay = capture_step(step, inputs.clone(), targets.clone())",
     },
     the_graphs_loss={
-        "replay = capture_step(step, inputs.clone(), targets.clone())":
-            "replay = capture_step(step, inputs.clone(), targets.clone())\n"
-            "loss_before = replay()",
+        "replay = capture_step(step, inputs.clone(), targets.clone())": "…\nloss_before = replay()",
     },
     eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
     right_without_gradients={
@@ -58,8 +55,7 @@ changed(
     right_afterwards={
         "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()": "",
         "def train(inputs, targets):":
-            "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()\n"
-            "def train(inputs, targets):",
+            "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()\n…",
     },
 )
 
@@ -149,15 +145,9 @@ changed(
         "with unchanged(net, optimizer):":
             "before = optimizer.state_dict()\n"
             "with unchanged(net):",
-        "def train(inputs, targets):":
-            "optimizer.load_state_dict(before)\n"
-            "def train(inputs, targets):",
+        "def train(inputs, targets):": "optimizer.load_state_dict(before)\n…",
     },
-    random_numbers_used_up={
-        "def train(inputs, targets):":
-            "torch.rand(1, device='cuda')\n"
-            "def train(inputs, targets):",
-    },
+    random_numbers_used_up={"def train(inputs, targets):": "torch.rand(1, device='cuda')\n…"},
     no_warm_up={"inputs.clone(), targets.clone()": "inputs.clone(), targets.clone(), warmup=0"},
     loss_not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     optimizer_outside={
@@ -173,16 +163,10 @@ changed(
     no_zero_grad={"optimizer.zero_grad(set_to_none=True)": ""},
     dropped_outside={
         "optimizer.zero_grad(set_to_none=True)": "",
-        "return replay(inputs, targets).clone()":
-            "optimizer.zero_grad(set_to_none=True)\n"
-            "return replay(inputs, targets).clone()",
+        "return replay(inputs, targets).clone()": "optimizer.zero_grad(set_to_none=True)\n…",
     },
     eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
-    on_the_default_stream={
-        "with unchanged(net, optimizer):":
-            "with unchanged(net, optimizer):\n"
-            "    step(inputs, targets)",
-    },
+    on_the_default_stream={"with unchanged(net, optimizer):": "…\n    step(inputs, targets)"},
 )
 
 
@@ -237,7 +221,7 @@ changed(
             "side_stream = torch.cuda.Stream()\n"
             "side_stream.wait_stream(torch.cuda.current_stream())\n"
             "with torch.cuda.stream(side_stream):\n"
-            "    net(inputs).square().mean().backward()\n"
+            "    …\n"
             "torch.cuda.current_stream().wait_stream(side_stream)",
     },
 )

@@ -127,7 +127,7 @@ changed(
     captured_again_in_merge={
         "layer.weight.copy_(base + B @ A)":
             "nonlocal replay\n"
-            "layer.weight.copy_(base + B @ A)\n"
+            "…\n"
             "replay = capture_step(layer, sample.clone())",
     },
 )
@@ -172,11 +172,7 @@ changed(
             "A = torch.cat((A[:slot], new_A[None], A[slot + 1:]))",
         "B[slot].copy_(new_B)": "B = torch.cat((B[:slot], new_B[None], B[slot + 1:]))",
     },
-    one_for_all={
-        "def step(x, slots):":
-            "def step(x, slots):\n"
-            "    slots = slots[:1].expand_as(slots)",
-    },
+    one_for_all={"def step(x, slots):": "…\n    slots = slots[:1].expand_as(slots)"},
     random_slots={
         "A = weight.new_zeros(n_slots, rank, weight.shape[1])":
             "A = torch.randn(n_slots, rank, weight.shape[1], device='cuda')",
@@ -184,17 +180,11 @@ changed(
             "B = torch.randn(n_slots, weight.shape[0], rank, device='cuda')",
     },
     captured_by_load={
-        "A[slot].copy_(new_A)":
-            "nonlocal replay\n"
-            "A[slot].copy_(new_A)",
-        "B[slot].copy_(new_B)":
-            "B[slot].copy_(new_B)\n"
-            "replay = capture_step(step, sample.clone(), static_slots)",
+        "A[slot].copy_(new_A)": "nonlocal replay\n…",
+        "B[slot].copy_(new_B)": "…\nreplay = capture_step(step, sample.clone(), static_slots)",
     },
     right_all_slots={
-        "def step(x, slots):":
-            "numbers = torch.arange(len(sample), device='cuda')\n"
-            "def step(x, slots):",
+        "def step(x, slots):": "numbers = torch.arange(len(sample), device='cuda')\n…",
         "x[:, None] @ A[slots].mT @ B[slots].mT": "x @ A.mT @ B.mT",
         "added[:, 0]": "added[slots, numbers]",
     },
@@ -243,25 +233,19 @@ changed(
         "stream.wait_stream(current)": "stream.wait_event(replayed)",
     },
     waits_in_predict_only={
-        "return replay(inputs).clone()":
-            "torch.cuda.current_stream().wait_stream(stream)\n"
-            "return replay(inputs).clone()",
+        "return replay(inputs).clone()": "torch.cuda.current_stream().wait_stream(stream)\n…",
         "current.wait_stream(stream)": "",
     },
     right_recorded_and_waits_in_predict={
-        "return replay(inputs).clone()":
-            "torch.cuda.current_stream().wait_stream(stream)\n"
-            "return replay(inputs).clone()",
-        "parameter.copy_(value)":
-            "parameter.copy_(value)\n"
-            "value.record_stream(stream)",
+        "return replay(inputs).clone()": "torch.cuda.current_stream().wait_stream(stream)\n…",
+        "parameter.copy_(value)": "…\nvalue.record_stream(stream)",
         "current.wait_stream(stream)": "",
     },
     right_second_set={
         "def publish(weights):":
             "parameters = list(net.parameters())\n"
             "second_set = [parameter.clone() for parameter in parameters]\n"
-            "def publish(weights):",
+            "…",
         "stream.wait_stream(current)": "stream.wait_event(current.record_event())",
         "for parameter, value in zip(net.parameters(), weights, strict=True):\n"
         "    parameter.copy_(value)":

@@ -18,9 +18,7 @@ changed(
     forward_alone={
         "captured = step if whole else forward_backward":
             "captured = step if whole else lambda x, y: mse_loss(net(x), y).detach()",
-        "if not whole:":
-            "if not whole:\n"
-            "    forward_backward(inputs, targets)",
+        "if not whole:": "…\n    forward_backward(inputs, targets)",
     },
     always_eager={"found['idle'] < 0.2": "True"},
     always_the_whole_step={"found['optimizer'] > 1": "True"},
@@ -124,12 +122,12 @@ def graph_around_read__right_read_in_the_graph(first, left, right, inputs):
 changed(
     graph_around_read,
     captured_in_each_call={
-        "return predict": "return lambda inputs: graph_around_read(first, left, right, inputs)(inputs)",
+        "return predict":
+            "return lambda inputs: graph_around_read(first, left, right, inputs)(inputs)",
     },
     if_at_capture={
         "replay_right = capture_step(right, hidden)":
-            "replay_right = capture_step(right, hidden)\n"
-            "replay = replay_left if hidden.mean() > 0 else replay_right",
+            "…\nreplay = replay_left if hidden.mean() > 0 else replay_right",
         "replay = replay_left if hidden.mean() > 0 else replay_right": "",
     },
     sample_in_every_branch={
@@ -232,9 +230,7 @@ changed(
     graph_without_optimizer,
     optimizer_captured={
         "unchanged(net)": "unchanged(net, optimizer)",
-        "return loss.detach()":
-            "optimizer.step()\n"
-            "return loss.detach()",
+        "return loss.detach()": "optimizer.step()\n…",
         "optimizer.step()": "",
     },
     gradients_add_up={"optimizer.zero_grad()": ""},
@@ -252,9 +248,7 @@ changed(
     },
     zeroed_outside={
         "optimizer.zero_grad()": "",
-        "loss = replay(inputs, targets).clone()":
-            "optimizer.zero_grad()\n"
-            "loss = replay(inputs, targets).clone()",
+        "loss = replay(inputs, targets).clone()": "optimizer.zero_grad()\n…",
     },
     right_zeroed_in_place={"optimizer.zero_grad()": "optimizer.zero_grad(set_to_none=False)"},
 )

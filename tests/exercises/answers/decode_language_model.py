@@ -32,23 +32,19 @@ changed(
     make_responder,
     only_cloned={
         "def respond(prompt, count):":
-            "def respond(prompt, count):\n"
-            "    own = new_kv_cache(config, 1, 'cuda', torch.float32)",
+            "…\n    own = new_kv_cache(config, 1, 'cuda', torch.float32)",
         "model(prompt, positions, kv_cache)": "model(prompt, positions, own)",
         "input_pos.fill_(prompt.shape[1])": "",
     },
     new_cache={
         "def respond(prompt, count):":
-            "def respond(prompt, count):\n"
-            "    own = new_kv_cache(config, 1, 'cuda', torch.float32)",
+            "…\n    own = new_kv_cache(config, 1, 'cuda', torch.float32)",
         "model(prompt, positions, kv_cache)": "model(prompt, positions, own)",
     },
     position_goes_on={"input_pos.fill_(prompt.shape[1])": ""},
     one_before={"input_pos.fill_(prompt.shape[1])": "input_pos.fill_(prompt.shape[1] - 1)"},
     captured_for_each_prompt={
-        "made = [tokens.clone()]":
-            "replay = capture_step(step, warmup=0)\n"
-            "made = [tokens.clone()]",
+        "made = [tokens.clone()]": "replay = capture_step(step, warmup=0)\n…",
     },
     eager={"replay()": "step()"},
     right_one_warm_up={"capture_step(step)": "capture_step(step, warmup=1)"},
@@ -114,7 +110,7 @@ changed(
     position_a_number={
         "def step():":
             "place = int(input_pos[0])\n"
-            "def step():\n"
+            "…\n"
             "    nonlocal place",
         "model(tokens, input_pos, kv_cache)":
             "model(tokens, torch.full_like(input_pos, place), kv_cache)",
@@ -220,7 +216,10 @@ def generate__right_a_buffer(model, tokens, input_pos, kv_cache, end, every, lim
 
 changed(
     generate,
-    read_inside={"tokens.clone()": "tokens.item()", "torch.cat(made, dim=1)": "made"},
+    read_inside={
+        "tokens.clone()": "tokens.item()",
+        "torch.cat(made, dim=1)": "made",
+    },
     one_token_a_graph={"range(every)": "range(1)"},
     not_cloned={"tokens.clone()": "tokens"},
     without_the_end={"made.index(end) + 1": "made.index(end)"},

@@ -36,9 +36,7 @@ changed(
     },
     runs_eagerly={"lambda x: replay(x).clone()": "torch.no_grad()(score)"},
     overwrites_the_sample={"sample.clone()": "sample"},
-    selects_rows={
-        "torch.where(positive, model(x) * 2.0, 0)": "(model(x) * 2.0)[x.sum(1) >= 0]",
-    },
+    selects_rows={"torch.where(positive, model(x) * 2.0, 0)": "(model(x) * 2.0)[x.sum(1) >= 0]"},
 )
 
 
@@ -61,7 +59,10 @@ def capture_average__right_with_two_inputs(sample):
 changed(
     capture_average,
     keeps_the_momentum_on_the_cpu={"torch.tensor(0.0, device='cuda')": "torch.tensor(0.5)"},
-    begins_after_the_warm_up={"torch.tensor(0.0": "torch.tensor(0.5", "average.zero_()": ""},
+    begins_after_the_warm_up={
+        "torch.tensor(0.0": "torch.tensor(0.5",
+        "average.zero_()": "",
+    },
     runs_eagerly={"replay(x).clone()": "step(x).clone()"},
     returns_the_average_itself={"replay(x).clone()": "replay(x)"},
     overwrites_the_sample={"sample.clone()": "sample"},

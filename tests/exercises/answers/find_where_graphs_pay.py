@@ -21,22 +21,18 @@ def time_capture__right_capture_step(step, inputs, targets, clock):
 
 changed(
     time_capture,
-    collects={
-        "graph = torch.cuda.CUDAGraph()":
-            "gc.collect()\n"
-            "graph = torch.cuda.CUDAGraph()",
-    },
+    collects={"graph = torch.cuda.CUDAGraph()": "gc.collect()\n…"},
     warms_up_twice={
         "graph = torch.cuda.CUDAGraph()":
             "for _ in range(3):\n"
             "    step(inputs, targets)\n"
-            "graph = torch.cuda.CUDAGraph()",
+            "…",
     },
     replays={
         "captured = clock()":
             "graph.replay()\n"
             "torch.cuda.synchronize()\n"
-            "captured = clock()",
+            "…",
     },
     milliseconds={"warmed_up - start, captured": "1000 * (warmed_up - start), 1000 * captured"},
 )
@@ -67,9 +63,7 @@ def train_from_warm_up__right_by_hand(step, batches):
 
 changed(
     train_from_warm_up,
-    on_the_first_batch={
-        "losses.append(step(inputs, targets))": "losses.append(step(*batches[0]))",
-    },
+    on_the_first_batch={"losses.append(step(inputs, targets))": "losses.append(step(*batches[0]))"},
     warms_up_again={", warmup=0": ""},
     not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     one_batch={"replay(inputs, targets)": "replay()"},

@@ -14,15 +14,14 @@ changed(
     minus_a_thousand={"-torch.inf": "-1e3"},
     numbers_from_the_cpu={", device='cuda')": ").cuda()"},
     right_masked_fill={
-        "torch.where(valid, values, -torch.inf).max()": "values.masked_fill(~valid, -torch.inf).amax()",
+        "torch.where(valid, values, -torch.inf).max()":
+            "values.masked_fill(~valid, -torch.inf).amax()",
     },
     right_cumulative={
         "torch.where(valid, values, -torch.inf).max()":
             "values.cummax(0).values.gather(0, (length - 1)[None])[0]",
     },
-    right_lowest_number={
-        "-torch.inf).max()": "torch.finfo(values.dtype).min).topk(1).values[0]",
-    },
+    right_lowest_number={"-torch.inf).max()": "torch.finfo(values.dtype).min).topk(1).values[0]"},
 )
 
 
@@ -76,7 +75,12 @@ changed(
     last_one_missing={"return results": "return results[:-1]"},
     on_the_gpu={"return results": "return [answer(request).clone() for request in requests]"},
     only_cloned={"arrived[1 - this].synchronize()": ""},
-    one_buffer={"for _ in range(2)]\n" "arrived": "] * 2\n" "arrived"},
+    one_buffer={
+        "for _ in range(2)]\n"
+        "arrived":
+            "] * 2\n"
+            "arrived",
+    },
 )
 
 

@@ -46,7 +46,7 @@ changed(
     not_copied={"kept['static'].copy_(batch)": ""},
     starts_again={
         "def call(batch):":
-            "def call(batch):\n"
+            "…\n"
             "    if len(batch) not in graphs:\n"
             "        graphs.clear()",
     },
@@ -98,21 +98,9 @@ def capture_iteration__right_stacked(net, generator, microbatches):
 changed(
     capture_iteration,
     warm_up_drew={"unchanged(net, generators=[generator])": "unchanged()"},
-    zeroed_between={
-        "for one in inputs:":
-            "for one in inputs:\n"
-            "    net.zero_grad(set_to_none=False)",
-    },
-    gradients_anew={
-        "losses = []":
-            "net.zero_grad()\n"
-            "losses = []",
-    },
-    zeroed_in_the_graph={
-        "losses = []":
-            "net.zero_grad(set_to_none=False)\n"
-            "losses = []",
-    },
+    zeroed_between={"for one in inputs:": "…\n    net.zero_grad(set_to_none=False)"},
+    gradients_anew={"losses = []": "net.zero_grad()\n…"},
+    zeroed_in_the_graph={"losses = []": "net.zero_grad(set_to_none=False)\n…"},
     not_divided={" / len(inputs)": ""},
 )
 
@@ -142,19 +130,9 @@ changed(
     gradients_on={"torch.no_grad()(forward)": "forward"},
     stays_in_eval={"net.train()": ""},
     one_graph={"validate(x).clone()": "train(x).clone()"},
-    not_cloned={
-        "(lambda x: train(x).clone(), lambda x: validate(x).clone())": "(train, validate)",
-    },
-    trained_in_eval={
-        "train = capture_step":
-            "net.eval()\n"
-            "train = capture_step",
-    },
-    zeroed_in_the_training={
-        "loss = forward(x)":
-            "net.zero_grad(set_to_none=False)\n"
-            "loss = forward(x)",
-    },
+    not_cloned={"(lambda x: train(x).clone(), lambda x: validate(x).clone())": "(train, validate)"},
+    trained_in_eval={"train = capture_step": "net.eval()\n…"},
+    zeroed_in_the_training={"loss = forward(x)": "net.zero_grad(set_to_none=False)\n…"},
     validated_on_a_clone={
         "net.eval()":
             "import copy\n"

@@ -74,15 +74,9 @@ def graph_second__right_only_the_first_part_in_eval(net, inputs):
 
 changed(
     graph_second,
-    left_in_eval={
-        "with torch.no_grad():":
-            "net.eval()\n"
-            "with torch.no_grad():",
-    },
+    left_in_eval={"with torch.no_grad():": "net.eval()\n…"},
     dropout_left_in_eval={
-        "with torch.no_grad():":
-            "net[1][2].eval()\n"
-            "with torch.no_grad():",
+        "with torch.no_grad():": "net[1][2].eval()\n…",
         "return net": "return net.train()",
     },
     mode_alone={"sample.requires_grad_(),": "sample,"},
@@ -190,26 +184,21 @@ changed(
     make_solver,
     always_twenty_rounds={
         "graph.replay()\n"
-        "while static_moved > 0.01:":
-            "for _ in range(20):",
+        "while static_moved > 0.01:": "for _ in range(20):",
     },
     z_not_set_to_zero={"static_z.zero_()": ""},
     x_not_copied={"static_x.copy_(x)": "static_x.copy_(static_x)"},
     static_z_returned={"static_z.clone()": "static_z"},
     without_warm_up={
         "one_round(static_z, static_x)\n"
-        "graph =":
-            "graph =",
+        "graph =": "graph =",
     },
     read_before_the_first_replay={
         "graph.replay()\n"
-        "while":
-            "while",
+        "while": "while",
     },
     z_set_to_zero_in_the_graph={
-        "static_moved = one_round(static_z, static_x)":
-            "static_z.zero_()\n"
-            "static_moved = one_round(static_z, static_x)",
+        "static_moved = one_round(static_z, static_x)": "static_z.zero_()\n…",
         "static_z.zero_()": "",
     },
     whole_loop={

@@ -18,9 +18,7 @@ changed(
         "(limit / x.norm().clamp(min=limit))":
             "torch.where(x.norm() > limit, limit / x.norm(), 1.0)",
     },
-    right_by_where={
-        "x.norm().clamp(min=limit)": "torch.where(x.norm() > limit, x.norm(), limit)",
-    },
+    right_by_where={"x.norm().clamp(min=limit)": "torch.where(x.norm() > limit, x.norm(), limit)"},
     right_nan_to_num={"torch.where(x.isnan(), 0.0, x)": "x.nan_to_num(nan=0.0)"},
     always_scaled={
         "return x * (limit / x.norm().clamp(min=limit))": "return x * (limit / x.norm())",
@@ -89,9 +87,7 @@ changed(
     make_scaled,
     another_mode={"(mode='reduce-overhead')": ""},
     counted_in_python={
-        "scale = scale.to('cuda')":
-            "scale = scale.to('cuda')\n"
-            "number = 0",
+        "scale = scale.to('cuda')": "…\nnumber = 0",
         "calls.add_(1)":
             "nonlocal number\n"
             "number += 1\n"
@@ -137,21 +133,13 @@ changed(
         "compiled(batch).clone()": "compiled(batch) if outputs else compiled(batch).clone()",
     },
     one_mark={
-        "outputs = []":
-            "outputs = []\n"
-            "torch.compiler.cudagraph_mark_step_begin()",
+        "outputs = []": "…\ntorch.compiler.cudagraph_mark_step_begin()",
         "compiled(batch).clone()": "compiled(batch)",
     },
     right_a_mark_before_each={
-        "outputs.append(compiled(batch).clone())":
-            "torch.compiler.cudagraph_mark_step_begin()\n"
-            "outputs.append(compiled(batch).clone())",
+        "outputs.append(compiled(batch).clone())": "torch.compiler.cudagraph_mark_step_begin()\n…",
     },
-    right_one_mark_and_clones={
-        "outputs = []":
-            "outputs = []\n"
-            "torch.compiler.cudagraph_mark_step_begin()",
-    },
+    right_one_mark_and_clones={"outputs = []": "…\ntorch.compiler.cudagraph_mark_step_begin()"},
     right_on_the_cpu={
         "torch.no_grad()": "torch.inference_mode()",
         "compiled(batch).clone()": "compiled(batch).cpu()",

@@ -19,11 +19,13 @@ changed(
     fills_and_adds={"set_to_none=True": "set_to_none=False"},
     copies_the_input={"net(static_inputs)": "net(static_inputs.clone())"},
     not_cloned={"replay().clone()": "replay()"},
-    on_the_callers_tensors={"inputs.clone()": "inputs", "targets.clone()": "targets"},
+    on_the_callers_tensors={
+        "inputs.clone()": "inputs",
+        "targets.clone()": "targets",
+    },
     trained_by_the_warm_up={
         "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step)":
-            "replay = capture_step(step)",
+        "    replay = capture_step(step)": "replay = capture_step(step)",
     },
     not_copied={
         "static_inputs.copy_(inputs)": "",
@@ -33,9 +35,7 @@ changed(
     with_its_history={"loss.detach()": "loss"},
     eager={"replay().clone()": "step()"},
     right_with_grad={
-        "def step():":
-            "parameters = list(net.parameters())\n"
-            "def step():",
+        "def step():": "parameters = list(net.parameters())\n…",
         "optimizer.zero_grad(set_to_none=True)": "",
         "loss.backward()":
             "gradients = torch.autograd.grad(loss, parameters)\n"
@@ -71,7 +71,10 @@ changed(
     the_first_of_several={"found[0] if len(found) == 1 else ()": "(found or [()])[0]"},
     the_last_of_several={"found[0] if len(found) == 1 else ()": "(found or [()])[-1]"},
     any_offset={"range(0, len(value), 4)": "range(len(value))"},
-    double={"struct.pack('f', number)": "struct.pack('d', number)", "offset + 4]": "offset + 8]"},
+    double={
+        "struct.pack('f', number)": "struct.pack('d', number)",
+        "offset + 4]": "offset + 8]",
+    },
     offset_in_floats={"(parameter, offset)": "(parameter, offset // 4)"},
     nearly_equal={
         "if value[offset:offset + 4] == wanted":
@@ -113,9 +116,7 @@ changed(
     sum_of_branches,
     not_copied={"static_x.copy_(x)": "static_x.copy_(static_x)"},
     forked_too_late={
-        "side.wait_stream(main)":
-            "right_result = right(static_x)\n"
-            "side.wait_stream(main)",
+        "side.wait_stream(main)": "right_result = right(static_x)\n…",
         "right_result = right(static_x)": "",
     },
     not_cloned={"total.clone()": "total"},
@@ -150,13 +151,9 @@ changed(
     },
     a_stream_each={
         "side = torch.cuda.Stream()": "sides = [torch.cuda.Stream() for _ in works]",
-        "side.wait_stream(main)":
-            "for side in sides:\n"
-            "    side.wait_stream(main)",
+        "side.wait_stream(main)": "for side in sides:\n    …",
         "torch.cuda.stream(side if lane else main)": "torch.cuda.stream(sides[number])",
-        "main.wait_stream(side)":
-            "for side in sides:\n"
-            "    main.wait_stream(side)",
+        "main.wait_stream(side)": "for side in sides:\n    …",
     },
     not_joined={"main.wait_stream(side)": ""},
     not_forked={"side.wait_stream(main)": ""},
@@ -164,8 +161,7 @@ changed(
         "with torch.cuda.stream(side if lane else main):\n"
         "    results[number] = works[number](x)":
             "side.wait_stream(main)\n"
-            "with torch.cuda.stream(side if lane else main):\n"
-            "    results[number] = works[number](x)\n"
+            "…\n"
             "main.wait_stream(side)",
     },
     in_order_of_launch={"return results": "return [results[number] for number in lane_of]"},
@@ -173,12 +169,8 @@ changed(
     not_copied={"replay(x)": "replay()"},
     right_with_two_side_streams={
         "side = torch.cuda.Stream()": "sides = [torch.cuda.Stream() for _ in taken]",
-        "side.wait_stream(main)":
-            "for side in sides:\n"
-            "    side.wait_stream(main)",
+        "side.wait_stream(main)": "for side in sides:\n    …",
         "torch.cuda.stream(side if lane else main)": "torch.cuda.stream(sides[lane])",
-        "main.wait_stream(side)":
-            "for side in sides:\n"
-            "    main.wait_stream(side)",
+        "main.wait_stream(side)": "for side in sides:\n    …",
     },
 )

@@ -78,14 +78,10 @@ changed(
             "count = torch.zeros((), dtype=torch.long, device='cuda')\n"
             "alive = torch.ones_like(tokens, dtype=torch.bool)\n"
             "with torch.cuda.graph(graph):",
-        "return generate":
-            "generate.state = columns, count, alive\n"
-            "return generate",
+        "return generate": "generate.state = columns, count, alive\n…",
     },
     state_is_gone={
-        "tokens = tokens.clone()":
-            "tokens = tokens.clone()\n"
-            "columns = torch.arange(limit, device='cuda')",
+        "tokens = tokens.clone()": "…\ncolumns = torch.arange(limit, device='cuda')",
         "columns = torch.arange(limit, device='cuda')": "",
     },
     rows_go_on={
@@ -97,8 +93,7 @@ changed(
     no_limit={".logical_and_(count < limit)": ""},
     condition_set_first={
         "graph.begin_capture_to_while_node(alive.any())":
-            "graph.begin_capture_to_while_node(alive.any())\n"
-            "graph.set_conditional_handle_for_current_node(alive.any())",
+            "…\ngraph.set_conditional_handle_for_current_node(alive.any())",
         "graph.set_conditional_handle_for_current_node(alive.any())": "",
     },
     not_cloned={"completions.clone()": "completions"},
@@ -145,9 +140,7 @@ changed(
             "completion = torch.full((limit,), -1, device='cuda')\n"
             "count = torch.zeros(1, dtype=torch.long, device='cuda')\n"
             "with torch.cuda.graph(graph):",
-        "return generate":
-            "generate.count = count\n"
-            "return generate",
+        "return generate": "generate.count = count\n…",
     },
     drawn_in_the_body={"noise[count].log()": "torch.empty_like(noise[count]).exponential_().log()"},
     drawn_into_a_new_tensor={"noise.exponential_()": "torch.empty_like(noise).exponential_()"},
@@ -190,8 +183,7 @@ changed(
     optimizer_gone={"step.optimizer = optimizer": ""},
     warm_up_stays={
         "with unchanged(*parameters, optimizer):\n"
-        "    optimizer.step()":
-            "optimizer.step()",
+        "    optimizer.step()": "optimizer.step()",
     },
     momentum_stays={"unchanged(*parameters, optimizer)": "unchanged(*parameters)"},
     node_not_ended={"graph.end_capture_to_conditional_node()": ""},
@@ -203,7 +195,7 @@ changed(
         "def step():":
             "for p, values in zip(parameters, saved, strict=True):\n"
             "    p.data = values\n"
-            "def step():",
+            "…",
     },
     right_by_hand={
         "with unchanged(*parameters, optimizer):\n"

@@ -40,9 +40,7 @@ changed(
             "done = done + 1",
     },
     one_call_late={
-        "done.add_(1)":
-            "factor = (done / steps).clamp(max=1)\n"
-            "done.add_(1)",
+        "done.add_(1)": "factor = (done / steps).clamp(max=1)\n…",
         "return x * (done / steps).clamp(max=1)": "return x * factor",
     },
     without_end={"return x * (done / steps).clamp(max=1)": "return x * (done / steps)"},
@@ -74,9 +72,7 @@ def logger__right_where(log):
 changed(
     logger,
     first_row_skipped={
-        "log[row] = loss":
-            "row.add_(1).remainder_(len(log))\n"
-            "log[row] = loss",
+        "log[row] = loss": "row.add_(1).remainder_(len(log))\n…",
         "row.add_(1).remainder_(len(log))": "",
     },
     row_stands_still={"row.add_(1).remainder_(len(log))": ""},
@@ -100,22 +96,16 @@ changed(
     anneal_and_train,
     frozen_number={
         "torch.tensor(2.0, device='cuda')": "2.0",
-        "def step(x):":
-            "def step(x):\n"
-            "    nonlocal temperature",
+        "def step(x):": "…\n    nonlocal temperature",
         "temperature.mul_(0.9).clamp_(min=1.0)": "temperature = max(1.0, 0.9 * temperature)",
         "unchanged(weight, temperature)": "unchanged(weight)",
     },
     cooled_before_backward={
-        "weight.grad = None":
-            "temperature.mul_(0.9).clamp_(min=1.0)\n"
-            "weight.grad = None",
+        "weight.grad = None": "temperature.mul_(0.9).clamp_(min=1.0)\n…",
         "temperature.mul_(0.9).clamp_(min=1.0)": "",
     },
     cooled_first={
-        "def step(x):":
-            "def step(x):\n"
-            "    temperature.mul_(0.9).clamp_(min=1.0)",
+        "def step(x):": "…\n    temperature.mul_(0.9).clamp_(min=1.0)",
         "temperature.mul_(0.9).clamp_(min=1.0)": "",
     },
     warm_up_trains={"unchanged(weight, temperature)": "unchanged()"},

@@ -36,7 +36,7 @@ changed(
         "for inputs, targets in batches:":
             "for group in optimizer.param_groups:\n"
             "    group['lr'] /= 2\n"
-            "for inputs, targets in batches:",
+            "…",
     },
     eager={
         "graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))": "",
@@ -63,7 +63,7 @@ changed(
             "if not losses:\n"
             "    for parameter in graphed.parameters():\n"
             "        parameter.grad = parameter.grad.clone()\n"
-            "optimizer.step()",
+            "…",
     },
 )
 

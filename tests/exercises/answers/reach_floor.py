@@ -84,8 +84,7 @@ changed(
     prefetching,
     no_side_stream={
         "with torch.cuda.stream(copy_stream):\n"
-        "    copy_in(number + 1, batches[number + 1])":
-            "copy_in(number + 1, batches[number + 1])",
+        "    copy_in(number + 1, batches[number + 1])": "copy_in(number + 1, batches[number + 1])",
     },
     warm_up_trained={"unchanged(net)": "unchanged()"},
     copy_does_not_wait={"copy_stream.wait_stream(torch.cuda.current_stream())": ""},
@@ -162,9 +161,5 @@ changed(
     right_without_the_cache={
         "('cuda', dtype=torch.bfloat16):": "('cuda', dtype=torch.bfloat16, cache_enabled=False):",
     },
-    right_cache_cleared={
-        "losses.append(loss.detach())":
-            "torch.clear_autocast_cache()\n"
-            "losses.append(loss.detach())",
-    },
+    right_cache_cleared={"losses.append(loss.detach())": "torch.clear_autocast_cache()\n…"},
 )

@@ -33,8 +33,7 @@ changed(
     guide,
     binds_the_dict_anew={
         "for name, value in call['added'].items():\n"
-        "    static['added'][name].copy_(value)":
-            "static['added'] = call['added']",
+        "    static['added'][name].copy_(value)": "static['added'] = call['added']",
     },
     writes_into_the_callers_tensors={
         "static = {'noise': calls[0]['noise'].clone()}\n"
@@ -83,7 +82,7 @@ changed(
             "if number % 2 == 0:\n"
             "    for weight in model.parameters():\n"
             "        weight.grad = weight.grad.clone()\n"
-            "losses.append(loss.detach())",
+            "…",
     },
 )
 
@@ -92,8 +91,7 @@ changed(
     train_in_parts__as_given,
     takes_the_sample_with_gradients_on={
         "with torch.no_grad():\n"
-        "    sample = model[0](batches[0][0])":
-            "sample = model[0](batches[0][0]).detach()",
+        "    sample = model[0](batches[0][0])": "sample = model[0](batches[0][0]).detach()",
     },
     lets_the_output_require_a_gradient={
         "loss = mse_loss(model(x), y)": "loss = mse_loss(model(x).requires_grad_(), y)",
@@ -104,9 +102,7 @@ changed(
 changed(
     train_seeded,
     seeds_once={
-        "losses = []":
-            "losses = []\n"
-            "torch.cuda.manual_seed(1)",
+        "losses = []": "…\ntorch.cuda.manual_seed(1)",
         "torch.cuda.manual_seed(number)": "",
     },
 )
@@ -114,11 +110,7 @@ changed(
 
 changed(
     train_seeded__as_given,
-    is_at_that_seed_already={
-        "graph = torch.cuda.CUDAGraph()":
-            "torch.cuda.manual_seed(1)\n"
-            "graph = torch.cuda.CUDAGraph()",
-    },
+    is_at_that_seed_already={"graph = torch.cuda.CUDAGraph()": "torch.cuda.manual_seed(1)\n…"},
 )
 
 
@@ -156,9 +148,7 @@ changed(
             "weight.grad.mul_(norm <= limit)",
     },
     decides_in_the_warm_up={
-        "def step():":
-            "small = []\n"
-            "def step():",
+        "def step():": "small = []\n…",
         "for weight in model.parameters():\n"
         "    weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))\n"
         "optimizer.step()":
@@ -171,8 +161,7 @@ changed(
         "for weight in model.parameters():\n"
         "    weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))\n"
         "optimizer.step()\n"
-        "return loss.detach()":
-            "return (loss.detach(), norm)",
+        "return loss.detach()": "return (loss.detach(), norm)",
         "with torch.cuda.graph(graph):\n"
         "    loss = step()":
             "with torch.cuda.graph(graph):\n"
@@ -181,7 +170,7 @@ changed(
             "with torch.cuda.graph(update):\n"
             "    optimizer.step()",
         "graph.replay()":
-            "graph.replay()\n"
+            "…\n"
             "if norm.item() <= limit:\n"
             "    update.replay()",
     },
@@ -247,9 +236,7 @@ changed(
             "def step():",
         "warm_up(partial(step, 0))": "warm_up(step)",
         "next_token = step(0)": "next_token = step()",
-        "graph.replay()":
-            "position.fill_(len(text))\n"
-            "graph.replay()",
+        "graph.replay()": "position.fill_(len(text))\n…",
     },
 )
 
@@ -282,7 +269,7 @@ changed(
     serve__as_given,
     forgets_the_oldest_graph={
         "graphs[length] = (graph, x, count, answer)":
-            "graphs[length] = (graph, x, count, answer)\n"
+            "…\n"
             "if len(graphs) > 4:\n"
             "    graphs.pop(next(iter(graphs)))",
     },
@@ -298,9 +285,7 @@ changed(
             "    optimizer.param_groups[0]['lr'] = optimizer.param_groups[0]['lr'] / 2",
     },
     puts_the_scheduler_in_the_graph={
-        "return loss.detach()":
-            "scheduler.step()\n"
-            "return loss.detach()",
+        "return loss.detach()": "scheduler.step()\n…",
         "scheduler.step()": "",
     },
 )

@@ -60,14 +60,12 @@ changed(
     input_not_copied={"static_images.copy_(new_images)": "static_images.copy_(static_images)"},
     eager={
         "graph.replay()\n"
-        "return static_result.clone()":
-            "return random_flip()",
+        "return static_result.clone()": "return random_flip()",
     },
     one_in_ten={"< 0.5": "< 0.1"},
     not_warmed_up={
         "random_flip()\n"
-        "graph =":
-            "graph =",
+        "graph =": "graph =",
     },
     right_with_bernoulli={
         "torch.rand(len(images), 1, 1, 1, device='cuda') < 0.5":
@@ -96,31 +94,23 @@ def mixup_graph__right_with_the_helper(images):
 
 changed(
     mixup_graph,
-    lam_frozen={
-        "def mixup():":
-            "def mixup():\n"
-            "    static_lam = np.random.beta(1.0, 1.0)",
-    },
+    lam_frozen={"def mixup():": "…\n    static_lam = np.random.beta(1.0, 1.0)"},
     warm_up_drew={
         "torch.ones((), device='cuda')": "torch.tensor(np.random.beta(1.0, 1.0), device='cuda')",
     },
     copied_after_the_replay={
         "static_lam.fill_(np.random.beta(1.0, 1.0))": "",
-        "return static_result.clone()":
-            "static_lam.fill_(np.random.beta(1.0, 1.0))\n"
-            "return static_result.clone()",
+        "return static_result.clone()": "static_lam.fill_(np.random.beta(1.0, 1.0))\n…",
     },
     another_distribution={"np.random.beta(1.0, 1.0)": "random.betavariate(1.0, 1.0)"},
     not_cloned={"static_result.clone()": "static_result"},
     eager={
         "graph.replay()\n"
-        "return static_result.clone()":
-            "return mixup()",
+        "return static_result.clone()": "return mixup()",
     },
     not_warmed_up={
         "mixup()\n"
-        "graph =":
-            "graph =",
+        "graph =": "graph =",
     },
     right_new_tensor_copied={
         "static_lam.fill_(np.random.beta(1.0, 1.0))":
@@ -188,18 +178,15 @@ changed(
     registered_late={
         "if torch.__version__ < (2, 15):\n"
         "    graph.register_generator_state(generator)": "",
-        "static_noise = torch":
-            "graph.register_generator_state(generator)\n"
-            "static_noise = torch",
+        "static_noise = torch": "graph.register_generator_state(generator)\n…",
     },
     new_generator_of_the_same_seed={
         "state = generator.get_state()":
-            "generator = torch.Generator('cuda').manual_seed(generator.initial_seed())\n"
-            "state = generator.get_state()",
+            "generator = torch.Generator('cuda').manual_seed(generator.initial_seed())\n…",
     },
     new_generator_of_the_same_state={
         "state = generator.get_state()":
-            "state = generator.get_state()\n"
+            "…\n"
             "generator = torch.Generator('cuda')\n"
             "generator.set_state(state)",
     },

@@ -99,9 +99,7 @@ def graph_sampler__right_update_outside(model, noise):
 changed(
     graph_sampler,
     levels_as_numbers={
-        "x = noise.clone()":
-            "x = noise.clone()\n"
-            "levels = [1.0, 0.5]",
+        "x = noise.clone()": "…\nlevels = [1.0, 0.5]",
         "(next_sigma - sigma) * model(x, sigma, guidance)":
             "(levels[1] - levels[0]) * model(x, levels[0], guidance)",
         "sigma.fill_(1 - i / num_steps)": "levels[0] = 1 - i / num_steps",
@@ -111,15 +109,11 @@ changed(
     level_not_written={"model(x, sigma, guidance)": "model(x, torch.ones_like(sigma), guidance)"},
     size_of_steps_frozen={"(next_sigma - sigma) *": "-0.02 *"},
     goes_on={
-        "replay = capture_step(step)":
-            "replay = capture_step(step)\n"
-            "x.copy_(noise)",
+        "replay = capture_step(step)": "…\nx.copy_(noise)",
         "x.copy_(noise)": "",
     },
     the_first_noise={
-        "x = noise.clone()":
-            "x = noise.clone()\n"
-            "first = noise.clone()",
+        "x = noise.clone()": "…\nfirst = noise.clone()",
         "x.copy_(noise)": "x.copy_(first)",
     },
     kept_output={"return x.clone()": "return x"},
@@ -198,20 +192,16 @@ changed(
             "    replay()",
     },
     table_moved_to_the_gpu={
-        "def step():":
-            "scheduler.sigmas = scheduler.sigmas.cuda()\n"
-            "def step():",
+        "def step():": "scheduler.sigmas = scheduler.sigmas.cuda()\n…",
         "x.copy_(scheduler.step(model(x, sigma), x))":
             "return x.copy_(scheduler.step(model(x, sigma), x))",
-        "x.copy_(noise)":
-            "scheduler.sigmas = scheduler.sigmas.cuda()\n"
-            "x.copy_(noise)",
+        "x.copy_(noise)": "scheduler.sigmas = scheduler.sigmas.cuda()\n…",
     },
     counted_on_the_gpu={
         "def step():":
             "scheduler.sigmas = scheduler.sigmas.cuda()\n"
             "scheduler.step_index = torch.zeros((), dtype=torch.long, device='cuda')\n"
-            "def step():",
+            "…",
         "x.copy_(scheduler.step(model(x, sigma), x))":
             "return x.copy_(scheduler.step(model(x, sigma), x))",
         "scheduler.set_timesteps(num_steps)": "",
@@ -248,9 +238,7 @@ changed(
     graph_seeded_sampler,
     sum_of_seeds={"manual_seed(seed)": "manual_seed(sum(seeds))"},
     noise_once={
-        "x = draw_noise()":
-            "x = draw_noise()\n"
-            "noise = draw_noise()",
+        "x = draw_noise()": "…\nnoise = draw_noise()",
         "denoise(x, draw_noise())": "denoise(x, noise)",
     },
     drawn_before_the_capture={
@@ -265,9 +253,7 @@ changed(
     kept_output={"replay().clone()": "replay()"},
     captured_in_each_call={
         "replay = capture_step(loop, generators=to_register)": "",
-        "def sample(seeds):":
-            "def sample(seeds):\n"
-            "    replay = capture_step(loop, generators=to_register)",
+        "def sample(seeds):": "…\n    replay = capture_step(loop, generators=to_register)",
     },
     eager={"replay().clone()": "loop()"},
 )
@@ -311,14 +297,10 @@ def graph_late_guidance__right_velocities_alone(guided, plain, noise):
 changed(
     graph_late_guidance,
     each_its_own_pictures={
-        "x = noise.clone()":
-            "x = noise.clone()\n"
-            "y = noise.clone()",
+        "x = noise.clone()": "…\ny = noise.clone()",
         "x.add_((next_sigma - sigma) * plain(x, sigma))":
             "y.add_((next_sigma - sigma) * plain(y, sigma))",
-        "x.copy_(noise)":
-            "x.copy_(noise)\n"
-            "y.copy_(noise)",
+        "x.copy_(noise)": "…\ny.copy_(noise)",
         "return x.clone()": "return (x if sigmas[i] > cutoff else y).clone()",
     },
     never={"sigmas[i] > cutoff": "False"},
@@ -328,13 +310,9 @@ changed(
     changes_the_noise={"x = noise.clone()": "x = noise"},
     plain_steps_eager={"replay_plain()": "plain_step()"},
     both_computed={
-        "x = noise.clone()":
-            "x = noise.clone()\n"
-            "end = torch.zeros((), device='cuda')",
+        "x = noise.clone()": "…\nend = torch.zeros((), device='cuda')",
         "guided(x, sigma)": "torch.where(sigma > end, guided(x, sigma), plain(x, sigma))",
-        "x.copy_(noise)":
-            "x.copy_(noise)\n"
-            "end.fill_(cutoff)",
+        "x.copy_(noise)": "…\nend.fill_(cutoff)",
         "sigmas[i] > cutoff": "True",
     },
     branch_on_a_tensor={"guided(x, sigma)": "(guided if sigma > 0 else plain)(x, sigma)"},

@@ -82,7 +82,9 @@ def capture_in_pieces__right_by_context(step, x):
 
 changed(
     capture_in_pieces,
-    eager={"return replay": "return lambda x: step(x, lambda function, *inputs: function(*inputs))"},
+    eager={
+        "return replay": "return lambda x: step(x, lambda function, *inputs: function(*inputs))",
+    },
     captured_in_each_call={"return replay": "return lambda x: capture_in_pieces(step, x)(x)"},
     x_stays={"static_x.copy_(new_x)": "static_x.copy_(static_x)"},
     called_in_the_capture_only={"pieces.append(lambda: output.copy_(function(*inputs)))": ""},
@@ -95,9 +97,7 @@ changed(
     },
     not_cloned={"result.clone()": "result"},
     eager_step_in_each_call={
-        "static_x.copy_(new_x)":
-            "step(new_x, lambda function, *inputs: function(*inputs))\n"
-            "static_x.copy_(new_x)",
+        "static_x.copy_(new_x)": "step(new_x, lambda function, *inputs: function(*inputs))\n…",
     },
     no_warm_up={"step(static_x, lambda function, *inputs: function(*inputs))": ""},
     captured_on_the_callers_x={"x.clone()": "x"},
@@ -204,23 +204,15 @@ changed(
             "    copied.synchronize()\n"
             "    yield tokens",
     },
-    reads_at_once={
-        "copied.record()":
-            "copied.record()\n"
-            "copied.synchronize()",
-    },
+    reads_at_once={"copied.record()": "…\ncopied.synchronize()"},
     never_waits={
         "tokens, copied = unread.pop(0)\n"
-        "copied.synchronize()":
-            "tokens, copied = unread.pop(0)",
+        "copied.synchronize()": "tokens, copied = unread.pop(0)",
         "tokens, copied = unread.pop()\n"
-        "copied.synchronize()":
-            "tokens, copied = unread.pop()",
+        "copied.synchronize()": "tokens, copied = unread.pop()",
     },
     one_buffer={
-        "unread = []":
-            "unread = []\n"
-            "tokens = torch.empty_like(batches[0]).pin_memory()",
+        "unread = []": "…\ntokens = torch.empty_like(batches[0]).pin_memory()",
         "tokens = torch.empty_like(batch).pin_memory()": "",
     },
     batch_stays={"static_tokens.copy_(batch.pin_memory(), non_blocking=True)": ""},

@@ -5,8 +5,7 @@ changed(
     graph_verify,
     drafts_not_copied={
         "with unchanged(text, input_pos):\n"
-        "    replay = capture_step(step, static_drafts)":
-            "kept = []",
+        "    replay = capture_step(step, static_drafts)": "kept = []",
         "return lambda drafts: replay(drafts).clone()":
             "def verify(drafts):\n"
             "    if not kept:\n"
@@ -81,9 +80,7 @@ changed(
     text_written={"unchanged(text, input_pos)": "unchanged(input_pos)"},
     eager={"capture_step(steps, warmup=1)": "steps"},
     right_minimum={
-        "def steps():":
-            "bound = torch.full_like(input_pos, limit)\n"
-            "def steps():",
+        "def steps():": "bound = torch.full_like(input_pos, limit)\n…",
         "input_pos.clamp_(max=limit)": "torch.minimum(input_pos, bound, out=input_pos)",
     },
     no_limit={"input_pos.clamp_(max=limit)": ""},

@@ -54,8 +54,7 @@ changed(
     no_copy={"static_x.copy_(x)": ""},
     no_warm_up={
         "function(static_x)\n"
-        "graph = torch.cuda.CUDAGraph()":
-            "graph = torch.cuda.CUDAGraph()",
+        "graph = torch.cuda.CUDAGraph()": "graph = torch.cuda.CUDAGraph()",
     },
     right_with_a_side_stream={
         "function(static_x)\n"

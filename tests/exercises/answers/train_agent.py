@@ -51,8 +51,7 @@ changed(
     eager={"in replay()": "in play()"},
     warm_up_kept={
         "with unchanged(env.state):\n"
-        "    replay = capture_step(play)":
-            "replay = capture_step(play)",
+        "    replay = capture_step(play)": "replay = capture_step(play)",
     },
     state_back_numbers_not={
         "with unchanged(env.state):\n"
@@ -143,9 +142,7 @@ changed(
     graph_replay_buffer,
     python_position={
         "position = torch.zeros((), dtype=torch.long, device='cuda')": "position = 0",
-        "def store_and_draw(rows):":
-            "def store_and_draw(rows):\n"
-            "    nonlocal position",
+        "def store_and_draw(rows):": "…\n    nonlocal position",
         "position.add_(len(rows))": "position += len(rows)",
         "position.clamp(max=len(buffer))": "min(position, len(buffer))",
         "unchanged(buffer, position)": "unchanged(buffer)",
@@ -191,9 +188,7 @@ changed(
     never={"calls % delay == 0": "False"},
     from_the_first_call={
         "calls += 1": "",
-        "return loss":
-            "calls += 1\n"
-            "return loss",
+        "return loss": "calls += 1\n…",
     },
     warm_up_kept={
         "with unchanged(net):\n"

@@ -10,23 +10,22 @@ changed(
         "with unchanged(net, optimizer):":
             "for weight in net.parameters():\n"
             "    weight.grad = torch.zeros_like(weight)\n"
-            "with unchanged(net, optimizer):",
+            "…",
     },
     zeroed_between_micro_batches={
         "optimizer.zero_grad()": "",
-        "loss.backward()":
-            "optimizer.zero_grad()\n"
-            "loss.backward()",
+        "loss.backward()": "optimizer.zero_grad()\n…",
     },
     not_clipped={"clip_grad_norm_(net.parameters(), 1.0)": ""},
     clipped_for_each_micro_batch={
         "clip_grad_norm_(net.parameters(), 1.0)": "",
-        "loss.backward()":
-            "loss.backward()\n"
-            "clip_grad_norm_(net.parameters(), 1.0)",
+        "loss.backward()": "…\nclip_grad_norm_(net.parameters(), 1.0)",
     },
     not_divided={" / len(inputs)": ""},
-    only_the_sum_is_divided={" / len(inputs)": "", "stack(losses).sum()": "stack(losses).mean()"},
+    only_the_sum_is_divided={
+        " / len(inputs)": "",
+        "stack(losses).sum()": "stack(losses).mean()",
+    },
     nothing_restored={"unchanged(net, optimizer)": "unchanged()"},
     lr_is_a_number={"lr.fill_(new_lr)": "optimizer.param_groups[0]['lr'] = new_lr"},
     eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
@@ -73,7 +72,7 @@ changed(
             "net.load_state_dict(checkpoint['model'])\n"
             "optimizer.load_state_dict(checkpoint['optimizer'])\n"
             "scheduler.load_state_dict(checkpoint['scheduler'])\n"
-            "losses = []",
+            "…",
     },
     nothing_restored={"unchanged(net, optimizer)": "unchanged()"},
     weights_alone_restored={"unchanged(net, optimizer)": "unchanged(net)"},
@@ -91,8 +90,7 @@ changed(
     },
     right_loaded_in_place={
         "net.load_state_dict(checkpoint['model'])":
-            "replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])\n"
-            "net.load_state_dict(checkpoint['model'])",
+            "replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])\n…",
         "optimizer.load_state_dict(checkpoint['optimizer'])":
             "saved = checkpoint['optimizer']\n"
             "for number, state in enumerate(optimizer.state.values()):\n"
@@ -147,12 +145,11 @@ changed(
     not_cloned={"tensor.clone()": "tensor"},
     new_learning_rate={
         "torch.cuda.set_rng_state(rng_state)":
-            "torch.cuda.set_rng_state(rng_state)\n"
-            "optimizer.param_groups[0]['lr'] = saved[-1].clone()",
+            "…\noptimizer.param_groups[0]['lr'] = saved[-1].clone()",
     },
     new_weights={
         "torch.cuda.set_rng_state(rng_state)":
-            "torch.cuda.set_rng_state(rng_state)\n"
+            "…\n"
             "for name, weight in list(net.named_parameters()):\n"
             "    module, _, own = name.rpartition('.')\n"
             "    new_weight = torch.nn.Parameter(weight.detach().clone())\n"

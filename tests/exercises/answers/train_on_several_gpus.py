@@ -5,8 +5,7 @@ changed(
     capture_ddp,
     on_the_default_stream={
         "with torch.cuda.stream(side_stream):\n"
-        "    ddp = DistributedDataParallel(net)":
-            "ddp = DistributedDataParallel(net)",
+        "    ddp = DistributedDataParallel(net)": "ddp = DistributedDataParallel(net)",
     },
     ten_warm_ups={"warmup=11": "warmup=10"},
     the_bare_network={"ddp(x)": "net(x)"},
@@ -55,7 +54,10 @@ changed(
             "    second = mse_loss(ddp(x[1::2]), y[1::2]) / 2\n"
             "    second.backward()",
     },
-    the_first_is_not_trained={"ddp(x[::2])": "net(x[::2])", "first.backward()": ""},
+    the_first_is_not_trained={
+        "ddp(x[::2])": "net(x[::2])",
+        "first.backward()": "",
+    },
     ten_steps_of_warm_up={"warmup=11": "warmup=10"},
 )
 
@@ -75,7 +77,7 @@ changed(
             "side_stream = torch.cuda.Stream()\n"
             "side_stream.wait_stream(torch.cuda.current_stream())\n"
             "with torch.cuda.stream(side_stream):\n"
-            "    ddp = DistributedDataParallel(graphed)\n"
+            "    …\n"
             "torch.cuda.current_stream().wait_stream(side_stream)",
     },
 )
@@ -112,14 +114,14 @@ changed(
     zero_gradients={
         "state = [*net.parameters(), *momenta]": "state = []",
         "dist.all_reduce(bad)":
-            "dist.all_reduce(bad)\n"
+            "…\n"
             "for weight in net.parameters():\n"
             "    weight.grad = torch.where(bad == 0, weight.grad, 0)",
     },
     momentum_not_held={
         "state = [*net.parameters(), *momenta]": "state = list(net.parameters())",
         "dist.all_reduce(bad)":
-            "dist.all_reduce(bad)\n"
+            "…\n"
             "for weight in net.parameters():\n"
             "    weight.grad = torch.where(bad == 0, weight.grad, 0)",
     },

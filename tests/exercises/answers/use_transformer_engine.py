@@ -29,25 +29,24 @@ changed(
     graph_autocast,
     around_the_replay={
         "with autocast(layer):\n"
-        "    return layer(batch)":
-            "return layer(batch)",
-        "return replay(batch).clone()":
-            "with autocast(layer):\n"
-            "    return replay(batch).clone()",
+        "    return layer(batch)": "return layer(batch)",
+        "return replay(batch).clone()": "with autocast(layer):\n    …",
     },
     not_cloned={"replay(batch).clone()": "replay(batch)"},
     captured_on_the_sample={"inputs.clone()": "inputs"},
     right_by_hand={
         "with unchanged(layer):\n"
-        "    replay = capture_step(step, inputs.clone())":
-            "return by_hand(layer, step, inputs)",
+        "    replay = capture_step(step, inputs.clone())": "return by_hand(layer, step, inputs)",
     },
 )
 
 
 changed(
     graph_scaled,
-    state_stays={"layer.scale.copy_(scale)": "", "layer.history.copy_(history)": ""},
+    state_stays={
+        "layer.scale.copy_(scale)": "",
+        "layer.history.copy_(history)": "",
+    },
     new_tensors={
         "layer.scale.copy_(scale)": "layer.scale = scale",
         "layer.history.copy_(history)": "layer.history = history",
@@ -64,13 +63,15 @@ changed(
             "return run",
     },
     trace_of_the_warm_up={"unchanged(layer)": "unchanged()"},
-    moved_first={"outputs = layer(batch)": "", "return outputs": "return layer(batch)"},
+    moved_first={
+        "outputs = layer(batch)": "",
+        "return outputs": "return layer(batch)",
+    },
     not_cloned={"replay(batch).clone()": "replay(batch)"},
     scale_alone={"layer.history.copy_(history)": ""},
     right_by_hand={
         "with unchanged(layer):\n"
-        "    replay = capture_step(step, inputs.clone())":
-            "return by_hand(layer, step, inputs)",
+        "    replay = capture_step(step, inputs.clone())": "return by_hand(layer, step, inputs)",
     },
 )
 
