@@ -1,6 +1,4 @@
-"""Scenarios of Verb object: rows are scaled, a total
-grows. Each raises Wrong with the symptom it finds.
-"""
+"""Scenarios of Verb object: rows are scaled, a total grows."""
 
 from collections.abc import Callable
 
