@@ -17,7 +17,7 @@ NAMED = re.compile(  # a CUDA graph, its capture or its replay
     r"captur|(cuda|hip|acl)[ _/.-]?graph(?!ic)|graphed|graph[. ]replay|graph_?pool|graph recording"
     r"|graph mode|FULL_(AND_PIECEWISE|DECODE_ONLY)"
     r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
-    re.I,
+    re.I | re.A,
 )
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
 PRODUCTS = {  # a cause that begins with such a name is guessed where the text names the product
@@ -40,7 +40,8 @@ DESCRIBED = 30, 0.4  # what a word of a description weighs, and BM25's b
 REPORTED = 20, 0.8  # and one of a report
 LESS = 0.5  # of the best likeness: what is less alike is left out
 RARE = 0.0025  # a share of texts: what is seen less often says little
-LIKELY = 50  # the least evidence for a guess
+SEEN = 4  # texts at least: a term of fewer says nothing
+LIKELY = 40  # the least evidence for a guess
 TYPED = 9  # words at most, and no colon: a complaint that somebody typed, not a line of a log
 UNCLEAR = ("this", "a capture that fails")  # complaints of anything that fails
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
@@ -96,7 +97,7 @@ def of_complaint(text: str, count: int = 18) -> list[Entry]:
 
 def _complaints(text: str) -> list[Complaint]:
     read = "\n".join(_lines(text))
-    return [one for one in complaints() if re.search(one.words, read, re.I)]
+    return [one for one in complaints() if re.search(one.words, read, re.I | re.A)]
 
 
 def _read(text: str) -> str:
@@ -116,17 +117,22 @@ def _rated(text: str) -> list[tuple[int, Entry]]:
     """
     asked = set(_words(_read(text)))
     rated = []
-    for entry, weight in zip(entries(), weights(), strict=True):
-        if entry.kind in GUESSED and _named(entry, text):
+    for entry, weight in zip(guessable(), weights(), strict=True):
+        if _named(entry, text):
             alike = sum(weight[word] for word in asked & weight.keys())
             rated.append((alike, entry))
     return sorted(rated, key=lambda pair: -pair[0])
 
 
+def guessable() -> list[Entry]:
+    """The causes that may be guessed; the other entries say that a message has many."""
+    return [entry for entry in entries() if entry.kind in GUESSED]
+
+
 def _named(entry: Entry, text: str) -> bool:
     """Whether a text speaks of the product that a cause belongs to, if it belongs to one."""
     product = _product(entry.title)
-    return not product or bool(re.search(PRODUCTS[product], text, re.I))
+    return not product or bool(re.search(PRODUCTS[product], text, re.I | re.A))
 
 
 @cache
@@ -160,18 +166,18 @@ def evidence() -> dict[str, int]:
             )
         )
         for term, count in (often + elsewhere).items()
-        if count > 1
+        if count >= SEEN
     }
 
 
 @cache
 def weights() -> list[dict[str, int]]:
-    """How much each word adds to the likeness of each cause: what its description and the reports
-    of it weigh together."""
-    described = [_words("\n".join(_description(entry))) for entry in entries()]
-    reported: dict[str, list[str]] = {entry.title: [] for entry in entries()}
+    """How much each word adds to the likeness of each guessable cause: what its description and
+    the reports of it weigh together."""
+    described = [_words("\n".join(_description(entry))) for entry in guessable()]
+    reported: dict[str, list[str]] = {entry.title: [] for entry in guessable()}
     for report in reports():
-        for title in report["causes"]:
+        for title in reported.keys() & report["causes"]:
             reported[title] += set(_words(report["text"]))
     known = zip(
         _bm25(described, *DESCRIBED), _bm25(list(reported.values()), *REPORTED), strict=True

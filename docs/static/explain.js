@@ -11,6 +11,7 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
   const compare = (a, b) => a.map((one, at) => one - b[at]).find((by) => by) ?? 0;
   const lower = entries.map((entry) => entry.messages.map(squeezed));
   const messagesOf = (kinds) => new Set(entries.flatMap((entry, at) => (!kinds || kinds.includes(entry.kind) ? lower[at] : [])));
+  const guessable = entries.filter(({ kind }) => rules.guessed.includes(kind));
   const every = messagesOf(), ofMany = messagesOf(rules.many);
 
   /** The lines of a text, as Python's splitlines gives them. */
@@ -131,11 +132,11 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
   /** All causes and how much the text is like each, the best first. */
   function likeness(text) {
     const asked = [...new Set(words(read(text)))];
-    const rated = entries.map((entry, one) => {
+    const rated = guessable.map((entry, one) => {
       const alike = asked.reduce((sum, word) => sum + (Object.hasOwn(rules.weights[one], word) ? rules.weights[one][word] : 0), 0);
       return [alike, entry];
     });
-    return rated.filter(([, entry]) => rules.guessed.includes(entry.kind) && named(entry, text)).sort((a, b) => b[0] - a[0]);
+    return rated.filter(([, entry]) => named(entry, text)).sort((a, b) => b[0] - a[0]);
   }
 
   function named(entry, text) {

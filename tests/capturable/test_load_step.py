@@ -4,6 +4,7 @@ failure in a sentence."""
 import random
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
