@@ -19,6 +19,11 @@ NAMED = re.compile(  # a CUDA graph, its capture or its replay
     r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
     re.I | re.A,
 )
+REQUEST = re.compile(  # how a text begins that asks for something
+    r"^[\s\[(#*]*(feature|feat|fea|rfc|roadmap|epic|proposal|usage|discussion|docs?|support|add|enable"
+    r"|implement|allow|investigate|consider|take advantage|option to)\b",
+    re.I | re.A,
+)
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
 PRODUCTS = {  # a cause that begins with such a name is guessed where the text names the product
     "A CTC loss": r"ctc",
@@ -67,8 +72,10 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
 
 
 def tells_of_a_graph(text: str) -> bool:
-    """Whether a text tells of a failure of a CUDA graph, by its words (naive Bayes); of a typed
-    complaint, such as "same dropout each time", that is taken for granted."""
+    """Whether a text tells of a failure of a CUDA graph, by its words (naive Bayes). A typed
+    complaint, such as "same dropout each time", always does; a request never does."""
+    if REQUEST.search(text):
+        return False
     if len(text.split()) <= TYPED and ":" not in text and complaint(text) not in UNCLEAR:
         return True
     terms, known = _terms(text), evidence()

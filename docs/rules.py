@@ -45,6 +45,7 @@ def rules() -> dict[str, Any]:
         "many": explain.NAMES_NO_CAUSE,
         "line": pattern(similar_causes.LINE),
         "named": pattern(similar_causes.NAMED),
+        "request": pattern(similar_causes.REQUEST),
         "guessed": similar_causes.GUESSED,
         "products": {name: pattern(sign, re.I) for name, sign in similar_causes.PRODUCTS.items()},
         "lines": similar_causes.LINES,

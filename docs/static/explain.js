@@ -97,8 +97,9 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     return rated.slice(0, count).filter(([alike]) => alike >= rated[0][0] * rules.less).map(([, entry]) => entry);
   }
 
-  /** Whether a text tells of a failure of a CUDA graph, by its words; of a typed complaint that is taken for granted. */
+  /** Whether a text tells of a failure of a CUDA graph, by its words. A typed complaint always does, a request never. */
   function tellsOfAGraph(text) {
+    if (fits(rules.request, text)) return false;
     const typed = splitWords(text).length <= rules.typed && !text.includes(":") && !rules.unclear.includes(complaint(text));
     if (typed) return true;
     const terms = termsOf(text), evidence = (term) => (Object.hasOwn(rules.evidence, term) ? rules.evidence[term] : 0);
