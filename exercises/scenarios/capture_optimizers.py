@@ -1,7 +1,6 @@
 """Scenarios: a schedule, a scheduler that waits, an fp16 step, a prefetcher."""
 
 import copy
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +14,6 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import lr_scheduler
 
 from cpu_graph.graphs import CUDAGraph
-from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import (
     Watched,
@@ -36,11 +34,12 @@ from exercises.scenarios.common import (
     draw_batches,
     few,
     is_replay,
+    issued,
     launch_log,
     losses_of,
     not_eager,
-    ordered,
     perceptron,
+    races,
     replayed_for_each,
     several,
     sgd,
@@ -48,7 +47,6 @@ from exercises.scenarios.common import (
     tensors_of,
     train_step,
     untrained,
-    writes_what,
 )
 from exercises.scenarios.repair_ten_scripts import counted
 from exercises.scenarios.rules import callers_own, detached, one_graph
@@ -334,7 +332,7 @@ def train_prefetched(answer: Callable) -> None:
             with watch() as seen:
                 losses = answer(sgd_step(net), net, Loader(pinned, seen))
             beside = len(beside_replays()) // 2  # inputs and targets
-            late = next(races(), None)
+            late = next(_unordered_copies(), None)
             not_eager(seen)
             one_graph(seen)
             if late:
@@ -345,20 +343,11 @@ def train_prefetched(answer: Callable) -> None:
             raise Wrong(filled(NOT_BESIDE, beside=beside, steps=steps - 1))
 
 
-def _issued(node: Node) -> int:
-    """When a launch was issued, as a number that grows."""
-    return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
-
-
-def races() -> Iterator[tuple[str, str]]:
-    """What is wrong with two launches outside of the graph that touch the same bytes unordered."""
-    launched = [node for node in launch_log() if not is_replay(node)]
-    first_replay = min(map(_issued, filter(is_replay, launch_log())), default=0)
-    for one, other in itertools.combinations(launched, 2):
-        if one.stream == other.stream or ordered(one, other):
-            continue
-        first, second = sorted((one, other), key=lambda node: node.clock[node.stream])
-        if writes_what(first, second):
+def _unordered_copies() -> Iterator[tuple[str, str]]:
+    """What is wrong with each race of two launches."""
+    first_replay = min(map(issued, filter(is_replay, launch_log())), default=0)
+    for writer, other in races():
+        if issued(writer) < issued(other):
             yield TOO_EARLY
-        if writes_what(second, first):
-            yield FIRST_COPY if _issued(second) < first_replay else OVERWRITTEN
+        else:
+            yield FIRST_COPY if issued(writer) < first_replay else OVERWRITTEN

@@ -6,6 +6,7 @@ import copy
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -320,6 +321,22 @@ def writes_what(one: Node, other: Node) -> bool:
     """Whether a launch writes bytes that another reads or writes."""
     written = [span for span, writes in one.spans.items() if writes]
     return any(_overlap(mine, theirs) for mine in written for theirs in other.spans)
+
+
+def issued(node: Node) -> int:
+    """When a launch was issued, as a number that grows."""
+    return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
+
+
+def races() -> Iterator[tuple[Node, Node]]:
+    """Pairs of launches outside of graphs that are unordered: one writes what the other touches."""
+    launched = [node for node in launch_log() if not is_replay(node)]
+    for pair in combinations(launched, 2):
+        if pair[0].stream != pair[1].stream and not ordered(*pair):
+            earlier, later = sorted(pair, key=issued)
+            for writer, other in ((earlier, later), (later, earlier)):
+                if writes_what(writer, other):
+                    yield writer, other
 
 
 def _overlap(these, those):

@@ -9,13 +9,13 @@ from torch import nn
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import Wrong, as_expected, close, filled, use, watch
-from exercises.scenarios.capture_optimizers import races
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     few,
     in_one_pool,
     is_replay,
     launch_log,
+    races,
     replayed_for_each,
     smallest_that_holds,
     tensors_of,

@@ -23,7 +23,6 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.capture_optimizers import races
 from exercises.scenarios.common import (
     NO_WARM_UP,
     WRITTEN_WHILE_READ,
@@ -33,6 +32,7 @@ from exercises.scenarios.common import (
     is_replay,
     launch_log,
     not_eager,
+    races,
     replayed_for_each,
     smallest_that_holds,
 )
