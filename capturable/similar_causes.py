@@ -50,12 +50,14 @@ LIKELY = 40  # the least evidence for a guess
 TYPED = 9  # words at most, and no colon: a complaint that somebody typed, not a line of a log
 UNCLEAR = ("this", "a capture that fails")  # complaints of anything that fails
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
-PLAIN = re.findall(
-    r"\w+",
-    """a about after all an and any are as at be been before but by can did do does down each else for from had has
+PLAIN = set(
+    re.findall(
+        r"\w+",
+        """a about after all an and any are as at be been before but by can did do does down each else for from had has
 have how if in into is it its may more most must no not of off on once one only or other our out over own same should
 so some such than that the their them then there these they this those to too under until up was we were what when
 where which while who will with without would you your am anything doing me my something we""",
+    )
 )
 
 

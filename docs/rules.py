@@ -57,7 +57,7 @@ def rules() -> dict[str, Any]:
         "typed": similar_causes.TYPED,
         "unclear": similar_causes.UNCLEAR,
         "endings": similar_causes.ENDINGS,
-        "plain": similar_causes.PLAIN,
+        "plain": sorted(similar_causes.PLAIN),
         "told": explain.TOLD,
         "known": explain.SAID,
     }

@@ -196,5 +196,5 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     return [parts.join("\n"), ...(first.entry.kind === "after" ? guessed : []), ...lines].join("\n\n");
   }
 
-  return { explain, print, listed, tell, find, nearest, words };
+  return { explain, print, listed, tell, find, nearest };
 }
