@@ -74,12 +74,12 @@ def lesson(
     load_ipython_extension(shell)
     describe_charts(shell)
     _quiet()
-    _open = opened if opened.live else None
+    _open = None  # also where the recording is missing
+    about = {} if opened.live else opened.recording.about
+    _open = opened
     if opened.live:
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
-    opened.recording.check_code()
-    _open = opened
-    return Markdown(played(opened.recording.about, gpus, lacking))
+    return Markdown(played(about, gpus, lacking))
 
 
 def _quiet() -> None:
@@ -180,10 +180,13 @@ def play(source: str) -> None:
     """
     recording = current().recording
     assert _history is not None, "lesson() has opened it"
-    cell = _history.allows(source, recording)
-    if cell.outputs:  # a cell that only defines something shows nothing, recorded or live
+    cell, other_tools = _history.allows(source, recording)
+    if cell.outputs or other_tools:  # one that only defines something shows nothing, as live
         about = recording.about
-        display(Markdown(f"*recorded on {about['gpu']}, torch {about['torch']}, {about['date']}*"))
+        line = f"recorded on {about['gpu']}, torch {about['torch']}, {about['date']}"
+        for tool, (then, now) in other_tools.items():
+            line += f"; with {tool} {then}, and this copy differs: {now}"
+        display(Markdown(f"*{line}*"))
     values = {name: decode(name, cell.values[name]) for name in handed_on(source) or ()}
     for output in cell.outputs:
         show(output)

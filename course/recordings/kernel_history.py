@@ -8,8 +8,9 @@ import nbformat
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from course.lessons import lesson_file
-from course.paths import LessonError
+from course.paths import LessonError, short
 from course.recordings.cells import handed_on
+from course.recordings.reached_code import hashes, lost_files, other_tools, redefined
 from course.recordings.recording import RecordedCell, Recording
 from course.recordings.statements import Statement, cell_hash, hash_of, needed, statements
 
@@ -54,9 +55,12 @@ class History:
     def _note(self, source: str) -> None:
         self.statements += statements(source)
 
-    def allows(self, source: str, recording: Recording) -> RecordedCell:
-        """The recorded %%gpu cell with this source. Raises NeedsGPU if other code came before it
-        here.
+    def allows(
+        self, source: str, recording: Recording
+    ) -> tuple[RecordedCell, dict[str, tuple[str, str]]]:
+        """The recorded %%gpu cell with this source, and the tools of which it used another copy:
+        the version then, and the one here. Raises NeedsGPU if other code came before it here, or if
+        the code that it reaches has changed.
         """
         own = cell_hash(source)
         number = next((i for i, cell in enumerate(recording.cells) if cell.cell == own), None)
@@ -74,8 +78,9 @@ class History:
                 f"{ELSEWHERE}{more}"
             )
         self._check_statements(source, recording, recording.cells[number])
+        others = self._check_code(source, recording)
         self.played.add(own)
-        return recording.cells[number]
+        return recording.cells[number], others
 
     def _check_statements(self, source: str, recording: Recording, cell: RecordedCell) -> None:
         before = needed(source, self.statements)
@@ -96,3 +101,14 @@ class History:
         raise NeedsGPU(
             f"this %%gpu cell {why}: run the cells above it first, {ELSEWHERE} {RUN_ABOVE}"
         )
+
+    def _check_code(self, source: str, recording: Recording) -> dict[str, tuple[str, str]]:
+        nodes = [one.node for one in (*needed(source, self.statements), *statements(source))]
+        now, then = hashes(nodes), recording.about["definitions"]
+        if changed := [*redefined(now, then), *lost_files(then)]:
+            more = f", nor are {len(changed) - 1} more" if len(changed) > 1 else ""
+            raise NeedsGPU(
+                f"{changed[0]} is not what {short(recording.path)} was made with{more}: restore it "
+                f"with git, {ELSEWHERE}"
+            )
+        return other_tools(now, then)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from course.recordings.cells import CodeCell, handed_on, python
+from course.recordings.counts import counts
 from course.recordings.free_names import Definition, reads, reads_later
 
 IMPORT = ast.Import | ast.ImportFrom
@@ -72,6 +73,8 @@ def bound(node: ast.AST) -> set[str]:
             return set()
         case ast.Name(name, ast.Store() | ast.Del()):
             return {name}
+        case ast.AnnAssign(value=None):
+            return set()
         case (
             ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del())
         ):
@@ -122,6 +125,8 @@ def canonical(node: Any) -> Any:
     """Code as JSON, without what changes nothing; the same on every version of Python."""
     if isinstance(node, ast.AnnAssign) and node.value:
         node = ast.Assign([node.target], node.value)
+    if isinstance(node, ast.ImportFrom) and node.module and not counts(node.module):
+        node = ast.ImportFrom(None, node.names, 0)
     if isinstance(node, ast.AST):
         fields = ((name, canonical(value)) for name, value in _fields(node))
         return [type(node).__name__, *([name, value] for name, value in fields if value)]

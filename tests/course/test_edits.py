@@ -167,20 +167,6 @@ def test_after_a_restart_the_way_out_is_named(learner):
     assert "reads build, which no cell has bound here" in str(learner.run(RESULT))
 
 
-def test_a_recording_of_other_code_is_refused_when_the_lesson_opens(learner, edits, monkeypatch):
-    from course.recordings import recording
-
-    monkeypatch.setattr(recording, "redefined_on_disk", lambda _: ["helpers.timing.quartiles"])
-    error = learner.run(OPENING)
-    assert type(error).__name__ == "RecordingError"
-    assert "quartiles in helpers/timing.py is not the code that" in str(error)
-    learner.run_all(*PLAIN)
-    assert learner.run(RESULT) is not None and "result" not in learner
-    monkeypatch.undo()
-    monkeypatch.setattr(lesson, "TRACES", edits)
-    assert learner.run_all(*CELLS) == []
-
-
 @pytest.mark.parametrize("source", ["x = x", "x: int = x", "(x := x)", "x += 1"])
 def test_a_statement_reads_a_name_before_it_binds_it(source):
     assert reads(ast.parse(source).body[0]) == {"x"}

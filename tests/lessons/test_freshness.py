@@ -2,13 +2,15 @@
 
 import gzip
 import re
+import warnings
 from collections import Counter
 from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from course.paths import CONFORMANCE, NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
+from course.commands.due import of_other_tools, read_otherwise, recorded
+from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
 from course.player import play
 from course.recordings.cells import code_cells, lessons
 from course.recordings.kernel_history import History, NeedsGPU
@@ -19,9 +21,7 @@ from tests.support.notebooks import each
 
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
-RECORDED = sorted(
-    path for gpu in GPUS for path in gpu.glob("*.json") if path.name != CONFORMANCE.name
-)
+RECORDED = recorded()
 LARGE = {  # GiB
     "use_transformer_engine": 11,  # layers of width 4,096
     "graph_megatron": 8,
@@ -48,6 +48,18 @@ def test_a_recording_is_fresh(path):
     assert not changes, (
         f"{path.stem}: {'; '.join(changes)}. Run `make record` on the GPU of {path.parent.name}."
     )
+
+
+@each(RECORDED)
+def test_another_copy_of_a_tool_is_reported_and_fails_nothing(path):
+    for sentence in of_other_tools(path):
+        warnings.warn(f"{path.stem} {sentence}: record it before a release", stacklevel=1)
+
+
+@each([path for path in RECORDED if Recording.read(path).about["traces"]])
+def test_the_same_is_read_out_of_a_recorded_trace(path):
+    """What only reads traces does not count for a recording; what it reads does."""
+    assert read_otherwise(path) == []
 
 
 @each([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
