@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from traceback import walk_tb
@@ -28,9 +28,10 @@ from course.lessons import present_name
 from course.machine import NeedsMore, gpu_name, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import ending, in_copy
-from course.recordings.cells import handed_on, python
+from course.recordings.cells import handed_on, tree
 from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
+from course.recordings.statements import IMPORT, Cell, parsed
 from course.recordings.values import decode
 
 RUN_FIRST = (
@@ -165,13 +166,14 @@ def _transform(lines: list[str]) -> list[str]:
     if handed_on("".join(lines[:1])) is None:
         return lines
     if not current().live:
-        get_ipython().push({"_play_recording": play}, interactive=False)
-        return [f"_play_recording({''.join(lines)!r})\n"]
+        cell = parsed("".join(lines))
+        get_ipython().push({"_play_recording": partial(play, cell)}, interactive=False)
+        return ["_play_recording()\n"]
     # an empty first line keeps the line numbers of tracebacks; another cell magic must come first
     return lines[1:] if lines[1:2] and lines[1].startswith("%%") else ["\n", *lines[1:]]
 
 
-def play(source: str) -> None:
+def play(cell: Cell) -> None:
     """What a %%gpu cell without a GPU runs instead: show its recording, bind its names.
 
     These are the names in its first line, with the recorded values, and what it imports.
@@ -180,17 +182,19 @@ def play(source: str) -> None:
     """
     recording = current().recording
     assert _history is not None, "lesson() has opened it"
-    cell, other_tools = _history.allows(source, recording)
-    if cell.outputs or other_tools:  # one that only defines something shows nothing, as live
+    recorded_cell, other_tools = _history.allows(cell, recording)
+    if (
+        recorded_cell.outputs or other_tools
+    ):  # one that only defines something shows nothing, as live
         about = recording.about
         line = f"recorded on {about['gpu']}, torch {about['torch']}, {about['date']}"
         for tool, (then, now) in other_tools.items():
             line += f"; with {tool} {then}, and this copy differs: {now}"
         display(Markdown(f"*{line}*"))
-    values = {name: decode(name, cell.values[name]) for name in handed_on(source) or ()}
-    for output in cell.outputs:
+    values = {name: decode(name, recorded_cell.values[name]) for name in cell.hands_on or ()}
+    for output in recorded_cell.outputs:
         show(output)
-    get_ipython().push(imported(source) | values)
+    get_ipython().push(imported(cell) | values)
 
 
 def show(output: dict[str, Any]) -> None:
@@ -205,14 +209,14 @@ def show(output: dict[str, Any]) -> None:
         print("".join(content), end="", file=getattr(sys, kind))
 
 
-def imported(source: str) -> dict[str, Any]:
+def imported(cell: Cell) -> dict[str, Any]:
     """What the imports at the top level of a %%gpu cell bind; a missing package binds nothing.
 
     A played cell runs them, so that the cells after it find the names which they would find live.
     """
     names: dict[str, Any] = {}
-    for node in ast.parse(python(source)).body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
+    for node in tree(cell.source).body:
+        if isinstance(node, IMPORT):
             with suppress(ImportError):
                 exec(compile(ast.Module([node], []), "<imports of a %%gpu cell>", "exec"), names)
     names.pop("__builtins__", None)

@@ -40,7 +40,7 @@ def read_otherwise(path: Path) -> list[str]:
 
 
 def main() -> int:
-    """A line for each lesson that is to be recorded, then the command; returns 1 if one is stale."""
+    """A line for each lesson to record, then the command; returns 1 if one is stale."""
     found, names = 0, []
     for path in recorded():
         changes = stale(nbformat.read(lesson_file(path.stem), as_version=4), Recording.read(path))

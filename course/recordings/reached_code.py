@@ -22,7 +22,7 @@ import nbformat
 from course.paths import ROOT
 from course.recordings.counts import ROOMS, TOOLS, counts, tool_of
 from course.recordings.free_names import Function
-from course.recordings.statements import IMPORT, bound, canonical, short_hash, statements
+from course.recordings.statements import IMPORT, bound, canonical, parsed, short_hash
 
 Bindings = dict[str, list[ast.stmt]]  # the statements that bind each name, in order
 
@@ -152,7 +152,7 @@ class _Reached:
         they do then counts.
         """
         known = name in self.loaded or tool_of(name) or not counts(name)
-        if known or not _file(self.root, name):
+        if known or not module_file(name, self.root):
             return
         self.loaded.add(name)
         module = _module(self.root, name)
@@ -202,6 +202,21 @@ def _file_hash(file: Path, changed: int, size: int) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
+def module_of(definition: str, root: Path = ROOT) -> str:
+    """The module of a definition, both by their full names; "" if there is none."""
+    parts = definition.split(".")
+    modules = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((module for module in modules if module_file(module, root)), "")
+
+
+def module_file(module: str, root: Path = ROOT) -> Path | None:
+    """The file of a module of the project; None for other modules."""
+    path = root.joinpath(*module.split("."))
+    files = (path / "__init__.py", path.with_suffix(".py"))  # in Python's order
+    own = module.partition(".")[0] in ROOMS
+    return next((file for file in files if file.is_file()), None) if own else None
+
+
 def _own_name(definition: str) -> str:
     return definition if "/" in definition else definition.rpartition(".")[2]
 
@@ -212,12 +227,10 @@ def _is_there(root: Path, name: str) -> bool:
     """
     if "/" in name:
         return (root / name).is_file() or bool(_lesson(root, name))
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        if _file(root, module := ".".join(parts[:end])):
-            nodes = _module(root, module).bindings.get(".".join(parts[end : end + 1]), [])
-            return end == len(parts) or not all(isinstance(node, IMPORT) for node in nodes)
-    return False
+    module = module_of(name, root)
+    first = name.removeprefix(f"{module}.").partition(".")[0]
+    nodes = _module(root, module).bindings.get(first, [])
+    return name == module or not all(isinstance(node, IMPORT) for node in nodes)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Bindings:
@@ -327,7 +340,7 @@ def _functions(notebook: Path) -> str:
     """A hash of the functions that a notebook's code cells define."""
     cells = nbformat.read(notebook, as_version=4).cells
     sources = [cell.source for cell in cells if cell.cell_type == "code"]
-    found = [one for source in sources for one in statements(source)]
+    found = [one for source in sources for one in parsed(source).statements]
     return short_hash([one.hash for one in found if isinstance(one.node, Function)])
 
 
@@ -336,13 +349,13 @@ def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[
     first, _, rest = name.partition(".")
     if isinstance(node, ast.Import):
         module, _, attribute = name.rpartition(".")
-        return [(module, attribute)] if _file(root, module) else []
+        return [(module, attribute)] if module_file(module, root) else []
     if node.module is None or node.module.partition(".")[0] not in ROOMS:
         return []
     originals = [one.name for one in node.names if (one.asname or one.name) in (first, "*")]
     original = originals[0] if originals and originals[0] != "*" else first
     submodule = f"{node.module}.{original}"
-    if not _file(root, submodule) or original in _module(root, node.module).bindings:
+    if not module_file(submodule, root) or original in _module(root, node.module).bindings:
         return [(node.module, original)]
     if not counts(submodule):
         return []
@@ -360,17 +373,9 @@ def _imported_inside(definition: ast.AST, root: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _file(root: Path, module: str) -> Path | None:
-    """The file of a module of the project; None for other modules."""
-    path = root.joinpath(*module.split("."))
-    files = (path / "__init__.py", path.with_suffix(".py"))  # in Python's order
-    own = module.partition(".")[0] in ROOMS
-    return next((file for file in files if file.is_file()), None) if own else None
-
-
 def _module(root: Path, name: str) -> Module:
     """A module of the project as its file is now; an empty one for other modules."""
-    file = _file(root, name)
+    file = module_file(name, root)
     return _read_module(file) if file else Module({}, [], set())
 
 

@@ -25,11 +25,10 @@ from course.recordings.reached_code import hashes, lost, redefined
 from course.recordings.statements import (
     IMPORT,
     Statement,
-    cell_hash,
     dependences,
     hash_of,
+    parsed,
     short_hash,
-    statements,
 )
 from course.recordings.values import decode
 from helpers.trace import TraceError, read_trace
@@ -148,7 +147,7 @@ def program(cells: Iterable[CodeCell], root: Path = ROOT) -> dict[str, Any]:
         },
         "cells": [
             {
-                "cell": cell_hash(cell.source),
+                "cell": parsed(cell.source).hash,
                 "after": hash_of(before),
                 "begins": _begins(cell.source),
             }
@@ -173,13 +172,13 @@ def written(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict
 
 def _begins(source: str) -> str:
     """The first statement of a cell that is no import, or what else it begins with."""
-    found = [one for one in statements(source) if not isinstance(one.node, IMPORT)]
+    found = [one for one in parsed(source).statements if not isinstance(one.node, IMPORT)]
     return str(found[0]) if found else source.splitlines()[-1]
 
 
 def reaching(found: list[tuple[CodeCell, list[Statement]]]) -> list[Any]:
     """The syntax trees of %%gpu cells and of all on which they depend."""
-    every = [one for cell, before in found for one in (*before, *statements(cell.source))]
+    every = [one for cell, before in found for one in (*before, *parsed(cell.source).statements)]
     return [one.node for one in {one.hash: one for one in every}.values()]
 
 
@@ -270,7 +269,7 @@ def _first_change(now: list[tuple[CodeCell, list[Statement]]], recording: Record
         if found is None:
             return [f"the %%gpu cell that begins with `{then.begins}` was taken out"]
         cell, before = found
-        if then is None or cell_hash(cell.source) != then.cell:
+        if then is None or parsed(cell.source).hash != then.cell:
             return [f"{cell} has changed"]
         if hash_of(before) != then.after:
             others = [f"`{one}`" for one in before if one.hash not in known]

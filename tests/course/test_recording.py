@@ -27,7 +27,7 @@ from course.recordings.recording import (
     recorded_lesson,
     stale,
 )
-from course.recordings.statements import statements
+from course.recordings.statements import parsed
 from tests.support.learner import CELLS, OPENING, SPEED, TRACED, TWICE
 from tests.support.notebooks import code, write_notebook
 
@@ -457,7 +457,7 @@ def words(tmp_path):
 
 def test_a_text_that_a_gpu_cell_reaches_counts(words):
     source = "%%gpu\nfrom examples.reader import words\n\nwords()"
-    nodes = [one.node for one in statements(source)]
+    nodes = [one.node for one in parsed(source).statements]
     before = reached_code.hashes(nodes, words.parent.parent)
     assert list(before) == ["examples.reader.WORDS", "examples.reader.words", "examples/words.txt"]
     words.write_bytes(b"to be\r\n")
@@ -474,7 +474,8 @@ def test_a_file_of_any_kind_counts_also_where_a_part_of_its_name_is_put_in(words
     )
     file = words.with_name("a.bin")
     file.write_bytes(b"\xff\x00")
-    nodes = [one.node for one in statements("from examples.reader import words\nwords()")]
+    cell = parsed("from examples.reader import words\nwords()")
+    nodes = [one.node for one in cell.statements]
     before = reached_code.hashes(nodes, words.parent.parent)
     assert "examples/a.bin" in before
     file.write_bytes(b"\xff\x01\x02")

@@ -15,7 +15,7 @@ from course.player import play
 from course.recordings.cells import code_cells, lessons
 from course.recordings.kernel_history import History, NeedsGPU
 from course.recordings.recording import Recording, recorded_lesson, stale
-from course.recordings.statements import IMPORT, dependences, statements
+from course.recordings.statements import IMPORT, dependences, parsed
 from exercises.unfinished import unrecorded
 from tests.support.notebooks import each
 
@@ -120,7 +120,8 @@ def kernel():
     """A kernel in which cells are run by name only: what would %%gpu cells say?"""
     manager = SimpleNamespace(input_hist_raw=[])
     events = SimpleNamespace(register=lambda *_: None)
-    return History(SimpleNamespace(history_manager=manager, events=events))
+    names = {"user_ns": {}, "user_ns_hidden": {}}
+    return History(SimpleNamespace(history_manager=manager, events=events, **names))
 
 
 def run(history, source):
@@ -133,7 +134,7 @@ def first_refusal(history, recording, cells):
     for cell in cells:
         if cell.kind == "gpu":
             try:
-                history.allows(cell.source, recording)
+                history.allows(parsed(cell.source), recording)
             except NeedsGPU as error:
                 return str(error)
         run(history, cell.source)
@@ -146,12 +147,12 @@ def edits(cells, recording):
     """
     last = max(cell.number for cell in cells if cell.kind == "gpu")
     known = {one for hashed in recording.statements.values() for one in hashed}
-    times = Counter(one.hash for cell in cells for one in statements(cell.source))
+    times = Counter(one.hash for cell in cells for one in parsed(cell.source).statements)
     found = {cell.kind: cell for cell in cells[: last - 1]}
     found.pop("plain", None)
     for cell in cells[: last - 1]:
         if cell.kind == "plain":
-            needed = {one.hash for one in statements(cell.source)} & known
+            needed = {one.hash for one in parsed(cell.source).statements} & known
             if not needed:
                 found["free"] = cell
             elif any(times[one] == 1 for one in needed):  # else it stands below once more
@@ -166,7 +167,7 @@ def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(pat
     assert first_refusal(kernel, recording, cells) == ""
     for kind, cell in edits(cells, recording).items():
         kernel.statements, kernel.played = [], set()
-        names = sorted({name for one in statements(cell.source) for name in one.binds})
+        names = sorted({name for one in parsed(cell.source).statements for name in one.binds})
         other = cell._replace(
             source="\n".join(f"{name} = 'edited'" for name in names), kind="plain"
         )
@@ -182,7 +183,7 @@ def test_no_gpu_cell_depends_on_a_guess_or_an_exercise(path):
         one
         for cell in cells
         if cell.kind in ("guess", "exercise")
-        for one in statements(cell.source)
+        for one in parsed(cell.source).statements
     }
     own = {one.hash for one in own if not isinstance(one.node, IMPORT)}
     assert not own & {one.hash for _, needs in dependences(cells) for one in needs}
