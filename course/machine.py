@@ -2,6 +2,7 @@
 one GPU.
 """
 
+import os
 import platform
 import re
 import subprocess
@@ -13,6 +14,7 @@ from shlex import quote
 
 from packaging.version import Version
 
+from course import ranks
 from course.paths import LessonError
 
 RANKS_SHARE_GPU = (2, 30)  # from this version of NCCL on, several ranks can share a GPU
@@ -69,20 +71,33 @@ def driver_version() -> str | None:
     return answer.stdout.split("\n")[0].strip()
 
 
-def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
-    """What this machine lacks of further GPUs, which ranks may share, and of these
-    packages (import names, or such as "torch>=2.15"), each with how to get it.
+def missing(gpus: int = 1, needs: Sequence[str] = (), share_gpu: bool = False) -> list[str]:
+    """What this machine lacks of further GPUs and of these packages (import names, or such as
+    "torch>=2.15"), each with how to get it.
+
+    Ranks may share a GPU if share_gpu or CUDA_GRAPHS_SHARE_GPU says so.
     """
     lacking = [how_to_get(package) for package in needs if not found(package)]
-    if gpus > 1:
+    if too_few(gpus):
         import torch
 
         there = torch.cuda.device_count()
-        if there < gpus and not (there and torch.cuda.nccl.version() >= RANKS_SHARE_GPU):
-            lacking.insert(
-                0, f"{gpus} GPUs (this machine has {there or 'none'}), or one with PyTorch 2.15"
-            )
+        able = there and torch.cuda.nccl.version() >= RANKS_SHARE_GPU
+        if not (able and (share_gpu or ranks.SHARE in os.environ)):
+            option = f"; with {ranks.SHARE}=1 the ranks share it" if able else ""
+            other = ", or one with PyTorch 2.15" if share_gpu else ""
+            has = f"this machine has {there or 'none'}{option}"
+            lacking.insert(0, f"{gpus} GPUs ({has}){other}")
     return lacking
+
+
+def too_few(gpus: int) -> bool:
+    """Whether this machine has fewer CUDA GPUs, so that ranks would share one."""
+    if gpus == 1:
+        return False
+    import torch
+
+    return torch.cuda.device_count() < gpus
 
 
 def played(about: dict, gpus: int, lacking: list[str]) -> str:

@@ -270,7 +270,7 @@ def machine(monkeypatch):
         started = []
         monkeypatch.setattr(os, "geteuid", lambda: user)
         monkeypatch.setattr(os, "environ", environment)
-        monkeypatch.setattr(lab, "update", lambda: [])
+        monkeypatch.setattr(lab, "update", list)
         monkeypatch.setattr(lab, "write_page", lambda: None)
         monkeypatch.setattr(os, "execve", lambda _, command, __: started.extend(command))
         lab.main(options)

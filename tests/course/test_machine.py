@@ -3,10 +3,13 @@
 import pytest
 import torch
 
-from course import machine
+from course import machine, ranks
 from course.machine import missing, played
 
 ABOUT = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21"}
+
+
+SHARE_IT = "2 GPUs (this machine has 1; with CUDA_GRAPHS_SHARE_GPU=1 the ranks share it)"
 
 
 @pytest.fixture
@@ -14,18 +17,34 @@ def two_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
 
 
-def test_further_gpus_are_counted(two_gpus, monkeypatch):
+def test_further_gpus_are_counted(two_gpus):
     assert missing(gpus=2) == []
-    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 9))
-    assert missing(gpus=4) == ["4 GPUs (this machine has 2), or one with PyTorch 2.15"]
+    (needed,) = missing(gpus=4)
+    assert needed.startswith("4 GPUs (this machine has 2")
 
 
-def test_ranks_share_a_gpu_from_nccl_2_30_on(monkeypatch):
-    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 0))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert missing(gpus=2) == []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert missing(gpus=2) == ["2 GPUs (this machine has none), or one with PyTorch 2.15"]
+@pytest.mark.parametrize(
+    ("there", "nccl", "share_gpu", "allowed", "needed"),
+    [
+        (1, 30, False, False, SHARE_IT),
+        (1, 30, False, True, None),
+        (1, 30, True, False, None),
+        (1, 29, True, True, "2 GPUs (this machine has 1), or one with PyTorch 2.15"),
+        (1, 29, False, True, "2 GPUs (this machine has 1)"),
+        (0, 30, True, True, "2 GPUs (this machine has none), or one with PyTorch 2.15"),
+        (0, 30, False, False, "2 GPUs (this machine has none)"),
+    ],
+)
+def test_ranks_share_a_gpu_where_nccl_can_and_they_may(
+    monkeypatch, there, nccl, share_gpu, allowed, needed
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, nccl, 0))
+    monkeypatch.delenv(ranks.SHARE, raising=False)
+    if allowed:
+        monkeypatch.setenv(ranks.SHARE, "1")
+    assert missing(2, [], share_gpu) == ([needed] if needed else [])
+    assert machine.too_few(2) and not machine.too_few(1)
 
 
 def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
