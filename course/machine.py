@@ -2,6 +2,8 @@
 one GPU.
 """
 
+import ast
+import json
 import os
 import platform
 import re
@@ -15,7 +17,7 @@ from shlex import quote
 from packaging.version import Version
 
 from course import ranks
-from course.paths import LessonError
+from course.paths import NOTEBOOKS, LessonError
 
 RANKS_SHARE_GPU = (2, 30)  # from this version of NCCL on, several ranks can share a GPU
 EXTRAS = {  # import name: extra of the project
@@ -141,11 +143,25 @@ def how_to_get(package: str) -> str:
     return f"the package {package} (`pip install {what}`)"
 
 
-def extras() -> Iterator[tuple[str, str]]:
-    """For further GPUs and each extra, a mark and a sentence for the doctor."""
-    lacking = {"2 GPUs": missing(gpus=2)} | {one: missing(needs=[one]) for one in EXTRAS}
-    for what, needed in lacking.items():
-        if needed:
-            yield "[--]", f"some lessons play their recordings: they need {needed[0]}"
-        else:
-            yield "[OK]", what
+def lacking(path: Path) -> list[str]:
+    """What this machine lacks to run that lesson live, as the call that opens it says."""
+    cells = json.loads(path.read_bytes())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    calls = [node for node in ast.walk(ast.parse(sources[0])) if isinstance(node, ast.Call)]
+    keywords = {word.arg: ast.literal_eval(word.value) for word in calls[0].keywords if word.arg}
+    asked = {name: keywords[name] for name in ("gpus", "needs", "share_gpu") if name in keywords}
+    return missing(**asked)
+
+
+def needs_more(folder: Path = NOTEBOOKS) -> Iterator[str]:
+    """A sentence for each lesson that plays its recording even on this machine's GPU."""
+    for path in sorted(folder.glob("*.ipynb")):
+        if needed := lacking(path):
+            yield f"{path.name} plays its recording: live, it needs {' and '.join(needed)}"
+
+
+if __name__ == "__main__":  # before the lessons run as tests
+    if gpu_name():
+        print(*needs_more(), sep="\n")
+    else:
+        print("Without a CUDA GPU, every lesson plays its recording.")

@@ -5,6 +5,8 @@ import torch
 
 from course import machine, ranks
 from course.machine import missing, played
+from course.paths import NOTEBOOKS
+from tests.support.notebooks import write_notebook
 
 ABOUT = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21"}
 
@@ -81,12 +83,25 @@ def test_a_recording_says_where_it_ran_and_what_live_would_need():
     assert text.endswith("To run live, this lesson needs 2 GPUs (this machine has 1).")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_doctor_says_what_the_extras_bring(there, monkeypatch):
-    monkeypatch.setattr(machine, "found", lambda package: there)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 * there)
-    lines = dict(reversed(line) for line in machine.extras())
-    assert set(lines.values()) == {"[OK]" if there else "[--]"}
+def test_lessons_that_need_more_are_named(tmp_path, monkeypatch):
+    write_notebook(tmp_path / "01_plain.ipynb", 'lesson("plain")')
+    write_notebook(tmp_path / "02_two.ipynb", 'lesson("two", gpus=2, recorded_on="a")')
+    write_notebook(tmp_path / "03_package.ipynb", 'lesson("package", needs=["no_such_package"])')
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert list(machine.needs_more(tmp_path)) == [
+        "02_two.ipynb plays its recording: live, it needs 2 GPUs (this machine has none)",
+        "03_package.ipynb plays its recording: live, it needs the package no_such_package "
+        "(`pip install no_such_package`)",
+    ]
+
+
+def test_lessons_on_several_gpus_need_two_and_22_can_share_one(monkeypatch):
+    monkeypatch.delenv(ranks.SHARE, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 0))
+    needed = {path.stem[3:]: machine.lacking(path) for path in NOTEBOOKS.glob("*.ipynb")}
+    two = {name for name, of in needed.items() if of and of[0].startswith("2 GPUs (")}
+    assert two == {"train_on_several_gpus", "split_decoder"}
 
 
 def test_the_cpu_is_the_one_that_linux_names(tmp_path, monkeypatch):

@@ -20,10 +20,10 @@ from PIL import Image
 
 from course.commands import lab, works_on
 from course.lessons import lesson_file
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 from docs import colab, readme
 from tests.support.machine import needs_gpu
-from tests.support.notebooks import write_notebook
+from tests.support.notebooks import code, write_notebook
 from tests.support.project import PACKAGES, PINS, PROJECT
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
@@ -242,6 +242,15 @@ def test_no_job_can_pass_without_notebooks():
     assert weekly["tools"]["uses"] == "./.github/workflows/tools.yml"
     assert weekly["report"]["needs"] == ["recorded", "tools"]
     assert not any("continue-on-error" in path.read_text() for path in WORKFLOWS.values())
+
+
+def test_lessons_that_need_two_gpus_have_a_job_of_their_own():
+    (ran,) = [
+        step["run"] for step in JOBS["gpu.yml"]["two"]["steps"] if "works-on" in step.get("run", "")
+    ]
+    several = {lesson_name(path) for path in NOTEBOOKS.glob("*.ipynb") if "gpus=2" in code(path)[0]}
+    assert set(re.search(r'ARGS="(.*)"', ran)[1].split()) == several
+    assert JOBS["gpu.yml"]["two"]["needs"] == "live", "which alone makes a run green"
 
 
 def report(*cases):
