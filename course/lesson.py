@@ -24,8 +24,9 @@ from IPython.core.pylabtools import print_figure
 from IPython.display import Markdown, clear_output, display
 from matplotlib.figure import Figure
 
+from course import ranks
 from course.lessons import present_name
-from course.machine import NeedsMore, gpu_name, missing, played
+from course.machine import NeedsMore, gpu_name, missing, played, too_few
 from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import ending, in_copy
 from course.recordings.cells import handed_on, tree
@@ -51,20 +52,21 @@ def lesson(
     gpus: int = 1,
     needs: Sequence[str] = (),
     recorded_on: str = "",
+    share_gpu: bool = False,
 ) -> Markdown:
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here
     on.
 
     They run live where there are that many CUDA GPUs and the packages in needs (see missing), else
     they play the recording; live=False plays it even there. recorded_on: the folder of traces/
-    whose recording it plays, by default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if
-    it is needed and missing or damaged.
+    whose recording it plays, by default what CUDA_GRAPHS_RECORDED_ON says. share_gpu: one GPU will
+    do, too. Raises RecordingError if it is needed and missing or damaged.
     """
     global _open
     name = present_name(name)
     gpu = None if live is False else gpu_name()
     recording = RECORD_TO in os.environ
-    lacking = missing(gpus, needs)
+    lacking = missing(gpus, needs, share_gpu)
     if recording and lacking:
         raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
     live = not lacking and (gpu is not None or recording) if live is None else live
@@ -79,6 +81,7 @@ def lesson(
     about = {} if opened.live else opened.recording.about
     _open = opened
     if opened.live:
+        ranks.watch(shell, ranks.LIMIT if too_few(gpus) else 0)
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
     return Markdown(played(about, gpus, lacking))
 
