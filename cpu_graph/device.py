@@ -1,18 +1,21 @@
 """The stand-in's device: where tensors lie, and one launch at a time."""
 
 from collections import Counter
+from functools import partial
 from threading import get_ident
 
 import torch
 
 from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
-from cpu_graph.hints import overwritten
+from cpu_graph.hints import overwritten, raced
+from cpu_graph.lines import users_line
 from cpu_graph.memory import LARGE, Memory, Place, rounded
 from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
-from cpu_graph.order import Order
+from cpu_graph.order import HOST, Order
 from cpu_graph.placement import Asked
 from cpu_graph.tables import strides_of
 from cpu_graph.trees import mapped, tensors_in
+from cpu_graph.warmups import note_eager
 
 
 def of_one_thread(name):
@@ -44,9 +47,13 @@ class Device:
         self.memory = Memory()
         self.launches = Counter()  # "graphs" replayed, and "operators" outside of them
         self.casts = False  # as a GPU's autocast does
+        self.races = set()  # pairs of operators and lines that were told
+        self.captured_with = {}  # see values
+        self.drawn = set()  # operators that drew since the random state was last set
         self.findings = []  # what was noticed, see hints
         self.captures = []  # those that ended well, as Captured
-        vars(self).update(order=Order(self.memory.finished), stream=0, capture=None)
+        order = Order(self.memory.finished, partial(raced, self))
+        vars(self).update(order=order, stream=0, capture=None)
         self.asked = Asked()
         self.pools = []  # of use_mem_pool blocks, the innermost last
         self.in_range = False  # whether torch's check of a quantile's range is left out
@@ -127,7 +134,13 @@ class Device:
             )
         kept = [*written_by(operator, args, kwargs), *tensors_in(outputs)]
         spans = self.spans(tensors_in(args, kwargs), False) | self.spans(kept, True)
-        return Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
+        node = Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
+        node.line = users_line()
+        if self.capturing():
+            written = {id(tensor) for tensor in kept}
+            given = [t for t in tensors_in(args, kwargs) if id(t) not in written]
+            self.capture.values.note(node, [t for t in given if not self.memory.find(t)])
+        return node
 
     def spans(self, tensors, writes):
         """The bytes of tensors in the device's memory, and whether they are written."""
@@ -171,7 +184,10 @@ class Device:
             self.addresses(outputs, made),
             node.spans | self.spans(made, True),
         )
+        if self.capture and stream != HOST:
+            self.capture.outside.append(node)
         self.order.settle(self.order.enter(node))
+        note_eager(self, node)
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
             block.overwritten = None

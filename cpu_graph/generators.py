@@ -55,6 +55,7 @@ class Generator(Real):
 
     def set_state(self, state):
         if not self.stand_in.capturing():
+            self.stand_in.drawn.clear()
             self.set_raw_state(state)
         else:
             capture, number = getattr(state, "number_in_capture", (None, None))
@@ -67,6 +68,7 @@ class Generator(Real):
 
     def manual_seed(self, seed):
         if not self.stand_in.capturing():
+            self.stand_in.drawn.clear()
             Real.manual_seed(self, seed)
         elif seed != self.initial_seed():
             raise refusal(SEED)

@@ -32,11 +32,13 @@ from cpu_graph.errors import (
     not_pickled,
     refusal,
 )
-from cpu_graph.hints import Captured, lost_inputs
+from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
 from cpu_graph.nodes import POISON, name_of, poisoning, unseen
 from cpu_graph.order import merge
+from cpu_graph.values import Values
+from cpu_graph.warmups import is_anew, warmed_blocks, warmed_up
 
 numbers = count(1)
 
@@ -56,8 +58,11 @@ class Capture:
         self.clocks = {device.stream: {}}  # of each stream that takes part
         self.ticks = count(1)
         self.lost = False
+        self.outside = []  # launches that ran during it and are not in it
+        self.values = Values()
         self.poisoned = set()
         self.written = {}  # block that the program writes to in it -> its generation
+        self.changed = {}  # block -> the operators that change what is there
         self.reads = {}  # block from outside -> its first Read
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
@@ -76,6 +81,8 @@ class Capture:
                 block.writer = node.stream
             if writes and of_the_program:
                 self.written.setdefault(block, block.generation)
+                if not is_anew(node.operator):
+                    self.changed.setdefault(block, set()).add(node.operator)
         self.bodies[-1].append(node)
 
     def unjoined(self):
@@ -89,6 +96,7 @@ class Read:
     def __init__(self, block, node):
         self.generation = block.generation
         self.operator = name_of(node.operator)
+        self.where = f"{self.operator} at {shown(node.line)}"
         self.producer = block.tenant and block.tenant.number
 
 
@@ -235,6 +243,10 @@ class CUDAGraph:
         launches = sum(node.operator is not POISON for node in flat(capture.nodes))
         self.record = Captured(capture.number, shown(capture.line), launches)
         self.stand_in.captures.append(self.record)
+        capture.values.end(self.stand_in)
+        capture.warmed = warmed_blocks(capture)
+        ran_outside(self.stand_in, capture)
+        remark(self.stand_in, self.record, capture, flat(capture.nodes))
         if not capture.nodes:
             warnings.warn(EMPTY, UserWarning, stacklevel=3)
 
@@ -278,6 +290,7 @@ class CUDAGraph:
         if self.capture is None:
             raise refusal(NO_GRAPH)
         if self.stand_in.capturing():
+            replayed_inside(self.stand_in, self.record)
             if PER_CAPTURE:
                 self.stand_in.refuse(900)
             raise refusal(REPLAY_INSIDE)
@@ -288,8 +301,11 @@ class CUDAGraph:
         self.has_instance = True
         device = self.stand_in
         device.launches["graphs"] += 1
-        self.record.replays += 1
         lost_inputs(device, self.capture)
+        with unseen():
+            self.capture.values.tell_changed(device, self.capture.number)
+        if not self.record.replays:
+            warmed_up(device, self.capture)
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)
@@ -302,6 +318,7 @@ class CUDAGraph:
                 raise
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
+        self.record.replays += 1
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
@@ -315,7 +332,9 @@ class CUDAGraph:
             # nodes of a loop are launched more than once: all nodes then are on one stream
             ticks = recorded.clock if rounds is None else {stream: next(rounds)}
             inside = {(launch, stream): tick for stream, tick in ticks.items()}
-            node = recorded.launched((launch, stream), clock | inside)
+            node = recorded.launched(
+                (launch, stream), clock | inside, capture.number, device.stream
+            )
             device.order.save(node.spans)
             if node.draws:
                 generator, begins, ends = node.draws
@@ -332,8 +351,10 @@ class CUDAGraph:
                 generator.set_raw_state(states[generator, number])
 
     def _write_over(self, launch):
-        """Poison newer blocks that a real allocator might have cut out of those just written."""
-        device, capture = self.stand_in, self.capture
+        """Poison newer blocks that a real allocator might have cut out of those just written;
+        returns whether another stream uses one of them at the same time.
+        """
+        device, capture, raced = self.stand_in, self.capture, False
         for block in capture.written.keys() | capture.poisoned:
             block.last_graph = capture.number
             block.overwritten = None
@@ -349,9 +370,9 @@ class CUDAGraph:
             node.clock = dict(device.order.clocks[device.stream])
             device.order.save(node.spans)
             node.run()
-            device.order.enter(node)
+            raced |= device.order.enter(node)
             block.overwritten = capture.number
-        return False
+        return raced
 
     def reset(self):
         self.capture = None

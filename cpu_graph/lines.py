@@ -18,11 +18,17 @@ def of_the_program(code):
     return not code.co_filename.startswith(NOT_THE_PROGRAMS)
 
 
-def users_line():
-    """(file, line) of the innermost frame that is the program's own, or None."""
+def users_frame():
+    """The innermost frame that is the program's own, or None."""
     frame = sys._getframe(1)
     while frame is not None and not of_the_program(frame.f_code):
         frame = frame.f_back
+    return frame
+
+
+def users_line():
+    """(file, line) of the innermost frame that is the program's own, or None."""
+    frame = users_frame()
     return frame and (frame.f_code.co_filename, frame.f_lineno)
 
 

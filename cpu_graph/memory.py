@@ -56,6 +56,7 @@ class Block:
         )
         self.last_graph = None  # the number of the graph that last wrote to it
         self.writer = None  # the stream that last wrote to it
+        self.use = None  # what eager launches did there, see warmups
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
 
     @property

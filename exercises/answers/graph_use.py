@@ -256,7 +256,7 @@ def nothing_freed() -> None:
     """Raises Wrong if a replay has read memory of a tensor that is gone; the stand-in knows it."""
     device = on_stand_in()
     hints = "\n".join(device.hints) if device else ""
-    if read := re.search(r"memory whose tensor is gone \((?:aten::)?([^.)]+)", hints):
+    if read := re.search(r"memory whose tensor is gone \((?:aten::)?([^.) ]+)", hints):
         raise Wrong(filled(FREED, operator=read[1]))
 
 
