@@ -7,6 +7,7 @@ one number to the next. A replay begins with the generator's state as number 0.
 import torch
 
 from cpu_graph.errors import (
+    IN_BODY,
     LATE,
     NEW_GENERATOR,
     OUTSIDE,
@@ -101,6 +102,10 @@ class Generator(Real):
             if self.capture and not PER_CAPTURE:
                 raise refusal(OUTSIDE)
             return self
+        if len(capture.bodies) > 1:
+            if SINCE_2_15:
+                raise refusal(IN_BODY)
+            raise NotModelled("Random numbers in a conditional node's body are not modelled.")
         if self.capture is not capture:
             if not SINCE_2_15:
                 raise refusal(UNREGISTERED)

@@ -166,7 +166,7 @@ class Handle:
         self.device = device
 
     def __del__(self):
-        capture = vars(self.device)["capture"]  # in whichever thread that happens
+        capture = self.device.under_way  # in whichever thread that happens
         if capture:
             capture.lost = "freed"
 
@@ -186,7 +186,7 @@ class CUDAGraph:
         graph.origin = graph.stand_in.stream
         graph.token = None
         graph.retained = []
-        graph.has_instance = False
+        graph.has_instance = graph.finalizing = False
         graph.last = 0, {}  # the moment after its last launch
         return graph
 
@@ -220,6 +220,7 @@ class CUDAGraph:
 
     def capture_end(self):
         self.capture_end_pre()
+        self.capture_end_post()
         if not self._kept:
             self.has_instance = True
 
@@ -239,6 +240,7 @@ class CUDAGraph:
             generator.capture = None
         capture.end = {generator: generator.number for generator in capture.start}
         self.capture = capture
+        self.finalizing = True  # hooks of torch's run now, and find the driver's graph alive
         self.handle = Handle(self.stand_in)
         launches = sum(node.operator is not POISON for node in flat(capture.nodes))
         self.record = Captured(capture.number, shown(capture.line), launches)
@@ -257,7 +259,7 @@ class CUDAGraph:
         return cuda_error(401) if self.stand_in.stream == self.origin else refusal(OTHER_STREAM)
 
     def capture_end_post(self):
-        pass
+        self.finalizing = False
 
     @staticmethod
     def get_currently_capturing_graph():
@@ -311,7 +313,7 @@ class CUDAGraph:
         launch = next(device.order.ticks)
         clock = device.order.tick(device.stream)
         try:
-            with unseen():
+            with device.lock, unseen():
                 self._launch(launch, clock)
         except Exception as error:
             if is_refusal(error):
@@ -404,7 +406,7 @@ class CUDAGraph:
         self.has_instance = True
 
     def raw_cuda_graph(self):
-        if not self._kept:
+        if not (self._kept or self.finalizing):
             raise refusal(NOT_KEPT)
         raise NotModelled("The stand-in has no raw CUDA graph.")
 

@@ -146,6 +146,8 @@ class Memory:
 
     def give_back(self, block):
         block.free = True
+        if block.kind == "pinned" and block.tenant and block.in_graph:
+            return  # pinned in a capture that reads it: never handed on
         copied = block.kind == "pinned" and any(stream != HOST for stream, *_ in block.accesses)
         (self.deferred if block.used_elsewhere or copied else self.free[block.home]).append(block)
 
