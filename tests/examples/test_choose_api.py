@@ -37,8 +37,10 @@ GEMM, ADD = ("sm90_xmma_gemm_bf16", [8, 1, 1]), ("elementwise_kernel", [4, 1, 1]
 
 def test_a_trace_answers_the_five_questions():
     update = event("user_annotation", "Optimizer.step#AdamW.step", 35, 30.0)
-    late = event("cuda_runtime", "cudaDeviceSynchronize", 95)
-    events = [*step(0, GEMM, GEMM, ADD, ADD, extra=[update, late])]
+    early = event(
+        "cuda_runtime", "cudaDeviceSynchronize", 5
+    )  # for a loader, before the first launch
+    events = [*step(0, GEMM, GEMM, ADD, ADD, extra=[update, early])]
     found = answers(events, step_us=200)
     assert found == {
         "idle": pytest.approx(1 - 4 * BUSY / 200 - 0.1),
@@ -49,9 +51,16 @@ def test_a_trace_answers_the_five_questions():
     }
 
 
-def test_a_wait_counts_between_two_launches_alone():
+def test_a_read_between_two_launches_and_one_at_the_end_are_waits():
     read = event("cuda_runtime", "cudaStreamSynchronize", 15)
+    copy = [
+        event("cuda_runtime", "cudaMemcpyAsync", 70, correlation=70),
+        event("gpu_memcpy", "Memcpy DtoH", 71, correlation=70, bytes=4),
+    ]
+    last = event("cuda_runtime", "cudaStreamSynchronize", 76)  # as return loss.item() waits
     assert answers([*step(0, GEMM, ADD, extra=[read])], 200)["waits"] == 1
+    assert answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)["waits"] == 1
+    assert advise(answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)) == "graphed parts"
 
 
 @pytest.mark.parametrize(("other", "kinds"), [(ADD, 1), (("elementwise_kernel", [5, 1, 1]), 2)])
