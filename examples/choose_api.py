@@ -80,7 +80,8 @@ def answers(events: list[dict], step_us: float) -> dict[str, float]:
     """Five numbers, averaged over the marked steps. step_us: a step without the profiler.
 
     The GPU works on one stream, and no step is a graph yet. The profiler slows the CPU, so the
-    fourth number is an upper bound. Raises ValueError if a step launched no GPU work.
+    fourth number is an upper bound. No number shows a value that a capture would freeze: `python -m
+    capturable check` does. Raises ValueError if a step launched no GPU work.
     """
     marks = [event for event in events if event.get("cat") in RANGES and event["name"] == MARK]
     steps = [read_step(events, mark) for mark in marks]
@@ -97,8 +98,8 @@ def answers(events: list[dict], step_us: float) -> dict[str, float]:
 
 
 def read_step(events: list[dict], mark: dict) -> dict:
-    """What happened in one marked step: times in µs, the share of it that lies before the first
-    launch, the number of waits, and what was launched.
+    """What happened in one marked step: times in µs, the share of it before the first launch, the
+    number of waits after that launch, the last one of the step included, and what was launched.
     """
     inside = [event for event in events if _begins_in(event, mark)]
     calls = [event for event in inside if event.get("cat") in CUDA_CALLS]
@@ -116,7 +117,7 @@ def read_step(events: list[dict], mark: dict) -> dict:
         "other_us": _total(other),
         "optimizer_us": _total(updates),
         "before": (begins[0] - mark["ts"]) / mark["dur"],
-        "waits": sum(begins[0] < wait["ts"] < begins[-1] for wait in waits),
+        "waits": sum(wait["ts"] > begins[0] for wait in waits),
         "launched": tuple(sorted(map(_shape, work))),
     }
 

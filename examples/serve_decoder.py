@@ -35,6 +35,7 @@ CONFIG = Config(
 DTYPE = torch.bfloat16
 SLOTS, BUDGET = 32, 512  # requests, and tokens of a step
 SIZES = (1, 2, 4, *range(8, BUDGET + 1, 8))
+MIN_Q = 2  # with 1, FlashAttention takes a kernel for exactly one query in every slot
 
 
 def varlen_attention(
@@ -47,7 +48,7 @@ def varlen_attention(
         v,
         cum_seq_q=rows[0],  # 1. lengths are tensors
         cum_seq_k=key_start,
-        max_q=max(max_q, 2),  # 1 would mean: exactly one query in every slot
+        max_q=max_q,
         max_k=CONFIG.max_seq_len,
         dropout_p=0.0,
         is_causal=True,
@@ -100,15 +101,20 @@ class Server:
         self.next_tokens.copy_(sample(logits)[:, 0])
 
     def run(self, count: int, max_q: int) -> None:
-        """Compute a batch of count tokens by the smallest graph that holds them."""
+        """Compute a batch of count tokens by the smallest graph that holds them.
+
+        Line 5 lets other threads pin memory during a capture. None may synchronize the device or
+        capture meanwhile, in any mode: hold one lock around those and this call.
+        """
         size = fit(self.sizes, count)
         if size in self.graphs:
             self.graphs[size].replay()
             return
         self.step(size, max_q)  # 4. computes this batch, and is the warm-up of the capture
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
-            self.step(size, max_q=size)  # 5. frozen: one request may bring all tokens
+        mode = "thread_local"  # 5. other threads may pin memory meanwhile
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=mode):
+            self.step(size, max_q=max(size, MIN_Q))  # 6. frozen: one request may bring all tokens
         self.graphs[size] = graph
 
     def write(self, slots: list[Request | None], batch: dict[int, int]) -> None:
@@ -139,15 +145,15 @@ class Server:
             batch = schedule(slots, BUDGET)
             if batch:
                 self.write(slots, batch)
-                run(sum(batch.values()), max(batch.values()))
+                run(sum(batch.values()), max(MIN_Q, *batch.values()))
                 host_tokens = torch.empty(SLOTS, dtype=torch.long, pin_memory=True)
                 host_tokens.copy_(self.next_tokens, non_blocking=True)
                 copied = torch.cuda.Event()
                 copied.record()
                 unread.append((advance(slots, batch), host_tokens, copied))
-            if unread and (len(unread) > ahead or not batch):  # 6. the step before this one
+            if unread and (len(unread) > ahead or not batch):  # 7. the step before this one
                 awaited, host_tokens, copied = unread.pop(0)
-                copied.synchronize()  # 7. before that, the memory holds old tokens
+                copied.synchronize()  # 8. before that, the memory holds old tokens
                 deliver(awaited, host_tokens.tolist(), time.perf_counter() - start)
         return requests
 

@@ -37,8 +37,10 @@ GEMM, ADD = ("sm90_xmma_gemm_bf16", [8, 1, 1]), ("elementwise_kernel", [4, 1, 1]
 
 def test_a_trace_answers_the_five_questions():
     update = event("user_annotation", "Optimizer.step#AdamW.step", 35, 30.0)
-    late = event("cuda_runtime", "cudaDeviceSynchronize", 95)
-    events = [*step(0, GEMM, GEMM, ADD, ADD, extra=[update, late])]
+    early = event(
+        "cuda_runtime", "cudaDeviceSynchronize", 5
+    )  # for a loader, before the first launch
+    events = [*step(0, GEMM, GEMM, ADD, ADD, extra=[update, early])]
     found = answers(events, step_us=200)
     assert found == {
         "idle": pytest.approx(1 - 4 * BUSY / 200 - 0.1),
@@ -49,9 +51,16 @@ def test_a_trace_answers_the_five_questions():
     }
 
 
-def test_a_wait_counts_between_two_launches_alone():
+def test_a_read_between_two_launches_and_one_at_the_end_are_waits():
     read = event("cuda_runtime", "cudaStreamSynchronize", 15)
+    copy = [
+        event("cuda_runtime", "cudaMemcpyAsync", 70, correlation=70),
+        event("gpu_memcpy", "Memcpy DtoH", 71, correlation=70, bytes=4),
+    ]
+    last = event("cuda_runtime", "cudaStreamSynchronize", 76)  # as return loss.item() waits
     assert answers([*step(0, GEMM, ADD, extra=[read])], 200)["waits"] == 1
+    assert answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)["waits"] == 1
+    assert advise(answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)) == "graphed parts"
 
 
 @pytest.mark.parametrize(("other", "kinds"), [(ADD, 1), (("elementwise_kernel", [5, 1, 1]), 2)])
@@ -75,7 +84,9 @@ def test_a_recorded_step_is_as_busy_as_the_course_says():
     marks = [one for one in marked if one["name"] == MARK and one["cat"] in choose_api.RANGES]
     steps = [choose_api.read_step(marked, mark) for mark in marks]
     assert sum(one["busy_us"] for one in steps) / len(steps) == pytest.approx(busy_us, rel=0.01)
-    assert advise(answers(marked, step_us=10 * busy_us)).startswith(("graph of", "whole-step"))
+    found = answers(marked, step_us=10 * busy_us)
+    assert found["waits"] == pytest.approx(1 / len(steps))  # the last one waits for the profile
+    assert advise(found | {"waits": 0}).startswith(("graph of", "whole-step"))
 
 
 SEEN = {"idle": 0.8, "waits": 0, "kinds": 1, "optimizer": 1.5, "other": 0.5}

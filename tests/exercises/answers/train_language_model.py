@@ -103,6 +103,49 @@ changed(
 )
 
 
+def resumed_losses__right_the_warm_up_trains(net, optimizer, scheduler, checkpoint, batches):
+    def step(inputs, targets):
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    net.load_state_dict(checkpoint["model"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    scheduler.load_state_dict(checkpoint["scheduler"])
+    torch.cuda.set_rng_state(checkpoint["rng_state"])
+    call, losses = step, []
+    for number, (inputs, targets) in enumerate(batches[checkpoint["step"] :]):
+        if number == 3:
+            call = capture_step(step, inputs.clone(), targets.clone(), warmup=0)
+        losses.append(call(inputs, targets).clone())
+        scheduler.step()
+    return losses
+
+
+def resumed_losses__half_eager(net, optimizer, scheduler, checkpoint, batches):
+    def step(inputs, targets):
+        optimizer.zero_grad()
+        loss = mse_loss(net(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    net.load_state_dict(checkpoint["model"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    scheduler.load_state_dict(checkpoint["scheduler"])
+    torch.cuda.set_rng_state(checkpoint["rng_state"])
+    with unchanged(net, optimizer):
+        replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])
+    losses = []
+    for number, (inputs, targets) in enumerate(batches[checkpoint["step"] :]):
+        call = step if number < 4 else replay
+        losses.append(call(inputs, targets).clone())
+        scheduler.step()
+    return losses
+
+
 EVERY = ("exp_avg", "exp_avg_sq", "step")
 
 
