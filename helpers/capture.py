@@ -8,7 +8,20 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop"}  # optimizers whose new state is not all zeros
+STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop", "SGD with dampening"}  # new state: not all zeros
+
+
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterator[None]:
+    """Capture the block, next to threads that pin memory and without a garbage collection."""
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # collecting an older graph would end the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if gc_was_enabled:
+            gc.enable()
 
 
 def capture_step(
@@ -39,16 +52,8 @@ def capture_step(
     for generator in generators:
         graph.register_generator_state(generator)
 
-    # If the garbage collector destroyed an older graph now, this capture would fail.
-    gc_was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with torch.cuda.graph(graph, pool=pool):
-            static_output = step(*static_inputs)
-    finally:
-        if gc_was_enabled:
-            gc.enable()
-    torch.cuda.synchronize()  # a capture first writes the random seed and offset, on its own stream
+    with capturing(graph, pool=pool):
+        static_output = step(*static_inputs)
 
     def replay(*inputs):
         if inputs:
@@ -113,9 +118,12 @@ def _tensors(thing: object) -> list[torch.Tensor]:
     if not isinstance(thing, Optimizer):
         known = "modules, optimizers, GradScalers and tensors"
         raise TypeError(f"unchanged takes {known}, not a {type(thing).__name__}.")
-    if type(thing).__name__ in STARTS_ELSEWHERE and not thing.state:
+    if not thing.state:
         name = type(thing).__name__
-        raise TypeError(f"{name} does not start from zeros: take one step of it first.")
+        if any(group.get("momentum") and group.get("dampening") for group in thing.param_groups):
+            name += " with dampening"  # its first momentum is the whole gradient
+        if name in STARTS_ELSEWHERE:
+            raise TypeError(f"{name} does not start from zeros: take one step of it first.")
     held = [value for state in thing.state.values() for value in state.values()]
     held += [value for group in thing.param_groups for value in group.values()]
     return [value for value in held if isinstance(value, torch.Tensor)]
