@@ -1,6 +1,6 @@
 """What each lesson asks of its reader:  python -m docs.weight [COMMIT]
 
-A line per lesson, its exercises apart: the sections that *After this lesson* names, drawn pictures,
+A line per lesson, its exercises apart: the sections that its first cell links to, drawn pictures,
 guesses, lines of code in sight and folded, links per 100 words, words, and the minutes it states.
 Without a commit, it reads the lessons as they are now.
 """
@@ -17,7 +17,6 @@ from course.paths import NOTEBOOKS, ROOT
 from course.recordings.cells import code_cells
 from docs.minutes import STATED, prose
 
-PROMISE = re.compile(r"\*\*After this lesson\*\*.*")
 GUESS = re.compile(r"^guess\w* =", re.MULTILINE)
 
 
@@ -34,9 +33,8 @@ def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
         shown += 0 if is_hidden else lines
         folded += lines if is_hidden else 0
         guesses += len(GUESS.findall(cell.source)) if cell.kind == "guess" else 0
-    promise = PROMISE.search(text)
     return {
-        "sections": len(re.findall(r"\]\(#", promise[0])) if promise else 0,
+        "sections": len(re.findall(r"\]\(#", notebook.cells[0].source)),
         "pictures": len(re.findall(r"!\[[^\]]+\]\([^)\s]+\.svg\)", text)),
         "guesses": guesses,
         "lines": shown,
