@@ -7,11 +7,11 @@ open, where otherwise they do by chance. *Capture your own script* teaches the r
 """
 
 import gc
-import os
 import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -47,8 +47,7 @@ def count_equal(losses: list[Tensor], eager: list[Tensor]) -> str:
 
 def resume(kept: bool) -> str:
     """Load the checkpoint with the learning rate on the GPU, or with the rate on the CPU."""
-    folder = tempfile.mkdtemp()
-    path = os.path.join(folder, "checkpoint.pt")
+    path = Path(tempfile.mkdtemp()) / "checkpoint.pt"
     torch.save(make_training()[1].state_dict(), path)
 
     def train(graphed, device):
@@ -120,7 +119,7 @@ def every_nth_step(kept: bool) -> str:
             steps[False] = GraphedStep(lambda *batch: step(*batch, penalise=False))
             steps[True] = GraphedStep(lambda *batch: step(*batch, penalise=True))
         losses = []
-        for number, batch in enumerate(make_batches()):  # noqa: B007 (step reads it)
+        for number, batch in enumerate(make_batches()):  # step reads number
             losses.append(steps[number % EVERY == EVERY - 1](*batch))
         return losses
 
