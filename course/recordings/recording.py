@@ -233,17 +233,16 @@ def digest(content: dict[str, Any]) -> str:
 
 
 def reading(trace: Path) -> str:
-    """A hash of what a trace says of its steps, to a tenth of a microsecond.
+    """A hash of what is read out of a trace for each of its steps; "" if it cannot be read.
 
-    What only reads traces does not count for a recording as long as it reads this out of them. ""
-    if the file is no trace.
+    What only reads traces does not count for a recording as long as this stays the same.
     """
     try:
-        read = read_trace(trace)
+        steps = read_trace(trace).per_step()
     except TraceError:
         return ""
-    steps = read.per_step()[["launches", "graph_launches", "kernels"]]
-    return short_hash([round(float(read.summary().gpu_busy_us), 1), *steps.to_numpy().tolist()])
+    columns = ["gpu_busy_us", "launches", "graph_launches", "kernels"]
+    return short_hash(steps[columns].round(1).to_numpy().tolist())
 
 
 def trace_name(name: str, content: bytes) -> str:

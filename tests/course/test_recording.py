@@ -276,6 +276,14 @@ def test_a_recording_holds_what_was_measured_and_nothing_else(made):
     assert recording.statements.keys() == {"factor", "scale", "options"}
 
 
+@pytest.mark.parametrize("parent", ["elsewhere", "a b", str(paths.ROOT / "t")])
+def test_paths_of_any_temporary_folder_are_taken_out(tmp_path, monkeypatch, parent):
+    folder = tmp_path / parent
+    monkeypatch.setattr(record.tempfile, "tempdir", str(folder))
+    said = [f"{folder}/ipykernel_12/34.py:5: old", f"{folder}/tmpx_1/eager.json.gz"]
+    assert record.without_paths(said, "speed") == ["34.py:5: old", "speed/eager.json.gz"]
+
+
 @pytest.mark.weekly
 @pytest.mark.parametrize(
     "source, message",
