@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from course.lessons import lesson_file
 from course.paths import LessonError
 from course.recordings.cells import handed_on
-from course.recordings.recording import RecordedCell, Recording
+from course.recordings.recording import RecordedCell, Recording, as_written
 from course.recordings.statements import Statement, cell_hash, hash_of, needed, statements
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
@@ -69,8 +69,8 @@ class History:
         if missing:
             more = f" {RUN_ABOVE}" if len(missing) > 1 else ""
             raise NeedsGPU(
-                "this %%gpu cell was recorded after the %%gpu cell that begins with "
-                f"`{missing[0].begins}`, which was not run here: run that cell first, "
+                "this %%gpu cell was recorded after the %%gpu cell with the line "
+                f"`{as_written(recording, missing[0])}`, which was not run here: run it first, "
                 f"{ELSEWHERE}{more}"
             )
         self._check_statements(source, recording, recording.cells[number])
