@@ -62,7 +62,7 @@ def test_a_plain_cell_left_out_needs_a_gpu_and_its_name_is_told(learner, left_ou
 
 def test_a_gpu_cell_left_out_is_named(learner):
     error = learner.run_all(*CELLS[:4], *CELLS[5:8])[0]
-    assert "the %%gpu cell that begins with `speed = scale(20) + 1`" in str(error)
+    assert "the %%gpu cell with the line `speed = scale(20) + 1`" in str(error)
     assert learner.run_all(SPEED, TWICE, SPEED) == []
 
 
