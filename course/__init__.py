@@ -9,22 +9,7 @@ In notebooks   lesson: %%gpu cells; progress: what is solved; player: a lesson r
 Rooms          recordings: what ran, and whether it is still true; commands: what the Makefile calls
 The start      set_up: the packages; lab_address: the last line of JupyterLab's start
 For all        paths: where files are; lessons: their numbers; files: whole or not at all; machine:
-               what it has
+               what it has; at_exit: how a process ends
 """
 
-import atexit
-import gc
-import sys
-
-
-def _end() -> None:
-    # torch's 200,000 objects are not looked through for garbage as the process ends: a kernel stops
-    # 0.3 s sooner. With triton they are, also what others froze: its bindings list on thirty lines
-    # what was not collected
-    if "triton" in sys.modules:
-        gc.unfreeze()
-    else:
-        gc.freeze()
-
-
-atexit.register(_end)
+from course import at_exit as at_exit

@@ -173,9 +173,9 @@ def written(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict
 
 def _begins(source: str) -> str:
     """The first line of a cell that is no import, as it is written, or what else it begins with."""
-    found = [one.node.lineno for one in parsed(source).statements if not isinstance(one.node, IMPORT)]
-    lines = python(source).splitlines() if found else source.splitlines()
-    return lines[found[0] - 1 if found else -1].strip()
+    nodes = [one.node for one in parsed(source).statements if not isinstance(one.node, IMPORT)]
+    lines = python(source).splitlines() if nodes else source.splitlines()
+    return lines[nodes[0].lineno - 1 if nodes else -1].strip()
 
 
 def as_written(recording: Recording, cell: RecordedCell) -> str:
