@@ -59,7 +59,7 @@ class Values:
         for frame in frames[: len(frames) - self.depth]:
             if of_the_program(frame.f_code):
                 self._note_names(frame, node.line)
-            elif "/torch/optim/" in frame.f_code.co_filename:
+            elif frame.f_code.co_name == "step" and "/torch/optim/" in frame.f_code.co_filename:
                 self._note_settings(frame.f_locals.get("self"), node.line)
 
     def _note_names(self, frame, line):
