@@ -16,12 +16,13 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from benchmarks.report import provenance_section, publish, spread, table
-from examples.compare_ddp import LEGACY, make_step, record, time_steps
+from examples.compare_ddp import make_step, record, time_steps
 from examples.split_decoder import join
 from examples.train_ddp import WARMUP, capture, make_batches, make_model
 from helpers.ranks import per_rank, read_ranks
 from helpers.timing import quartiles
 
+LEGACY = "nccl-legacy"  # from torch 2.15 on: the backend that was "nccl" before
 SETTINGS: dict[str, dict] = {
     "default": {},
     "bucket_cap_mb=1": {"bucket_cap_mb": 1},
