@@ -2,6 +2,7 @@
 
 python -m trace_report eager.json graph.json --chart report.png --html report.html
 
-compare: reads the traces, and chooses a step of each; chart: the picture; page: the HTML, with a
-timeline in the frame of touch. The numbers and the verdict are those of helpers.trace.
+trace_file reads the format into tables, trace sums them up and judges. compare: several traces by
+their names, and a step of each; lanes: a step on paper; chart: the picture; page: the HTML, with a
+timeline in the frame of touch. setup builds the package.
 """

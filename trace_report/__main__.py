@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers.trace import Trace, TraceError
 from trace_report.compare import bound, read_named, summaries
+from trace_report.trace import Trace, TraceError
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,8 +9,6 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from helpers.charts import COLOURS, sheet, timelines
-from helpers.trace import Trace
 from trace_report.compare import (
     BARS,
     host_work,
@@ -20,6 +18,8 @@ from trace_report.compare import (
     shown_step,
     summaries,
 )
+from trace_report.lanes import COLOURS, sheet, timelines
+from trace_report.trace import Trace
 
 DPI = 160
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from helpers.trace import Trace, outermost, read_trace
+from trace_report.trace import Trace, outermost, read_trace
 
 MOST = 2000  # events of a step that are drawn
 # in the name of a kernel or range

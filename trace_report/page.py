@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.charts import COLOURS
-from helpers.trace import Trace
 from trace_report.compare import BARS, host_work, in_words, numbers, one_step, shown_step, summaries
+from trace_report.lanes import COLOURS
 from trace_report.timeline import timeline
+from trace_report.trace import Trace
 
 HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

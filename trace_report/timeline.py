@@ -11,11 +11,11 @@ import re
 import numpy as np
 import pandas as pd
 
-from helpers.charts import COLOURS
-from helpers.trace import Trace
-from helpers.trace_file import outermost
 from trace_report.compare import short
+from trace_report.lanes import COLOURS
 from trace_report.touch import touchable
+from trace_report.trace import Trace
+from trace_report.trace_file import outermost
 
 # a lane and its colour
 HOST = {"host ranges": "host time", "launches": "launch", "waits": "waiting"}

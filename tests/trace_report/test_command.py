@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tomllib
 from html import unescape
 
@@ -12,14 +13,14 @@ from PIL import Image
 
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
-from helpers.charts import COLOURS
-from helpers.trace import read_trace
 from tests.support.pictures import data_of
-from tests.support.processes import run_python, unpacked_wheel
+from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import main
 from trace_report.compare import MOST, one_step, read_named, shown_step
+from trace_report.lanes import COLOURS
 from trace_report.page import page
+from trace_report.trace import read_trace
 
 
 @pytest.fixture(scope="module")
@@ -224,17 +225,35 @@ def test_names_of_a_trace_cannot_become_code(read_events):
 # What it needs
 
 
+def built(kind, folder):
+    """The archive that the folder's build makes, of this kind; the folder stays as it was."""
+    pytest.importorskip("setuptools", minversion="77")
+    before = sorted(folder.iterdir())
+    code = f"from setuptools import build_meta; build_meta.build_{kind}('..')"
+    done = run_python("-c", code, folder=folder)
+    assert done.returncode == 0 and sorted(folder.iterdir()) == before, done.stderr
+    (archive,) = folder.parent.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return archive
+
+
 def test_the_package_installs_by_itself(files, tmp_path):
-    """It runs, without torch, from where its wheel was unpacked."""
-    there = unpacked_wheel(tmp_path, "trace_report", "helpers")
+    """From its sdist, without torch, beside somebody's own helpers.py."""
+    copy = tmp_path / "copy" / "trace_report"
+    shutil.copytree(ROOT / "trace_report", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.unpack_archive(built("sdist", copy), tmp_path / "sdist", filter="data")
+    (sources,) = (tmp_path / "sdist").iterdir()
+    there = tmp_path / "there"
+    shutil.unpack_archive(built("wheel", sources), there, "zip")
+    assert not (there / "helpers").exists()
+    (there / "helpers.py").write_text("raise AssertionError('another helpers')")
     needs = tomllib.loads((ROOT / "trace_report/pyproject.toml").read_text())["project"]
     found = {re.match(r"\w+", need)[0] for need in needs["dependencies"]}
     assert found == {"matplotlib", "numpy", "pandas"}
-    code = "import sys, helpers; sys.modules['torch'] = None; print(helpers.__file__)"
+    code = "import sys; sys.modules['torch'] = None; import trace_report; print(trace_report)"
     code += "; from trace_report.__main__ import main; main()"
     html = tmp_path / "report.html"
     outputs = ["--html", str(html), "--chart", str(tmp_path / "report.png")]
     done = run_python("-c", code, *files, *outputs, folder=there)
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert done.stdout.startswith(f"{there}/helpers/__init__.py\neager: "), done.stderr
+    assert str(there / "trace_report") in done.stdout.splitlines()[0]
     assert "figure.timeline" in html.read_text()

@@ -5,10 +5,10 @@ browsers.
 import pytest
 
 from course.recordings.recording import recorded_lesson
-from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
 from trace_report.timeline import timeline, timeline_data
+from trace_report.trace import read_trace
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.recordings.recording import recorded_lesson
-from helpers.trace import busy_time, busy_until, main, read_trace
-from helpers.trace_file import MIB, TraceError
+from helpers.trace import main
 from tests.support.machine import needs_gpu
 from tests.support.traces import event, kernel, launch, step
+from trace_report.trace import busy_time, busy_until, read_trace
+from trace_report.trace_file import MIB, TraceError
 
 NOTHING = "No verdict: no GPU activity was launched inside a step."
 

@@ -44,7 +44,7 @@ class TraceError(ValueError):
 def read_tables(
     path: Path | str, limit_mib: int | None = None, needs_gpu: bool = True
 ) -> dict[str, pd.DataFrame]:
-    """Read a trace file into the tables of helpers.trace.Trace. Raises TraceError."""
+    """Read a trace file into the tables of trace_report.trace.Trace. Raises TraceError."""
     try:
         return _tables(_event_table(_events(Path(path), limit_mib)), needs_gpu)
     except (EOFError, zlib.error, gzip.BadGzipFile):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from helpers.trace import CPU_BOUND, LOADER_BOUND, read_trace
 from tests.support.traces import event, kernel, launch, step
+from trace_report.trace import CPU_BOUND, LOADER_BOUND, read_trace
 
 NEAR = 0.02  # so near to a border no run is judged
 PAUSES = "between the steps lie another"
