@@ -7,17 +7,10 @@ import argparse
 import os
 import sys
 
-from trace_report.trace import (
-    CPU_BOUND,
-    LOADER_BOUND,
-    Trace,
-    TraceError,
-    busy_time,
-    busy_until,
-    outermost,
-    read_trace,
-)
-from trace_report.trace_file import LIMIT_MIB
+from trace_report.intervals import busy_time, busy_until
+from trace_report.trace import Trace, read_trace
+from trace_report.trace_file import LIMIT_MIB, TraceError, outermost
+from trace_report.verdict import CPU_BOUND, LOADER_BOUND
 
 __all__ = ["CPU_BOUND", "LOADER_BOUND"]
 __all__ += ["Trace", "TraceError", "busy_time", "busy_until", "outermost", "read_trace"]

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from trace_report.compare import bound, read_named, summaries
-from trace_report.trace import Trace, TraceError
+from trace_report.trace import Trace
+from trace_report.trace_file import TraceError
 
 
 def main(arguments: list[str] | None = None) -> int:

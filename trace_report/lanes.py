@@ -12,7 +12,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from trace_report.trace import Trace, busy_time, outermost
+from trace_report.intervals import busy_time
+from trace_report.trace import Trace
+from trace_report.trace_file import outermost
 
 COLOURS = {
     "host time": "#0072B2",

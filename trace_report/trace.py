@@ -10,19 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from trace_report.trace_file import NO_GPU, WHOLE, TraceError, named, outermost, read_tables
+from trace_report import faults, verdict
+from trace_report.intervals import busy_time, busy_until, merged
+from trace_report.trace_file import WHOLE, named, read_tables
 
-__all__ = ["CPU_BOUND", "LOADER_BOUND"]
-__all__ += ["Trace", "TraceError", "busy_time", "busy_until", "outermost", "read_trace"]
-
-CPU_BOUND = 0.2  # a step is CPU-bound if the GPU idles for this share of it or more, else GPU-bound
-LOADER_BOUND = (
-    0.5  # it waits for data if more than this share of the idle time lies before launches
-)
-CLOCK_US = 1  # how far the clocks of CPU and GPU may be apart: older traces count whole µs
 NCCL = "nccl"  # begins the name of each kernel that communicates
+LONG = 10  # a launch call that takes so many times its usual time waits for room in the queue
 
 
 @dataclass
@@ -58,36 +52,33 @@ class Trace:
         """Host and GPU per step, a row each; microseconds, under the profiler, and counts.
 
         host_issue_us: the step's span on the host less wait_us, so Python and whatever else the
-            thread does count as well
+            thread does count as well. An upper bound: not every wait can be told
         wait_us: the part of the span inside calls named ...Synchronize on the step's own thread,
-            nested ones once; a copy that blocks is no such call
+            nested ones once, and inside launch calls that wait for the GPU; see _blocked
         launch_calls_us: the part of host_issue_us inside launch calls, on any thread
         loader_us: how long no GPU of the steps works before the step's first launch, as when it
             waits for a data loader
         gpu_busy_us: how long the step's busiest GPU works on what the step launched, whenever
         """
-        steps = self.steps
-        own = self.gpu[self.gpu.step >= 0]
-        first_launch_us = self.launches.groupby("step").start_us.min().reindex(steps.index)
-        before = [steps.start_us, first_launch_us.fillna(steps.end_us)]
+        steps, own = self.steps, self._own()
 
         def total(rows, column=None):
             return np.bincount(rows.step + 1, column and rows[column], len(steps) + 1)[1:]
 
         waits = self.waits[self.waits.thread.isin(steps.thread)]
-        wait_us = total(_merged(waits, ["step"]), "dur_us")
-        issue_us = (steps.dur_us - wait_us).clip(lower=0)
-        calls = _merged(self.launches, ["step"])  # on several threads: autograd launches as well
-        launch_us = total(calls, "dur_us")
-        busy = _merged(own, ["step", "device"])
+        blocked_us = self._blocked()
+        wait_us = np.minimum(total(merged(waits, ["step"]), "dur_us") + blocked_us, steps.dur_us)
+        issue_us = steps.dur_us - wait_us
+        calls = merged(self.launches, ["step"])  # on several threads: autograd launches as well
+        launch_us = (total(calls, "dur_us") - blocked_us).clip(min=0)
+        busy = merged(own, ["step", "device"])
         busy = busy.groupby(["step", "device"], as_index=False).dur_us.sum()
         busy_us = busy.groupby("step").dur_us.max().reindex(steps.index, fill_value=0.0)
-        gpus = self.gpu[self.gpu.device.isin(own.device)]
         columns = {
             "host_issue_us": issue_us,
             "launch_calls_us": np.minimum(launch_us, issue_us),
             "wait_us": wait_us,
-            "loader_us": np.diff(before - busy_until(gpus, before), axis=0)[0],
+            "loader_us": self._before_launch(steps.start_us),
             "gpu_busy_us": busy_us,
             "launches": total(self.launches),
             "graph_launches": total(self.launches[self.launches.graph]),
@@ -96,12 +87,36 @@ class Trace:
         }
         return pd.DataFrame(columns, steps.index.rename("step"))
 
+    def _own(self):
+        """The GPU activities that the steps launched."""
+        return self.gpu[self.gpu.step >= 0]
+
+    def _blocked(self):
+        """For how long per step launch calls wait for the GPU: while it works, a copy that returns
+        only when it has ended, and a call that takes LONG times as long as others of its name.
+        """
+        calls = self.launches[self.launches.step >= 0]
+        ends = self.gpu.drop_duplicates("correlation").set_index("correlation").end_us
+        ended_us = calls.correlation.map(ends.drop(np.nan, errors="ignore"))
+        blocks = named(calls, ".*Memcpy") & (ended_us <= calls.end_us)
+        blocks |= calls.dur_us > LONG * calls.groupby("name").dur_us.transform("median")
+        rows = merged(calls[blocks], ["step"])
+        busy_us = busy_until(self.gpu, rows.end_us) - busy_until(self.gpu, rows.start_us)
+        return np.bincount(rows.step, busy_us, len(self.steps))
+
+    def _before_launch(self, begin_us):
+        """How long no GPU of the steps works from these times until each step's first launch."""
+        first_us = self.launches.groupby("step").start_us.min().reindex(self.steps.index)
+        until_us = np.fmax(first_us.fillna(self.steps.end_us), begin_us)
+        gpus = self.gpu[self.gpu.device.isin(self._own().device)]
+        edges = [begin_us, until_us]
+        return np.diff(edges - busy_until(gpus, edges), axis=0)[0]
+
     def host_time(self) -> pd.DataFrame:
         """Split the host's time, a row per step, in microseconds under the profiler.
 
-        launch calls: inside the CUDA calls that give the GPU work, on any thread (a full launch
-        queue makes them longer); waiting: inside calls that wait for the GPU; everything else:
-        Python, PyTorch's dispatcher, autograd.
+        launch calls: inside the CUDA calls that give the GPU work, on any thread; waiting: inside
+        calls that wait for the GPU; everything else: Python, PyTorch's dispatcher, autograd.
         """
         steps = self.per_step()
         return pd.DataFrame(
@@ -112,209 +127,98 @@ class Trace:
             }
         )
 
+    def marked(self) -> bool:
+        """Whether the trace has steps."""
+        return self.steps.name[0] != WHOLE
+
     def spans(self) -> pd.DataFrame:
-        """When each step begins, and when it and its GPU work have ended: start_us, end_us.
+        """The steps in steady state, a row each: start_us, end_us, pause_us, resume_us.
 
-        A step ends when the next one begins, at the latest. The last one is left out if it launches
-        nothing, or if the GPU idles in it for more than twice as long as any other step takes: the
-        profiler was stopped late.
+        Each lasts from the GPU's end of the step before to its own, less a pause between the two
+        marks in which neither host nor GPU works on a step. The first step with GPU work is left
+        out, because it fills the pipeline, and so are those around that launch nothing. With one
+        such step, or without marks, there is one row: from its start until its GPU work has ended.
         """
-        steps = self.steps[["start_us", "end_us"]]
-        done_us = self.gpu[self.gpu.step >= 0].groupby("step").end_us.max()
-        ends_us = np.fmax(steps.end_us, done_us.reindex(steps.index).cummax().ffill())
-        next_us = steps.start_us.shift(-1, fill_value=np.inf)
-        spans = steps.assign(end_us=np.minimum(ends_us, next_us))
-        if len(spans) > 1 and len(self.launches) and self._stopped_late(spans.iloc[-1]):
-            next_us.iloc[-2] = np.inf
-            spans = steps.assign(end_us=np.minimum(ends_us, next_us)).iloc[:-1]
-        return spans
-
-    def _stopped_late(self, last):
-        """Whether the last of several steps, from start_us to end_us, does not count; see spans."""
-        idle_us = np.diff(last - busy_until(self.gpu, last))[0]
-        longest_us = max(self.steps.dur_us[:-1].max(), self.per_step().gpu_busy_us[:-1].max())
-        return not (self.launches.step == last.name).any() or idle_us > 2 * longest_us
+        done_us = self._own().groupby("step").end_us.max().cummax()
+        if not self.marked() or len(done_us) < 2:
+            step = self.steps.loc[done_us.index[:1] if len(done_us) else self.steps.index]
+            end_us = np.fmax(step.end_us.max(), done_us.max())
+            columns = {"start_us": step.start_us[:1], "end_us": end_us}
+            return pd.DataFrame(columns | {"pause_us": end_us, "resume_us": end_us})
+        steps = self.steps.loc[done_us.index[0] : done_us.index[-1]]
+        done_us = done_us.reindex(steps.index).ffill()
+        spans = pd.DataFrame({"start_us": done_us.shift(), "end_us": done_us})
+        spans["pause_us"] = np.fmax(done_us, steps.end_us).shift()
+        spans["resume_us"] = np.fmax(spans.pause_us, steps.start_us)
+        return spans.iloc[1:]
 
     def summary(self) -> pd.Series:
         """Per-step averages over the trace, and what they say together; see spans, per_step.
 
-        step_us is the traced time per step until its own GPU work has ended; pause_us, the time
-        between steps, is no part of it. In step_us the busiest of the gpus that the steps use works
-        for gpu_busy_us on the steps' own launches, for earlier_us on others, and idles for
-        idle_share, an upper bound, since the profiler slows the host. any_busy_us: at least one GPU
-        works. collective_us: the busiest one runs nothing but kernels of NCCL, which also run while
-        they wait for another rank. loader_us makes up loader_share of the idle time.
+        Counts are of all steps from the first to the last that launch something. Times are of the
+        steady_steps: step_us is the traced time per step, from GPU end to GPU end; pause_us, the
+        time between steps, is no part of it. In step_us the busiest of the gpus that the steps use
+        works for gpu_busy_us on the steps' own launches, for earlier_us on others only, and idles
+        for idle_share, an upper bound, since the profiler slows the host. any_busy_us: at least one
+        GPU works. collective_us: the busiest one runs nothing but kernels of NCCL, which also run while they
+        wait for another rank. loader_us makes up loader_share of the idle time. Host times are of
+        the steady steps but the last, whose mark holds the profiler's stop.
         """
-        spans = self.spans()
-        steps, means = len(spans), self.per_step().loc[spans.index].mean()
-        own = self.gpu[self.gpu.step.isin(spans.index)]
+        spans, own = self.spans(), self._own()
+        edges = spans[["start_us", "end_us", "pause_us", "resume_us"]].to_numpy()
         used = self.gpu[self.gpu.device.isin(own.device)]
         gpus = [rows for _, rows in own.groupby("device")]
         own = max(gpus, key=busy_time, default=own)  # of the busiest
         busiest = self.gpu[self.gpu.device.isin(own.device)]
-        edges = spans[["start_us", "end_us"]].to_numpy()
+
+        def per_step(times):
+            start, end, pause, resume = np.asarray(times).T
+            return (end - start - (resume - pause)).mean()
 
         def within(activities):
-            return np.diff(busy_until(activities, edges)).sum() / steps
+            return per_step(busy_until(activities, edges))
 
-        step_us, work_us = np.diff(edges).sum() / steps, within(busiest)
-        computes = busiest[~named(busiest, NCCL)]
+        means, launching = self._means(spans)
+        step_us, work_us = per_step(edges), within(busiest)
         idle_us = max(0.0, step_us - work_us)
-        means["gpu_busy_us"] = busy_time(own) / steps  # work of two steps at once counts once
+        kernels = own[own.kind == "kernel"]
+        means["gpu_busy_us"] = within(own)  # work of two steps at once counts once
         means["any_busy_us"] = within(used)
-        means["collective_us"] = work_us - within(computes)
-        means["earlier_us"] = max(0.0, work_us - means.gpu_busy_us)
+        means["collective_us"] = work_us - within(busiest[~named(busiest, NCCL)])
+        means["earlier_us"] = work_us - within(own)
         means["step_us"] = step_us
-        means["pause_us"] = (edges[1:, 0] - edges[:-1, 1]).sum() / steps
+        means["pause_us"] = (spans.resume_us - spans.pause_us).mean()
         means["idle_share"] = idle_us / step_us if step_us else 0.0
         means["loader_share"] = min(1.0, means.loader_us / idle_us) if idle_us else 0.0
-        means["steps"] = steps
+        means["graph_kernels"] = kernels.graph.mean() if len(kernels) else 0.0
+        means["marked"] = float(self.marked())
+        means["steps"] = len(launching)
+        means["steady_steps"] = len(spans) if len(launching) > 1 else 0
         means["gpus"] = len(gpus)
         means["orphans"] = self.gpu.orphan.sum()
         return means
 
+    def _means(self, spans):
+        """The means of per_step, and the steps of which the counts are."""
+        each = self.per_step()
+        launching = each.index[each.launches > 0]
+        launching = each.loc[launching[0] : launching[-1]] if len(launching) else each
+        means = launching.mean()
+        host = ["host_issue_us", "launch_calls_us", "wait_us"]
+        means[host] = each.loc[spans.index[:-1] if len(spans) > 1 else spans.index, host].mean()
+        begin_us = np.fmax(self.steps.start_us, spans.start_us.iloc[0])
+        means["loader_us"] = self._before_launch(begin_us)[spans.index].mean()
+        return means, launching
+
     def fault(self) -> str:
         """A sentence on why the averages of this trace mean nothing; "" for a sound trace."""
-        if self.gpu.empty:
-            return f"{NO_GPU}."
-        marked = self.steps.name[0] != WHOLE
-        processes = (self.steps if marked else self.launches).process.nunique()
-        if processes > 1:
-            return (
-                f"the file holds {'steps' if marked else 'launches'} of {processes} processes, "
-                "whose step numbers and correlation ids collide: read the "
-                "trace of each process by itself."
-            )
-        ids = self.launches.correlation
-        if ids[(ids > 0) & ids.isin(self.gpu.correlation)].duplicated().any():
-            return (
-                "several launches have the same correlation id, as where traces were merged: "
-                "read the trace of each process by itself."
-            )
-        overlap_us = self.steps.end_us.cummax().shift() - self.steps.start_us
-        if overlap_us.max() > CLOCK_US:
-            name, threads = self.steps.name[overlap_us.idxmax()], self.steps.thread.nunique()
-            where = f" (there are marks on {threads} threads)" if threads > 1 else ""
-            return f"the steps overlap: {name} begins before an earlier one has ended{where}."
-        devices = self.gpu.device[self.gpu.step >= 0]
-        if devices.nunique() > 1 and (devices < 0).any():
-            return (
-                f"{(devices < 0).sum()} GPU activities do not say on which of "
-                f"{devices[devices >= 0].nunique()} GPUs they ran."
-            )
-        return self._clock()
-
-    def _clock(self):
-        """A sentence if GPU work begins before its launch, or ends after a wait for it; or ""."""
-        what = "begin before their own launch"
-        by_us = self.gpu.launch_us - self.gpu.start_us
-        if not by_us.max() > CLOCK_US:
-            what = "end after the host has waited for all work of the GPU"
-            by_us = self._late_us()
-        if not by_us.max() > CLOCK_US:
-            return ""
-        return (
-            f"{(by_us > CLOCK_US).sum()} of {len(self.gpu)} GPU activities {what}, by up to "
-            f"{by_us.max():.0f} µs: the GPU's clock is off, so nobody "
-            "can tell when the GPU was idle."
-        )
-
-    def _late_us(self):
-        """By how much each GPU activity ends after a wait for the device that began when it had
-        been launched; with several GPUs nothing is known, as the wait may be for another one.
-        """
-        waits = self.waits[named(self.waits, ".*(?:Device|Ctx|Context)Synchronize")]
-        waits = waits[waits.process.isin(self.steps.process)].sort_values("start_us")
-        own = self.gpu[self.gpu.step >= 0]
-        if waits.empty or own.device.nunique() > 1:
-            return pd.Series(dtype=float)
-        at = waits.start_us.searchsorted(own.launched_us)
-        over_us = np.append(waits.end_us[::-1].cummin()[::-1], np.inf)[at]
-        return own.end_us - over_us
+        return faults.find_fault(self.steps, self.launches, self.waits, self.gpu, self.marked())
 
     def verdict(self) -> str:
         """What is the limit, GPU or CPU, and what could a graph save at most? See CPU_BOUND."""
         if fault := self.fault():
             return f"No verdict: {fault}"
-        s = self.summary()
-        if s.gpu_busy_us < 0.001:  # a trace counts whole nanoseconds
-            return "No verdict: no GPU activity was launched inside a step."
-        if s.step_us < 1:
-            return f"No verdict: a step of {s.step_us:.2g} µs is too short to judge."
-        if refused := self._undecided(s):
-            return f"No verdict: {refused}"
-        marked = self.steps.name[0] != WHOLE
-        text = "CPU-bound: " if s.idle_share >= CPU_BOUND else "GPU-bound: "
-        text += "the GPU" if s.gpus == 1 else f"the busiest of {s.gpus:.0f} GPUs"
-        text += f" is idle for {s.idle_share:.0%} of "
-        text += f"a traced step of {s.step_us:.0f} µs" if marked else f"{s.step_us:.0f} µs"
-        if s.earlier_us > 0.01 * s.step_us:
-            share = s.earlier_us / s.step_us
-            text += f", and works for {share:.0%} on launches from outside the steps"
-        if s.collective_us > 0.01 * s.step_us:
-            text += f"; for {s.collective_us / s.step_us:.0%} it runs only NCCL kernels, which may "
-            text += "be waiting for another rank"
-        if waits := s.loader_share > LOADER_BOUND:  # less may be the step's own Python
-            text += f"; {s.loader_share:.0%} of the idle time lies before the step's first launch, "
-            text += "as when it waits for data"
-        if s.pause_us > 0.1 * s.step_us:
-            text += f"; between the steps lie another {s.pause_us:.0f} µs per step, which a graph "
-            text += "of the step does not change"
-        if s.steps < len(self.steps):
-            text += "; the last step does not count, as the profiler was stopped late"
-        if not marked:
-            return f"{text}. The trace has no steps: call profiler.step() after each one."
-        if self.gpu.graph[(self.gpu.kind == "kernel") & (self.gpu.step >= 0)].mean() > 0.9:
-            return (
-                f"{text}. Its kernels come from graphs already, "
-                f"{s.graph_launches:.3g} launched per step."
-            )
-        saved_us = s.idle_share * s.step_us * (1 - waits * s.loader_share)
-        times = s.step_us / max(s.step_us - saved_us, s.gpu_busy_us)
-        most = f"{saved_us:.0f} µs ({f'{times:.1f}' if times < 100 else 'over 100'}x)"
-        return f"{text}. A graph of the whole step could save at most {most}."
-
-    def _undecided(self, s):
-        """Why a sound trace does not say which of CPU and GPU is the limit; "" where it does."""
-        anywhere, collective = s.any_busy_us / s.step_us, s.collective_us / s.step_us
-        of = f"of a traced step of {s.step_us:.0f} µs"
-        if s.gpus > 1 and s.idle_share >= CPU_BOUND > 1 - anywhere:
-            return (
-                f"{s.gpus:.0f} GPUs work in turns: the busiest one works for "
-                f"{1 - s.idle_share:.0%} {of}, but at least one of them for {anywhere:.0%}, so "
-                "they may wait for each other rather than for the CPU."
-            )
-        if s.idle_share < CPU_BOUND <= s.idle_share + collective:
-            return (
-                f"the GPU is idle for {s.idle_share:.0%} {of}, but runs only NCCL kernels for "
-                f"another {collective:.0%}, and these also run while they wait for another rank: "
-                "compare the traces of all ranks."
-            )
-        return ""
-
-
-def _merged(activities, keys):
-    """The activities by start, each with the dur_us that no earlier one of its group covers."""
-    rows = activities.sort_values("start_us")
-    rows["end_us"] = rows.groupby(keys).end_us.cummax()
-    covered_us = rows.groupby(keys).end_us.shift(fill_value=-np.inf)
-    rows["start_us"] = rows.start_us.clip(lower=covered_us)
-    return rows.assign(dur_us=rows.end_us - rows.start_us)
-
-
-def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
-    """For how many microseconds before each time did at least one of the activities run?"""
-    rows = _merged(activities.assign(one=1), ["one"])
-    done_us = rows.dur_us.cumsum()
-    edges = np.ravel([rows.start_us, rows.end_us], "F")
-    busy_us = np.ravel([done_us - rows.dur_us, done_us], "F")
-    times = np.asarray(times, dtype=float)
-    return np.interp(times, edges, busy_us) if len(edges) else np.zeros(times.shape)
-
-
-def busy_time(activities: pd.DataFrame) -> float:
-    """For how many microseconds did at least one of the activities run?"""
-    return float(busy_until(activities, np.inf))
+        return verdict.verdict(self.summary())
 
 
 def read_trace(path: Path | str, limit_mib: int | None = None, needs_gpu: bool = True) -> Trace:

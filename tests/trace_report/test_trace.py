@@ -16,7 +16,8 @@ from course.recordings.recording import recorded_lesson
 from helpers.trace import main
 from tests.support.machine import needs_gpu
 from tests.support.traces import event, kernel, launch, step
-from trace_report.trace import busy_time, busy_until, read_trace
+from trace_report.intervals import busy_time, busy_until
+from trace_report.trace import read_trace
 from trace_report.trace_file import MIB, TraceError
 
 NOTHING = "No verdict: no GPU activity was launched inside a step."
@@ -92,7 +93,7 @@ def test_a_wait_for_data_is_not_promised_to_a_graph(read_events):
     assert list(trace.per_step().loader_us) == [9005, 8905 + 100, 9005]
     summary = trace.summary()
     assert summary.loader_us == 9005 and summary.loader_share == pytest.approx(9005 / 9200)
-    assert "98% of the idle time lies before the step's first launch" in trace.verdict()
+    assert "98% of the idle time is before the step's first launch" in trace.verdict()
     assert "at most 195 µs (1.0x)" in trace.verdict()
 
 
@@ -120,7 +121,7 @@ def test_time_on_earlier_launches_is_not_idle(read_events):
     summary = trace.summary()
     found = (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share)
     assert found == (1, 40, 60, 0)
-    assert "works for 60% on launches from outside the steps" in trace.verdict()
+    assert "for 60% it works only on launches from outside the steps" in trace.verdict()
 
 
 def test_a_step_that_is_a_graph_is_not_told_to_use_one(read_events):
@@ -137,7 +138,7 @@ def test_what_runs_in_two_steps_at_once_counts_once(read_events):
     )
     summary = trace.summary()
     assert list(trace.per_step().gpu_busy_us) == [100, 60]
-    assert summary.gpu_busy_us == 65 == summary.step_us * (1 - summary.idle_share)
+    assert summary.gpu_busy_us == 30 == summary.step_us * (1 - summary.idle_share)
 
 
 def test_without_gpu_work_in_a_step_there_is_a_summary_and_nothing_to_judge(read_events):
@@ -187,7 +188,20 @@ def test_a_sound_trace_has_no_fault(read_events, recorded_trace):
     assert read_events(*sound()).fault() == "" == read_trace(recorded_trace).fault()
 
 
+NO_KERNELS = "have no kernel in the trace, because CUPTI, which records kernels"
 FAULTS = {
+    "graphs without kernels": (
+        [*sound(), launch(120, 9, "cudaGraphLaunch"), launch(130, 10)],
+        f"1 of the steps' 1 graph launches {NO_KERNELS}",
+    ),
+    "launches without kernels": (
+        [*sound(), launch(130, 10)],
+        f"1 of the steps' 3 kernel launches {NO_KERNELS}",
+    ),
+    "late, one stream": (
+        [*sound(), event("cuda_runtime", "cudaStreamSynchronize", 130, 10)],
+        "1 of 2 GPU activities end after the host has waited for them, by up to 30 µs: the GPU's",
+    ),
     "two processes": (
         [*sound(), *sound(process=2, at=7)],
         "steps of 2 processes, whose step numbers",
@@ -230,9 +244,54 @@ def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
 def test_an_unmarked_trace_is_promised_nothing(read_events):
     trace = read_events(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1))
     assert trace.verdict() == (
-        "CPU-bound: the GPU is idle for 100% of 10000000 µs. "
-        "The trace has no steps: call profiler.step() after each one."
+        "No verdict: the trace has no steps, so call profiler.step() after each one. "
+        "For the whole trace, 10 s, the GPU is idle for 100%."
     )
+
+
+def test_steps_count_from_gpu_end_to_gpu_end(read_events):
+    """As in the trace of a graph: the first replay waits 200 µs for the host, no other does."""
+    events = []
+    for n in range(4):
+        begin = 0 if n == 0 else 100 + 50 * n
+        end = 150 + 50 * n
+        events += [step(n, begin, end - begin), launch(begin + 10, n, "cudaGraphLaunch")]
+        events.append(kernel(200 + 100 * n, 90, n))
+    trace = read_events(*events)
+    assert trace.spans().end_us.tolist() == [390, 490, 590]
+    assert trace.summary()[["step_us", "gpu_busy_us", "idle_share"]].tolist() == [100, 90, 0.1]
+    assert (
+        "GPU-bound: the GPU is idle for 10% of a traced step of 100 µs; the first of 4 steps"
+        in (trace.verdict())
+    )
+
+
+def one_step(host_us, start_us, busy_us):
+    return [step(0, 0, host_us), launch(start_us - 5, 1), kernel(start_us, busy_us, 1)]
+
+
+@pytest.mark.parametrize(
+    ("events", "begins"),
+    [
+        (one_step(300, 50, 900), "GPU-bound: the GPU is idle for 5%"),
+        (one_step(1000, 50, 700), "CPU-bound: the GPU is idle for 30%"),
+        (one_step(300, 300, 700), "No verdict: only one step gave the GPU work"),
+    ],
+)
+def test_one_step_is_judged_where_its_start_does_not_matter(read_events, events, begins):
+    verdict = read_events(*events).verdict()
+    assert verdict.startswith(begins) and "record" in verdict and "7" in verdict
+
+
+def test_a_launch_call_that_waits_for_room_or_for_its_copy_is_waiting(read_events):
+    """The queue is full twice, for 200 µs each, and a copy waits for 150 µs."""
+    calls = [launch(10 * n, n) | {"dur": 5} for n in range(1, 9)]
+    calls += [launch(at, at) | {"dur": 200} for at in (100, 300)]
+    calls.append(launch(510, 9, "cudaMemcpyAsync") | {"dur": 160})
+    work = [kernel(20, 600, 1), kernel(620, 30, 2), kernel(650, 10, 9, category="gpu_memcpy")]
+    work += [kernel(700 + n, 1, n) for n in (3, 4, 5, 6, 7, 8, 100, 300)]
+    (row,) = read_events(step(0, 0, 1000), *calls, *work).host_time().to_dict("records")
+    assert row == {"launch calls": 8 * 5 + 10, "waiting": 200 + 200 + 150, "everything else": 400}
 
 
 OLD = {
@@ -347,7 +406,7 @@ def test_the_recorded_traces_are_read_whole(recorded_trace):
     assert summary.steps == 7
     assert (trace.gpu.kind == "kernel").sum() == len(kernels)
     assert summary.orphans == 0
-    assert summary.gpu_busy_us * 7 == pytest.approx(
+    assert trace.per_step().gpu_busy_us.sum() == pytest.approx(
         sum(
             e["dur"]
             for e in content["traceEvents"]
