@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 
 from helpers.spread import quartiles
 from trace_report import lanes
-from trace_report.lanes import LINES, WIDTH, _digits, sheet, timeline, timelines
+from trace_report.lanes import LINES, WIDTH, in_unit, sheet, timeline, timelines
+from trace_report.units import digits, in_words, unit
 
 __all__ = ["LINES", "WIDTH", "sheet", "timeline", "timelines"]
 
@@ -74,17 +75,16 @@ def cpu_gpu_chart(
     medians.plot.barh(
         xerr=np.array(reach), width=0.8, ax=axes, legend=False, color=colours, error_kw=whiskers
     )
+    size = unit(medians.max(axis=None))[1]
     bars = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
     for lane_bars in bars.values():
-        axes.bar_label(lane_bars, fmt=_digits, padding=4, fontsize=10)
+        axes.bar_label(lane_bars, fmt=lambda us: digits(us / size), padding=4, fontsize=10)
     guesses = [guess] if guess and isinstance(guess[0], str) else guess or []
     _mark_bars(axes, bars, medians, guesses)
     axes.invert_yaxis()
     longest = max(map(len, medians.index))
-    axes.set(
-        xlabel="time per step, µs (bar: median, whisker: quartiles)", xmargin=0.13 + longest / 200
-    )
-    axes.locator_params("x", nbins=5)  # a long name leaves the numbers less width
+    in_unit(axes, medians.max(axis=None), "time per step (bar: median, whisker: quartiles)")
+    axes.set(xmargin=0.13 + longest / 200)
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes
 
@@ -93,10 +93,10 @@ def _finding(medians):
     """What the medians of a chart say of the variant with the shortest step."""
     name = medians["step time"].idxmin()
     row = medians.loc[name]
-    text = f"A step takes {_digits(row['step time'])} µs ({name.replace(chr(10), ', ')})"
+    text = f"A step takes {in_words(row['step time'])} ({name.replace(chr(10), ', ')})"
     if "GPU busy time" in row and row["GPU busy time"] > 0:
-        return f"{text}; the GPU works for {_digits(row['GPU busy time'])}."
-    return f"{text}; the CPU issues it in {_digits(row['host time'])}."
+        return f"{text}; the GPU works for {in_words(row['GPU busy time'])}."
+    return f"{text}; the CPU issues it in {in_words(row['host time'])}."
 
 
 def _mark_bars(axes, bars, medians, guesses):

@@ -9,12 +9,14 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from trace_report.intervals import busy_time
 from trace_report.trace import Trace
 from trace_report.trace_file import outermost
+from trace_report.units import in_words, unit
 
 COLOURS = {
     "host time": "#0072B2",
@@ -47,8 +49,12 @@ def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
     return axes
 
 
-def _digits(us):
-    return f"{us:.3g}" if us < 100 else f"{us:.0f}"
+def in_unit(axes: Axes, longest_us: float, label: str) -> None:
+    """Write the x axis, in µs, in the unit of the longest time."""
+    name, size = unit(longest_us)
+    axes.xaxis.set_major_formatter(lambda us, _: f"{us / size:g}")
+    axes.set_xlabel(f"{label}, {name}")
+    axes.locator_params("x", nbins=5)  # a long name leaves the numbers less width
 
 
 def timeline(
@@ -71,16 +77,16 @@ def timelines(
 ) -> np.ndarray:
     """Draw the same step of several traces, a dict of name -> Trace, on one time axis."""
     parts = {name: _of_step(trace, step) for name, trace in traces.items()}
-    lanes = [2 + part["gpu"].groupby(["device", "stream"]).ngroups for part in parts.values()]
-    ends = [(rows.at_us + rows.dur_us).max() for part in parts.values() for rows in part.values()]
-    end = end_us or np.nanmax(ends)
+    lanes = [len(_labels(part)) for part in parts.values()]
+    end = end_us or max([_end(part) for part in parts.values()]) or 1
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
     title = title or _work(parts)
     column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
     for axes, (name, part) in zip(column, parts.items(), strict=True):
         axes.set_title(name, loc="left", fontsize="medium", fontweight="bold", pad=18)
-        _draw(axes, end=end, **part)
-    column[-1].set(xlim=(0, end * 1.01), xlabel="time since the step began on the host, µs")
+        _draw(axes, part, end)
+    in_unit(column[-1], end, "time since the step began on the host")
+    column[-1].set(xlim=(0, end * 1.01))
     return column
 
 
@@ -88,40 +94,69 @@ def _work(parts):
     """For how long the GPU works in the step of each trace, and when its work ends."""
     said = []
     for name, part in parts.items():
-        gpu = part["gpu"]
-        end_us = (gpu.at_us + gpu.dur_us).max() if len(gpu) else 0
-        text = f"{_digits(busy_time(gpu))} of {_digits(end_us)} µs"
+        text = f"{in_words(busy_time(part['gpu']))} of {in_words(_end({'gpu': part['gpu']}))}"
         said.append(f"{text} ({name})" if name else text)
     return f"The GPU works for {', '.join(said)}."
 
 
+def _end(part):
+    """When the last event of a step ends, from the step's start; 0 without any."""
+    return max([0, *((rows.at_us + rows.dur_us).max() for rows in part.values() if len(rows))])
+
+
 def _of_step(trace, step):
-    """The step's outermost host ranges, launches, waits and GPU activities, from its start."""
-    if step not in trace.steps.index:
-        raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
+    """The step's outermost host ranges, launches, waits and GPU activities, from its start; and
+    others: GPU activities of no step meanwhile.
+    """
+    start_us = trace.start_us(step)
     ranges = outermost(trace.annotations[trace.annotations.step == step])
     tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
-    own = {
-        name: table[table.step == step].sort_values("start_us") for name, table in tables.items()
+    part = {
+        name: rows[rows.step == step].assign(at_us=rows.start_us - start_us).sort_values("at_us")
+        for name, rows in tables.items()
     }
-    return {
-        name: rows.assign(at_us=rows.start_us - trace.steps.start_us[step])
-        for name, rows in own.items()
-    }
+    others = trace.gpu[trace.gpu.step < 0].assign(at_us=trace.gpu.start_us - start_us)
+    inside = (others.at_us >= 0) & (others.at_us + others.dur_us <= _end(part))
+    return part | {"others": others[inside]}
 
 
-def _draw(axes, ranges, launches, waits, gpu, end):
-    _ranges(axes, ranges, end)
-    _lane(axes, 1, launches, "launch")
-    _lane(axes, 1, waits, "waiting")
-    labels, ties = ["host ranges", "launches, waits" if len(waits) else "launches"], []
-    for row, ((device, stream), own) in enumerate(gpu.groupby(["device", "stream"]), 2):
-        labels.append(
-            f"GPU{f' {device:.0f},' if gpu.device.nunique() > 1 else ''} stream {stream:.0f}"
+def _streams(part):
+    """The device and stream of each lane of the GPU."""
+    every = pd.concat([part["gpu"], part["others"]])
+    return sorted(set(zip(every.device, every.stream, strict=True)))
+
+
+def _labels(part):
+    """The lanes of a step, from above."""
+    labels = ["host ranges"]
+    if len(part["waits"]):
+        labels.append("launches, waits")
+    elif len(part["launches"]):
+        labels.append("launches")
+    streams = _streams(part)
+    several = len({device for device, _ in streams}) > 1
+    return labels + [
+        f"GPU{f' {device:.0f},' if several else ''} stream {stream:.0f}"
+        for device, stream in streams
+    ]
+
+
+def _draw(axes, part, end):
+    gpu, others = part["gpu"], part["others"]
+    labels, streams = _labels(part), _streams(part)
+    _ranges(axes, part["ranges"], end)
+    _lane(axes, 1, part["launches"], "launch")
+    _lane(axes, 1, part["waits"], "waiting")
+    ties = []
+    for row, (device, stream) in enumerate(streams, len(labels) - len(streams)):
+        own, foreign = (
+            rows[(rows.device == device) & (rows.stream == stream)] for rows in (gpu, others)
         )
+        _lane(axes, row, foreign, "GPU busy time", alpha=0.3)
         _lane(axes, row, own, "GPU busy time")
         launched = own.at_us + own.launch_us - own.start_us
-        ties += [((x, 1.35), (at, row - 0.35)) for x, at in zip(launched, own.at_us, strict=True)]
+        known = zip(launched, own.at_us, strict=True)
+        ties += [((x, 1.35), (at, row - 0.35)) for x, at in known if x == x]
     axes.add_collection(LineCollection(ties, colors=COLOURS["launch"], linewidths=0.5, alpha=0.6))
     axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
 
@@ -135,7 +170,8 @@ def _lane(axes, row, events, colour, **style):
 
 def _ranges(axes, ranges, end):
     """The host ranges, with names inside where they fit, else above them where there is room."""
-    _lane(axes, 0, ranges, "host time", alpha=0.75, edgecolor="white", linewidth=1)
+    apart = {"edgecolor": "white", "linewidth": 1} if len(ranges) < 200 else {}
+    _lane(axes, 0, ranges, "host time", alpha=0.75, **apart)
     taken = 0
     for name, at_us, dur_us in ranges[["name", "at_us", "dur_us"]].itertuples(index=False):
         # The profiler calls a range Optimizer.step#SGD.step; the second half says it.

@@ -65,15 +65,20 @@ def one_step(trace: Trace, step: int) -> tuple[Trace, int]:
 
 
 def _binned(rows, edges, lane):
-    """One bar for each lane and bin of time, as long as something ran in it."""
+    """One bar for each lane and bin of time, as long as something ran in it; a lane of fewer events
+    than bins keeps its own.
+    """
     bins = []
     for _, events in rows.groupby(lane):
+        if len(events) < len(edges):
+            bins.append(events)
+            continue
         busy_us = np.diff(busy_until(events, edges))
         begin = np.searchsorted(edges, events.start_us, side="right") - 1
         counts = np.bincount(np.clip(begin, 0, len(busy_us) - 1), minlength=len(busy_us))
-        names = [f"{count} events" for count in counts]
+        names = [f"{count} events begin here" for count in counts]
         bars = events.iloc[[0] * len(busy_us)].assign(
-            name=names, start_us=edges[:-1], dur_us=busy_us, correlation=np.nan
+            category="bin", name=names, start_us=edges[:-1], dur_us=busy_us, correlation=np.nan
         )
         bars = bars.assign(end_us=bars.start_us + bars.dur_us)
         bins.append(bars.assign(launch_us=np.nan)[busy_us > 0])

@@ -127,6 +127,12 @@ class Trace:
             }
         )
 
+    def start_us(self, step: int) -> float:
+        """When a step begins on the host. Raises IndexError without such a step."""
+        if step not in self.steps.index:
+            raise IndexError(f"the trace has steps 0 to {len(self.steps) - 1}, not {step}")
+        return self.steps.start_us[step]
+
     def marked(self) -> bool:
         """Whether the trace has steps."""
         return self.steps.name[0] != WHOLE
@@ -160,9 +166,9 @@ class Trace:
         time between steps, is no part of it. In step_us the busiest of the gpus that the steps use
         works for gpu_busy_us on the steps' own launches, for earlier_us on others only, and idles
         for idle_share, an upper bound, since the profiler slows the host. any_busy_us: at least one
-        GPU works. collective_us: the busiest one runs nothing but kernels of NCCL, which also run while they
-        wait for another rank. loader_us makes up loader_share of the idle time. Host times are of
-        the steady steps but the last, whose mark holds the profiler's stop.
+        GPU works. collective_us: the busiest one runs nothing but kernels of NCCL, which also run
+        while they wait for another rank. loader_us makes up loader_share of the idle time. Host
+        times are of the steady steps but the last, whose mark holds the profiler's stop.
         """
         spans, own = self.spans(), self._own()
         edges = spans[["start_us", "end_us", "pause_us", "resume_us"]].to_numpy()

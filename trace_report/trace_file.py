@@ -99,7 +99,8 @@ def _text(path, limit_mib):
         content = gzip.GzipFile(fileobj=file).read(limit + 1) if packed else file.read()
     if packed and len(content) > limit:
         raise ValueError(
-            f"it unpacks to more than {limit // MIB} MiB: raise limit_mib (MIB) if you trust it"
+            f"it unpacks to more than {limit // MIB} MiB: raise limit_mib (--limit-mib) if you "
+            "trust it"
         )
     return content.decode("utf-8-sig", "replace")
 

@@ -6,6 +6,7 @@ from trace_report.units import digits, in_words
 
 CPU_BOUND = 0.2  # a step is CPU-bound if the GPU idles for this share of it or more, else GPU-bound
 LOADER_BOUND = 0.5  # it waits for data if more of the idle time than this is before launches
+SLOWED = 1.7  # so much longer a step may take under the profiler: AGAINST_TIMINGS.md
 RECORD = 7  # so many steps make a good trace
 SHORTEST_US = 0.001  # a trace counts whole nanoseconds
 
@@ -58,6 +59,13 @@ def _undecided(s):
             f"the GPU is idle for {s.idle_share:.0%} {of}, but runs only NCCL kernels for "
             f"another {collective:.0%}, and these also run while they wait for another rank: "
             "compare the traces of all ranks."
+        )
+    least = 1 - SLOWED * (1 - s.idle_share)  # idle in a step without the profiler
+    if s.idle_share >= CPU_BOUND > least:
+        return (
+            f"the GPU is idle for {s.idle_share:.0%} {of}, but the profiler slows the host, and "
+            f"without it may be idle for less than {CPU_BOUND:.0%}: time the step without the "
+            "profiler."
         )
     return ""
 

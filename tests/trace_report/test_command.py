@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from html import unescape
 
@@ -17,10 +19,13 @@ from tests.support.pictures import data_of
 from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import main
-from trace_report.compare import MOST, one_step, read_named, shown_step
+from trace_report.chart import draw
 from trace_report.lanes import COLOURS
+from trace_report.names import read_named
 from trace_report.page import page
+from trace_report.shown import MOST, one_step, shown_step
 from trace_report.trace import read_trace
+from trace_report.units import in_words
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +85,8 @@ def test_without_a_verdict_nobody_can_say_that_the_gpu_is_busy(no_gpu, capsys):
     [
         (["--fail-if-idle", "120%"], "'120%' is no share such as 20% or 0.2"),
         (["--fail-if-idle", "some"], "'some' is no share"),
-        (["--chart", "report.pdf"], "'report.pdf' does not end with .png"),
+        (["--chart", "report.pdf"], "'report.pdf' ends with neither .png nor .html"),
+        (["--html", "eager.json"], "'eager.json' ends with neither .png nor .html"),
     ],
 )
 def test_a_wrong_option_is_named(files, options, words, capsys):
@@ -111,6 +117,10 @@ def test_traces_are_called_like_their_files(write_trace, tmp_path):
     events = [step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)]
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
+    digests = [write_trace(*events, name=f"{name}.json") for name in ("new-83b5ea649e05", "old-12")]
+    assert list(read_named([*map(str, digests)])) == ["new", "old-12"]
+    twins = [write_trace(*events, name=f"new-{n}3b5ea649e05.json") for n in (1, 2)]
+    assert list(read_named([*map(str, twins)])) == ["new-13b5ea649e05", "new-23b5ea649e05"]
     paths = [
         write_trace(*events, name=name)
         for name in ("eager.pt.trace.json.gz", "a/one.json", "b/one.json", "x=y.json")
@@ -122,26 +132,34 @@ def test_traces_are_called_like_their_files(write_trace, tmp_path):
 # The step that is shown
 
 
-def test_the_step_that_is_shown_begins_with_an_idle_gpu(files):
-    traces = read_named(files)
-    assert shown_step(traces["graph"]) == 0, "later replays wait for earlier ones"
-    trace = traces["eager"]
-    alone, left_out = one_step(trace, shown_step(trace))
-    assert left_out == 0 and len(alone.steps) == 1 and set(alone.gpu.step) == {0}
-    assert len(alone.launches) == trace.per_step().launches[shown_step(trace)]
+def test_the_step_that_is_shown_is_the_median_one_with_its_own_work(read_events):
+    """Also where the GPU does that work after the host's step, and other work meanwhile."""
+    events = []
+    for n, (begin, busy) in enumerate([(0, 100), (20, 90), (40, 300), (60, 100)]):
+        events += [step(n, begin, 20), launch(begin + 5, n)]
+        events.append(kernel([30, 130, 220, 520][n], busy, n))
+    trace = read_events(*events)
+    assert trace.spans().end_us.diff().tolist()[1:] == [300, 100] and shown_step(trace) == 3
+    alone, _ = one_step(trace, 3)
+    assert alone.gpu[alone.gpu.step == 0].start_us.tolist() == [520]
+    others = alone.gpu[alone.gpu.step < 0]
+    assert others.start_us.tolist() == [60, 130, 220] and others.end_us.tolist() == [130, 220, 520]
 
 
-def test_of_a_long_step_the_beginning_is_shown(write_trace):
+def test_a_step_of_many_events_is_shown_whole_in_bins(write_trace):
+    """A bar is as long as what ran in its bin, so the picture is as full as the step."""
     launches = [launch(3 * n, n) for n in range(MOST)]
     work = [kernel(3 * n + 10, 2, n) for n in range(MOST)]
     path = write_trace(step(0, 0, 3 * MOST), *launches, *work)
     traces = read_named([str(path)])
-    alone, left_out = one_step(traces["trace"], 0)
-    assert left_out == MOST and len(alone.launches) + len(alone.gpu) == MOST
+    alone, events = one_step(traces["trace"], 0)
+    assert events == 2 * MOST and len(alone.launches) + len(alone.gpu) < MOST
+    assert alone.gpu.dur_us.sum() == pytest.approx(2 * MOST)
+    assert alone.gpu.end_us.max() == pytest.approx(3 * MOST + 9, abs=1)
     html = page(traces)
-    assert f"trace: ProfilerStep#0, without the last {MOST} of its events." in html
+    assert f"trace: ProfilerStep#0, its {2 * MOST} events in bins: a bar is as long" in html
     ((_, bars),) = data_of(html)["variants"]
-    assert len(bars) == MOST and len(html) < 1e6
+    assert len(bars) < MOST and len(html) < 1e6
 
 
 def test_operators_are_ranges_where_there_are_no_others(no_gpu):
@@ -149,6 +167,42 @@ def test_operators_are_ranges_where_there_are_no_others(no_gpu):
     alone, _ = one_step(trace, 0)
     assert alone.annotations.name.str.strip("# ").to_list()[0] == "forward"
     assert len(alone.annotations) == 2, "the product lies in the forward pass"
+
+
+def test_nothing_of_the_users_is_overwritten(write_trace, tmp_path, capsys):
+    events = [step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)]
+    trace, notes = write_trace(*events, name="trace.html"), tmp_path / "notes.png"
+    notes.write_text("mine")
+    linked = tmp_path / "link.html"
+    linked.symlink_to(trace)
+    for option, path, words in (
+        ("--html", trace, "is one of the traces"),
+        ("--html", linked, "is one of the traces"),
+        ("--chart", notes, "is another kind of file"),
+    ):
+        before = path.read_bytes()
+        with pytest.raises(SystemExit, match="2"):
+            main([f"mine={trace}", option, str(path)])
+        assert words in capsys.readouterr().err and path.read_bytes() == before
+    page = tmp_path / "report.html"
+    assert [main([str(trace), "--html", str(page)]) for _ in range(2)] == [0, 0]
+
+
+def test_hundreds_of_traces_are_judged_and_not_drawn(write_trace, capsys):
+    path = write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1))
+    assert main([str(path)] * 300) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 300
+    with pytest.raises(SystemExit, match="2"):
+        main([str(path)] * 300 + ["--chart", "report.png"])
+    assert "300 traces are too many to draw: give at most 20" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["| true", "> /dev/full", ">&-"])
+def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
+    path = write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
+    command = f"set -o pipefail; {sys.executable} -m trace_report {path} {output}"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT)
+    assert run.stderr == b"" and run.returncode in (0, 2)
 
 
 # The picture and the page
@@ -184,6 +238,32 @@ def test_a_trace_without_a_gpu_has_a_chart_of_the_host(no_gpu, tmp_path, capsys)
     assert "GPU busy" not in text.partition("</style>")[2] and ">AddmmBackward0</th>" in text
 
 
+STRANGE = ["a$\\frac{$", "$x$ and $y$", "<b>'\"&amp;", "a" * 200, "名前 µ"]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_names_have_a_picture(read_events, tmp_path, name):
+    ranged = event("user_annotation", name, 1, 50)
+    trace = read_events(step(0, 0, 100), ranged, launch(5, 1), kernel(9, 5, 1))
+    draw({name: trace, "plain": trace}, tmp_path / "strange.png")
+    assert data_of(page({name: trace}))["variants"][0][0] == name
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [step(0, 0, 0), launch(0, 1) | {"dur": 0}, kernel(0, 0, 1)],
+        [*(step(n, 100 * n, 100) for n in range(5)), launch(410, 1), kernel(420, 9, 1)],
+        [step(0, 0, 100), step(1, 100, 100), launch(10, 1), kernel(20, 5, 1), launch(300, 2)],
+    ],
+    ids=["no length", "events in the last step only", "a launch after the steps"],
+)
+def test_steps_of_no_length_or_without_events_are_drawn(read_events, tmp_path, events):
+    trace = read_events(*events)
+    draw({"odd": trace}, tmp_path / "odd.png")
+    assert data_of(page({"odd": trace}))["end"] > 0 and "NaN" not in page({"odd": trace})
+
+
 def test_a_trace_of_marks_alone_has_a_report(write_trace, tmp_path):
     picture, html = tmp_path / "marks.png", tmp_path / "marks.html"
     path = write_trace(step(0, 0, 100))
@@ -207,7 +287,7 @@ def test_the_page_says_what_the_trace_says(files, tmp_path):
     html, traces = path.read_text(), read_named(files)
     for name, trace in traces.items():
         assert f"<b>{name}</b>: {trace.verdict()}" in unescape(html)
-        assert f"{trace.summary().step_us:.0f} µs</td>" in html
+        assert f"{in_words(trace.summary().step_us)}</td>" in html
     assert [name for name, _ in data_of(html)["variants"]] == ["eager", "graph"]
     assert len(html) < 60_000
     assert set(re.findall(r"https?://[\w./]+", html)) == {"http://www.w3.org/2000/svg"}

@@ -3,8 +3,6 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -13,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.recordings.recording import recorded_lesson
-from helpers.trace import main
 from tests.support.machine import needs_gpu
+from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
+from trace_report.__main__ import main
 from trace_report.intervals import busy_time, busy_until
 from trace_report.trace import read_trace
 from trace_report.trace_file import MIB, TraceError
@@ -232,7 +231,7 @@ def test_a_trace_that_means_nothing_gets_a_sentence_and_no_verdict(write_trace, 
     verdict = read_trace(path).verdict()
     assert re.search(sentence, verdict) and verdict == f"No verdict: {read_trace(path).fault()}"
     assert not re.search("bound|could save", verdict) and verdict.count(".") == 1
-    assert main([str(path)]) == 0 and capsys.readouterr().out.splitlines()[-1] == verdict
+    assert main([str(path)]) == 0 and capsys.readouterr().out == f"trace: {verdict}\n"
 
 
 def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
@@ -335,6 +334,7 @@ REFUSED = {
     "two documents": (WHOLE + WHOLE, r"Extra data at character \d+"),
     "no list": ('{"traceEvents": 5}', "no JSON with traceEvents"),
     "cut off": (WHOLE[:-1], "cut off"),
+    "cut in a string": (WHOLE[:40], r"\(Unterminated string starting at character \d+\)"),
     "no events": ('{"traceEvents": [null]}', "event 0 has no usable name or time: None"),
 }
 
@@ -497,31 +497,11 @@ def test_activities_of_no_length_are_nothing_to_judge(read_events, duration):
     assert np.isfinite(trace.summary()).all() and trace.verdict() == NOTHING
 
 
-def test_the_command_prints_a_summary_and_a_verdict(recorded_trace, capsys):
-    assert main([str(recorded_trace)]) == 0
-    answer = capsys.readouterr().out
-    assert "gpu_busy_us" in answer
-    assert answer.strip().splitlines()[-1].startswith(("CPU-bound", "GPU-bound"))
-
-
-@pytest.mark.parametrize(
-    "arguments, status", [(["--help"], 0), ([], 2), (["a", "b", "c"], 2), (["a", "many"], 2)]
-)
-def test_the_command_says_how_it_is_used(arguments, status, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    said = capsys.readouterr()
-    assert ended.value.code == status
-    assert "usage: python -m helpers.trace [-h] file [mib]" in (said.err if status else said.out)
-    assert arguments != ["a", "many"] or "'many'" in said.err
-
-
-@pytest.mark.parametrize("output", ["| true", "> /dev/full"])
-def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
-    path = write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
-    command = f"set -o pipefail; {sys.executable} -m helpers.trace {path} {output}"
-    run = subprocess.run(["bash", "-c", command], capture_output=True)
-    assert run.stderr == b"" and run.returncode in (0, 1)
+def test_lessons_command_prints_the_numbers_and_a_verdict(recorded_trace):
+    done = run_python("-m", "helpers.trace", recorded_trace)
+    *numbers, verdict = done.stdout.splitlines()
+    assert done.returncode == 0 and any(line.startswith("GPU busy  ") for line in numbers)
+    assert re.match(r"\w+: (CPU|GPU)-bound: the GPU is idle for", verdict)
 
 
 def test_the_limit_can_be_raised(write_trace, capsys):
@@ -531,7 +511,8 @@ def test_the_limit_can_be_raised(write_trace, capsys):
     size = len(gzip.decompress(path.read_bytes())) // MIB
     with pytest.raises(TraceError, match="unpacks to more than 1 MiB"):
         read_trace(path, limit_mib=1)
-    assert main([str(path), str(size)]) == 2 and main([str(path), str(size + 1)]) == 0
+    assert main([str(path), "--limit-mib", str(size)]) == 2
+    assert main([str(path), "--limit-mib", str(size + 1)]) == 0
     assert read_trace(path, size + 1).summary().kernels == 20_000
 
 

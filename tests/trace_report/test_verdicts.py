@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.traces import event, kernel, launch, step
 from trace_report.trace import read_trace
-from trace_report.verdict import CPU_BOUND, LOADER_BOUND
+from trace_report.verdict import CPU_BOUND, LOADER_BOUND, SLOWED
 
 NEAR = 0.02  # so near to a border no run is judged
 PAUSES = "pauses between the steps take another"
@@ -259,6 +259,7 @@ def drawn(kind, seed):
             return made
         shares = made.shares()
         borders = [shares["idle"], shares["none"], shares["idle"] + shares["collective"]]
+        borders.append(1 - SLOWED * (1 - shares["idle"]))
         near = [abs(share - CPU_BOUND) < NEAR for share in borders]
         if not any(near) and abs(shares["loading"] - LOADER_BOUND) > NEAR:
             return made
@@ -273,6 +274,8 @@ def expected(made):
     if shares["idle"] >= CPU_BOUND > shares["none"] + 1e-9:
         return "No verdict"
     if shares["idle"] < CPU_BOUND <= shares["idle"] + shares["collective"]:
+        return "No verdict"
+    if shares["idle"] >= CPU_BOUND > 1 - SLOWED * (1 - shares["idle"]):
         return "No verdict"
     return "CPU-bound" if shares["idle"] >= CPU_BOUND else "GPU-bound"
 
@@ -294,8 +297,11 @@ def judge(made, path):
     assert 1 - summary.any_busy_us / summary.step_us == pytest.approx(shares["none"])
     assert summary.collective_us / summary.step_us == pytest.approx(shares["collective"])
     if found == "No verdict":
-        share = shares["collective"] or 1 - shares["none"]
         said = [float(found) for found in re.findall(r"(\d+)%", verdict)]
+        if "the profiler slows" in verdict:
+            assert said == [pytest.approx(100 * shares["idle"], abs=0.501), 100 * CPU_BOUND]
+            return found
+        share = shares["collective"] or 1 - shares["none"]
         assert said[-1] == pytest.approx(100 * share, abs=0.501)
         assert ("NCCL" if shares["collective"] else "in turns") in verdict
         return found
