@@ -161,20 +161,20 @@ def written():
 
 
 WHY = """\
-**Undecided**, three of *graph_part_of_model*: the GPU is idle for 20% to 50% of the traced step. The
-profiler slows the host, here by a fifth, and these steps are near the border: the timings say 7%,
-7% and 32%. So the report asks for a timing instead of a verdict.
+**Undecided**, three of *graph_part_of_model*: the GPU is idle for 20% to 50% of the traced step.
+The profiler slows the host, here by a fifth, and these steps are near the border: the timings say
+7%, 7% and 32%. So the report asks for a timing instead of a verdict.
 
 **The five largest ratios** are of eager steps, in which the host is the limit and pays for the
-profiler at each operator and each launch: `first_eager` (timed on a quiet host, at 1357 µs; the same
-step was timed at 1792 µs in another cell of that lesson, against which its ratio is 1.6), `callables`
-and `eager_callables` (few operators remain, so each launch weighs more), `generate` and `4x16_eager`
+profiler at each operator and each launch: `first_eager` (timed on a quiet host, at 1357 µs; another
+cell of that lesson timed the same step at 1792 µs, against which its ratio is 1.6), `callables` and
+`eager_callables` (few operators remain, so each launch weighs more), `generate` and `4x16_eager`
 (the most operators per step). Where the GPU is the limit, traced and timed step differ by 13% at
 most: in a trace of a single step, and in `batch`, whose host is nearly as slow as its GPU.
 
-**Host time** of a graph is traced at 3 to 100 times what it takes: CUPTI works at each launch. It is
-at most what the report says, and decides nothing in a verdict. `loss_read` is the other way round:
-its timing counts the wait for the loss, and the trace does not.
+**Host time** of a graph is traced at 2 to 100 times what it takes, as CUPTI works at each launch.
+It is at most what the report says, and decides nothing. `loss_read` is the other way round: its
+timing counts the wait for the loss, and the trace does not.
 """
 
 

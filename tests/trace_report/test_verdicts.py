@@ -280,6 +280,17 @@ def expected(made):
     return "CPU-bound" if shares["idle"] >= CPU_BOUND else "GPU-bound"
 
 
+def check_reason(verdict, shares):
+    """A refusal says the shares that decided it."""
+    said = [float(found) for found in re.findall(r"(\d+)%", verdict)]
+    if "the profiler slows" in verdict:
+        assert said == [pytest.approx(100 * shares["idle"], abs=0.501), 100 * CPU_BOUND]
+        return
+    share = shares["collective"] or 1 - shares["none"]
+    assert said[-1] == pytest.approx(100 * share, abs=0.501)
+    assert ("NCCL" if shares["collective"] else "in turns") in verdict
+
+
 def judge(made, path):
     """Compare the verdict on a run's trace with what is true of it; return how it begins."""
     trace = read_trace(path)
@@ -297,13 +308,7 @@ def judge(made, path):
     assert 1 - summary.any_busy_us / summary.step_us == pytest.approx(shares["none"])
     assert summary.collective_us / summary.step_us == pytest.approx(shares["collective"])
     if found == "No verdict":
-        said = [float(found) for found in re.findall(r"(\d+)%", verdict)]
-        if "the profiler slows" in verdict:
-            assert said == [pytest.approx(100 * shares["idle"], abs=0.501), 100 * CPU_BOUND]
-            return found
-        share = shares["collective"] or 1 - shares["none"]
-        assert said[-1] == pytest.approx(100 * share, abs=0.501)
-        assert ("NCCL" if shares["collective"] else "in turns") in verdict
+        check_reason(verdict, shares)
         return found
     said = float(re.search(r"is idle for (\d+)% of", verdict)[1])
     assert said == pytest.approx(100 * shares["idle"], abs=0.501)
