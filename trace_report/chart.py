@@ -54,7 +54,7 @@ def time_bars(traces: dict[str, Trace]) -> Figure:
     axes = sheet(f"The{several} GPU idles for {', '.join(said)}.", 1.5 + 0.28 * table.size)
     colours = [COLOURS[lane] for lane in table]
     table.plot.barh(width=0.8, ax=axes, legend=False, color=colours)
-    _label(axes, table.max(axis=None), "average per step (host time: at most)")
+    _label(axes, table.max(axis=None), "per step (host: at most)")
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes.figure
 
