@@ -1,4 +1,5 @@
 """capturable check train.py:make_step ...  what a CUDA graph capture would refuse or freeze
+capturable compare eager.py:make graphed.py:make   whether a step with graphs does what eager does
 capturable explain "<message>"           what a message of CUDA graphs means
 capturable rules                         what check looks for, and why
 
@@ -17,6 +18,7 @@ import tomllib
 import traceback
 import warnings
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from capturable import __version__, explain, rules
-from capturable.load_step import LoadError, guarded, load
+from capturable.load_step import LoadError, guarded, load, load_function
 
 if TYPE_CHECKING:
     from capturable.reports import Checked
@@ -60,6 +62,23 @@ OPTIONS: dict[str, dict[str, Any]] = {  # of check
 }
 
 
+COMPARED: dict[str, dict[str, Any]] = {  # options of compare
+    "eager": {"metavar": "EAGER", "help": "FILE:FUNCTION that makes the eager step"},
+    "graphed": {"metavar": "GRAPHED", "help": "FILE:FUNCTION that makes the step with graphs"},
+    "--calls": {"type": int, "default": 12, "metavar": "N", "help": "call each step N times"},
+    "--pad": {
+        "action": "append",
+        "default": [],
+        "metavar": "TENSOR[ROWS]",
+        "help": "a tensor of the step with graphs that it pads, such as static_x or static_x[5:]",
+    },
+    "--read-at-once": FLAG | {"help": "a result may be overwritten by a later call"},
+    "--rtol": {"type": float, "default": 1e-4, "help": "how far numbers may be apart"},
+    "--seed": {"type": int, "default": 0, "help": "of the random states and the shuffled inputs"},
+    "--traceback": FLAG | {"help": "show the traceback of what failed"},
+}
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
     with warnings.catch_warnings():  # torch says so at its import, and nothing here needs numpy
@@ -76,15 +95,15 @@ def _run(arguments: list[str]) -> int:
         print(rules.markdown(), end="")
         return 0
     try:
-        return _check(options, scripts)
+        return (_check if options.command == "check" else _compare)(options, scripts)
     except LoadError as error:
-        return _failed(error, options.traceback)
+        return _failed(error, options)
 
 
-def _failed(error: LoadError, with_traceback: bool, step: str = "") -> int:
+def _failed(error: LoadError, options: argparse.Namespace, step: str = "") -> int:
     """Say what was not done, and return the status for it."""
-    print(f"capturable check: {step}{error}", file=sys.stderr)
-    if with_traceback and error.cause is not None:
+    print(f"capturable {options.command}: {step}{error}", file=sys.stderr)
+    if options.traceback and error.cause is not None:
         traceback.print_exception(error.cause)
     return 2
 
@@ -110,7 +129,33 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="preflight steps")
     for flag, settings in OPTIONS.items():
         check.add_argument(flag, **settings)
+    compare = commands.add_parser("compare", help="compare a step with graphs to the eager step")
+    for flag, settings in COMPARED.items():
+        compare.add_argument(flag, **settings)
     return parser
+
+
+def _compare(options: argparse.Namespace, scripts: list[str]) -> int:
+    """Print how the two steps compare; 0 if they are equal, 1 if not."""
+    from capturable.compare import compare
+
+    def make(target: str) -> Any:
+        return load_function(target, scripts, {})()  # a script's own tensors are new each time
+
+    with redirect_stdout(sys.stderr):  # what the scripts print
+        found = guarded(
+            "compare",
+            compare,
+            partial(make, options.eager),
+            partial(make, options.graphed),
+            calls=options.calls,
+            pad=options.pad,
+            read_at_once=options.read_at_once,
+            rtol=options.rtol,
+            seed=options.seed,
+        )
+    print(found)
+    return 0 if found.equal else 1
 
 
 def _check(options: argparse.Namespace, scripts: list[str]) -> int:
@@ -176,7 +221,7 @@ def _checked(
                 made = load(step, scripts, loaded)
                 found = guarded("the step", _preflight, made, device, options)
         except LoadError as error:
-            _failed(error, options.traceback, f"{step}: " if len(options.steps) > 1 else "")
+            _failed(error, options, f"{step}: " if len(options.steps) > 1 else "")
             checked.append(Checked(step, Findings(), str(error)))
             continue
         found = accepted.chosen(found, options.select, options.ignore or ())
