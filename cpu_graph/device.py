@@ -42,13 +42,19 @@ class Device:
         self.modes = ()  # the classes that see functions and operators
         self.closed = False  # the block has ended
         self.memory = Memory()
-        self.counts = Counter()
+        self.launches = Counter()  # "graphs" replayed, and "operators" outside of them
         self.casts = False  # as a GPU's autocast does
-        self.hints = []  # sentences, see hints
+        self.findings = []  # what was noticed, see hints
+        self.captures = []  # those that ended well, as Captured
         vars(self).update(order=Order(self.memory.finished), stream=0, capture=None)
         self.asked = Asked()
         self.pools = []  # of use_mem_pool blocks, the innermost last
         self.in_range = False  # whether torch's check of a quantile's range is left out
+
+    @property
+    def hints(self):
+        """What was noticed, in sentences."""
+        return [finding.sentence for finding in self.findings]
 
     @property
     def here(self):

@@ -32,7 +32,8 @@ from cpu_graph.errors import (
     not_pickled,
     refusal,
 )
-from cpu_graph.hints import lost_inputs
+from cpu_graph.hints import Captured, lost_inputs
+from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
 from cpu_graph.nodes import POISON, name_of, poisoning, unseen
 from cpu_graph.order import merge
@@ -49,6 +50,7 @@ class Capture:
         self.mode = mode
         self.origin = device.stream
         self.number = next(numbers)
+        self.line = users_line()
         self.nodes = []
         self.bodies = [self.nodes]  # where nodes go: the graph, or a conditional node's body
         self.clocks = {device.stream: {}}  # of each stream that takes part
@@ -230,6 +232,9 @@ class CUDAGraph:
         capture.end = {generator: generator.number for generator in capture.start}
         self.capture = capture
         self.handle = Handle(self.stand_in)
+        launches = sum(node.operator is not POISON for node in flat(capture.nodes))
+        self.record = Captured(capture.number, shown(capture.line), launches)
+        self.stand_in.captures.append(self.record)
         if not capture.nodes:
             warnings.warn(EMPTY, UserWarning, stacklevel=3)
 
@@ -282,7 +287,8 @@ class CUDAGraph:
             )
         self.has_instance = True
         device = self.stand_in
-        device.counts["graphs"] += 1
+        device.launches["graphs"] += 1
+        self.record.replays += 1
         lost_inputs(device, self.capture)
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))

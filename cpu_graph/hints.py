@@ -1,16 +1,40 @@
 """What the stand-in can say of a program that runs without an error, as a GPU would run it.
 
-A hint is a sentence in ``device.hints``. It says what was seen, not that it is wrong.
+Each is a Finding in ``device.findings``; ``device.hints`` are their sentences.
 """
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cpu_graph.errors import NotModelled, refusal
 from cpu_graph.trees import tensors_in
 
 
-def hint(device, sentence):
+class Finding(NamedTuple):
+    """What was noticed: its kind in a word or two, and a sentence with the repair."""
+
+    kind: str
+    sentence: str
+
+
+@dataclass
+class Captured:
+    """A capture that ended well: its number, the line that began it, the launches of a replay, the
+    replays so far, and remarks that are no faults.
+    """
+
+    number: int
+    where: str
+    launches: int
+    replays: int = 0
+    remarks: list[str] = field(default_factory=list)
+
+
+def tell(device, kind, sentence):
     """Say something once."""
-    if sentence not in device.hints:
-        device.hints.append(sentence)
+    finding = Finding(kind, sentence)
+    if finding not in device.findings:
+        device.findings.append(finding)
 
 
 def lost(capture):
@@ -28,15 +52,17 @@ def lost_inputs(device, capture):
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
         )
-        hint(
+        tell(
             device,
+            "memory gone",
             f"Graph {capture.number} reads memory whose tensor is gone ({read.operator}): {owner}. "
             "Keep every tensor that a graph reads as long as the graph.",
         )
     for block, read in capture.reads.items():
         if read.producer and block.last_graph not in (None, read.producer, capture.number):
-            hint(
+            tell(
                 device,
+                "result overwritten",
                 f"Graph {capture.number} reads a result of graph {read.producer} ({read.operator}) "
                 f"that was overwritten by graph {block.last_graph}: keep the result's tensor, or "
                 f"replay graph {read.producer} in between.",
@@ -75,8 +101,9 @@ def overwritten(device, blocks):
             )
         if block.overwritten is not None:
             owner = f"a result of graph {block.tenant.number}" if block.tenant else "a tensor"
-            hint(
+            tell(
                 device,
+                "result overwritten",
                 f"A tensor that is read now, {owner}, was overwritten by a replay of graph "
                 f"{block.overwritten}, in whose memory it may lie: read or clone it before "
                 "that replay, or keep what that graph allocated.",
@@ -88,8 +115,9 @@ def not_zeroed(device, capture, gradients):
     blocks = [device.memory.find(gradient) for gradient in tensors_in(list(gradients))]
     count = sum(block is not None and block not in capture.written for block in blocks)
     if count:
-        hint(
+        tell(
             device,
+            "gradients added",
             f"The backward pass in graph {capture.number} adds to {count} gradients that were "
             "there before the capture, and nothing in the graph sets them to zero: every replay "
             "adds to what the one before has left. Set them to None before the capture, or call "

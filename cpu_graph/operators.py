@@ -177,7 +177,7 @@ def launch(device, operator, args, kwargs, placed, kind):
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
-        device.counts["operators"] += 1
+        device.launches["operators"] += 1
         result = device.execute(operator, args, kwargs, kind, device.stream, generator)
         if blocking:
             device.order.wait(HOST, dict(device.order.clocks[device.stream]))

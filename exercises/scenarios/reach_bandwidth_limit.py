@@ -10,9 +10,10 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
+from cpu_graph.log import operator_of, places
 from cpu_graph.nodes import Node
 from exercises.answers.graph_use import Watched, Wrong, close, filled, use, watch
-from exercises.scenarios.common import few, nodes_of, operator_of, places
+from exercises.scenarios.common import few, nodes_of
 from exercises.scenarios.rules import callers_own
 from helpers.capture import capture_step
 

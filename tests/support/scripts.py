@@ -56,7 +56,7 @@ def run_main(script, *changes, smaller=(), arguments=()):
     names = names_of(script, *changes, smaller=smaller)
     with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
         names["main"](*arguments)
-        return printed.getvalue(), device.counts["graphs"]
+        return printed.getvalue(), device.launches["graphs"]
 
 
 def printed_by(script, *changes, smaller=()):
