@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from capturable import judge
 from capturable.accepted import misspelt, without_ignored
-from capturable.cpu_as_gpu import CpuAsGpu
+from capturable.cpu_as_gpu import CpuAsGpu, StandInAsGpu
 from capturable.differences import differences, first_difference
 from capturable.findings import Finding, Findings, Report, short
 from capturable.host_calls import as_if_capturing, eager_control_flow, host_calls
@@ -21,6 +21,7 @@ from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
 from capturable.restore.reachable import Place
 from capturable.rules import fix_of, level_of, number_fix, special
+from capturable.stand_in import on_stand_in
 from capturable.streams import Joins, joins
 from capturable.user_lines import Line, here
 
@@ -33,21 +34,31 @@ class Check:
     """What is found about one step, while it runs."""
 
     def __init__(self, generators: Iterable[torch.Generator], device: str | None) -> None:
-        self.gpu = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.report = Report(device=self.gpu, torch=torch.__version__)
+        known = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.stand_in = on_stand_in() if known == "cuda" else None
+        # below its functions, the stand-in's tensors are those of the CPU
+        self.gpu = "cpu" if self.stand_in is not None else known
+        where = "stand-in" if self.stand_in is not None else known
+        self.report = Report(device=where, torch=torch.__version__)
         self.rows: dict[Key, Finding] = {}
         self.thread = threading.get_ident()
         self.places: list = []
         self.changing: set[int] | None = None
         self.written: Callable[[torch.Tensor], None] = lambda tensor: None
-        self.as_gpu = CpuAsGpu(self.note)
+        self.as_gpu = self._as_gpu()
         self.settings: dict[int, dict[str, float]] = {}  # of optimizers, by id
         self.moved: dict[int, tuple[str, Line]] = {}  # address: name and line that put it there
         self.joins: Joins | None = None
         self.files: set[str] = set()  # of the user's, whose lines have run
         self.asked: list[tuple[Line, Line | None]] = []  # lines that ask whether they are captured
-        defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
+        on_gpu = self.gpu == "cuda" or self.stand_in is not None
+        defaults = torch.cuda.default_generators if on_gpu else ()
         self.known = {g._cdata for g in (torch.default_generator, *defaults, *generators)}
+
+    def _as_gpu(self) -> CpuAsGpu:
+        if self.stand_in is None:
+            return CpuAsGpu(self.note)
+        return StandInAsGpu(self.note, self.stand_in)
 
     def watch(self, places: Iterable[Place]) -> None:
         """Look at what there is before the step."""
@@ -132,7 +143,7 @@ class Check:
         state = PythonStateWatch(places, self.changed, self._moved)
         log = OpLog(self.written)
         if judged:
-            self.as_gpu = CpuAsGpu(self.note)
+            self.as_gpu = self._as_gpu()
             log = OpLog(self.written, self.before, self.as_gpu.ran)
             stack.enter_context(self._host_calls())
             if self.gpu == "cuda":
@@ -144,7 +155,7 @@ class Check:
         return log, state
 
     def _host_calls(self) -> Any:
-        return host_calls(self.gpu, self.note, self.as_gpu.is_host, self._stepping)
+        return host_calls(self.gpu, self.note, self._is_host, self._stepping)
 
     def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Judge an optimizer that is about to step, and whether its settings have changed."""
@@ -254,7 +265,8 @@ class Check:
     ) -> None:
         """Judge an operator that is about to run."""
         making = self.as_gpu.making
-        fault = judge.judge_op(func, args, kwargs, outside, self.gpu, self._is_host, making)
+        kinds = judge.Kinds(self.gpu, self._is_host, self.as_gpu.is_pinned, making)
+        fault = judge.judge_op(func, args, kwargs, outside, kinds)
         if fault and not self._is_quiet(fault, func, args):
             self.note(fault.rule, fault.what, fix=fault.fix)
         if fault := judge.judge_backward():
@@ -273,8 +285,8 @@ class Check:
 
     def _is_quiet(self, fault: judge.Fault, func: torch._ops.OpOverload, args: tuple) -> bool:
         """Whether a fault is the CPU's alone, or an optimizer's that has a finding of its own."""
-        if fault.rule == "CPU work":
-            return here(self.thread).library.startswith("optim/")
+        if fault.rule == "CPU work" and here(self.thread).library.startswith("optim/"):
+            return True
         return self.as_gpu.reads_on_the_cpu_only(func._schema.name, args)
 
     def changed(self, name: str, line: Line) -> None:

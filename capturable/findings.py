@@ -12,6 +12,11 @@ from typing import Any, NamedTuple
 from capturable.rules import KINDS, RULES
 
 COLUMNS = ("rule", "line", "found", "fix", "level")
+PLACES = {
+    "cpu": "the CPU, in place of a GPU",
+    "stand-in": "the stand-in for CUDA graphs, in place of a GPU",
+    "cuda": "a GPU",
+}
 UNSEEN_ON_CPU = "copies of tensors kept on the CPU, side streams, waits that no table knows"
 UNSEEN_UNVERIFIED = "C extensions and Triton kernels (verify=True, --verify)"
 
@@ -98,7 +103,7 @@ class Report:
         """The closing lines of the text."""
         if self.problem:
             return self.problem
-        place = "the CPU, in place of a GPU" if self.device == "cpu" else f"a GPU ({self.device})"
+        place = PLACES.get(self.device, self.device)
         left_out = [f"{self.ignored} ignored by comments"] if self.ignored else []
         left_out += [f"{self.known} in the baseline"] if self.known else []
         also = f", {', '.join(left_out)}" if left_out else ""

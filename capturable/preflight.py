@@ -60,7 +60,7 @@ def preflight(
         static.kwargs if other_kwargs is None else dict(other_kwargs),
     )
     check.report.given = other_inputs is not None or other_kwargs is not None
-    with _optimizers(check.gpu), Restore(step, static.args, static.kwargs) as restore:
+    with _optimizers(check), Restore(step, static.args, static.kwargs) as restore:
         check.written = restore.written
         check.watch([place for place, _ in restore.places])
         first, again = _runs(check, step, static, real, _warmup(warmup))
@@ -99,5 +99,5 @@ def _warmup(asked: int | None) -> int:
     return DDP_WARMUP if distributed and live(torch.nn.parallel.DistributedDataParallel) else 1
 
 
-def _optimizers(gpu: str) -> Any:
-    return capturable_optimizers() if gpu == "cpu" else nullcontext()
+def _optimizers(check: Check) -> Any:
+    return capturable_optimizers() if check.report.device == "cpu" else nullcontext()

@@ -1,7 +1,7 @@
 """Where the GPU's work runs: on a GPU, or else on the stand-in for CUDA graphs, cpu_graph."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -36,6 +36,22 @@ def gpu_or_stand_in() -> Iterator[Any]:
         raise RuntimeError(MISSING) from None
     with cpu_graphs() as device:
         yield device
+
+
+@contextmanager
+def behind_the_stand_in() -> Iterator[None]:
+    """Work on the memory of the stand-in's tensors as that of the CPU, which it is: without a
+    launch."""
+    with ExitStack() as stack:
+        if on_stand_in() is not None:
+            stack.enter_context(torch._C._DisableTorchDispatch())
+            stack.enter_context(torch._C.DisableTorchFunction())
+        yield
+
+
+def device_behind(storage: torch.UntypedStorage) -> torch.device:
+    """Where memory is; on the stand-in that of the GPU, too, is the CPU's."""
+    return torch.device("cpu") if on_stand_in() is not None else storage.device
 
 
 def is_not_modelled(error: BaseException) -> bool:
