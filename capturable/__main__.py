@@ -21,17 +21,19 @@ from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from capturable import __version__, explain, rules
-from capturable.load_step import LoadError, guarded, load, load_function
+from capturable.load_step import LoadError, asks_for_a_gpu, guarded, load, load_function
 
 if TYPE_CHECKING:
     from capturable.reports import Checked
 
 FIXED = ("cpu", "cuda")
+STAND_IN = "stand-in"
 PROJECT = Path("pyproject.toml")
 TABLE = {"baseline": str} | dict.fromkeys(("steps", "packages", "select", "ignore"), list)
 
@@ -208,18 +210,15 @@ def _checked(
 ) -> list["Checked"]:
     """Each step with its findings, or with the sentence that says why it was not checked."""
     from capturable import accepted
-    from capturable.cpu_as_gpu import capturable_optimizers
     from capturable.findings import Findings
     from capturable.reports import Checked
 
     checked: list[Checked] = []
     loaded: dict[Path, ModuleType] = {}
     for step in options.steps:
-        on_cpu = capturable_optimizers() if device == "cpu" else nullcontext()
         try:
-            with redirect_stdout(sys.stderr), on_cpu:  # what the script itself prints
-                made = load(step, scripts, loaded)
-                found = guarded("the step", _preflight, made, device, options)
+            with redirect_stdout(sys.stderr):  # what the script itself prints
+                found = _found(step, scripts, loaded, device, options)
         except LoadError as error:
             _failed(error, options, f"{step}: " if len(options.steps) > 1 else "")
             checked.append(Checked(step, Findings(), str(error)))
@@ -227,6 +226,45 @@ def _checked(
         found = accepted.chosen(found, options.select, options.ignore or ())
         checked.append(Checked(step, known.without_known(found) if known else found))
     return checked
+
+
+def _found(
+    step: str,
+    scripts: list[str],
+    loaded: dict[Path, ModuleType],
+    device: str,
+    options: argparse.Namespace,
+) -> Any:
+    """What preflight finds in a step."""
+    from capturable.cpu_as_gpu import capturable_optimizers
+
+    if device == STAND_IN:
+        found = _on_stand_in(step, scripts, options)
+        if found is not None:
+            return found
+        device = "cpu"
+    with capturable_optimizers() if device == "cpu" else nullcontext():
+        try:
+            made = load(step, scripts, loaded)
+            return guarded("the step", _preflight, made, device, options)
+        except LoadError as error:
+            if options.device or not asks_for_a_gpu(error) or not stand_in_known():
+                raise
+    return _on_stand_in(step, scripts, options, always=True)
+
+
+def _on_stand_in(
+    step: str, scripts: list[str], options: argparse.Namespace, always: bool = False
+) -> Any:
+    """What preflight finds on the stand-in; None for a step that makes nothing on a GPU."""
+    from capturable.graphs_inside import uncompiled
+    from capturable.stand_in import gpu_or_stand_in
+
+    with gpu_or_stand_in() as device, uncompiled():
+        made = load(step, scripts, {})  # of this block: a script's tensors are new in the next
+        if always or device.launches:
+            return guarded("the step", _preflight, made, "cuda", options)
+    return None
 
 
 def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespace) -> None:
@@ -267,16 +305,21 @@ def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespa
 def _device(options: argparse.Namespace) -> str:
     """The device type that counts as the GPU."""
     available = import_module("torch").cuda.is_available()
-    device = options.device or ("cuda" if available else "cpu")
-    if device not in FIXED:
+    device = options.device or ("cuda" if available else STAND_IN if stand_in_known() else "cpu")
+    if device not in (*FIXED, STAND_IN):
         raise LoadError(f"--device is one of {', '.join(FIXED)}, not {device}")
     if device == "cuda" and not available:
         raise LoadError(
             "there is no CUDA GPU here: leave --device away, and the CPU takes its place"
         )
-    if options.verify and device != "cuda":
+    if options.verify and device == "cpu":
         raise LoadError("--verify asks a real capture, which needs a CUDA GPU")
     return device
+
+
+def stand_in_known() -> bool:
+    """Whether the stand-in for CUDA graphs is installed."""
+    return find_spec("cpu_graph") is not None
 
 
 def _preflight(made: Any, device: str, options: argparse.Namespace) -> Any:
@@ -289,7 +332,7 @@ def _preflight(made: Any, device: str, options: argparse.Namespace) -> Any:
         other_inputs=made.other_inputs,
         other_kwargs=made.other_kwargs,
         device=device,
-        verify=options.verify,
+        verify=options.verify or None,
         warmup=options.warmup,
     )
 

@@ -11,11 +11,13 @@ from torch.utils._pytree import tree_leaves
 
 from capturable import judge
 from capturable.accepted import misspelt, without_ignored
+from capturable.changed_elsewhere import read_and_changed
 from capturable.cpu_as_gpu import CpuAsGpu, StandInAsGpu
 from capturable.differences import differences, first_difference
 from capturable.findings import Finding, Findings, Report, short
+from capturable.graphs_inside import graphs_inside
 from capturable.host_calls import as_if_capturing, eager_control_flow, host_calls
-from capturable.inputs import Call, Difference, compare, merged, tensor_pairs
+from capturable.inputs import Call, Difference, merged, named_parts, tensor_pairs
 from capturable.operators import Op, OpLog, address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
@@ -49,6 +51,7 @@ class Check:
         self.settings: dict[int, dict[str, float]] = {}  # of optimizers, by id
         self.moved: dict[int, tuple[str, Line]] = {}  # address: name and line that put it there
         self.joins: Joins | None = None
+        self.ran: set[Line] = set()  # the user's lines
         self.files: set[str] = set()  # of the user's, whose lines have run
         self.asked: list[tuple[Line, Line | None]] = []  # lines that ask whether they are captured
         on_gpu = self.gpu == "cuda" or self.stand_in is not None
@@ -66,6 +69,42 @@ class Check:
         if torch.is_autocast_enabled(self.gpu) and torch.is_autocast_cache_enabled():
             what = "autocast is on outside the step, with its cache"
             self.found("autocast cache", "around the step", what)
+
+    def look_again(self, places: Iterable[Place]) -> None:
+        """Look at what the step has made as well: it changes."""
+        known = {(id(place.holder), place.key) for place in self.places if isinstance(place, Place)}
+        made = [
+            place
+            for place in watched(places)
+            if isinstance(place, Place) and (id(place.holder), place.key) not in known
+        ]
+        self.changing = (self.changing or set()) | set(
+            range(len(self.places), len(self.places) + len(made))
+        )
+        self.places = [*self.places, *made]
+
+    def judge_reach(self, step: Callable, places: list[Place]) -> None:
+        """Judge what the step can get at: graphs of compiled functions, and values that code
+        outside of it changes."""
+        for name, setting in graphs_inside(places, step):
+            self.found("graph", name, f"a compiled function with graphs of its own ({setting})")
+        for read in read_and_changed(self.ran, places):
+            what = f"{read.name} is read here, and line {read.changed_at} changes it between calls"
+            self.found("path" if read.branches else "frozen number", read.line, what)
+
+    def judge_static(self, static: Call) -> None:
+        """Judge the tensors that the graph will read."""
+        for name, value in (
+            *named_parts("inputs", static.args),
+            *named_parts("inputs", static.kwargs),
+        ):
+            if isinstance(value, torch.Tensor) and value.is_inference():
+                what = "was made under inference_mode, so copy_ into it is refused outside of that"
+                self.found("inputs", name, what, "make it outside of torch.inference_mode()")
+            elif isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad:
+                what = "requires a gradient, so copy_ into it is refused where gradients are on"
+                fix = "copy into it under torch.no_grad()"
+                self.found("inputs", name, what, fix, level="note")
 
     def found(
         self,
@@ -93,12 +132,14 @@ class Check:
         self.report.warnings = misspelt(self.files)
         return without_ignored(Findings((self.rows[key] for key in order), self.report))
 
-    def put(self, static: Call, real: Call) -> tuple[list[Difference], Call]:
-        """Copy the other batch into the inputs, as one does before a replay.
+    def put(
+        self, static: Call, real: Call, found: list[Difference]
+    ) -> tuple[list[Difference], Call]:
+        """Copy the other batch into the inputs, as one does before a replay. found: what differs
+        between them, before the step has changed its inputs.
 
         Returns the Python values that differ, and the call that a loop would make then.
         """
-        found = compare(static, real)
         misfits = [difference for difference in found if not difference.python]
         for difference in misfits:
             self.found("inputs", difference.name, difference.what)
@@ -124,6 +165,7 @@ class Check:
         self.report.runs += 1
         self.report.operators = len(log.ops)
         self.files |= {op.line.file for op in log.ops}
+        self.ran |= state.ran
         if judged and any(isinstance(leaf, int | float) for leaf in tree_leaves(result)):
             self.found("output", state.returned or "the step", "a Python number is returned")
         return log.ops
@@ -160,12 +202,12 @@ class Check:
     def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Judge an optimizer that is about to step, and whether its settings have changed."""
         for fault in judge.judge_optimizer(optimizer):
-            self.note(fault.rule, fault.what)
+            self.note(fault.rule, fault.what, fix=fault.fix)
         now = judge.numbers_of(optimizer)
         for name, old in self.settings.get(id(optimizer), now).items():
             if now.get(name, old) != old:
                 what = f"{name} of {type(optimizer).__name__} was {old!r}, then {now[name]!r}"
-                self.note("frozen number", what, fix=judge.RATE)
+                self.note("frozen number", what, fix=judge.fix_of_setting(name))
         self.settings[id(optimizer)] = now
 
     def _stream_found(self, rule: str, what: str, line: Line) -> None:

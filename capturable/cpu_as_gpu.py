@@ -149,7 +149,11 @@ class StandInAsGpu(CpuAsGpu):
             if not asked:
                 note("sync", "data is copied from GPU to CPU")
         elif address(tensor) in self.on_host:
-            note("copy", "a tensor that the step makes on the CPU is copied to the GPU", fix=MADE_HERE)
+            note(
+                "copy",
+                "a tensor that the step makes on the CPU is copied to the GPU",
+                fix=MADE_HERE,
+            )
         else:
             note("copy", "data is copied from CPU to GPU")
 

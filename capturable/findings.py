@@ -18,6 +18,7 @@ PLACES = {
     "cuda": "a GPU",
 }
 UNSEEN_ON_CPU = "copies of tensors kept on the CPU, side streams, waits that no table knows"
+BETWEEN = "what happens between the calls (python -m cpu_graph run SCRIPT)"
 UNSEEN_UNVERIFIED = "C extensions and Triton kernels (verify=True, --verify)"
 
 
@@ -97,7 +98,7 @@ class Report:
         found = [UNSEEN_ON_CPU] if self.device == "cpu" else []
         found += [] if self.verified else [UNSEEN_UNVERIFIED]
         found += [] if self.given else ["what another batch changes (other_inputs)"]
-        return [*found, "paths that did not run"]
+        return [*found, "paths that did not run", BETWEEN]
 
     def __str__(self) -> str:
         """The closing lines of the text."""

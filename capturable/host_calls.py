@@ -59,6 +59,7 @@ def host_calls(
         for owner in (torch.cuda.Stream, torch.cuda.Event)
         for name in ("synchronize", "query")
     ]
+    waits.append((torch.cuda.CUDAGraph, "replay", "graph"))
     with ExitStack() as stack:
         for owner, name, rule in HOST_CALLS + waits:
             noting = _noting(getattr(owner, name), rule, note, concerns)
@@ -68,6 +69,8 @@ def host_calls(
             (register_module_forward_pre_hook, _judging(judge_module, note)),
         ):
             stack.callback(register(judge).remove)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message=".*global hooks on modules")  # these hooks
         if gpu == "cuda":
             stack.enter_context(_sync_warnings(note))
         yield

@@ -100,7 +100,7 @@ def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch
     """The tensors of static, each with that of real at the same place."""
     others = dict(_named(real))
     for name, value in _named(static):
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and name in others:  # not what the step has added
             yield value, others[name]
 
 

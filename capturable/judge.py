@@ -7,7 +7,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
-from capturable.live_objects import name_of
+from capturable.live_objects import live, name_of
 from capturable.operators import MASKS, address
 from capturable.rules import FILE
 from capturable.waiting_operators import CPU_ARGUMENTS, SIZE, wait_of
@@ -28,6 +28,7 @@ class Fault(NamedTuple):
 
 
 MADE_HERE, RATE = FILE["advice"]["made_here"], FILE["advice"]["rate"]
+MOMENTUM = FILE["advice"]["momentum"]
 
 
 class Kinds(NamedTuple):
@@ -174,19 +175,38 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
     if not all(group.get("capturable", True) for group in groups):
         yield Fault("optimizer", f"{kind} without capturable=True")
     scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
+    for scheduler in live(torch.optim.lr_scheduler.LRScheduler) if scheduled else ():
+        if getattr(scheduler, "optimizer", None) is optimizer and _cycles_numbers(scheduler):
+            name = type(scheduler).__name__
+            yield Fault("frozen number", f"{name} cycles the momentum of {kind}", MOMENTUM)
     if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
         yield Fault(
             "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
         )
 
 
-def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+def _cycles_numbers(scheduler: Any) -> bool:
+    """Whether a scheduler changes momentum or betas that are Python numbers."""
+    numbers = [
+        group.get("betas") or (group.get("momentum"),) for group in scheduler.optimizer.param_groups
+    ]
+    cycles = getattr(scheduler, "cycle_momentum", False)
+    return bool(cycles) and any(isinstance(one[0], int | float) for one in numbers)
+
+
+def fix_of_setting(name: str) -> str:
+    """The fix for a setting of an optimizer that changes from step to step."""
+    return MOMENTUM if name in ("betas", "momentum") else RATE
+
+
+def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The Python numbers among an optimizer's settings, such as the learning rate, by name."""
     return {
         name: value
         for group in optimizer.param_groups
         for name, value in group.items()
         if isinstance(value, float)
+        or (isinstance(value, tuple) and all(isinstance(one, int | float) for one in value))
     }
 
 

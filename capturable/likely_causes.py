@@ -152,6 +152,7 @@ def _checked(evidence: Evidence) -> Iterator[str]:
             kwargs=first.kwargs,
             other_inputs=other.args,
             other_kwargs=other.kwargs,
+            verify=False,
         )
     except Exception:  # the step cannot be run once more, or not be put back: nothing is known
         return

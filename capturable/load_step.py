@@ -96,6 +96,11 @@ def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
         raise LoadError(f"{what} failed{_at(error)}: {_said(error)}", error) from None
 
 
+def asks_for_a_gpu(error: LoadError) -> bool:
+    """Whether a step was not run because there is no GPU."""
+    return any(sign in str(error.cause) for sign in NO_GPU)
+
+
 def _said(error: Exception) -> str:
     text = " ".join(str(error).split()) or "no message"
     said = f"{type(error).__name__}: {text[:300]}"

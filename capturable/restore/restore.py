@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from capturable.live_objects import live, name_of
-from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, reach
+from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, names_of, reach
 from capturable.restore.tensor_memory import Memory
 from capturable.stand_in import on_stand_in
 
@@ -112,6 +112,8 @@ def _containers(places: list[Place], values: list[Any]) -> list[Any]:
     holders = [place.holder for place in places if is_a(place.holder, dict)]
     found = [holder for holder in holders if "__builtins__" not in holder]
     found += [value for value in values if is_a(value, CONTAINERS)]
+    empty = (names_of(value) for value in values)  # an object's, whose first attribute is to come
+    found += [names for names in empty if type(names) is dict and not names]
     return list({id(value): value for value in found}.values())
 
 

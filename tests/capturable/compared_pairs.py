@@ -163,7 +163,7 @@ def graphed_padding_in_the_mean():
 
 
 def eager_penalty_every_second_step():
-    model, optimizer, x = _trained()
+    model, _, x = _trained()
     steps = 0
 
     def step(x):

@@ -1,10 +1,8 @@
 """compare: what differs between an eager step and one with graphs is found, and nothing else."""
 
 import pytest
-import torch
 
 from capturable import compare
-from capturable.__main__ import main
 from tests.capturable import compared_pairs as pairs
 
 
