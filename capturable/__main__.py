@@ -24,25 +24,21 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from capturable import __version__, explain, rules
 from capturable.load_step import LoadError, asks_for_a_gpu, guarded, load, load_function
 
-if TYPE_CHECKING:
-    from capturable.reports import Checked
-
 FIXED = ("cpu", "cuda")
 STAND_IN = "stand-in"
 PROJECT = Path("pyproject.toml")
-TABLE = {"baseline": str} | dict.fromkeys(("steps", "packages", "select", "ignore"), list)
+TABLE = ("steps", "packages", "select", "ignore")
 
 
 def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name.strip()]
 
 
-FILE = {"type": Path, "metavar": "FILE"}
 FLAG = {"action": "store_true"}
 NAMES = {"type": _names, "metavar": "RULES"}
 FOLDER = {"action": "append", "dest": "packages", "metavar": "FOLDER"}
@@ -54,12 +50,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # of check
     "--package": FOLDER | {"help": "where your own code is"},
     "--select": NAMES | {"help": "report these rules alone"},
     "--ignore": NAMES | {"help": "leave these rules out"},
-    "--baseline": FILE | {"help": "leave out what this file holds"},
-    "--write-baseline": FILE | {"help": "accept what is found now"},
-    "--sarif": FILE | {"help": "write a SARIF log"},
-    "--junit": FILE | {"help": "write a JUnit report"},
     "--json": FLAG | {"help": "print a JSON object"},
-    "--github": FLAG | {"help": "print annotations for GitHub Actions"},
     "--traceback": FLAG | {"help": "show the traceback of what failed"},
 }
 
@@ -79,6 +70,14 @@ COMPARED: dict[str, dict[str, Any]] = {  # options of compare
     "--seed": {"type": int, "default": 0, "help": "of the random states and the shuffled inputs"},
     "--traceback": FLAG | {"help": "show the traceback of what failed"},
 }
+
+
+class Checked(NamedTuple):
+    """A step by its target, and its findings; or the sentence that says why there are none."""
+
+    step: str
+    findings: Any
+    error: str = ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -174,19 +173,11 @@ def _check(options: argparse.Namespace, scripts: list[str]) -> int:
     guarded(
         "--select or --ignore", accepted.chosen, Findings(), options.select, options.ignore or ()
     )
-    known = None
-    if options.baseline and not options.write_baseline:  # which holds all that is found
-        known = guarded("--baseline", accepted.Baseline, options.baseline)
-    checked = _checked(options, scripts, device, known)
-    warnings_ = known.stale() if known and not any(one.error for one in checked) else []
-    if options.write_baseline:
-        every = [finding for one in checked for finding in one.findings]
-        guarded("--write-baseline", options.write_baseline.write_text, accepted.baseline(every))
-    _write(checked, warnings_, options)
+    checked = _checked(options, scripts, device)
+    _write(checked, options)
     if any(one.error for one in checked):
         return 2
-    faults = any(one.findings.faults for one in checked)
-    return 1 if faults and not options.write_baseline else 0
+    return 1 if any(one.findings.faults for one in checked) else 0
 
 
 def _add_settings(options: argparse.Namespace) -> None:
@@ -196,22 +187,19 @@ def _add_settings(options: argparse.Namespace) -> None:
         project = guarded(str(PROJECT), tomllib.loads, PROJECT.read_text())
         table = project.get("tool", {}).get("capturable", {})
     for name, value in table.items():
-        if not isinstance(value, TABLE.get(name, ())):
+        if name not in TABLE or not isinstance(value, list):
             known = ", ".join(TABLE)
-            raise LoadError(f"{name} in [tool.capturable] is none of {known}, or of another type")
+            raise LoadError(f"{name} in [tool.capturable] is none of {known}, or no list")
         if not getattr(options, name):
-            setattr(options, name, Path(str(value)) if name == "baseline" else value)
+            setattr(options, name, value)
     if not options.steps:
         raise LoadError("name a step as FILE:FUNCTION, or steps = [...] in [tool.capturable]")
 
 
-def _checked(
-    options: argparse.Namespace, scripts: list[str], device: str, known: Any
-) -> list["Checked"]:
+def _checked(options: argparse.Namespace, scripts: list[str], device: str) -> list[Checked]:
     """Each step with its findings, or with the sentence that says why it was not checked."""
     from capturable import accepted
     from capturable.findings import Findings
-    from capturable.reports import Checked
 
     checked: list[Checked] = []
     loaded: dict[Path, ModuleType] = {}
@@ -224,7 +212,7 @@ def _checked(
             checked.append(Checked(step, Findings(), str(error)))
             continue
         found = accepted.chosen(found, options.select, options.ignore or ())
-        checked.append(Checked(step, known.without_known(found) if known else found))
+        checked.append(Checked(step, found))
     return checked
 
 
@@ -267,26 +255,14 @@ def _on_stand_in(
     return None
 
 
-def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespace) -> None:
-    """Print the findings, and write the reports that were asked for."""
-    from capturable.reports import junit, sarif
-
-    for warning in stale:
-        print(f"capturable check: {warning}", file=sys.stderr)
+def _write(checked: list[Checked], options: argparse.Namespace) -> None:
+    """Print the findings."""
     done = [one for one in checked if not one.error]
-    if options.sarif:
-        misspelt = [warning for one in done for warning in one.findings.warnings]
-        log = sarif(checked, dict.fromkeys([*misspelt, *stale]))
-        guarded("--sarif", options.sarif.write_text, json.dumps(log, indent=1) + "\n")
-    if options.junit:
-        guarded("--junit", options.junit.write_text, junit(checked))
     if options.json and len(checked) > 1:
         steps = [{"step": one.step} | one.findings.as_dict() for one in done]
         print(json.dumps({"steps": steps}, indent=1))
     elif options.json:
         print(*(one.findings.json() for one in done))
-    elif options.github:
-        print(*filter(None, (one.findings.github() for one in done)), sep="\n")
     elif len(checked) > 1:
         print(*(f"{one.step}: {one.findings.listing}" for one in done), sep="\n\n", end="\n\n")
         reports = [one.findings.report for one in done if one.findings.report]

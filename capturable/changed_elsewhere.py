@@ -1,7 +1,7 @@
 """Which values does a step read that code outside of it changes, between the calls?
 
 Read from the source of the user's files: a line that ran in the step reads a name or an attribute,
-and a line that did not run sets it again: by += and the like, or in a loop.
+and a line that did not run sets it again: by += and the like, in a loop, or behind a replay.
 """
 
 import ast
@@ -42,9 +42,9 @@ def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator
         changes = {key: at for key, at in _changes(tree) if at not in known}
         tests = {id(node) for test in _tests(tree) for node in ast.walk(test)}
         for node in ast.walk(tree):
-            key = _key(node)
-            if not key or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
+            key = _key(node)
             held = key[1] in (attributes if key[0] == "attribute" else names)
             if held and node.lineno in known and key in changes:
                 name = ast.unparse(node)
@@ -55,11 +55,11 @@ def _is_plain(place: Place) -> bool:
     return is_a(place.get(), PLAIN)
 
 
-def _key(node: ast.AST) -> tuple[str, str] | None:
+def _key(node: ast.AST) -> tuple[str, str]:
     """What a read or an assignment names: an attribute, of whatever object, or a variable."""
     if isinstance(node, ast.Attribute):
         return "attribute", node.attr
-    return ("name", node.id) if isinstance(node, ast.Name) else None
+    return "name", node.id if isinstance(node, ast.Name) else ""
 
 
 def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tuple]:
@@ -71,6 +71,7 @@ def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tu
         for name in node.names
     }
     for node in ast.iter_child_nodes(tree):
+        loop = loop or (isinstance(node, ast.Expr) and _replays(node.value))
         if isinstance(node, FUNCTIONS):
             yield from _changes(node, node.name)
             continue
@@ -81,9 +82,15 @@ def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tu
                 shared = (
                     isinstance(target, ast.Attribute) or not inside or _is_among(target, declared)
                 )
-                if key and shared and inside not in BUILDING:
+                if key[1] and shared and inside not in BUILDING:
                     yield key, node.lineno
         yield from _changes(node, inside, looping)
+
+
+def _replays(node: ast.AST) -> bool:
+    """Whether a call replays a graph: what is set behind it is set between two replays."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr == "replay"
 
 
 def _is_among(target: ast.AST, names: set[str]) -> bool:

@@ -9,7 +9,7 @@ likely_causes why two steps may differ.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -142,7 +142,7 @@ def compare(
                 )
         else:
             hints = list(device.hints) if device else []
-            found.causes = likely_causes(comparing.evidence(hints))
+            found.causes = likely_causes(comparing.evidence(found.difference, hints))
         found.counted = _counted(comparing, device, built, counts - built)
         return found
 
@@ -223,9 +223,11 @@ class _Comparing:
             for name, state in self.eager.random.items()
             if not same(state, drawn[0][name]) and same(self.graphed.random[name], drawn[1][name])
         ]
-        results = [side.results[-1] for side in (self.eager, self.again, self.graphed)]
+        eager, again, graphed = (
+            side.results[-1] for side in (self.eager, self.again, self.graphed)
+        )
         return (
-            self._values_differ("result", number, *results, {})
+            self._values_differ("result", number, eager, again, graphed, {})
             or self._state_differs("state", number)
             or self._random_states_differ(number)
         )
@@ -274,10 +276,9 @@ class _Comparing:
 
     def _later_differs(self) -> bool:
         """Compare what earlier calls returned, now that all are over."""
-        for number, results in enumerate(
-            zip(self.eager.kept, self.again.kept, self.graphed.kept, strict=True), 1
-        ):
-            if self._values_differ("later", number, *results, {}):
+        kept = zip(self.eager.kept, self.again.kept, self.graphed.kept, strict=True)
+        for number, (eager, again, graphed) in enumerate(kept, 1):
+            if self._values_differ("later", number, eager, again, graphed, {}):
                 return True
         return False
 
@@ -287,15 +288,23 @@ class _Comparing:
         self.found.difference = Difference(kind, call, name, text)
         return True
 
+    def _call_once_more(self, batch: Call) -> None:
+        """Call both steps with another batch, to see whether the result follows it."""
+        with suppress(Exception):  # the difference is known already
+            self.eager.call(fresh(batch))
+            self.graphed.call(fresh(batch))
+
     def agreed(self) -> str:
         """What was compared, and how equal it is."""
         how = "Equal, bit for bit" if self.exact else f"Equal but for rounding (rtol {self.rtol:g})"
         state = f"{len(self.state(self.eager))} tensors and numbers of state after each"
         return f"{how}: the results of {len(self.batches)} calls, {state}, random states."
 
-    def evidence(self, hints: list[str]) -> Evidence:
+    def evidence(self, difference: Difference, hints: list[str]) -> Evidence:
         """What may point to the cause of the difference."""
-        kind, call, name, _ = self.found.difference
+        kind, call, name, _ = difference
+        if kind == "result" and call == 1 and len(self.batches) > 1:
+            self._call_once_more(self.batches[1])
         return Evidence(
             kind,
             call,

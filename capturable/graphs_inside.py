@@ -54,7 +54,7 @@ def _config(compiled: Any) -> dict | None:
 
 def _backend(compiled: Any) -> str:
     """The name of the backend."""
-    backend = getattr(getattr(compiled, "dynamo_ctx", compiled), "callback", None)
+    backend: Any = getattr(getattr(compiled, "dynamo_ctx", compiled), "callback", None)
     while hasattr(backend, "_torchdynamo_orig_backend"):
         backend = backend._torchdynamo_orig_backend
     return str(getattr(backend, "_compiler_name", getattr(backend, "__name__", "")))

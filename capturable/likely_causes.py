@@ -52,7 +52,7 @@ def likely_causes(evidence: Evidence) -> list[str]:
         return [_told("A capture that trains once more")]
     if evidence.kind == "later":
         return [_told("A result that is overwritten")]
-    found = [*_noticed(evidence), *_of_results(evidence), *_checked(evidence)]
+    found = [*_of_results(evidence), *_noticed(evidence), *_checked(evidence)]
     return list(dict.fromkeys(found))[:MOST]
 
 
@@ -75,7 +75,7 @@ def _of_results(evidence: Evidence) -> Iterator[str]:
     """Causes that numbers point to."""
     if "['lr']" in evidence.name:
         yield _told("A learning rate that stays")
-    if evidence.call > 1 and evidence.kind == "result":
+    if evidence.kind == "result":
         yield from _repeated(evidence)
     if evidence.drew:
         names = " and ".join(evidence.drew)
@@ -85,9 +85,8 @@ def _of_results(evidence: Evidence) -> Iterator[str]:
         )
         yield _told(title, f"the eager step draws from {names}, a replay does not")
     rows = [_rows(batch) for batch in evidence.batches]
-    now, before = rows[evidence.call - 1], rows[: evidence.call - 1]
-    if before and now < max(before) and len(set(rows)) > 1:
-        seen = f"call {evidence.call} has {now} rows, where a call before had {max(before)}"
+    if rows[evidence.call - 1] < max(rows):
+        seen = f"call {evidence.call} has {rows[evidence.call - 1]} rows, others {max(rows)}"
         yield _told("Padded rows that reach the real ones", seen)
     if evidence.kind == "state":
         yield from _unmoved(evidence)
@@ -95,15 +94,11 @@ def _of_results(evidence: Evidence) -> Iterator[str]:
 
 def _repeated(evidence: Evidence) -> Iterator[str]:
     """The graph returned what it had returned before, and eager did not."""
-    last = evidence.graphed[evidence.call - 1].get(evidence.name)
-    for call in range(evidence.call - 1, 0, -1):
-        repeats = same(last, evidence.graphed[call - 1].get(evidence.name))
-        new = not same(
-            evidence.eager[evidence.call - 1].get(evidence.name),
-            evidence.eager[call - 1].get(evidence.name),
-        )
-        if repeats and new:
-            seen = f"{evidence.name} of call {evidence.call} is that of call {call}"
+    pairs = zip(evidence.eager, evidence.graphed, strict=False)
+    values = [(eager.get(evidence.name), graphed.get(evidence.name)) for eager, graphed in pairs]
+    for call, (eager, graphed) in enumerate(values[:-1], 1):
+        if same(graphed, values[-1][1]) and not same(eager, values[-1][0]):
+            seen = f"{evidence.name} of call {len(values)} is that of call {call}"
             yield _told("A new tensor under the old name", seen)
             return
 
@@ -136,15 +131,10 @@ def _checked(evidence: Evidence) -> Iterator[str]:
     """What check finds in the eager step."""
     from capturable.preflight import preflight
 
-    first = evidence.batches[0]
-    other = next(
-        (
-            b
-            for b in evidence.batches
-            if [t.shape for t in tensors(b)] == [t.shape for t in tensors(first)] and b is not first
-        ),
-        first,
-    )
+    first, *others = evidence.batches
+    forms = [[tensor.shape for tensor in tensors(batch)] for batch in evidence.batches]
+    alike = [batch for batch, form in zip(others, forms[1:], strict=True) if form == forms[0]]
+    other = alike[0] if alike else first
     try:
         found = preflight(
             evidence.step,
@@ -158,7 +148,8 @@ def _checked(evidence: Evidence) -> Iterator[str]:
         return
     for finding in found.faults:
         if finding.kind == "frozen" and finding.rule in OF_RULES:
-            title = OF_RULES[finding.rule]
+            rate = "lr" in finding.found.split() or "learning rate" in finding.found
+            title = "A learning rate that stays" if rate else OF_RULES[finding.rule]
             entry = next(entry for entry in entries() if entry.title == title)
             seen = f"{finding.place}\n    {finding.found}\n    fix: {finding.fix}"
             yield f"{standard_name(entry)}: {seen}"

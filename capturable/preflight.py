@@ -44,8 +44,8 @@ def preflight(
     form, to see what changes from step to step. generators: torch.Generators that you will register
     with the graph. device: the type that counts as the GPU, by default "cuda" where there is one,
     else "cpu". verify: ask a real capture in the end, and replay it against eager, with both
-    batches; on the stand-in for CUDA graphs that is done unless it is False, and only adds findings,
-    as the stand-in is no GPU. warmup: how often the step runs before it is judged; by default once,
+    batches; on the stand-in for CUDA graphs that is done unless it is False, and adds findings, but
+    takes none back. warmup: how often the step runs before it is judged; by default once,
     three times with DistributedDataParallel. The step then runs twice, eagerly, a third time on a
     GPU, and once more where code asks whether it is being captured. Then weights, .grad, optimizer,
     random state and Python values are what they were, to the bit (iterators and files excepted), or

@@ -10,7 +10,6 @@ import torch
 
 from capturable.restore.reachable import Place, is_a, reach
 
-Value = torch.Tensor | float
 SETTINGS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 KINDS = (torch.nn.Module, *SETTINGS, torch.Generator, torch.Tensor)
 
@@ -65,7 +64,7 @@ class StepState:
         """What the names hold now."""
         return {name: place.get() if place else self.step for name, place in self.places.items()}
 
-    def values(self, names: Mapping[str, str], gradients: bool) -> dict[str, Value]:
+    def values(self, names: Mapping[str, str], gradients: bool) -> dict[str, Any]:
         """The values of the things that names stand for, each under the name that it is given."""
         things = self.things()
         found = (_values_of(name, things[own], gradients) for name, own in names.items())
@@ -89,7 +88,7 @@ class StepState:
         return found
 
 
-def _values_of(name: str, thing: Any, gradients: bool) -> Iterator[tuple[str, Value]]:
+def _values_of(name: str, thing: Any, gradients: bool) -> Iterator[tuple[str, Any]]:
     """Name and value of each tensor and number in a thing."""
     if is_a(thing, torch.nn.Module):
         for key, tensor in (*thing.named_parameters(), *thing.named_buffers()):
@@ -110,7 +109,7 @@ def _values_of(name: str, thing: Any, gradients: bool) -> Iterator[tuple[str, Va
             yield f"{name}.grad", thing.grad
 
 
-def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Value]]:
+def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Any]]:
     groups = optimizer.param_groups
     for number, group in enumerate(groups):
         where = f"{name}.param_groups[{number}]"

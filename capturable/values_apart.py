@@ -8,13 +8,13 @@ import torch
 class Apart(NamedTuple):
     """Where two values differ first: the index, both numbers there, and the largest difference."""
 
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     one: float
     other: float
     largest: float
 
     def __str__(self) -> str:
-        where = f" at {list(self.index)}" if self.index else ""
+        where = f" at {list(self.place)}" if self.place else ""
         most = f"; the largest difference is {self.largest:.3g}"
         told = f"{where}: eager {self.one:.6g}, with graphs {self.other:.6g}"
         return told + (most if self.largest != abs(self.one - self.other) else "")
