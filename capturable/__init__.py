@@ -7,8 +7,9 @@ Needs torch alone. The modules:
 - what runs: operators, host_calls, streams and python_state log it; inputs says how two batches
   differ; user_lines and live_objects say where it is; cpu_as_gpu knows what a CPU does otherwise
 - what is found: check asks judge which of the rules is broken (waiting_operators: a table of
-  waits), and differences what changed between two runs; findings shows it, accepted
-  leaves out what somebody has accepted
+  waits), differences what changed between two runs, graphs_inside what replays graphs of its own,
+  changed_elsewhere what code outside of the step changes; findings shows it, accepted leaves out
+  what somebody has accepted
 - two steps: compare calls them with comparison_inputs, on a GPU or the stand_in; step_state says
   what a step keeps, values_apart where it differs, likely_causes why
 - putting back: restore, all that is in reach and the memory of tensors

@@ -101,7 +101,7 @@ class Check:
             if isinstance(value, torch.Tensor) and value.is_inference():
                 what = "was made under inference_mode, so copy_ into it is refused outside of that"
                 self.found("inputs", name, what, "make it outside of torch.inference_mode()")
-            elif isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad:
+            elif self.report.given and _is_leaf_with_gradient(value):
                 what = "requires a gradient, so copy_ into it is refused where gradients are on"
                 fix = "copy into it under torch.no_grad()"
                 self.found("inputs", name, what, fix, level="note")
@@ -334,6 +334,10 @@ class Check:
     def changed(self, name: str, line: Line) -> None:
         """Note that a Python value changes at a line."""
         self.found("CPU work", line, f"{name} changes on the CPU")
+
+
+def _is_leaf_with_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad
 
 
 def _position(key: Key) -> tuple:

@@ -53,11 +53,15 @@ def _config(compiled: Any) -> dict | None:
 
 
 def _backend(compiled: Any) -> str:
-    """The name of the backend."""
-    backend: Any = getattr(getattr(compiled, "dynamo_ctx", compiled), "callback", None)
-    while hasattr(backend, "_torchdynamo_orig_backend"):
-        backend = backend._torchdynamo_orig_backend
-    return str(getattr(backend, "_compiler_name", getattr(backend, "__name__", "")))
+    """The name of the backend (tried on torch 2.11 to 2.15)."""
+    code, cells = getattr(compiled, "__code__", None), getattr(compiled, "__closure__", None)
+    held = dict(zip(code.co_freevars, cells, strict=True)) if code and cells else {}
+    context = getattr(compiled, "dynamo_ctx", None)
+    backend = held["callback"].cell_contents if "callback" in held else context
+    backend = getattr(backend, "callback", backend)
+    while backend is not None and not hasattr(backend, "compiler_name"):
+        backend = getattr(backend, "_torchdynamo_orig_backend", None)
+    return str(getattr(backend, "compiler_name", ""))
 
 
 @contextmanager

@@ -68,7 +68,8 @@ def _text(error: BaseException | None) -> str:
 
 def _noticed(evidence: Evidence) -> Iterator[str]:
     for hint in evidence.hints:
-        yield f"what the stand-in noticed: {hint}"
+        gone = "memory whose tensor is gone" in hint
+        yield f"{'Freed static input' if gone else 'what the stand-in noticed'}: {hint}"
 
 
 def _of_results(evidence: Evidence) -> Iterator[str]:
