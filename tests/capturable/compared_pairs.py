@@ -71,7 +71,7 @@ def graphed_batch_not_copied():
     with torch.no_grad():
         graph, result = _captured(lambda x: model(x).relu(), static_x)
 
-    def step(x, static_x=static_x):
+    def step(x, static_x=static_x, model=model):
         static_x = x  # noqa: F841  a new tensor under the old name
         graph.replay()
         return result.clone()
