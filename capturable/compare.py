@@ -151,7 +151,10 @@ class _Comparing:
     """The comparison under way: the steps, called in turn with equal batches."""
 
     def __init__(self, eager: Side, again: Side, graphed: Side, rtol: float) -> None:
-        self.eager, self.again, self.graphed, self.rtol = eager, again, graphed, rtol
+        self.eager = eager
+        self.again = again
+        self.graphed = graphed
+        self.rtol = rtol
         self.found = Comparison()
         self.exact = True  # whether all is equal to the bit so far
         self.batches: list[Call] = []

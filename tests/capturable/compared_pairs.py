@@ -198,7 +198,8 @@ def eager_captured_late():
 def graphed_captured_late():
     """A graph for each size, captured at its second call, in one pool."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5)).cuda()
-    graphs, seen, pool = {}, set(), torch.cuda.graph_pool_handle()
+    graphs, seen = {}, set()
+    pool = torch.cuda.graph_pool_handle()
 
     def capture(x):
         static_x = x.clone()
