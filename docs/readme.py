@@ -1,4 +1,4 @@
-"""Write the README's picture and tables, the page of the lessons, and the lessons' minutes:
+"""Write the README's pictures and tables, the page of the lessons, and the lessons' minutes:
 
 python -m docs.readme
 """
@@ -16,11 +16,12 @@ from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
 from course.lessons import by_parts, former_names, lesson_file, optional, title, unnumbered
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.paths import ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
 from docs.address import asking, one_click, repository
 from docs.minutes import said, stated, write_minutes
+from docs.played import recorded_lessons
 from docs.search import GALLERY
 from exercises import unfinished
 from helpers.charts import COLOURS, cpu_gpu_chart
@@ -70,7 +71,7 @@ def spreads() -> str:
 
 def offer() -> str:
     """How much there is: lessons, hours, exercises and failures, for the README's first screen."""
-    paths = [path for paths in by_parts().values() for path in paths]
+    paths = recorded_lessons()
     minutes = [duration(path) for path in paths if lesson_name(path) != GALLERY]
     reading, exercising = (sum(column) / 60 for column in zip(*minutes, strict=True))
     asked = sum(len(exercises(path)) for path in paths)
@@ -93,10 +94,16 @@ def offer() -> str:
     )
 
 
+def parts() -> dict[str, list[Path]]:
+    """The recorded lessons of each part of the course."""
+    recorded = set(recorded_lessons())
+    return {part: sorted(recorded & set(paths)) for part, paths in by_parts().items()}
+
+
 def lesson_table() -> str:
     """The lessons with their minutes, a column for each part of the course."""
     columns: list[list[str]] = []
-    for part, paths in by_parts().items():
+    for part, paths in parts().items():
         rows = [row(path) for path in paths]
         if len(columns) < COLUMNS:
             columns.append([part, "---", *rows])
@@ -118,7 +125,7 @@ def row(path: Path) -> str:
 def lesson_list() -> str:
     """What each lesson teaches, what it builds on, and what it takes, by parts."""
     lines = []
-    for part, paths in by_parts().items():
+    for part, paths in parts().items():
         lines += [f"## {part}", ""]
         for path in paths:
             promise = said(
@@ -302,20 +309,29 @@ def with_tables(path: Path) -> str:
     return text
 
 
+def write(lessons: list[Path]) -> None:
+    """Write the minutes of these lessons, and all tables; the pictures, if the first is among them.
+
+    Raises LookupError, one sentence, for a text that lacks what the tables are made of.
+    """
+    for lesson in lessons:
+        if lesson_name(lesson) != GALLERY:
+            write_minutes(lesson)
+    for page in PAGES:
+        page.write_text(with_tables(page))
+    if lesson_file("start_here") in lessons:
+        draw()
+        draw_report()
+        draw_preview()
+
+
 def main() -> int:
     """Write everything; returns 1, after a sentence each, if a lesson still lacks something."""
-    for lesson in sorted(NOTEBOOKS.glob("*.ipynb")):
-        if lesson_name(lesson) != GALLERY and not unfinished.unrecorded(lesson):
-            write_minutes(lesson)
     try:
-        for page in PAGES:
-            page.write_text(with_tables(page))
+        write(recorded_lessons())
     except LookupError as error:
         print(error, file=sys.stderr)
         return 1
-    draw()
-    draw_report()
-    draw_preview()
     return unfinished.main()
 
 
