@@ -6,7 +6,7 @@ torchrun --standalone --nproc-per-node=2 -m benchmarks.ddp_overlap
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 import pandas as pd
 import torch
@@ -97,7 +97,7 @@ def exposed_us(
     setting: str, steps: dict[str, Callable], batch: tuple[Tensor, Tensor]
 ) -> pd.DataFrame:
     """per_rank of a trace of the graph with this setting."""
-    folder = [TemporaryDirectory().name if dist.get_rank() == 0 else None]
+    folder = [mkdtemp() if dist.get_rank() == 0 else ""]
     dist.broadcast_object_list(folder)
     files = [Path(folder[0], f"{rank}.json.gz") for rank in range(dist.get_world_size())]
     record(steps[f"{setting}, graph"], batch, files[dist.get_rank()])

@@ -25,8 +25,15 @@ from course.recordings.cells import python
 from course.recordings.reached_code import ROOMS
 from course.recordings.statements import IMPORT, bound
 
-TEXTS = ("README.md", "CONTRIBUTING.md", "*/README.md", "docs/**/*.*", "**/*.py", "**/*.toml")
-TEXTS += ("capturable/*.json",)
+TEXTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "*/README.md",
+    "docs/**/*.*",
+    "**/*.py",
+    "**/*.toml",
+    "capturable/*.json",
+)
 
 
 def rename(old: str, new: str, root: Path = ROOT) -> list[Path]:
