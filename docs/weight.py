@@ -23,7 +23,7 @@ GUESS = re.compile(r"^guess\w* =", re.MULTILINE)
 
 def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
     """The counts of one lesson."""
-    text = prose(notebook)
+    text = re.sub(r"`[^`]*`", "code", prose(notebook))
     words = len(re.findall(r"\S*\w\S*", re.sub(r"\]\([^)]*\)", "]", text)))
     lines = {True: 0, False: 0}  # folded, in sight
     guesses = 0

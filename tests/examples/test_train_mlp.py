@@ -96,7 +96,8 @@ def test_it_runs_by_itself(monkeypatch, capsys, tmp_path):
 
 def test_the_lesson_names_the_lines_that_change():
     before, after = (file_of(name).read_text() for name in ("train_mlp_eager", "train_mlp"))
-    rows = re.findall(r"^\| (\d+) \| `(.*)` \| `(.*)` \|$", prose(lesson_file(LESSON)), re.MULTILINE)
+    row = re.compile(r"^\| (\d+) \| `(.*)` \| `(.*)` \|$", re.MULTILINE)
+    rows = row.findall(prose(lesson_file(LESSON)))
     assert len(rows) == 5
     for number, old, new in rows:
         assert old in before and f"# {number}\n" in after
