@@ -31,6 +31,9 @@ def test_contributing_says_what_is_tested_here():
     assert "*In practice* (five bullets at most)" in text
 
 
+FOLDED = {"jupyter": {"source_hidden": True}}  # draws, reads, compares or asserts
+
+
 def anchors(path):
     headings = re.findall(
         r"^#+ (.*)$", prose(path) if path.suffix == ".ipynb" else path.read_text(), re.MULTILINE
@@ -49,7 +52,7 @@ def test_it_is_a_valid_stripped_notebook(path):
     assert len({cell["id"] for cell in content["cells"]}) == len(content["cells"])
     for cell in code_cells(path):
         assert cell.outputs == [] and cell.execution_count is None
-        assert cell.metadata == {}, "no tags: expected errors are caught and asserted in the cell"
+        assert cell.metadata in ({}, FOLDED), "no tags: expected errors are caught in the cell"
 
 
 @each(LESSONS)
