@@ -63,8 +63,15 @@ def lay_outputs(notebook: nbformat.NotebookNode) -> None:
                 cell.metadata["mystnb"] = {"image": {"alt": data["text/plain"]}}
             elif "text/html" in data and "class='touch'" not in data["text/html"]:
                 data["text/html"] = without_styles(data["text/html"])
+        if folded(cell):
+            cell.metadata["tags"] = ["hide-input"]
         if cell.source.endswith("recorded_index()"):
             cell.metadata["tags"] = ["remove-input"]
+
+
+def folded(cell: nbformat.NotebookNode) -> bool:
+    """Whether JupyterLab folds the code of a cell, because it only draws, reads or asserts."""
+    return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
 
 
 def shown(output: nbformat.NotebookNode) -> bool:

@@ -18,13 +18,14 @@ from course.lessons import following, title
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recorded_lesson
-from docs.lesson_page import gpus, keep_addresses, shown, without_styles
+from docs.lesson_page import folded, gpus, keep_addresses, shown, without_styles
 from docs.played import played
 from docs.search import GALLERY
 from exercises.guesses import NO_GUESS
 
 READ = ROOT / "read"
 STILL = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml,([^"]*)"')
+FOLDED = "<details><summary>The code of this cell</summary>\n\n{code}\n\n</details>"
 COLOURS = 64  # of a chart: a third of the bytes
 ABOUT = (
     "> This page shows what the cells of the lesson show. Those that begin with `%%gpu` were "
@@ -49,7 +50,8 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
         if cell.cell_type == "markdown":
             parts.append(linked(cell.source))
             continue
-        parts.append(fenced(cell.source, "python"))
+        code = fenced(cell.source, "python")
+        parts.append(FOLDED.format(code=code) if folded(cell) else code)
         for output in filter(shown, cell.outputs):
             if (chart := picture(output)) is not None:
                 text, kind, content = chart
