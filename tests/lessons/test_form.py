@@ -19,7 +19,6 @@ from docs.search import GALLERY
 from exercises.unfinished import unfinished
 from tests.support.notebooks import ALL, LESSONS, code_cells, each, prose
 
-
 FOLDED = {"jupyter": {"source_hidden": True}}  # draws, reads, compares or asserts
 
 
