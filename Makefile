@@ -54,7 +54,8 @@ quick: $(VENV)/test
 	@$(RUN) tests.quick $(ARGS)
 
 notebooks: $(VENV)/test
-	$(RUN) pytest --nbmake notebooks $(ARGS)
+	@$(RUN) course.machine
+	$(RUN) pytest --nbmake --nbmake-timeout=600 notebooks $(ARGS)
 
 lint: $(VENV)/test
 	$(RUN) pre_commit run --all-files --show-diff-on-failure $(ARGS)

@@ -33,10 +33,23 @@ async def _start_jupyter_server_extension(server: Any) -> None:
 
 
 def said(server: Any) -> list[str]:
-    """The lines to end with: for who came by ssh, the way here; and the address."""
+    """The lines to end with: for root, who can come in; for who came by ssh, the way here; and the
+    address.
+    """
     address = server.local_url if server.ip in EVERYWHERE else server.public_url
     way = tunnel(server.port) if "SSH_CONNECTION" in os.environ else []
-    return [*way, f"Ready: open {address}"]
+    return [*root(server), *way, f"Ready: open {address}"]
+
+
+def root(server: Any) -> list[str]:
+    """For root, a line that says where JupyterLab listens, and whether it asks for a token."""
+    if os.geteuid():
+        return []
+    where = f"on {server.ip}" if server.ip else "on every address"
+    if server.ip in ("localhost", "127.0.0.1", "::1"):
+        where = "on this machine's loopback alone"
+    token = "the token below" if server.identity_provider.token else "no token"
+    return [f"JupyterLab runs as root, listens {where}, and asks for {token}."]
 
 
 def tunnel(port: int) -> list[str]:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from traceback import walk_tb
@@ -24,13 +24,15 @@ from IPython.core.pylabtools import print_figure
 from IPython.display import Markdown, clear_output, display
 from matplotlib.figure import Figure
 
+from course import ranks
 from course.lessons import present_name
-from course.machine import NeedsMore, gpu_name, missing, played
+from course.machine import NeedsMore, gpu_name, missing, played, too_few
 from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import ending, in_copy
-from course.recordings.cells import handed_on, python
+from course.recordings.cells import handed_on, tree
 from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
+from course.recordings.statements import IMPORT, Cell, parsed
 from course.recordings.values import decode
 
 RUN_FIRST = (
@@ -50,20 +52,21 @@ def lesson(
     gpus: int = 1,
     needs: Sequence[str] = (),
     recorded_on: str = "",
+    share_gpu: bool = False,
 ) -> Markdown:
     """Open the lesson name (its file name without number and suffix): %%gpu cells work from here
     on.
 
     They run live where there are that many CUDA GPUs and the packages in needs (see missing), else
     they play the recording; live=False plays it even there. recorded_on: the folder of traces/
-    whose recording it plays, by default what CUDA_GRAPHS_RECORDED_ON says. Raises RecordingError if
-    it is needed and missing or damaged.
+    whose recording it plays, by default what CUDA_GRAPHS_RECORDED_ON says. share_gpu: one GPU will
+    do, too. Raises RecordingError if it is needed and missing or damaged.
     """
     global _open
     name = present_name(name)
     gpu = None if live is False else gpu_name()
     recording = RECORD_TO in os.environ
-    lacking = missing(gpus, needs)
+    lacking = missing(gpus, needs, share_gpu)
     if recording and lacking:
         raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
     live = not lacking and (gpu is not None or recording) if live is None else live
@@ -74,12 +77,13 @@ def lesson(
     load_ipython_extension(shell)
     describe_charts(shell)
     _quiet()
-    _open = opened if opened.live else None
-    if opened.live:
-        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
-    opened.recording.check_code()
+    _open = None  # also where the recording is missing
+    about = {} if opened.live else opened.recording.about
     _open = opened
-    return Markdown(played(opened.recording.about, gpus, lacking))
+    if opened.live:
+        ranks.watch(shell, ranks.LIMIT if too_few(gpus) else 0)
+        return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
+    return Markdown(played(about, gpus, lacking))
 
 
 def _quiet() -> None:
@@ -165,13 +169,14 @@ def _transform(lines: list[str]) -> list[str]:
     if handed_on("".join(lines[:1])) is None:
         return lines
     if not current().live:
-        get_ipython().push({"_play_recording": play}, interactive=False)
-        return [f"_play_recording({''.join(lines)!r})\n"]
+        cell = parsed("".join(lines))
+        get_ipython().push({"_play_recording": partial(play, cell)}, interactive=False)
+        return ["_play_recording()\n"]
     # an empty first line keeps the line numbers of tracebacks; another cell magic must come first
     return lines[1:] if lines[1:2] and lines[1].startswith("%%") else ["\n", *lines[1:]]
 
 
-def play(source: str) -> None:
+def play(cell: Cell) -> None:
     """What a %%gpu cell without a GPU runs instead: show its recording, bind its names.
 
     These are the names in its first line, with the recorded values, and what it imports.
@@ -180,14 +185,19 @@ def play(source: str) -> None:
     """
     recording = current().recording
     assert _history is not None, "lesson() has opened it"
-    cell = _history.allows(source, recording)
-    if cell.outputs:  # a cell that only defines something shows nothing, recorded or live
+    recorded_cell, other_tools = _history.allows(cell, recording)
+    if (
+        recorded_cell.outputs or other_tools
+    ):  # one that only defines something shows nothing, as live
         about = recording.about
-        display(Markdown(f"*recorded on {about['gpu']}, torch {about['torch']}, {about['date']}*"))
-    values = {name: decode(name, cell.values[name]) for name in handed_on(source) or ()}
-    for output in cell.outputs:
+        line = f"recorded on {about['gpu']}, torch {about['torch']}, {about['date']}"
+        for tool, (then, now) in other_tools.items():
+            line += f"; with {tool} {then}, and this copy differs: {now}"
+        display(Markdown(f"*{line}*"))
+    values = {name: decode(name, recorded_cell.values[name]) for name in cell.hands_on or ()}
+    for output in recorded_cell.outputs:
         show(output)
-    get_ipython().push(imported(source) | values)
+    get_ipython().push(imported(cell) | values)
 
 
 def show(output: dict[str, Any]) -> None:
@@ -202,14 +212,14 @@ def show(output: dict[str, Any]) -> None:
         print("".join(content), end="", file=getattr(sys, kind))
 
 
-def imported(source: str) -> dict[str, Any]:
+def imported(cell: Cell) -> dict[str, Any]:
     """What the imports at the top level of a %%gpu cell bind; a missing package binds nothing.
 
     A played cell runs them, so that the cells after it find the names which they would find live.
     """
     names: dict[str, Any] = {}
-    for node in ast.parse(python(source)).body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
+    for node in tree(cell.source).body:
+        if isinstance(node, IMPORT):
             with suppress(ImportError):
                 exec(compile(ast.Module([node], []), "<imports of a %%gpu cell>", "exec"), names)
     names.pop("__builtins__", None)

@@ -2,6 +2,9 @@
 one GPU.
 """
 
+import ast
+import json
+import os
 import platform
 import re
 import subprocess
@@ -13,7 +16,8 @@ from shlex import quote
 
 from packaging.version import Version
 
-from course.paths import LessonError
+from course import ranks
+from course.paths import NOTEBOOKS, LessonError
 
 RANKS_SHARE_GPU = (2, 30)  # from this version of NCCL on, several ranks can share a GPU
 EXTRAS = {  # import name: extra of the project
@@ -69,20 +73,33 @@ def driver_version() -> str | None:
     return answer.stdout.split("\n")[0].strip()
 
 
-def missing(gpus: int = 1, needs: Sequence[str] = ()) -> list[str]:
-    """What this machine lacks of further GPUs, which ranks may share, and of these
-    packages (import names, or such as "torch>=2.15"), each with how to get it.
+def missing(gpus: int = 1, needs: Sequence[str] = (), share_gpu: bool = False) -> list[str]:
+    """What this machine lacks of further GPUs and of these packages (import names, or such as
+    "torch>=2.15"), each with how to get it.
+
+    Ranks may share a GPU if share_gpu or CUDA_GRAPHS_SHARE_GPU says so.
     """
     lacking = [how_to_get(package) for package in needs if not found(package)]
-    if gpus > 1:
+    if too_few(gpus):
         import torch
 
         there = torch.cuda.device_count()
-        if there < gpus and not (there and torch.cuda.nccl.version() >= RANKS_SHARE_GPU):
-            lacking.insert(
-                0, f"{gpus} GPUs (this machine has {there or 'none'}), or one with PyTorch 2.15"
-            )
+        able = there and torch.cuda.nccl.version() >= RANKS_SHARE_GPU
+        if not (able and (share_gpu or ranks.SHARE in os.environ)):
+            option = f"; with {ranks.SHARE}=1 the ranks share it" if able else ""
+            other = ", or one with PyTorch 2.15" if share_gpu else ""
+            has = f"this machine has {there or 'none'}{option}"
+            lacking.insert(0, f"{gpus} GPUs ({has}){other}")
     return lacking
+
+
+def too_few(gpus: int) -> bool:
+    """Whether this machine has fewer CUDA GPUs, so that ranks would share one."""
+    if gpus == 1:
+        return False
+    import torch
+
+    return torch.cuda.device_count() < gpus
 
 
 def played(about: dict, gpus: int, lacking: list[str]) -> str:
@@ -126,11 +143,25 @@ def how_to_get(package: str) -> str:
     return f"the package {package} (`pip install {what}`)"
 
 
-def extras() -> Iterator[tuple[str, str]]:
-    """For further GPUs and each extra, a mark and a sentence for the doctor."""
-    lacking = {"2 GPUs": missing(gpus=2)} | {one: missing(needs=[one]) for one in EXTRAS}
-    for what, needed in lacking.items():
-        if needed:
-            yield "[--]", f"some lessons play their recordings: they need {needed[0]}"
-        else:
-            yield "[OK]", what
+def lacking(path: Path) -> list[str]:
+    """What this machine lacks to run that lesson live, as the call that opens it says."""
+    cells = json.loads(path.read_bytes())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    calls = [node for node in ast.walk(ast.parse(sources[0])) if isinstance(node, ast.Call)]
+    keywords = {word.arg: ast.literal_eval(word.value) for word in calls[0].keywords if word.arg}
+    asked = {name: keywords[name] for name in ("gpus", "needs", "share_gpu") if name in keywords}
+    return missing(**asked)
+
+
+def needs_more(folder: Path = NOTEBOOKS) -> Iterator[str]:
+    """A sentence for each lesson that plays its recording even on this machine's GPU."""
+    for path in sorted(folder.glob("*.ipynb")):
+        if needed := lacking(path):
+            yield f"{path.name} plays its recording: live, it needs {' and '.join(needed)}"
+
+
+if __name__ == "__main__":  # before the lessons run as tests
+    if gpu_name():
+        print(*needs_more(), sep="\n")
+    else:
+        print("Without a CUDA GPU, every lesson plays its recording.")

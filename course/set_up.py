@@ -14,6 +14,7 @@ import fcntl
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "constraints.txt")
 DRIVER = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")  # not under Windows
+
+NO_ROOT = "CUDA_GRAPHS_REFUSE_ROOT"  # set, the course does nothing as root
+REFUSED = f"You are root, which {NO_ROOT} forbids here: unset it, or become another user."
+PROXY = (
+    "a proxy goes into HTTPS_PROXY, an index of your own into UV_DEFAULT_INDEX (for pip, "
+    "PIP_INDEX_URL), and UV_SYSTEM_CERTS=1 lets uv trust the certificates that your system trusts"
+)
 
 # downloads as measured with torch 2.15.0 (CUDA) and 2.13.0 (CPU)
 CPU, CUDA = "torch for the CPU, about 0.4 GB in all", "torch for CUDA, about 3.2 GB in all"
@@ -129,11 +137,7 @@ def install(venv: Path, extra: str) -> None:
         )
         done = uv(command)
     if not done:
-        raise Failed(
-            "uv could not install the packages and has said why; a proxy goes into HTTPS_PROXY, an "
-            "index of your own into UV_DEFAULT_INDEX, and UV_SYSTEM_CERTS=1 lets uv trust the "
-            "certificates that your system trusts"
-        )
+        raise Failed(f"uv could not install the packages and has said why; {PROXY}")
 
 
 def uv(command: list[str]) -> bool:
@@ -142,10 +146,16 @@ def uv(command: list[str]) -> bool:
 
 
 def run(what: str, *command: str) -> None:
-    """Run a command silently. Raises Failed, with the last error that it reported, if it fails."""
+    """Run a command silently. Raises Failed if it fails: with what the network did to pip, whose
+    last words then blame a version, else with the last error that it reported.
+    """
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr + done.stdout).strip().splitlines()
+        if broken := [line for line in said if "connection broken by" in line]:
+            error = re.split(r"['\"]\)+'", broken[-1])[0]
+            why = re.split(r": |\] |['\"]", error)[-1].rstrip(".")
+            raise Failed(f"the network failed as Python tried to {what} ({why}); {PROXY}")
         errors = [line for line in said if "error" in line.lower()]
         why = (errors or said or [f"status {done.returncode}"])[-1].strip().rstrip(".")
         raise Failed(f"Python could not {what} ({why})")
@@ -153,6 +163,8 @@ def run(what: str, *command: str) -> None:
 
 def main(arguments: list[str]) -> None:
     """Find what is in the way, then set up; exits with one sentence where either fails."""
+    if os.geteuid() == 0 and os.environ.get(NO_ROOT):
+        sys.exit(REFUSED)
     if sys.version_info < (3, 11):  # noqa: UP036 this file alone may meet an older one
         this = platform.python_version()
         sys.exit(f"The course needs Python 3.11 or newer, and this is {this}: make PYTHON=...")

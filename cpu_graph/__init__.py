@@ -6,12 +6,15 @@ The device        device, placement, memory, pools, streams, order, generators: 
 Under torch       torch_names: the block; functions, methods, operators, shapes, tables, trees: what
                   torch's calls do there; autograd, autocast, callbacks, control_flow, saving: and
                   those of its subsystems
-It says           errors: what it refuses, and in which words; hints: what it has noticed
+It says           errors: what it refuses, and in which words; hints: what it has noticed; lines:
+                  at which line of the program; log: what it has launched; report: what it says at
+                  the end
 In tests          pytest_cpu_graph: a fixture and a marker for pytest; example: a server's graph
                   runner, tested
 """
 
 from cpu_graph.errors import NotModelled
+from cpu_graph.log import on_stand_in
 from cpu_graph.torch_names import cpu_graphs
 
-__all__ = ["NotModelled", "cpu_graphs"]
+__all__ = ["NotModelled", "cpu_graphs", "on_stand_in"]

@@ -36,12 +36,17 @@ def refuse_default_stream_gradients(device, leaves):
     """Refuse gradients that would be added on the default stream, where their leaf was
     first used.
     """
-    if any(leaf.metadata.get("stream") == 0 for leaf in leaves):
+    if any(leaf.metadata.get("stream") == 0 for leaf in leaves) and not overrides_stale_streams():
         if PER_CAPTURE:
             raise refusal(STALE_STREAM)
         device.refuse(906)
     gradients = (leaf.variable.grad for leaf in leaves)
     not_zeroed(device, device.capture, [g for g in gradients if g is not None])
+
+
+def overrides_stale_streams():
+    """Whether torch.autograd.graph.set_override_stale_capture_stream, of 2.15, is on."""
+    return getattr(torch._C, "_override_stale_capture_stream", bool)()
 
 
 def backward(device, function, /, *args, **kwargs):

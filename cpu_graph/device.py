@@ -1,54 +1,79 @@
 """The stand-in's device: where tensors lie, and one launch at a time."""
 
 from collections import Counter
-from threading import get_ident
+from functools import partial
+from threading import RLock, get_ident, local
 
 import torch
 
 from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
-from cpu_graph.hints import overwritten
+from cpu_graph.hints import overwritten, raced
+from cpu_graph.lines import users_line
 from cpu_graph.memory import LARGE, Memory, Place, rounded
 from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
-from cpu_graph.order import Order
+from cpu_graph.order import HOST, Order
 from cpu_graph.placement import Asked
 from cpu_graph.tables import strides_of
 from cpu_graph.trees import mapped, tensors_in
+from cpu_graph.warmups import note_eager
 
 
-def of_one_thread(name):
-    """An attribute for the thread that opened the block: another one has its own on a GPU."""
+class OfThread(local):
+    """The current stream, in each thread."""
 
-    def get(device):
-        if not device.here:
-            raise NotModelled(
-                "CUDA in another thread than that which opened the block is not modelled."
-            )
-        return vars(device)[name]
-
-    def set_(device, value):
-        get(device)
-        vars(device)[name] = value
-
-    return property(get, set_)
+    stream = 0
 
 
 class Device:
     """What there is one of: the memory, the order, the current stream, the capture under way."""
-
-    stream, capture, order = map(of_one_thread, ("stream", "capture", "order"))
 
     def __init__(self):
         self.thread = get_ident()
         self.modes = ()  # the classes that see functions and operators
         self.closed = False  # the block has ended
         self.memory = Memory()
-        self.counts = Counter()
+        self.launches = Counter()  # "graphs" replayed, and "operators" outside of them
         self.casts = False  # as a GPU's autocast does
-        self.hints = []  # sentences, see hints
-        vars(self).update(order=Order(self.memory.finished), stream=0, capture=None)
+        self.races = set()  # pairs of operators and lines that were told
+        self.captured_with = {}  # see values
+        self.drawn = set()  # operators that drew since the random state was last set
+        self.findings = []  # what was noticed, see hints
+        self.captures = []  # those that ended well, as Captured
+        self.order = Order(self.memory.finished, partial(raced, self))
+        self.under_way = None  # the capture, in whichever thread
+        self.of_thread = OfThread()
+        self.lock = RLock()  # one launch at a time
         self.asked = Asked()
         self.pools = []  # of use_mem_pool blocks, the innermost last
         self.in_range = False  # whether torch's check of a quantile's range is left out
+
+    @property
+    def hints(self):
+        """What was noticed, in sentences."""
+        return [finding.sentence for finding in self.findings]
+
+    @property
+    def stream(self):
+        """The number of the current stream."""
+        return self.of_thread.stream
+
+    @stream.setter
+    def stream(self, number):
+        self.of_thread.stream = number
+
+    @property
+    def capture(self):
+        """The capture under way, if this thread has to mind it: another one has not, unless the
+        mode is "global".
+        """
+        minds = self.here or (self.under_way and self.under_way.mode == "global")
+        return self.under_way if minds else None
+
+    @capture.setter
+    def capture(self, capture):
+        if not self.here:
+            raise NotModelled("A capture in another thread than that of the block is not modelled.")
+        self.under_way = capture
 
     @property
     def here(self):
@@ -57,10 +82,8 @@ class Device:
 
     def capturing(self, stream=None):
         """Whether a stream, or the current one, takes part in the capture under way."""
-        return (
-            self.capture is not None
-            and (self.stream if stream is None else stream) in self.capture.clocks
-        )
+        capture = self.under_way
+        return capture is not None and (self.stream if stream is None else stream) in capture.clocks
 
     def refuse(self, number):
         """Raise a CUDA error. A capture under way is lost by it."""
@@ -77,14 +100,15 @@ class Device:
         """A new tensor: from the capture's pool on a capturing stream, else from the common one."""
         if kind == "cpu":
             return torch.empty_strided(shape, stride, dtype=dtype)
-        capture = self.capture if kind == "cuda" and self.capturing() else None
+        capture = self.capture if self.capturing() else None
         pool = capture.pool if capture else self.eager_pool(kind)
         size = rounded(shape, stride, dtype)
         if size >= NO_GPU_HAS:
             raise out_of_memory(size)
         block = self.memory.take((kind, pool, self.stream, size))
         if block is None:
-            if self.capture and not capture and kind == "cuda" and self.capture.mode != "relaxed":
+            strict = self.capture and not capture and self.capture.mode != "relaxed"
+            if strict and (kind == "cuda" or not self.here):
                 self.refuse(900)  # the driver would have to give more
             stale = self.memory.stale(pool, capture, size) if kind == "cuda" else []
             self.overwrite(stale, capture)
@@ -121,7 +145,13 @@ class Device:
             )
         kept = [*written_by(operator, args, kwargs), *tensors_in(outputs)]
         spans = self.spans(tensors_in(args, kwargs), False) | self.spans(kept, True)
-        return Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
+        node = Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
+        node.line = users_line()
+        if self.capturing():
+            written = {id(tensor) for tensor in kept}
+            given = [t for t in tensors_in(args, kwargs) if id(t) not in written]
+            self.capture.values.note(node, [t for t in given if not self.memory.find(t)])
+        return node
 
     def spans(self, tensors, writes):
         """The bytes of tensors in the device's memory, and whether they are written."""
@@ -165,7 +195,10 @@ class Device:
             self.addresses(outputs, made),
             node.spans | self.spans(made, True),
         )
+        if self.capture and stream != HOST:
+            self.capture.outside.append(node)
         self.order.settle(self.order.enter(node))
+        note_eager(self, node)
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
             block.overwritten = None

@@ -94,6 +94,7 @@ INVALIDATED = (  # the allocator's words since 2.13, where before the kernel's l
     "please report a bug to PyTorch. Invalid stream capture status"
 )
 RNN_BACKWARD = "cudnn RNN backward can only be called in training mode"
+IN_BODY = "RNG within data-dependent conditional nodes is not supported yet."
 OUTSIDE = "Offset increment outside graph capture encountered unexpectedly."
 LATE = "Cannot register the state during capturing stage."
 NO_GRAPH = "Called CUDAGraph::replay without a preceding successful capture."

@@ -7,6 +7,7 @@ one number to the next. A replay begins with the generator's state as number 0.
 import torch
 
 from cpu_graph.errors import (
+    IN_BODY,
     LATE,
     NEW_GENERATOR,
     OUTSIDE,
@@ -55,6 +56,7 @@ class Generator(Real):
 
     def set_state(self, state):
         if not self.stand_in.capturing():
+            self.stand_in.drawn.clear()
             self.set_raw_state(state)
         else:
             capture, number = getattr(state, "number_in_capture", (None, None))
@@ -67,6 +69,7 @@ class Generator(Real):
 
     def manual_seed(self, seed):
         if not self.stand_in.capturing():
+            self.stand_in.drawn.clear()
             Real.manual_seed(self, seed)
         elif seed != self.initial_seed():
             raise refusal(SEED)
@@ -99,6 +102,10 @@ class Generator(Real):
             if self.capture and not PER_CAPTURE:
                 raise refusal(OUTSIDE)
             return self
+        if len(capture.bodies) > 1:
+            if SINCE_2_15:
+                raise refusal(IN_BODY)
+            raise NotModelled("Random numbers in a conditional node's body are not modelled.")
         if self.capture is not capture:
             if not SINCE_2_15:
                 raise refusal(UNREGISTERED)

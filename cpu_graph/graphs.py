@@ -32,10 +32,13 @@ from cpu_graph.errors import (
     not_pickled,
     refusal,
 )
-from cpu_graph.hints import lost_inputs
+from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside
+from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
 from cpu_graph.nodes import POISON, name_of, poisoning, unseen
 from cpu_graph.order import merge
+from cpu_graph.values import Values
+from cpu_graph.warmups import is_anew, warmed_blocks, warmed_up
 
 numbers = count(1)
 
@@ -49,13 +52,17 @@ class Capture:
         self.mode = mode
         self.origin = device.stream
         self.number = next(numbers)
+        self.line = users_line()
         self.nodes = []
         self.bodies = [self.nodes]  # where nodes go: the graph, or a conditional node's body
         self.clocks = {device.stream: {}}  # of each stream that takes part
         self.ticks = count(1)
         self.lost = False
+        self.outside = []  # launches that ran during it and are not in it
+        self.values = Values()
         self.poisoned = set()
         self.written = {}  # block that the program writes to in it -> its generation
+        self.changed = {}  # block -> the operators that change what is there
         self.reads = {}  # block from outside -> its first Read
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
@@ -74,6 +81,8 @@ class Capture:
                 block.writer = node.stream
             if writes and of_the_program:
                 self.written.setdefault(block, block.generation)
+                if not is_anew(node.operator):
+                    self.changed.setdefault(block, set()).add(node.operator)
         self.bodies[-1].append(node)
 
     def unjoined(self):
@@ -87,6 +96,7 @@ class Read:
     def __init__(self, block, node):
         self.generation = block.generation
         self.operator = name_of(node.operator)
+        self.where = f"{self.operator} at {shown(node.line)}"
         self.producer = block.tenant and block.tenant.number
 
 
@@ -156,7 +166,7 @@ class Handle:
         self.device = device
 
     def __del__(self):
-        capture = vars(self.device)["capture"]  # in whichever thread that happens
+        capture = self.device.under_way  # in whichever thread that happens
         if capture:
             capture.lost = "freed"
 
@@ -176,7 +186,7 @@ class CUDAGraph:
         graph.origin = graph.stand_in.stream
         graph.token = None
         graph.retained = []
-        graph.has_instance = False
+        graph.has_instance = graph.finalizing = False
         graph.last = 0, {}  # the moment after its last launch
         return graph
 
@@ -210,6 +220,7 @@ class CUDAGraph:
 
     def capture_end(self):
         self.capture_end_pre()
+        self.capture_end_post()
         if not self._kept:
             self.has_instance = True
 
@@ -229,7 +240,15 @@ class CUDAGraph:
             generator.capture = None
         capture.end = {generator: generator.number for generator in capture.start}
         self.capture = capture
+        self.finalizing = True  # hooks of torch's run now, and find the driver's graph alive
         self.handle = Handle(self.stand_in)
+        launches = sum(node.operator is not POISON for node in flat(capture.nodes))
+        self.record = Captured(capture.number, shown(capture.line), launches)
+        self.stand_in.captures.append(self.record)
+        capture.values.end(self.stand_in)
+        capture.warmed = warmed_blocks(capture)
+        ran_outside(self.stand_in, capture)
+        remark(self.stand_in, self.record, capture, flat(capture.nodes))
         if not capture.nodes:
             warnings.warn(EMPTY, UserWarning, stacklevel=3)
 
@@ -240,7 +259,7 @@ class CUDAGraph:
         return cuda_error(401) if self.stand_in.stream == self.origin else refusal(OTHER_STREAM)
 
     def capture_end_post(self):
-        pass
+        self.finalizing = False
 
     @staticmethod
     def get_currently_capturing_graph():
@@ -273,6 +292,7 @@ class CUDAGraph:
         if self.capture is None:
             raise refusal(NO_GRAPH)
         if self.stand_in.capturing():
+            replayed_inside(self.stand_in, self.record)
             if PER_CAPTURE:
                 self.stand_in.refuse(900)
             raise refusal(REPLAY_INSIDE)
@@ -282,20 +302,25 @@ class CUDAGraph:
             )
         self.has_instance = True
         device = self.stand_in
-        device.counts["graphs"] += 1
+        device.launches["graphs"] += 1
         lost_inputs(device, self.capture)
+        with unseen():
+            self.capture.values.tell_changed(device, self.capture.number)
+        if not self.record.replays:
+            warmed_up(device, self.capture)
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)
         clock = device.order.tick(device.stream)
         try:
-            with unseen():
+            with device.lock, unseen():
                 self._launch(launch, clock)
         except Exception as error:
             if is_refusal(error):
                 raise
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
+        self.record.replays += 1
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
@@ -309,7 +334,9 @@ class CUDAGraph:
             # nodes of a loop are launched more than once: all nodes then are on one stream
             ticks = recorded.clock if rounds is None else {stream: next(rounds)}
             inside = {(launch, stream): tick for stream, tick in ticks.items()}
-            node = recorded.launched((launch, stream), clock | inside)
+            node = recorded.launched(
+                (launch, stream), clock | inside, capture.number, device.stream
+            )
             device.order.save(node.spans)
             if node.draws:
                 generator, begins, ends = node.draws
@@ -326,8 +353,10 @@ class CUDAGraph:
                 generator.set_raw_state(states[generator, number])
 
     def _write_over(self, launch):
-        """Poison newer blocks that a real allocator might have cut out of those just written."""
-        device, capture = self.stand_in, self.capture
+        """Poison newer blocks that a real allocator might have cut out of those just written;
+        returns whether another stream uses one of them at the same time.
+        """
+        device, capture, raced = self.stand_in, self.capture, False
         for block in capture.written.keys() | capture.poisoned:
             block.last_graph = capture.number
             block.overwritten = None
@@ -343,9 +372,9 @@ class CUDAGraph:
             node.clock = dict(device.order.clocks[device.stream])
             device.order.save(node.spans)
             node.run()
-            device.order.enter(node)
+            raced |= device.order.enter(node)
             block.overwritten = capture.number
-        return False
+        return raced
 
     def reset(self):
         self.capture = None
@@ -377,7 +406,7 @@ class CUDAGraph:
         self.has_instance = True
 
     def raw_cuda_graph(self):
-        if not self._kept:
+        if not (self._kept or self.finalizing):
             raise refusal(NOT_KEPT)
         raise NotModelled("The stand-in has no raw CUDA graph.")
 

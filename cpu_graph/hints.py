@@ -1,16 +1,138 @@
 """What the stand-in can say of a program that runs without an error, as a GPU would run it.
 
-A hint is a sentence in ``device.hints``. It says what was seen, not that it is wrong.
+Each is a Finding in ``device.findings``; ``device.hints`` are their sentences.
 """
 
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch.utils._pytree import tree_leaves
+
 from cpu_graph.errors import NotModelled, refusal
+from cpu_graph.lines import shown
+from cpu_graph.memory import Place
+from cpu_graph.nodes import name_of
+from cpu_graph.order import HOST
 from cpu_graph.trees import tensors_in
 
 
-def hint(device, sentence):
+class Finding(NamedTuple):
+    """What was noticed: its kind in a word or two, and a sentence with the repair."""
+
+    kind: str
+    sentence: str
+
+
+@dataclass
+class Captured:
+    """A capture that ended well: its number, the line that began it, the launches of a replay, the
+    replays so far, and remarks that are no faults.
+    """
+
+    number: int
+    where: str
+    launches: int
+    replays: int = 0
+    remarks: list[str] = field(default_factory=list)
+
+
+def tell(device, kind, sentence):
     """Say something once."""
-    if sentence not in device.hints:
-        device.hints.append(sentence)
+    finding = Finding(kind, sentence)
+    if finding not in device.findings:
+        device.findings.append(finding)
+
+
+def raced(device, earlier, later):
+    """Two launches touch the same bytes, one writes there, and nothing orders them."""
+    pair = earlier, later
+    key = tuple((node.operator, node.line) for node in pair)
+    if key in device.races or any(node.line is None for node in pair):  # None: the stand-in's own
+        return
+    device.races.add(key)
+    inside = earlier.graph is not None and earlier.stream[0] == clock_of(later)
+    shape = next(
+        place.where[1]
+        for place in places(earlier) + places(later)
+        if any(place.block is block for block, *_ in earlier.spans)
+        and any(place.block is block for block, *_ in later.spans)
+    )
+    tell(
+        device,
+        "race",
+        f"{said(earlier, inside)} and {said(later, inside)} touch the same tensor of shape "
+        f"{tuple(shape)}, one of them writes it, and nothing orders the two: let one stream wait "
+        "for the other (wait_stream or an event).",
+    )
+
+
+def clock_of(node):
+    """The number of the replay that a launch is part of, or None."""
+    return node.stream[0] if isinstance(node.stream, tuple) else None
+
+
+def places(node):
+    """The tensors in the device's memory among what a launch takes and returns."""
+    given = tree_leaves((node.args, node.kwargs, node.outputs))
+    return [leaf for leaf in given if isinstance(leaf, Place)]
+
+
+def said(node, inside=False):
+    """A launch in words; inside: as one of two in the same graph."""
+    name = f"{name_of(node.operator)} at {shown(node.line)}"
+    if node.graph is None:
+        return f"{name} (by the CPU)" if node.stream == HOST else f"{name} (stream {node.stream})"
+    where = f"captured on stream {node.stream[1]}" if inside else f"on stream {node.replayed_on}"
+    return f"{name} (graph {node.graph}, {where})"
+
+
+def ran_outside(device, capture):
+    """At the end of a capture: launches on other streams whose memory the graph shares."""
+    for node in capture.outside:
+        shared = [
+            block
+            for (block, *_), writes in node.spans.items()
+            if block in capture.written or (writes and block in capture.reads)
+        ]
+        if shared:
+            tell(
+                device,
+                "outside of the graph",
+                f"{said(node)} ran during the capture of graph {capture.number}, which uses the "
+                "same tensor, and is not in it: no replay repeats it. Launch it on the stream of "
+                "the capture, torch.cuda.current_stream().",
+            )
+
+
+def remark(device, record, capture, nodes):
+    """At the end of a capture: what is no fault, and good to know."""
+    remarks = []
+    for node in nodes:
+        if any(block.kind == "pinned" and not writes for (block, *_), writes in node.spans.items()):
+            where = f"{name_of(node.operator)} at {shown(node.line)}"
+            remarks.append(f"each replay reads pinned memory again: {where}")
+        if node.draws and node.operator in device.drawn:
+            remarks.append(
+                "its random numbers are not those of a run without the warm-up: "
+                "the random state was not set after it"
+            )
+    if capture.outside:
+        remarks.append(
+            f"{len(capture.outside)} operators ran outside of it during the capture, the first: "
+            f"{said(capture.outside[0])}"
+        )
+    record.remarks += dict.fromkeys(remarks)
+
+
+def replayed_inside(device, record):
+    """A replay in a capture, which is refused."""
+    tell(
+        device,
+        "replay in a capture",
+        f"Graph {record.number}, captured at {record.where}, is replayed in the capture of graph "
+        f"{device.capture.number}. The forward of a module that make_graphed_callables has graphed "
+        "is such a replay: graph each module once, or keep its own forward for later captures.",
+    )
 
 
 def lost(capture):
@@ -28,16 +150,18 @@ def lost_inputs(device, capture):
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
         )
-        hint(
+        tell(
             device,
-            f"Graph {capture.number} reads memory whose tensor is gone ({read.operator}): {owner}. "
+            "memory gone",
+            f"Graph {capture.number} reads memory whose tensor is gone ({read.where}): {owner}. "
             "Keep every tensor that a graph reads as long as the graph.",
         )
     for block, read in capture.reads.items():
         if read.producer and block.last_graph not in (None, read.producer, capture.number):
-            hint(
+            tell(
                 device,
-                f"Graph {capture.number} reads a result of graph {read.producer} ({read.operator}) "
+                "result overwritten",
+                f"Graph {capture.number} reads a result of graph {read.producer} ({read.where}) "
                 f"that was overwritten by graph {block.last_graph}: keep the result's tensor, or "
                 f"replay graph {read.producer} in between.",
             )
@@ -75,8 +199,9 @@ def overwritten(device, blocks):
             )
         if block.overwritten is not None:
             owner = f"a result of graph {block.tenant.number}" if block.tenant else "a tensor"
-            hint(
+            tell(
                 device,
+                "result overwritten",
                 f"A tensor that is read now, {owner}, was overwritten by a replay of graph "
                 f"{block.overwritten}, in whose memory it may lie: read or clone it before "
                 "that replay, or keep what that graph allocated.",
@@ -88,8 +213,9 @@ def not_zeroed(device, capture, gradients):
     blocks = [device.memory.find(gradient) for gradient in tensors_in(list(gradients))]
     count = sum(block is not None and block not in capture.written for block in blocks)
     if count:
-        hint(
+        tell(
             device,
+            "gradients added",
             f"The backward pass in graph {capture.number} adds to {count} gradients that were "
             "there before the capture, and nothing in the graph sets them to zero: every replay "
             "adds to what the one before has left. Set them to None before the capture, or call "

@@ -56,6 +56,7 @@ class Block:
         )
         self.last_graph = None  # the number of the graph that last wrote to it
         self.writer = None  # the stream that last wrote to it
+        self.use = None  # what eager launches did there, see warmups
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
 
     @property
@@ -145,6 +146,8 @@ class Memory:
 
     def give_back(self, block):
         block.free = True
+        if block.kind == "pinned" and block.tenant and block.in_graph:
+            return  # pinned in a capture that reads it: never handed on
         copied = block.kind == "pinned" and any(stream != HOST for stream, *_ in block.accesses)
         (self.deferred if block.used_elsewhere or copied else self.free[block.home]).append(block)
 

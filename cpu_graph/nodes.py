@@ -32,6 +32,8 @@ class Node:
     generator and, in a graph, the numbers of the random states that it begins and ends with; state
     is the first. Of tensors in the device's memory it knows the places: most launches are never run
     again, views take time, and the program could find them among the objects that are alive.
+    line: the program's, see lines. graph and replayed_on: the number of the graph that it is a
+    launch of, and the stream of that replay.
     """
 
     def __init__(self, operator, args, kwargs, outputs, spans, draws=None):
@@ -42,6 +44,7 @@ class Node:
         self.spans = spans
         self.draws = draws
         self.stream = self.clock = self.state = None
+        self.line = self.graph = self.replayed_on = None
         self.read = None  # the number that the host reads, such as item's
         self.cycles = 0  # how long it sleeps; all other work takes no time
 
@@ -61,12 +64,13 @@ class Node:
         """Whether what has this clock comes after it."""
         return self.clock[self.stream] <= clock.get(self.stream, 0)
 
-    def launched(self, stream, clock):
-        """The same work at one replay."""
+    def launched(self, stream, clock, graph, replayed_on):
+        """The same work at one replay of a graph."""
         node = Node(self.operator, self.args, self.kwargs, self.outputs, self.spans, self.draws)
         node.stream = stream
         node.clock = clock
         node.cycles = self.cycles
+        node.line, node.graph, node.replayed_on = self.line, graph, replayed_on
         return node
 
 

@@ -120,7 +120,8 @@ def dispatch(device, operator, args, kwargs):
         return called_back(device, operator, backend, args, kwargs)
     if not on_gpu and kind != "cuda":
         if "pinned" in kinds or kind == "pinned":
-            return device.execute(operator, args, kwargs, kind, HOST)
+            with device.lock:
+                return device.execute(operator, args, kwargs, kind, HOST)
         return unmarked(operator, args, kwargs)
     if operator is aten.equal.default and device.in_range:
         return True
@@ -129,7 +130,8 @@ def dispatch(device, operator, args, kwargs):
     if operator is aten._pack_padded_sequence.default:
         return packed(device, *args)
     operator, args = without_mask(operator, args)
-    return launch(device, operator, args, kwargs, placed, kind)
+    with device.lock:
+        return launch(device, operator, args, kwargs, placed, kind)
 
 
 def unmarked(operator, args, kwargs):
@@ -177,7 +179,7 @@ def launch(device, operator, args, kwargs, placed, kind):
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
     if not device.capturing():
-        device.counts["operators"] += 1
+        device.launches["operators"] += 1
         result = device.execute(operator, args, kwargs, kind, device.stream, generator)
         if blocking:
             device.order.wait(HOST, dict(device.order.clocks[device.stream]))

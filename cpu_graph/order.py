@@ -17,10 +17,11 @@ HOST, QUEUE = "host", 1024  # launches
 class Order:
     """The clocks of streams and host, the log, and what memory held when the log began."""
 
-    def __init__(self, finished):
+    def __init__(self, finished, raced):
         self.clocks = defaultdict(dict)
         self.ticks = count(1)
         self.finished = finished  # called when the host has waited for everything
+        self.raced = raced  # called with each two launches that race, the earlier one first
         self.epoch = 0  # how often it has: an older clock says nothing about what is still pending
         self.log = []
         self.before = {}  # what blocks held when the log began
@@ -69,8 +70,10 @@ class Order:
 
     def enter(self, node):
         """Put a launch into the log; returns whether it races with an earlier one."""
-        raced = any(not other.before(node.clock) for other in self.touching(node))
-        if not raced:
+        rivals = [other for other in self.touching(node) if not other.before(node.clock)]
+        for rival in rivals:
+            self.raced(rival, node)
+        if not rivals:
             self.log.append(node)
         elif node.cycles or any(other.cycles for other in self.log):
             self.log.append(node)
@@ -81,7 +84,7 @@ class Order:
             self.log = [*awaited, node, *others]
         for (block, start, end), writes in node.spans.items():
             block.accesses[node.stream, writes, start, end] = node
-        return raced
+        return bool(rivals)
 
     def touching(self, node):
         """The last launches that touch a launch's bytes, one of the two writing."""

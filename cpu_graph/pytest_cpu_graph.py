@@ -64,7 +64,7 @@ def cpu_graphs(request):
     import cpu_graph
 
     with cpu_graph.cpu_graphs() as device:
-        request.node.stash[NOTICED] = device.hints
+        request.node.stash[NOTICED] = device
         yield device
 
 
@@ -81,7 +81,8 @@ def pytest_generate_tests(metafunc):
 def _cuda_graphs(request):
     device, _ = request.config.stash.get(BLOCK, (None, None))
     if device:
-        device.hints = request.node.stash[NOTICED] = []
+        device.findings, device.captures = [], []
+        request.node.stash[NOTICED] = device
         yield device
         device.capture = None
         device.stream = 0  # a failed capture may leave its own
@@ -105,7 +106,10 @@ def _cuda_graphs(request):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     report = yield
-    hints = item.stash.get(NOTICED, [])
-    if report.failed and hints:
-        report.sections.append(("what the stand-in for CUDA graphs noticed", "\n".join(hints)))
+    device = item.stash.get(NOTICED, None)
+    if report.failed and device:
+        from cpu_graph.report import Report
+
+        text = str(Report.of(device))
+        report.sections.append(("what the stand-in for CUDA graphs noticed", text))
     return report

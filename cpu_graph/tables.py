@@ -62,8 +62,22 @@ def groups_end_on_cpu(device, args, kwargs):
     return offs is not None and args[0].dtype is not torch.bfloat16
 
 
+def whole_zero_points(device, args, kwargs):
+    """fake_quantize_per_channel_affine checks zero points that are whole numbers on the CPU."""
+    return not args[2].is_floating_point()
+
+
+def per_row(device, args, kwargs):
+    """The observer of rows then quantizes with whole zero points."""
+    return bool(args[11] if len(args) > 11 else kwargs.get("per_row_fake_quant"))
+
+
 WAITING = {  # operator -> whether the host waits for values inside of it
     aten._linalg_check_errors.default: always,
+    aten._fake_quantize_learnable_per_channel_affine.default: always,
+    aten._fake_quantize_learnable_per_tensor_affine.default: always,
+    aten._fused_moving_avg_obs_fq_helper.default: per_row,
+    aten.fake_quantize_per_channel_affine_cachemask.default: whole_zero_points,
     aten.histc.default: without_bounds,
     aten.isin.Tensor_Tensor: many_test_elements,
     aten.masked_fill.Tensor: value_on_gpu,
@@ -100,6 +114,10 @@ UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compar
     "linalg_ldl_solve",
     "linalg_matrix_exp",
     "_ctc_loss",
+    "choose_qparams_optimized",
+    "quantize_per_channel",
+    "quantize_per_tensor",
+    "quantize_per_tensor_dynamic",
     "segment_reduce",
     "_nested_tensor_from_mask",
 }

@@ -2,6 +2,7 @@
 itself.
 """
 
+import sys
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module
@@ -17,7 +18,7 @@ from cpu_graph.autocast import as_on_a_gpu
 from cpu_graph.callbacks import callers, seeing
 from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
-from cpu_graph.errors import DEVICE_INDEX, NotModelled, refusal
+from cpu_graph.errors import DEVICE_INDEX, NotModelled, cuda_error, refusal
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, TorchGraph
@@ -61,6 +62,15 @@ IN_C = (  # what others than torch.cuda call in C++
     "_cuda_endAllocateToPool",
     "_cuda_releasePool",
 )
+GREEN = "torch.cuda.green_contexts"
+NAMED = (  # (module:class, name, what is refused by name), if this torch has it
+    ("torch.accelerator.graphs:Graph", "__new__", "torch.accelerator.Graph"),
+    (f"{GREEN}:GreenContext", "create", f"{GREEN}.GreenContext"),
+    (f"{GREEN}:GreenContext", "split", f"{GREEN}.GreenContext"),
+    (f"{GREEN}:GreenContext", "max_workqueue_concurrency", f"{GREEN}.GreenContext"),
+    (f"{GREEN}:SMPartition", "from_device", f"{GREEN}.SMPartition"),
+)
+HISTORY = "_record_memory_history", "_snapshot", "_dump_snapshot", "_save_segment_usage"
 RANDOM = {
     "_lazy_init": lambda: None,
     "_lazy_call": lambda call, **_: call(),
@@ -119,6 +129,9 @@ def cpu_graphs():
     with ExitStack() as stack:
         stack.callback(put_back, device, default)
         device.for_the_block = stack.enter_context
+        if hasattr(torch._C, "_override_stale_capture_stream"):  # since 2.15
+            override = torch._C._override_stale_capture_stream()
+            stack.callback(torch._C._set_override_stale_capture_stream, override)
         for cls in (CUDAGraph, Stream, Event, Generator, MemPool, InputLiveness):
             stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in replacements(device):
@@ -150,6 +163,9 @@ def replacements(device):
         (cuda, refused(cuda, names)),
         (cuda, legacy_types(device)),
         (cuda.random, RANDOM),
+        (cuda.memory, {"empty_cache": names["empty_cache"], "use_mem_pool": use_mem_pool}),
+        (cuda.memory, refused(cuda.memory, names | {"use_mem_pool": use_mem_pool})),
+        (cuda.memory, {name: not_modelled(f"torch.cuda.memory.{name}") for name in HISTORY}),
         (torch.accelerator, same),
         (torch.accelerator, refused(torch.accelerator, same)),
     )
@@ -197,6 +213,11 @@ def beside(device):
     yield torch.Tensor, "_make_wrapper_subclass", wrapper
     if torch.distributed.is_available():
         yield torch.distributed.distributed_c10d, "is_nccl_available", not_modelled("NCCL")
+    for holder, name, called in NAMED:
+        if module := sys.modules.get(holder.partition(":")[0]):
+            cls = getattr(module, holder.partition(":")[2], module)
+            if hasattr(cls, name):
+                yield cls, name, staticmethod(not_modelled(called))
     for name in IN_C:
         if hasattr(torch._C, name):
             yield torch._C, name, not_modelled(f"torch._C.{name}")
@@ -218,8 +239,9 @@ def runtime(device):
 
     def synchronize(where=None):
         place(where)
-        if device.capture:
-            device.refuse(900)
+        if device.under_way:  # in whichever thread, and in each mode
+            device.under_way.lost = True
+            raise cuda_error(900)
         device.order.synchronize()
 
     def set_stream(stream):

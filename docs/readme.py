@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from itertools import zip_longest
 from pathlib import Path
 
 import matplotlib
@@ -31,7 +30,37 @@ from trace_report.chart import draw as draw_traces
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-COLUMNS = 3  # of the README's table: smaller parts follow under the last
+EVENING = ("start_here", "capture_and_replay", "capture_training_step", "capture_own_script")
+PATHS = {  # what a reader wants: the lessons that say it; what they need is added
+    "have one evening": EVENING,
+    "want to know whether a graph is worth it": ("profile_eager_training",),
+    "want to capture your own training loop": (
+        "make_code_capturable",
+        "capture_optimizers",
+        "train_language_model",
+    ),
+    "want a step as short as its kernels": ("reach_floor",),
+    "use `torch.compile`, or choose an API": (
+        "graph_part_of_model",
+        "let_torch_compile_capture",
+        "choose_api",
+    ),
+    "serve models": (
+        "graph_many_shapes",
+        "decode_language_model",
+        "serve_language_model",
+        "speculate_tokens",
+    ),
+    "change a model while it serves, as in reinforcement learning": ("change_weights",),
+    "run a mixture of experts": ("capture_experts",),
+    "train agents or controllers": ("train_agent",),
+    "generate images": ("sample_diffusion_model",),
+    "train on several GPUs": ("train_on_several_gpus",),
+    "write kernels, or look inside graphs": ("look_inside_graph", "loop_on_gpu"),
+    "want to test yourself": ("repair_ten_scripts",),
+}
+WHOLE_STEP = ("whole-step graph", "whole_step")  # the graph of a step, in recorded tables
+NEEDS = r"\| you need .*\n.*\n\| (.*?) \|"  # in a lesson's first cell
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 CODESPACES_BADGE = "https://github.com/codespaces/badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
@@ -47,7 +76,7 @@ def headline() -> str:
     equal = int((losses["eager"] == losses["whole-step graph"]).sum())
     host, step = (quartiles(timings, column)["median"] for column in ("host_us", "step_us"))
     return (
-        f"On an {one.about['gpu']}, one CUDA graph cuts this training step from "
+        f"On an {one.about['gpu']}, one CUDA graph cuts a step of a small network's training from "
         f"**{step.iloc[0]:.0f} to {step.iloc[1]:.0f} µs** and its CPU time from "
         f"**{host.iloc[0]:.0f} to {host.iloc[1]:.0f} µs**. "
         f"**{equal} of {len(losses)} losses** match the eager ones bit for bit."
@@ -69,50 +98,101 @@ def spreads() -> str:
 
 
 def offer() -> str:
-    """How much there is: lessons, hours, exercises and failures, for the README's first screen."""
-    paths = [path for paths in by_parts().values() for path in paths]
-    minutes = [duration(path) for path in paths if lesson_name(path) != GALLERY]
-    reading, exercising = (sum(column) / 60 for column in zip(*minutes, strict=True))
-    asked = sum(len(exercises(path)) for path in paths)
+    """How much there is: exercises, failures and hours, for the README's first screen."""
+    parts = by_parts()
+    everything = [path for paths in parts.values() for path in paths]
+    asked = sum(len(exercises(path)) for path in everything)
     failures = len(recorded_lesson(GALLERY).value("exhibits"))
-    return "\n".join(
-        [
-            "- **No GPU needed.** Every lesson also plays what it measured on a real "
-            f"{in_short(recorded_lesson('start_here').about['gpu'])}.",
-            f"- **{asked} exercises, checked at once.** You write and repair captures yourself; a "
-            "stand-in for CUDA graphs runs them on any CPU, and says what is wrong with an answer.",
-            f"- **{failures} failures, each executed**, in a [gallery](read/"
-            f"{lesson_file(GALLERY).stem}.md) with causes and fixes. Many raise no error.",
-            "- **Proof before speed.** Each gain comes with its spread, and with a check that the "
-            "result is the same.",
-            "",
-            f"{len(paths)} lessons, the last of them for reference. The others take about "
-            f"{reading:.0f} hours to read, and {exercising:.0f} more with all exercises. One "
-            "evening gets you started.",
-        ]
+    evening = [lesson_file(name) for name in EVENING]
+    core = parts[next(iter(parts))]
+    return (
+        f"- **One evening**, {hours(evening)}, takes you to a graph of your own training script. "
+        f"The core course takes {hours(core)}, everything {hours(everything)}.\n"
+        "- **No GPU needed.** Every lesson also plays what it measured on a real "
+        f"{in_short(recorded_lesson('start_here').about['gpu'])}.\n"
+        f"- **{asked} exercises, checked at once.** You write and repair captures yourself; a "
+        "stand-in for CUDA graphs runs them on any CPU, and says what is wrong.\n"
+        f"- **{failures} failures, each executed**, in a [gallery](read/"
+        f"{lesson_file(GALLERY).stem}.md) with causes and fixes. Many raise no error."
     )
 
 
-def lesson_table() -> str:
-    """The lessons with their minutes, a column for each part of the course."""
-    columns: list[list[str]] = []
-    for part, paths in by_parts().items():
-        rows = [row(path) for path in paths]
-        if len(columns) < COLUMNS:
-            columns.append([part, "---", *rows])
-        else:
-            columns[-1] += [f"**{part}**", *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in zip_longest(*columns, fillvalue=""))
+def hours(paths: list[Path]) -> str:
+    """The hours that lessons take, without and with their exercises; the gallery is looked up."""
+    times = [duration(path) for path in paths if lesson_name(path) != GALLERY]
+    reading, exercising = (sum(column) / 60 for column in zip(*times, strict=True))
+    return f"{reading:.0f} hours ({reading + exercising:.0f} with all exercises)"
 
 
-def row(path: Path) -> str:
-    """A lesson in the README's table."""
-    facts = [f"{number(path)} [{title(path)}](read/{path.stem}.md)"]
-    if lesson_name(path) != GALLERY:
-        facts.append(f"{stated(path)} min")
-    if optional(path):
-        facts.append("optional")
-    return " · ".join(facts)
+def path_table() -> str:
+    """The paths with their lessons, with what these need, and with the minutes of both."""
+    rows = ["| you | read | which need | minutes | with exercises |", "|---" * 5 + "|"]
+    for who, names in PATHS.items():
+        every = with_needs([lesson_file(name) for name in names])
+        own = [f"{number(path)} {linked(path)}" for path in every if lesson_name(path) in names]
+        before = [f"{number(path)}" for path in every if lesson_name(path) not in names]
+        reading, exercising = map(sum, zip(*map(duration, every), strict=True))
+        cells = [who, ", ".join(own), ", ".join(before), reading, reading + exercising]
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(rows)
+
+
+def linked(path: Path) -> str:
+    """A lesson's title, with a link to its page."""
+    return f"[{title(path)}](read/{path.stem}.md)"
+
+
+def with_needs(paths: list[Path]) -> list[Path]:
+    """Lessons with all that they need, and what that needs, in reading order."""
+    found: set[Path] = set()
+    ahead = list(paths)
+    while ahead:
+        path = ahead.pop()
+        if path not in found:
+            found.add(path)
+            ahead += needed(path)
+    return sorted(found)
+
+
+def needed(path: Path) -> list[Path]:
+    """The lessons that a lesson says you need, but not those of what follows a semicolon."""
+    text = said(path, "'you need'", NEEDS).partition(";")[0]
+    named = [NOTEBOOKS / name for name in re.findall(r"\((\w+\.ipynb)\)", text)]
+    if text.startswith("all lessons from"):
+        first, last = named
+        return [one for one in sorted(NOTEBOOKS.glob("*.ipynb")) if first <= one <= last]
+    return named
+
+
+def ratios() -> str:
+    """How long the first lesson's step takes in every recording that has it both ways."""
+    eager, graph, faster = ([pair[n] for pair in same_step()] for n in range(3))
+    return (
+        "How many times faster depends on the host's CPU: over the recordings, the eager step took "
+        f"{min(eager):,.0f} to {max(eager):,.0f} µs, and the graph {min(graph):.0f} to "
+        f"{max(graph):.0f}. So a step was {min(faster):.1f} to {max(faster):.1f} times faster "
+        "([older recordings](docs/originals.md#the-same-step-on-other-machines), "
+        "[benchmark](benchmarks/results/nvidia-h200.md))."
+    )
+
+
+def same_step() -> list[tuple[float, float, float]]:
+    """Medians of the eager step and of its graph, µs, and their ratio, one for each recorded table
+    that times both, of the lessons that train the same step.
+    """
+    found = []
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        if not re.search(r"from helpers\.model import .*make_optimizer", path.read_text()):
+            continue
+        for one in recordings(lesson_name(path)):
+            for table in map(one.value, {name for cell in one.cells for name in cell.values}):
+                if not {"variant", "step_us"} <= set(getattr(table, "columns", [])):
+                    continue
+                medians = quartiles(table, "step_us")["median"]
+                graphs = [medians[name] for name in WHOLE_STEP if name in medians]
+                if graphs and "eager" in medians:
+                    found.append((medians["eager"], graphs[0], medians["eager"] / graphs[0]))
+    return found
 
 
 def lesson_list() -> str:
@@ -153,7 +233,7 @@ def duration(path: Path) -> tuple[int, int]:
 
 def needs(path: Path) -> str:
     """The numbers of the lessons that a lesson builds on, as its first cell says."""
-    found = said(path, "'you need'", r"\| you need .*\n.*\n\| (.*?) \|")
+    found = said(path, "'you need'", NEEDS)
     numbers = sorted(map(int, re.findall(r"\((\d+)_", found)))
     return (" to " if found.startswith("all lessons from") else ", ").join(map(str, numbers))
 
@@ -258,10 +338,13 @@ def badges() -> str:
     return f"{buttons}\n\n{asking(repository())}".strip()
 
 
-def clone() -> str:
-    """The commands that fetch and start the course."""
-    address = repository() or "<the address of this repository>"
-    return f"    git clone {address} cuda-graphs-course\n    cd cuda-graphs-course\n    make lab"
+def commands() -> str:
+    """The commands that start the course, and fetch it where it has an address."""
+    systems = "On Linux, macOS or Windows with WSL"
+    if not repository():
+        return f"{systems}, in the course's folder:\n\n    make lab"
+    fetch = f"git clone {repository()} cuda-graphs-course"
+    return f"{systems}:\n\n    {fetch}\n    cd cuda-graphs-course\n    make lab"
 
 
 def former_numbers() -> str:
@@ -277,10 +360,11 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {
         "badges": badges,
         "headline": headline,
+        "start": commands,
         "offer": offer,
+        "paths": path_table,
         "spreads": spreads,
-        "start": clone,
-        "lessons": lesson_table,
+        "ratios": ratios,
     },
     LESSONS: {"lessons": lesson_list, "works on": works_on},
     CONTRIBUTING: {"former numbers": former_numbers},

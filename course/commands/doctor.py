@@ -7,7 +7,7 @@ import torch
 from packaging.version import Version
 
 from course.files import printed
-from course.machine import extras, machine
+from course.machine import machine, needs_more
 from course.paths import CONFORMANCE, REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
@@ -59,7 +59,8 @@ def live_report(found: dict) -> Iterator[tuple[str, str]]:
     seen = kernels_seen()
     fix = "close other profilers, and allow access to CUPTI"
     yield mark(seen == 1, f"torch.profiler saw {seen} of 1 kernels", fix)
-    yield from extras()
+    for sentence in needs_more():
+        yield "[--]", sentence
 
 
 def why_no_gpu(found: dict) -> str:

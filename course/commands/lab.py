@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -18,11 +17,10 @@ from course.files import SavingError, replacing
 from course.lessons import former_names, unnumbered
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 from course.progress import write_page
+from course.set_up import NO_ROOT, REFUSED
 
-AS_ROOT = (
-    "JupyterLab does not start as root unless it is told to. On a machine that only you use: "
-    'make lab ARGS="{}"'
-)
+# what tells Python's webbrowser of a browser; without them it would take over the terminal with w3m
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 # metadata that JupyterLab writes unasked
 JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}
 
@@ -142,10 +140,25 @@ def _read(origins: Path) -> dict[str, str]:
         return {}
 
 
+def unasked(options: list[str]) -> list[str]:
+    """JupyterLab's options for root, and for a machine without a display, unless they are given.
+
+    Root is let in, and listens on this machine alone, whatever a settings file says.
+    """
+    found = []
+    if os.geteuid() == 0:
+        found += ["--allow-root", "--ip=localhost"]
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in DISPLAYS):
+        found.append("--no-browser")
+    given = {option.partition("=")[0].replace("ServerApp.", "") for option in options}
+    given = {option.replace("_", "-") for option in given}
+    return [option for option in found if option.partition("=")[0] not in given]
+
+
 def main(options: list[str]) -> None:
     """Update the copy and become JupyterLab; exits with a sentence where one of them cannot be."""
-    if os.geteuid() == 0 and not any("allow" in option and "root" in option for option in options):
-        sys.exit(AS_ROOT.format(shlex.join(["--allow-root", *options])))
+    if os.geteuid() == 0 and os.environ.get(NO_ROOT):
+        sys.exit(REFUSED)
     try:
         for sentence in update():
             print(sentence, flush=True)
@@ -161,7 +174,7 @@ def main(options: list[str]) -> None:
         first[name] = os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
     looks = {"static_custom_path": [str(ROOT / "jupyter/custom")]}  # where custom.css is
     settings = [f"--ServerApp.root_dir={ROOT}", f"--ServerApp.tornado_settings={looks}"]
-    command = [sys.executable, "-m", "jupyterlab", *settings, *options]
+    command = [sys.executable, "-m", "jupyterlab", *settings, *unasked(options), *options]
     os.execve(sys.executable, command, os.environ | first)
 
 

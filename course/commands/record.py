@@ -27,7 +27,7 @@ from course.lesson import RECORD_TO
 from course.machine import NeedsMore, machine
 from course.paths import ROOT, TRACES, lesson_name
 from course.recordings.cells import code_cells, handed_on, lessons
-from course.recordings.recording import Recording, trace_name, written
+from course.recordings.recording import Recording, program, reading, trace_name, written
 from course.recordings.values import encode
 
 VALUES = "application/vnd.cuda-graphs-course.values+json"  # from the kernel to the recorder
@@ -56,13 +56,15 @@ def record(path: Path, traces: Path = TRACES) -> Path:
     target = folder / f"{name}.json"
     with tempfile.TemporaryDirectory() as staging:
         about, measured = run(path, Path(staging))
-        files = {
-            file.name.removesuffix(".json.gz"): file.read_bytes()
-            for file in sorted(Path(staging).iterdir())
+        staged = {
+            file.name.removesuffix(".json.gz"): file for file in sorted(Path(staging).iterdir())
         }
+        files = {trace: file.read_bytes() for trace, file in staged.items()}
+        readings = {trace: reading(file) for trace, file in staged.items()}
     named = {trace: trace_name(trace, content) for trace, content in files.items()}
+    about |= {"traces": named, "readings": readings}
     cells = code_cells(nbformat.read(path, as_version=4))
-    text = written(about | {"traces": named}, cells, without_paths(measured, name))
+    text = written(about, program(cells), without_paths(measured, name))
     # under new names, so that the earlier recording keeps its own
     for trace, content in files.items():
         with replacing(folder / name / named[trace]) as file:

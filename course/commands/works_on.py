@@ -22,7 +22,7 @@ import nbformat
 import torch
 
 from course.files import replacing
-from course.machine import machine
+from course.machine import lacking, machine
 from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name, short
 from course.recordings.cells import lessons
 
@@ -153,14 +153,12 @@ def main(words: list[str] | None = None) -> int:
         row = machine() | {"date": str(datetime.date.today()), "lessons": took}
         keep(row, add=bool(arguments.lessons or errors))
         print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
-    if errors:
-        return 1
-    if played := [name for name in map(lesson_name, paths) if name not in took]:
+    if played := [lesson_name(path) for path in paths if lacking(path)]:
         print(
             "These need more than this machine has, and played their recordings: "
             f"{', '.join(played)}."
         )
-    return 0
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import ast
 import re
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +58,7 @@ def _kind(source: str, section: str) -> str:
         return "gpu"
     if section.startswith("Exercises"):
         return "exercise"
-    return "guess" if _is_guess(ast.parse(python(source)).body) else "plain"
+    return "guess" if _is_guess(tree(source).body) else "plain"
 
 
 def _is_guess(body: list[ast.stmt]) -> bool:
@@ -86,14 +88,21 @@ def python(source: str) -> str:
     """The Python of a cell without its %%gpu, %%time and %%capture lines, other magics as IPython
     runs them; "" if it is none.
     """
+    return _parsed(source)[0]
+
+
+def tree(source: str) -> ast.Module:
+    """The syntax tree of what python() gives."""
+    return _parsed(source)[1]
+
+
+@lru_cache(maxsize=1024)
+def _parsed(source: str) -> tuple[str, ast.Module]:
     text = re.sub(r"\A(\s*%%(gpu|time|capture)\b[^\n]*(\n|\Z))+", "", source)
     for code in (text, TransformerManager().transform_cell(text)):
-        try:
-            ast.parse(code)
-            return code
-        except SyntaxError:
-            continue
-    return ""
+        with suppress(SyntaxError):
+            return code, ast.parse(code)
+    return "", ast.Module([], [])
 
 
 def checked(source: str) -> list[tuple[str, str]]:
@@ -101,7 +110,7 @@ def checked(source: str) -> list[tuple[str, str]]:
     ("check_capture", "make_predictor") for each call of CHECKS.
     """
     found = []
-    for node in ast.walk(ast.parse(python(source))):
+    for node in ast.walk(tree(source)):
         match node:
             case ast.Call(ast.Name(check), [ast.Name(exercise), *_]) if check in CHECKS:
                 found.append((check, exercise))

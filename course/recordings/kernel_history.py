@@ -1,17 +1,37 @@
-"""What ran in this kernel: may the next %%gpu cell show what it gave when it was recorded?"""
+"""What ran in this kernel: may the next %%gpu cell show what it gave when it was recorded?
 
+Cells are followed by their statements. What changes a name in another way (exec, %run, a function
+that says global) is noticed by the object that the name then means.
+"""
+
+import ast
+import hashlib
+import sys
+import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import nbformat
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from course.lessons import lesson_file
-from course.paths import LessonError
+from course.paths import LessonError, short
 from course.recordings.cells import handed_on
+from course.recordings.counts import ROOMS
+from course.recordings.reached_code import (
+    hashes,
+    lost_files,
+    module_file,
+    module_of,
+    other_tools,
+    redefined,
+)
 from course.recordings.recording import RecordedCell, Recording
-from course.recordings.statements import Statement, cell_hash, hash_of, needed, statements
+from course.recordings.statements import Cell, Statement, hash_of, needed, parsed
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
 ELSEWHERE = "or run this on a machine with a CUDA GPU."
@@ -41,31 +61,61 @@ class History:
         self.shell = shell
         self.statements: list[Statement] = []
         self.played: set[str] = set()  # their hashes
-        for source in getattr(shell.history_manager, "input_hist_raw", []):
-            self._note(source)  # what ran before the lesson was opened
+        self.objects: dict[str, Any] = {}  # what each name of the notebook meant after a cell
+        self.files: dict[str, str] = {}  # digests of the modules' files, as they were imported
+        sources = getattr(shell.history_manager, "input_hist_raw", [])
+        for source in sources:  # what ran before the lesson was opened
+            self.statements += parsed(source).statements
+        self._look("a cell above", {name for source in sources for name in parsed(source).binds()})
         shell.events.register("post_run_cell", self.after)
 
     def after(self, result: ExecutionResult) -> None:
         """Take note of a cell that has just run; a %%gpu cell that did not play has not run."""
-        source: Any = getattr(result.info, "raw_cell", None) or ""
-        if result.success or handed_on(source) is None:
-            self._note(source)
+        cell = parsed(getattr(result.info, "raw_cell", None) or "")
+        if result.success or cell.hands_on is None:
+            self.statements += cell.statements
+            self._look(cell.source.strip().partition("\n")[0], cell.binds())
 
-    def _note(self, source: str) -> None:
-        self.statements += statements(source)
-
-    def allows(self, source: str, recording: Recording) -> RecordedCell:
-        """The recorded %%gpu cell with this source. Raises NeedsGPU if other code came before it
-        here.
+    def _look(self, where: str, explained: Iterable[str] = ()) -> None:
+        """Note the names that mean other objects than before, if no statement says why: as if an
+        unknown statement had bound them.
         """
-        own = cell_hash(source)
-        number = next((i for i, cell in enumerate(recording.cells) if cell.cell == own), None)
+        given = self.shell.user_ns_hidden
+        variables = {
+            name: value
+            for name, value in self.shell.user_ns.items()
+            if not name.startswith("_") and value is not given.get(name, self)
+        }
+        gone = {name for name in self.objects if name not in variables}
+        new = {name for name, value in variables.items() if not self._knows(name, value)}
+        if names := (gone | new).difference(explained):
+            node = ast.Expr(ast.Name(where))
+            unknown = Statement(node, f"{where} {len(self.statements)}", frozenset(names))
+            self.statements.append(unknown)
+        self.objects = {name: _mark(value) for name, value in variables.items()}
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if name.partition(".")[0] in ROOMS and name not in self.files and file:
+                self.files[name] = _digest(Path(file))
+
+    def _knows(self, name: str, value: object) -> bool:
+        known = self.objects.get(name)
+        return known() is value if isinstance(known, weakref.ref) else known == id(value)
+
+    def allows(
+        self, cell: Cell, recording: Recording
+    ) -> tuple[RecordedCell, dict[str, tuple[str, str]]]:
+        """The recorded %%gpu cell like this one, and the tools of which it used another copy: the
+        version then, and the one here. Raises NeedsGPU if other code came before it here, or if the
+        code that it reaches has changed.
+        """
+        number = next((i for i, one in enumerate(recording.cells) if one.cell == cell.hash), None)
         if number is None:
             raise NeedsGPU(
                 f"this %%gpu cell is not one that was recorded: undo the change, {ELSEWHERE}"
-                + recorded_cell_like(source, recording.path.stem)
+                + recorded_cell_like(cell.source, recording.path.stem)
             )
-        missing = [cell for cell in recording.cells[:number] if cell.cell not in self.played]
+        missing = [one for one in recording.cells[:number] if one.cell not in self.played]
         if missing:
             more = f" {RUN_ABOVE}" if len(missing) > 1 else ""
             raise NeedsGPU(
@@ -73,26 +123,66 @@ class History:
                 f"`{missing[0].begins}`, which was not run here: run that cell first, "
                 f"{ELSEWHERE}{more}"
             )
-        self._check_statements(source, recording, recording.cells[number])
-        self.played.add(own)
-        return recording.cells[number]
+        self._look("something between two cells")
+        before = needed(cell, self.statements)
+        self._check_statements(cell, before, recording, recording.cells[number])
+        others = _check_code([*before, *cell.statements], recording, self.files)
+        self.played.add(cell.hash)
+        return recording.cells[number], others
 
-    def _check_statements(self, source: str, recording: Recording, cell: RecordedCell) -> None:
-        before = needed(source, self.statements)
+    def _check_statements(
+        self, cell: Cell, before: list[Statement], recording: Recording, then: RecordedCell
+    ) -> None:
         known = {one for hashed in recording.statements.values() for one in hashed}
+        read = {name for one in (*before, *cell.statements) for name in one.reads | one.later}
         if others := [one for one in before if one.hash not in known]:
-            names = ", ".join(f"`{name}`" for name in sorted(others[0].binds))
+            names = ", ".join(f"`{name}`" for name in sorted(others[0].binds & read))
             raise NeedsGPU(
                 f"`{others[0]}` has changed {names}, on which this %%gpu cell depends: run the "
                 f"lesson's own cells for it again, {ELSEWHERE}"
             )
-        if hash_of(before) == cell.after or cell.cell in self.played:
+        if hash_of(before) == then.after or cell.hash in self.played:
             return
-        own = statements(source)
-        read = {name for one in (*before, *own) for name in one.reads | one.later}
-        bound = {name for one in (*self.statements, *own) for name in one.binds}
+        bound = {name for one in (*self.statements, *cell.statements) for name in one.binds}
         names = ", ".join(sorted((read & recording.statements.keys()) - bound))
         why = f"reads {names}, which no cell has bound here" if names else "depends on more cells"
         raise NeedsGPU(
             f"this %%gpu cell {why}: run the cells above it first, {ELSEWHERE} {RUN_ABOVE}"
         )
+
+
+def _check_code(
+    ran: Iterable[Statement], recording: Recording, files: dict[str, str]
+) -> dict[str, tuple[str, str]]:
+    """The tools of which this is another copy. Raises NeedsGPU if other code of the project has
+    changed, on the disk or since this kernel imported it (files: digests then).
+    """
+    now, then = hashes(one.node for one in ran), recording.about["definitions"]
+    if changed := [*redefined(now, then), *lost_files(then)]:
+        more = f", nor are {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise NeedsGPU(
+            f"{changed[0]} is not what {short(recording.path)} was made with{more}: restore it "
+            f"with git, {ELSEWHERE}"
+        )
+    for module in {module_of(name) for name in now if "/" not in name} - {""}:
+        file, room = module_file(module), find_spec(module.partition(".")[0])
+        if room is None or room.origin != str(module_file(room.name)):
+            raise NeedsGPU(f"{module} is another one here: rename {room and room.origin}.")
+        if file and module in files and files[module] != _digest(file):
+            raise NeedsGPU(
+                f"{short(file)} has changed since this kernel imported it: restart the kernel. "
+                + RUN_ABOVE
+            )
+    return other_tools(now, then)
+
+
+def _mark(value: object) -> Any:
+    """What tells an object from others, and does not keep it alive."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return id(value)
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""

@@ -1,127 +1,239 @@
 """What of the project a lesson's %%gpu cells reach by name, and a hash of each.
 
-A function, class or constant counts by itself and not by its module, and a text file beside it that
-it names. Docstrings, comments, type hints and line breaks do not count. course.lesson is left out,
-because it only says where traces are, and helpers.charts, because it only draws what was measured.
+A function, a method, a constant and the rest of a class count each by itself and not by their
+module; so do a file that one of them names, and what a module does as it is imported. Docstrings,
+comments, type hints and line breaks do not count, nor what counts.py leaves out. A tool is one
+entry: its version, and a hash of all its code and data. Files are read anew once they change.
 """
 
 import ast
 import hashlib
+import re
+import tomllib
 from collections.abc import Iterable
-from functools import cache
+from contextlib import suppress
+from functools import cache, lru_cache
+from glob import escape
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
 
 from course.paths import ROOT
-from course.recordings.statements import bound, canonical, short_hash
+from course.recordings.counts import ROOMS, TOOLS, counts, tool_of
+from course.recordings.free_names import Function
+from course.recordings.statements import IMPORT, bound, canonical, parsed, short_hash
 
-ROOMS = (
-    "helpers",
-    "course",
-    "exercises",
-    "capturable",
-    "cpu_graph",
-    "examples",
-    "benchmarks",
-    "trace_report",
-)
-LEFT_OUT = {"course.lesson", "helpers.charts"}
+Bindings = dict[str, list[ast.stmt]]  # the statements that bind each name, in order
 
-Bindings = dict[str, list[ast.stmt]]
+
+class Module(NamedTuple):
+    """A module of the project: what its statements bind, those that do more than bind names, and
+    the modules that it imports.
+    """
+
+    bindings: Bindings
+    effects: list[ast.stmt]
+    imports: set[str]
 
 
 def hashes(notebook: Iterable[ast.stmt], root: Path = ROOT) -> dict[str, str]:
-    """A short hash of all that these statements of a notebook reach in the project: definitions by
-    their full names, text files by their paths.
+    """A short hash of all that these statements of a notebook reach in the project: definitions and
+    modules by their full names, files by their paths, a tool by its name.
     """
-    body = list(notebook)
-    own = _bindings(body)
-    places = [("", name) for node in body for name in _names(node)]
-    found: dict[str, str] = {}
-    seen: set[tuple[str, str]] = set()
-    while places:
-        module, name = places.pop()
-        if (module, name) in seen or module in LEFT_OUT:
-            continue
-        seen.add((module, name))
-        known = _module(root, module) if module else own
-        for node in known.get(name.partition(".")[0], []):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                places += _imported(node, name, root)
-                continue
-            places += [(module, used) for used in _names(node)]
-            places += _imported_inside(node, root)
-            if module:
-                found[f"{module}.{name.partition('.')[0]}"] = short_hash(canonical(node))
-                found |= {file: text_hash(root / file) for file in _files(node, module)}
-    return dict(sorted(found.items()))
+    return dict(sorted(_Reached(root, list(notebook)).found.items()))
 
 
-def redefined(now: dict[str, str], then: dict[str, str]) -> list[str]:
-    """The definitions that differ, by their full names; one that only moved, text and all, does
-    not.
+def redefined(now: dict[str, str], then: dict[str, str], root: Path = ROOT) -> list[str]:
+    """What is reached now and was not reached then, or with another text, by its full name.
+
+    One that only moved, text and all, does not differ: its first module has lost the name. Nor does
+    a tool.
     """
-
-    def pairs(found: dict[str, str]) -> set[tuple[str, str]]:
-        return {(_own_name(name), text) for name, text in found.items()}
-
-    differ = pairs(now) ^ pairs(then)
-    every = [*now.items(), *then.items()]
-    return sorted({name for name, text in every if (_own_name(name), text) in differ})
-
-
-def redefined_on_disk(then: dict[str, str], root: Path = ROOT) -> list[str]:
-    """Those of these definitions that no longer have this text, here or in another module."""
-    differ = {
-        name: text
-        for name, text in then.items()
-        if "/" not in name and text not in _texts(root, *name.rpartition(".")[::2])
-    }
-    if not differ:
-        return []
-    modules = [
-        ".".join(file.relative_to(root).with_suffix("").parts)
-        for room in ROOMS
-        for file in (root / room).rglob("*.py")
-    ]
+    moved = {(_own_name(name), text) for name, text in then.items() if not _is_there(root, name)}
     return [
         name
-        for name, text in differ.items()
-        if not any(text in _texts(root, module, _own_name(name)) for module in modules)
+        for name, text in now.items()
+        if name not in TOOLS
+        and text != then.get(name)
+        and (name in then or (_own_name(name), text) not in moved)
     ]
 
 
-def _texts(root: Path, module: str, name: str) -> list[str]:
-    """Hashes of the statements of a module that bind a name."""
-    return [short_hash(canonical(node)) for node in _module(root, module).get(name, [])]
+def lost(now: dict[str, str], then: dict[str, str]) -> list[str]:
+    """What was reached then and is not reached now, not even in another module."""
+    texts = {(_own_name(name), text) for name, text in now.items()}
+    return [
+        name
+        for name, text in then.items()
+        if name not in {*now, *TOOLS} and (_own_name(name), text) not in texts
+    ]
+
+
+def lost_files(then: dict[str, str], root: Path = ROOT) -> list[str]:
+    """The files among what was reached then that are there no more."""
+    return [name for name in then if "/" in name and not _is_there(root, name)]
+
+
+def other_tools(now: dict[str, str], then: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """The tools of which this is another copy than then: the version then, and the one now."""
+    return {
+        tool: (then[tool], now[tool])
+        for tool in TOOLS
+        if tool in now and tool in then and now[tool] != then[tool]
+    }
+
+
+class _Reached:
+    """What a notebook's statements reach, followed from name to name: found, and a hash of each."""
+
+    def __init__(self, root: Path, notebook: list[ast.stmt]) -> None:
+        self.root = root
+        self.notebook = _bindings(notebook)
+        self.found: dict[str, str] = {}
+        self.places: list[tuple[str, str]] = []  # names in modules, still to be followed
+        self.seen: set[tuple[str, str]] = set()
+        self.loaded: set[str] = set()
+        self.attributes: set[str] = set()  # that the code reached so far mentions
+        self.methods: dict[str, tuple[str, list[ast.stmt]]] = {}  # which it has not mentioned yet
+        for node in notebook:
+            self._take("", node)
+        while self.places or self._take_methods():
+            if self.places:
+                self._follow(*self.places.pop())
+
+    def _follow(self, module: str, name: str) -> None:
+        if (module, name) in self.seen or not counts(module):
+            return
+        self.seen.add((module, name))
+        if tool := tool_of(module):
+            if tool not in self.found:
+                self.found[tool], others = tool_version(self.root, tool)
+                self.places += [(other, "") for other in others]
+            return
+        first = name.partition(".")[0]
+        known = _module(self.root, module).bindings if module else self.notebook
+        nodes = [*known.get(first, []), *known.get("*", [])]
+        for node in nodes:
+            if isinstance(node, IMPORT):
+                self.places += _imported(node, name, self.root)
+        own = [node for node in nodes if not isinstance(node, IMPORT)]
+        if not module or not own:
+            return
+        self._load(module)
+        rests = [_without_methods(node) for node in own]
+        hashed = [_hash(node) for node in (rests if len(nodes) == 1 else nodes)]
+        self.found[f"{module}.{first}"] = hashed[0] if len(hashed) == 1 else short_hash(hashed)
+        for node, rest in zip(own, rests, strict=True):
+            self._take(module, rest)
+            for method in _methods(node):
+                full_name = f"{module}.{first}.{method.name}"
+                self.methods.setdefault(full_name, (module, []))[1].append(method)
+
+    def _take(self, module: str, node: ast.AST) -> None:
+        """A piece of code counts: follow what it mentions."""
+        self.places += [(module, name) for name in _names(node)]
+        self.places += _imported_inside(node, self.root)
+        self.attributes |= _attributes(node)
+        self.found |= _files(node, module, self.root)
+
+    def _take_methods(self) -> bool:
+        """The methods that something has mentioned by now count; returns whether there were any."""
+        mentioned = [name for name in self.methods if _own_name(name) in self.attributes]
+        for name in mentioned:
+            module, nodes = self.methods.pop(name)
+            self.found[name] = short_hash([_hash(node) for node in nodes])
+            for node in nodes:
+                self._take(module, node)
+        return bool(mentioned)
+
+    def _load(self, name: str) -> None:
+        """A module is imported, and with it the packages around it and all that these import: what
+        they do then counts.
+        """
+        known = name in self.loaded or tool_of(name) or not counts(name)
+        if known or not module_file(name, self.root):
+            return
+        self.loaded.add(name)
+        module = _module(self.root, name)
+        if module.effects:
+            self.found[name] = short_hash([_hash(node) for node in module.effects])
+        for node in module.effects:
+            self._take(name, node)
+        for other in {name.rpartition(".")[0], *module.imports} - {""}:
+            self._load(other)
+
+
+def tool_version(root: Path, tool: str) -> tuple[str, set[str]]:
+    """A tool's version and a hash of its code and data, "0.2.0+5f3c81d0a2b4", and the tools that it
+    uses.
+    """
+    folder = root / tool.replace(".", "/")
+    projects = (one / "pyproject.toml" for one in (folder, *folder.parents))
+    project = tomllib.loads(next(filter(Path.is_file, projects)).read_text(encoding="utf-8"))
+    files = [
+        file
+        for file in sorted(folder.rglob("*.*"))
+        if file.suffix in (".py", ".toml", ".json") and file.name != "pyproject.toml"
+    ]
+    content = [(str(file.relative_to(root)), file_hash(file)) for file in files]
+    used = {
+        tool_of(name)
+        for file in files
+        if file.suffix == ".py"
+        for name in _read_module(file).imports
+    }
+    return f"{project['project']['version']}+{short_hash(content)}", used - {tool, ""}
+
+
+def file_hash(file: Path) -> str:
+    """A short hash of a file: of a module its code, of a text its lines, however they end."""
+    found = file.stat()
+    return _file_hash(file, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=512)
+def _file_hash(file: Path, changed: int, size: int) -> str:
+    content = file.read_bytes()
+    if file.suffix == ".py":
+        return short_hash(canonical(ast.parse(content)))
+    with suppress(UnicodeDecodeError):  # no text
+        content = file.read_text(encoding="utf-8").encode()
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def module_of(definition: str, root: Path = ROOT) -> str:
+    """The module of a definition, both by their full names; "" if there is none."""
+    parts = definition.split(".")
+    modules = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((module for module in modules if module_file(module, root)), "")
+
+
+def module_file(module: str, root: Path = ROOT) -> Path | None:
+    """The file of a module of the project; None for other modules."""
+    path = root.joinpath(*module.split("."))
+    files = (path / "__init__.py", path.with_suffix(".py"))  # in Python's order
+    own = module.partition(".")[0] in ROOMS
+    return next((file for file in files if file.is_file()), None) if own else None
 
 
 def _own_name(definition: str) -> str:
     return definition if "/" in definition else definition.rpartition(".")[2]
 
 
-def text_hash(file: Path) -> str:
-    """A short hash of a text file, however its lines end; "" if there is none."""
-    return (
-        hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()[:12]
-        if file.is_file()
-        else ""
-    )
-
-
-def source_file(definition: str, root: Path = ROOT) -> str:
-    """The file of a definition, by its full name, as a path in the project."""
-    module = root.joinpath(*definition.split(".")[:-1])
-    file = module.with_suffix(".py") if not module.is_dir() else module / "__init__.py"
-    return str(file.relative_to(root))
-
-
-def forget_modules() -> None:
-    """Read the project's files anew from here on: they may have been edited."""
-    _module.cache_clear()
+def _is_there(root: Path, name: str) -> bool:
+    """Whether what has this name in hashes() is still there: the file, or a definition of the
+    module and not only an import.
+    """
+    if "/" in name:
+        return (root / name).is_file() or bool(_lesson(root, name))
+    module = module_of(name, root)
+    first = name.removeprefix(f"{module}.").partition(".")[0]
+    nodes = _module(root, module).bindings.get(first, [])
+    return name == module or not all(isinstance(node, IMPORT) for node in nodes)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Bindings:
-    """The statements that bind each name."""
     found: Bindings = {}
     for node in body:
         for name in bound(node):
@@ -129,6 +241,12 @@ def _bindings(body: Iterable[ast.stmt]) -> Bindings:
     return found
 
 
+@cache
+def _hash(node: ast.AST) -> str:
+    return short_hash(canonical(node))
+
+
+@cache
 def _names(node: ast.AST) -> set[str]:
     """The names that a piece of code mentions, with the attribute that follows: {"measure",
     "ladder.RUNGS"}.
@@ -142,14 +260,88 @@ def _names(node: ast.AST) -> set[str]:
     return found
 
 
-def _files(node: ast.AST, module: str) -> set[str]:
-    """The text files beside a module that a definition names, by their paths in the project."""
-    names = [str(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
-    return {
-        f"{module.rpartition('.')[0].replace('.', '/')}/{name}"
-        for name in names
-        if name.endswith(".txt")
-    }
+@cache
+def _attributes(node: ast.AST) -> set[str]:
+    """The names by which a piece of code may reach a method; a text may be given to getattr."""
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Attribute(attr=name) | ast.Constant(str(name)):
+                found.add(name)
+            case ast.MatchClass(kwd_attrs=names):
+                found |= set(names)
+    return found
+
+
+@cache
+def _methods(node: ast.AST) -> list[Any]:
+    """The methods of a class that count only if they are mentioned: all but those that Python
+    itself calls, of a class that inherits nothing which might call them.
+    """
+    if not isinstance(node, ast.ClassDef) or node.bases or node.keywords:
+        return []
+    return [
+        inner
+        for inner in node.body
+        if isinstance(inner, Function) and not re.fullmatch("__.*__", inner.name)
+    ]
+
+
+@cache
+def _without_methods(node: Any) -> ast.AST:
+    methods = _methods(node)
+    if not methods:
+        return node
+    body = [inner for inner in node.body if inner not in methods]
+    return ast.ClassDef(**{**dict(ast.iter_fields(node)), "body": body})
+
+
+def _files(node: ast.AST, module: str, root: Path) -> dict[str, str]:
+    """Hashes of the files that a piece of code names: beside its module, or a lesson's notebook, of
+    which the functions count.
+    """
+    folder = module.rpartition(".")[0].replace(".", "/") if module else "notebooks"
+    found = {}
+    for pattern in _patterns(node):
+        for file in (root / folder).glob(pattern):
+            file = file.resolve()
+            if file.is_file() and file.is_relative_to(root.resolve()) and file.suffix != ".py":
+                found[str(file.relative_to(root.resolve()))] = file_hash(file)
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Call(ast.Name("lesson_file"), [ast.Constant(str(name))]):
+                for file in _lesson(root, f"notebooks/{name}"):
+                    found[f"notebooks/{name}"] = _functions(file)
+    return found
+
+
+@cache
+def _patterns(node: ast.AST) -> list[str]:
+    """The texts in a piece of code that may name files, with * for what is put into them."""
+    found = []
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Constant(str(text)):
+                found.append(escape(text))
+            case ast.JoinedStr(parts):
+                texts = [getattr(part, "value", "") for part in parts]
+                whole = (escape(text) if isinstance(text, str) else "*" for text in texts)
+                found.append("".join(whole))
+    return [text for text in found if re.fullmatch(r"(\.\./)?[^\s/]([^\n/]|/(?!/))*\.\w+", text)]
+
+
+def _lesson(root: Path, name: str) -> list[Path]:
+    """The notebook that has this name without its number: "notebooks/start_here"."""
+    folder, _, own = name.rpartition("/")
+    return list((root / folder).glob(f"[0-9]*_{escape(own)}.ipynb"))
+
+
+def _functions(notebook: Path) -> str:
+    """A hash of the functions that a notebook's code cells define."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    found = [one for source in sources for one in parsed(source).statements]
+    return short_hash([one.hash for one in found if isinstance(one.node, Function)])
 
 
 def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[tuple[str, str]]:
@@ -157,16 +349,17 @@ def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[
     first, _, rest = name.partition(".")
     if isinstance(node, ast.Import):
         module, _, attribute = name.rpartition(".")
-        return [(module, attribute)] if _file(root, module) else []
+        return [(module, attribute)] if module_file(module, root) else []
     if node.module is None or node.module.partition(".")[0] not in ROOMS:
         return []
-    original = next(alias.name for alias in node.names if (alias.asname or alias.name) == first)
+    originals = [one.name for one in node.names if (one.asname or one.name) in (first, "*")]
+    original = originals[0] if originals and originals[0] != "*" else first
     submodule = f"{node.module}.{original}"
-    if not _file(root, submodule) or original in _module(root, node.module):
+    if not module_file(submodule, root) or original in _module(root, node.module).bindings:
         return [(node.module, original)]
-    if submodule in LEFT_OUT:
+    if not counts(submodule):
         return []
-    return [(submodule, one) for one in ([rest] if rest else _module(root, submodule))]
+    return [(submodule, one) for one in ([rest] if rest else _module(root, submodule).bindings)]
 
 
 def _imported_inside(definition: ast.AST, root: Path) -> list[tuple[str, str]]:
@@ -180,16 +373,42 @@ def _imported_inside(definition: ast.AST, root: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _file(root: Path, module: str) -> Path | None:
-    """The file of a module of the project; None for other modules."""
-    path = root.joinpath(*module.split("."))
-    files = (path.with_suffix(".py"), path / "__init__.py")
-    own = module.partition(".")[0] in ROOMS
-    return next((file for file in files if file.is_file()), None) if own else None
+def _module(root: Path, name: str) -> Module:
+    """A module of the project as its file is now; an empty one for other modules."""
+    file = module_file(name, root)
+    return _read_module(file) if file else Module({}, [], set())
 
 
-@cache
-def _module(root: Path, name: str) -> Bindings:
-    """What a module of the project binds; nothing for other modules."""
-    file = _file(root, name)
-    return _bindings(ast.parse(file.read_text(encoding="utf-8")).body) if file else {}
+def _read_module(file: Path) -> Module:
+    found = file.stat()
+    return _parsed(file, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=512)
+def _parsed(file: Path, changed: int, size: int) -> Module:
+    """The module in a file, which was last changed then, and has that many bytes."""
+    body = ast.parse(file.read_bytes()).body
+    imports = set()
+    for node in body:
+        match node:
+            case ast.Import(names):
+                imports |= {one.name for one in names}
+            case ast.ImportFrom(str(module), names):
+                imports |= {module, *(f"{module}.{one.name}" for one in names)}
+    return Module(_bindings(body), [node for node in body if _has_effects(node)], imports)
+
+
+def _has_effects(node: ast.stmt) -> bool:
+    """Whether a module's statement does more than bind names, as it is imported."""
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef():
+            return False
+        case ast.AsyncFunctionDef() | ast.Expr(ast.Constant()):
+            return False
+        case ast.Assign(targets):
+            return not all(isinstance(target, ast.Name | ast.Tuple) for target in targets)
+        case ast.AnnAssign(target) | ast.AugAssign(target):
+            return not isinstance(target, ast.Name)
+        case ast.If(ast.Compare(ast.Name("__name__"))):
+            return False
+    return True

@@ -21,26 +21,20 @@ import nbformat
 
 from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
 from course.recordings.cells import CodeCell, code_cells
-from course.recordings.reached_code import (
-    forget_modules,
-    hashes,
-    redefined,
-    redefined_on_disk,
-    source_file,
-    text_hash,
-)
+from course.recordings.reached_code import hashes, lost, redefined
 from course.recordings.statements import (
     IMPORT,
     Statement,
-    cell_hash,
     dependences,
     hash_of,
-    statements,
+    parsed,
+    short_hash,
 )
 from course.recordings.values import decode
+from helpers.trace import TraceError, read_trace
 
 FIX = "restore it with git, or make it on a machine with a CUDA GPU by `make record`"
-FORMAT = 2
+FORMAT = 3
 WIDTH = 120  # a list or dict that is shorter stays on one line
 
 
@@ -75,38 +69,25 @@ class Recording:
     @classmethod
     def read(cls, path: Path) -> "Recording":
         """Read a recording. Raises RecordingError, one sentence, if it is missing, damaged or
-        changed, or made with other texts than there are.
+        changed.
         """
         path = Path(path)
         try:
             found = path.stat()
-            recording = _read(path, found.st_mtime_ns, found.st_size)
+            return _read(path, found.st_mtime_ns, found.st_size)
         except FileNotFoundError:
             raise RecordingError(f"There is no recording {short(path)}: {FIX}.") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             raise RecordingError(
                 f"{short(path)} is no recording, or a damaged one: {FIX}."
             ) from None
-        for file, known in recording.about["definitions"].items():
-            if "/" in file and text_hash(ROOT / file) != known:
-                raise RecordingError(
-                    f"{file} is not the text that {short(path)} was made with: restore it with git."
-                )
-        return recording
 
-    def check_code(self) -> None:
-        """Raises RecordingError if a definition that its %%gpu cells reach is not what the
-        recording was made with. Neither comments nor docstrings count.
-        """
-        forget_modules()
-        if changed := redefined_on_disk(self.about["definitions"]):
-            name = changed[0]
-            more = f", nor are {len(changed) - 1} more" if len(changed) > 1 else ""
-            raise RecordingError(
-                f"{name.rpartition('.')[2]} in {source_file(name)} is not the code that "
-                f"{short(self.path)} was made with{more}: restore it with git, or run this lesson "
-                "on a machine with a CUDA GPU."
-            )
+    @classmethod
+    def of(cls, path: Path, content: dict[str, Any]) -> "Recording":
+        """The recording with this content, without its digest."""
+        about = {key: part for key, part in content.items() if key not in ("statements", "cells")}
+        cells = [RecordedCell(**cell) for cell in content["cells"]]
+        return cls(path, about, content["statements"], cells)
 
     def value(self, name: str) -> Any:
         """The value that a cell handed on under this name. Raises RecordingError if none did."""
@@ -148,47 +129,56 @@ def _read(path: Path, changed: int, size: int) -> Recording:
         )
     if content.pop("digest") != digest(content):
         raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
-    cells = [RecordedCell(**cell) for cell in content.pop("cells")]
-    return Recording(path, content, content.pop("statements"), cells)
+    return Recording.of(path, content)
 
 
-def written(about: dict[str, Any], cells: Iterable[CodeCell], measured: list[dict]) -> str:
-    """The text of a recording.
-
-    about: where it comes from, and its traces. cells: the lesson's code cells. measured: the values
-    and outputs of each %%gpu cell, in order.
+def program(cells: Iterable[CodeCell], root: Path = ROOT) -> dict[str, Any]:
+    """The program that a lesson's %%gpu cells are, as hashes: what of a recording says to which
+    code it belongs. root: where the project is.
     """
     found = dependences(cells)
     needs = {one.hash: one for _, before in found for one in before}
-    content = about | {
+    return {
         "format": FORMAT,
-        "definitions": hashes(reaching(found)),
+        "definitions": hashes(reaching(found), root),
         "statements": {
             name: sorted(one.hash for one in needs.values() if name in one.binds)
             for name in sorted({name for one in needs.values() for name in one.binds})
         },
         "cells": [
             {
-                "cell": cell_hash(cell.source),
+                "cell": parsed(cell.source).hash,
                 "after": hash_of(before),
                 "begins": _begins(cell.source),
             }
-            | {key: found for key, found in result.items() if found}
-            for (cell, before), result in zip(found, measured, strict=True)
+            for cell, before in found
         ],
     }
+
+
+def written(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict]) -> str:
+    """The text of a recording.
+
+    about: where it comes from, and its traces. code: its program. measured: the values and outputs
+    of each %%gpu cell, in order.
+    """
+    cells = [
+        cell | {key: found for key, found in result.items() if found}
+        for cell, result in zip(code["cells"], measured, strict=True)
+    ]
+    content = about | code | {"cells": cells}
     return _pretty({"digest": digest(content)} | content) + "\n"
 
 
 def _begins(source: str) -> str:
     """The first statement of a cell that is no import, or what else it begins with."""
-    found = [one for one in statements(source) if not isinstance(one.node, IMPORT)]
+    found = [one for one in parsed(source).statements if not isinstance(one.node, IMPORT)]
     return str(found[0]) if found else source.splitlines()[-1]
 
 
 def reaching(found: list[tuple[CodeCell, list[Statement]]]) -> list[Any]:
     """The syntax trees of %%gpu cells and of all on which they depend."""
-    every = [one for cell, before in found for one in (*before, *statements(cell.source))]
+    every = [one for cell, before in found for one in (*before, *parsed(cell.source).statements)]
     return [one.node for one in {one.hash: one for one in every}.values()]
 
 
@@ -242,20 +232,35 @@ def digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
+def reading(trace: Path) -> str:
+    """A hash of what a trace says of its steps, to a tenth of a microsecond.
+
+    What only reads traces does not count for a recording as long as it reads this out of them. ""
+    if the file is no trace.
+    """
+    try:
+        read = read_trace(trace)
+    except TraceError:
+        return ""
+    steps = read.per_step()[["launches", "graph_launches", "kernels"]]
+    return short_hash([round(float(read.summary().gpu_busy_us), 1), *steps.to_numpy().tolist()])
+
+
 def trace_name(name: str, content: bytes) -> str:
     """The file name of a recorded trace: it says which content belongs in it."""
     return f"{name}-{hashlib.sha256(content).hexdigest()[:12]}.json.gz"
 
 
-def stale(notebook: nbformat.NotebookNode, recording: Recording) -> list[str]:
+def stale(notebook: nbformat.NotebookNode, recording: Recording, root: Path = ROOT) -> list[str]:
     """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
 
     Compares the %%gpu cells, in order, the statements on which they depend, and what they reach by
-    name. Of the cells only the first that differs is named.
+    name. Of the cells only the first that differs is named. Another copy of a tool changes nothing.
     """
-    now = dependences(code_cells(notebook))
-    definitions = redefined(hashes(reaching(now)), recording.about["definitions"])
-    return [*_first_change(now, recording), *(f"{name} has changed" for name in definitions)]
+    cells = dependences(code_cells(notebook))
+    now, then = hashes(reaching(cells), root), recording.about["definitions"]
+    names = {*redefined(now, then, root), *lost(now, then)}
+    return [*_first_change(cells, recording), *(f"{name} has changed" for name in sorted(names))]
 
 
 def _first_change(now: list[tuple[CodeCell, list[Statement]]], recording: Recording) -> list[str]:
@@ -264,7 +269,7 @@ def _first_change(now: list[tuple[CodeCell, list[Statement]]], recording: Record
         if found is None:
             return [f"the %%gpu cell that begins with `{then.begins}` was taken out"]
         cell, before = found
-        if then is None or cell_hash(cell.source) != then.cell:
+        if then is None or parsed(cell.source).hash != then.cell:
             return [f"{cell} has changed"]
         if hash_of(before) != then.after:
             others = [f"`{one}`" for one in before if one.hash not in known]

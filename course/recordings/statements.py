@@ -9,10 +9,11 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from course.recordings.cells import CodeCell, handed_on, python
+from course.recordings.cells import CodeCell, handed_on, tree
+from course.recordings.counts import counts
 from course.recordings.free_names import Definition, reads, reads_later
 
 IMPORT = ast.Import | ast.ImportFrom
@@ -26,17 +27,33 @@ class Statement(NamedTuple):
     node: ast.stmt
     hash: str
     binds: frozenset[str]
-    reads: frozenset[str]  # as it runs
-    later: frozenset[str]  # when the function or class that it defines is used
+    reads: frozenset[str] = frozenset()  # as it runs
+    later: frozenset[str] = frozenset()  # when the function or class that it defines is used
 
     def __str__(self) -> str:
         return ast.unparse(self.node).partition("\n")[0][:60]
 
 
-@cache
-def statements(source: str) -> tuple[Statement, ...]:
-    """The statements of a cell; none if it is no Python."""
-    return tuple(
+class Cell(NamedTuple):
+    """A cell's source, parsed: the names that it hands on (None: it is no %%gpu cell), its
+    statements, none if it is no Python, and a hash of what it does as a %%gpu cell.
+    """
+
+    source: str
+    hands_on: list[str] | None
+    statements: tuple[Statement, ...]
+    hash: str
+
+    def binds(self) -> set[str]:
+        """The names that its statements bind, and those that it hands on."""
+        return {*(self.hands_on or ())}.union(*(one.binds for one in self.statements))
+
+
+@lru_cache(maxsize=1024)
+def parsed(source: str) -> Cell:
+    """A cell, from its source."""
+    body, names = tree(source).body, handed_on(source)
+    found = tuple(
         Statement(
             node,
             short_hash(canonical(node)),
@@ -44,9 +61,11 @@ def statements(source: str) -> tuple[Statement, ...]:
             frozenset(reads(node)),
             frozenset(reads_later(node)),
         )
-        for whole in ast.parse(python(source)).body
+        for whole in body
         for node in _single(whole)
     )
+    whole = canonical(ast.Module(body, [])) if body else source.split()
+    return Cell(source, names, found, short_hash([names, whole]))
 
 
 def _single(node: ast.stmt) -> list[ast.stmt]:
@@ -72,6 +91,8 @@ def bound(node: ast.AST) -> set[str]:
             return set()
         case ast.Name(name, ast.Store() | ast.Del()):
             return {name}
+        case ast.AnnAssign(value=None):
+            return set()
         case (
             ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del())
         ):
@@ -82,12 +103,12 @@ def bound(node: ast.AST) -> set[str]:
     return set().union(*map(bound, ast.iter_child_nodes(node)))
 
 
-def needed(source: str, before: Sequence[Statement]) -> list[Statement]:
+def needed(cell: Cell, before: Sequence[Statement]) -> list[Statement]:
     """The statements of other cells on which a cell depends, in the order in which they ran.
 
     before: all that ran before the cell, in order.
     """
-    own = statements(source)
+    own = cell.statements
     ran = [*before, *own]
     seen: set[tuple[int, int]] = set()
     places = [(name, len(before) + i) for i, one in enumerate(own) for name in one.reads]
@@ -107,12 +128,6 @@ def needed(source: str, before: Sequence[Statement]) -> list[Statement]:
     return [ran[at] for at in sorted({at for at, _ in seen}) if ran[at].hash not in known]
 
 
-def cell_hash(source: str) -> str:
-    """A hash of what a %%gpu cell does: of its statements and the names that it hands on."""
-    tree = ast.parse(python(source))
-    return short_hash([handed_on(source), canonical(tree) if tree.body else source.split()])
-
-
 def hash_of(found: Iterable[Statement]) -> str:
     """A hash of statements, in whichever order they ran and however often."""
     return short_hash(sorted({one.hash for one in found}))
@@ -122,6 +137,8 @@ def canonical(node: Any) -> Any:
     """Code as JSON, without what changes nothing; the same on every version of Python."""
     if isinstance(node, ast.AnnAssign) and node.value:
         node = ast.Assign([node.target], node.value)
+    if isinstance(node, ast.ImportFrom) and node.module and not counts(node.module):
+        node = ast.ImportFrom(None, node.names, 0)
     if isinstance(node, ast.AST):
         fields = ((name, canonical(value)) for name, value in _fields(node))
         return [type(node).__name__, *([name, value] for name, value in fields if value)]
@@ -149,6 +166,6 @@ def dependences(cells: Iterable[CodeCell]) -> list[tuple[CodeCell, list[Statemen
     found = []
     for cell in cells:
         if cell.kind == "gpu":
-            found.append((cell, needed(cell.source, before)))
-        before += statements(cell.source)
+            found.append((cell, needed(parsed(cell.source), before)))
+        before += parsed(cell.source).statements
     return found

@@ -14,8 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from cpu_graph import cpu_graphs
-from cpu_graph.graphs import CUDAGraph
+from cpu_graph import cpu_graphs, on_stand_in
 
 
 @dataclass
@@ -64,12 +63,12 @@ def launches() -> Iterator[Counter]:
     is: open the block after it. Works inside cpu_graphs() and on a GPU.
     """
     counts = Counter()
-    if (device := CUDAGraph.stand_in) is not None:
-        before = device.counts.copy()
+    if (device := on_stand_in()) is not None:
+        before = device.launches.copy()
         try:
             yield counts
         finally:
-            counts.update(device.counts - before)
+            counts.update(device.launches - before)
         return
 
     def counted(replay, graph):

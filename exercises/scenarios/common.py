@@ -6,16 +6,13 @@ import copy
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import combinations
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
-from torch.utils._pytree import tree_leaves
 
-from cpu_graph.graphs import CUDAGraph
-from cpu_graph.memory import Place
+from cpu_graph import on_stand_in
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import EAGER, Watched, Wrong, copied, same
@@ -286,75 +283,6 @@ def sgd_step(net: nn.Module) -> Callable:
 
 def nodes_of(seen: Watched) -> list[Node]:
     """The nodes of the captured graphs. The stand-in knows them; on a GPU the list is empty."""
-    if CUDAGraph.stand_in is None:
+    if on_stand_in() is None:
         return []
     return [node for graph in seen.captured for node in graph.capture.nodes]
-
-
-def operator_of(node: Node) -> str:
-    """sum for aten::sum.dim_IntList"""
-    return node.operator.name().split(".")[0].removeprefix("aten::")
-
-
-def places(value: Any) -> list[Place]:
-    """The tensors among the arguments or outputs of a node."""
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Place)]
-
-
-def launch_log() -> list:
-    """What the stand-in has launched since the CPU last waited for the GPU. Empty on a GPU."""
-    device = CUDAGraph.stand_in
-    return device.order.log if device else []
-
-
-def is_replay(node: Node) -> bool:
-    """Whether a launch in the log is one of a graph's."""
-    return isinstance(node.stream, tuple)
-
-
-def ordered(one: Node, other: Node) -> bool:
-    """Whether one of two launches waits for the other."""
-    return one.before(other.clock) or other.before(one.clock)
-
-
-def writes_what(one: Node, other: Node) -> bool:
-    """Whether a launch writes bytes that another reads or writes."""
-    written = [span for span, writes in one.spans.items() if writes]
-    return any(_overlap(mine, theirs) for mine in written for theirs in other.spans)
-
-
-def issued(node: Node) -> int:
-    """When a launch was issued, as a number that grows."""
-    return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
-
-
-def races() -> Iterator[tuple[Node, Node]]:
-    """Pairs of launches outside of graphs that are unordered: one writes what the other touches."""
-    launched = [node for node in launch_log() if not is_replay(node)]
-    for pair in combinations(launched, 2):
-        if pair[0].stream != pair[1].stream and not ordered(*pair):
-            earlier, later = sorted(pair, key=issued)
-            for writer, other in ((earlier, later), (later, earlier)):
-                if writes_what(writer, other):
-                    yield writer, other
-
-
-def _overlap(these, those):
-    block, start, end = these
-    other, first, last = those
-    return block is other and start < last and first < end
-
-
-def beside_replays() -> list[tuple[Node, list[Node]]]:
-    """What may run at the same time as a replay, since the CPU last waited for the GPU.
-
-    Each operator, with the graph's operators that nothing orders before or after it. The stand-in
-    knows; on a GPU the list is empty.
-    """
-    log = launch_log()
-    pairs = []
-    for node in log:
-        unordered = [at for at in log if is_replay(at) and not ordered(node, at)]
-        if unordered and not is_replay(node):
-            pairs.append((node, unordered))
-    return pairs

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cpu_graph.graphs import CUDAGraph
+from cpu_graph import on_stand_in
+from cpu_graph.log import launch_log
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 from exercises.answers.graph_use import (
     WRITTEN_OVER,
@@ -21,7 +22,7 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import few, launch_log, not_eager, several
+from exercises.scenarios.common import few, not_eager, several
 from exercises.scenarios.rules import from_one_graph, one_graph
 
 SIZES = Config(
@@ -154,7 +155,7 @@ def graph_decode(answer: Callable) -> None:
 
 def _without_wait(following: Any) -> Any:
     """The reader's function; on the stand-in it raises Wrong if a call waits for the GPU."""
-    if not callable(following) or not CUDAGraph.stand_in:
+    if not callable(following) or not on_stand_in():
         return following
 
     def call():

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
+from cpu_graph.log import launch_log
 from exercises.answers.graph_use import (
     Watched,
     Wrong,
@@ -24,7 +25,6 @@ from exercises.scenarios.common import (
     Runs,
     draw_batches,
     few,
-    launch_log,
     losses_of,
     not_eager,
     on_side_stream,

@@ -6,16 +6,14 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from cpu_graph.graphs import CUDAGraph
+from cpu_graph import on_stand_in
+from cpu_graph.log import is_replay, launch_log, races
 from exercises.answers.comparison import brief
 from exercises.answers.graph_use import Wrong, as_expected, close, filled, use, watch
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     few,
     in_one_pool,
-    is_replay,
-    launch_log,
-    races,
     replayed_for_each,
     smallest_that_holds,
     tensors_of,
@@ -233,7 +231,7 @@ def read_results(answer: Callable) -> None:
     _arrived(results, expected)
     if raced:
         raise Wrong(WRITTEN_WHILE_READ)
-    if CUDAGraph.stand_in and any(idle[1:]):
+    if on_stand_in() and any(idle[1:]):
         raise Wrong(
             "The GPU is idle between two replays.",
             "The CPU waits for a result before it launches the next replay: launch first, then "

@@ -8,7 +8,8 @@ from itertools import combinations
 
 import torch
 
-from cpu_graph.graphs import CUDAGraph
+from cpu_graph import on_stand_in
+from cpu_graph.log import operator_of
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
 from exercises.scenarios.common import (
     NO_WARM_UP,
@@ -16,7 +17,6 @@ from exercises.scenarios.common import (
     draw_batches,
     few,
     losses_of,
-    operator_of,
     perceptron,
     sgd,
     tensors_of,
@@ -52,7 +52,7 @@ def graphed_training(answer: Callable) -> None:
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
     detached(used.kept)
     one_graph(built)
-    if CUDAGraph.stand_in is not None:  # on a GPU only a graph that was kept lists its nodes
+    if on_stand_in() is not None:  # on a GPU only a graph that was kept lists its nodes
         _as_few_nodes(built.captured[0], untouched, batches[0])
 
 
@@ -92,7 +92,7 @@ def capture_in_lanes(answer: Callable) -> None:
     one_graph(built)
     # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
     # device come round again, so two new ones may be the same
-    if CUDAGraph.stand_in is not None:
+    if on_stand_in() is not None:
         _short([work.captured[-1] for work in works], costs)
         at_the_same_time(_products(built.captured[0].capture.nodes), LANES)
 
@@ -110,7 +110,7 @@ def sum_of_branches(answer: Callable) -> None:
         used = use(function, inputs)
     used.replays(graphs=5, operators=15)
     one_graph(built)
-    if CUDAGraph.stand_in is not None:
+    if on_stand_in() is not None:
         if left.captured == right.captured:
             raise Wrong(
                 "Both functions are captured on one stream.", "That is a chain, not branches."

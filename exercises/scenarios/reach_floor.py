@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from cpu_graph.graphs import CUDAGraph
+from cpu_graph import on_stand_in
+from cpu_graph.log import beside_replays, writes_what
 from exercises.answers.graph_use import Used, Wrong, close, copied, parting, use, watch
 from exercises.scenarios.common import (
-    beside_replays,
     draw_batches,
     few,
     in_one_pool,
@@ -20,7 +20,6 @@ from exercises.scenarios.common import (
     sgd,
     sgd_step,
     untrained,
-    writes_what,
 )
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
 
@@ -90,7 +89,7 @@ def prefetching(answer: Callable) -> None:
         raise Wrong(message)
     used.gives(expected)
     used.replays(graphs=2 * steps, operators=8 * steps)
-    if CUDAGraph.stand_in and min(map(len, beside)) < steps - 1:
+    if on_stand_in() and min(map(len, beside)) < steps - 1:
         raise Wrong(
             "The losses are right, but the copies do not run during the steps.",
             "A replay should wait for its own batch only, and the CPU for nothing.",

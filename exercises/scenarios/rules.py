@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from cpu_graph.graphs import CUDAGraph
+from cpu_graph import on_stand_in
+from cpu_graph.log import is_replay, launch_log, ordered
 from cpu_graph.nodes import Node
 from exercises.answers.graph_use import Watched, Wrong, copied, filled, same, watch
-from exercises.scenarios.common import is_replay, launch_log, nodes_of, ordered
+from exercises.scenarios.common import nodes_of
 
 OVERWRITES = (
     "It changes a tensor of the caller: {}.",
@@ -82,7 +83,7 @@ def replays_at_the_same_time() -> None:
         if is_replay(node):
             replays.setdefault(node.stream[0], []).append(node)
     earlier, later = ([[], []] + [replays[number] for number in sorted(replays)])[-2:]
-    if CUDAGraph.stand_in and all(one.before(other.clock) for one in earlier for other in later):
+    if on_stand_in() and all(one.before(other.clock) for one in earlier for other in later):
         raise Wrong(IN_TURN)
 
 
@@ -97,7 +98,7 @@ def reads(seen: Watched, dtype: torch.dtype, said: str | tuple[str, str]) -> Non
     """A graph reads values of this dtype: raises Wrong(said) if no node of the captured graphs
     does. Only the stand-in knows.
     """
-    if CUDAGraph.stand_in is None:
+    if on_stand_in() is None:
         return
     arguments = tree_leaves([(node.args, node.kwargs) for node in nodes_of(seen)])
     if not any(getattr(leaf, "dtype", None) == dtype for leaf in arguments):

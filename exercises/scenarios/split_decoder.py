@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from cpu_graph.log import places
 from exercises.answers.graph_use import Used, Watched, Wrong, returned, use, watch
-from exercises.scenarios.common import few, nodes_of, places, whole_tokens
+from exercises.scenarios.common import few, nodes_of, whole_tokens
 from exercises.scenarios.rules import callers_own, one_graph
 
 TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."

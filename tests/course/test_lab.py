@@ -15,6 +15,7 @@ from course.commands import lab
 from course.files import SavingError
 from course.lessons import FORMER_NAMES, lesson_file
 from course.paths import NOTEBOOKS
+from course.set_up import NO_ROOT
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
 from tests.support.notebooks import write_notebook
@@ -261,9 +262,51 @@ def test_with_a_taken_port_the_last_line_names_the_next_one(tmp_path):
             server.stop()
 
 
-@pytest.mark.parametrize("options", [[], ["--port", "0"]])
-def test_root_is_told_the_command_that_starts_it(monkeypatch, options):
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(SystemExit, match="does not start as root unless") as refused:
+@pytest.fixture
+def machine(monkeypatch):
+    """Be that user, with that environment alone; what JupyterLab would be started with."""
+
+    def machine(user, options, **environment):
+        started = []
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+        monkeypatch.setattr(os, "environ", environment)
+        monkeypatch.setattr(lab, "update", list)
+        monkeypatch.setattr(lab, "write_page", lambda: None)
+        monkeypatch.setattr(os, "execve", lambda _, command, __: started.extend(command))
         lab.main(options)
-    assert str(refused.value).endswith(f'make lab ARGS="{" ".join(["--allow-root", *options])}"')
+        return [word for word in started if "ServerApp." not in word][3:]
+
+    return machine
+
+
+ROOT_ONLY = ["--allow-root", "--ip=localhost"]
+
+
+@pytest.mark.parametrize(
+    ("user", "display", "options", "started"),
+    [
+        (1000, {"DISPLAY": ":0"}, [], []),
+        (1000, {"WAYLAND_DISPLAY": "wayland-0"}, [], []),
+        (1000, {"BROWSER": "code"}, [], []),
+        (1000, {}, [], ["--no-browser"]),
+        (1000, {}, ["--no-browser"], ["--no-browser"]),
+        (0, {"DISPLAY": ":0"}, [], ROOT_ONLY),
+        (0, {}, ["--port=0"], [*ROOT_ONLY, "--no-browser", "--port=0"]),
+        (
+            0,
+            {},
+            ["--allow-root", "--ip=0.0.0.0", "--no-browser"],
+            ["--allow-root", "--ip=0.0.0.0", "--no-browser"],
+        ),
+    ],
+)
+def test_root_stays_on_this_machine_and_a_browser_needs_a_display(
+    machine, monkeypatch, user, display, options, started
+):
+    monkeypatch.setattr(lab.sys, "platform", "linux")
+    assert machine(user, options, **display) == started
+
+
+def test_root_can_be_refused(machine):
+    with pytest.raises(SystemExit, match=f"You are root, which {NO_ROOT} forbids here"):
+        machine(0, [], **{NO_ROOT: "1"})

@@ -3,10 +3,15 @@
 import pytest
 import torch
 
-from course import machine
+from course import machine, ranks
 from course.machine import missing, played
+from course.paths import NOTEBOOKS
+from tests.support.notebooks import write_notebook
 
 ABOUT = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21"}
+
+
+SHARE_IT = "2 GPUs (this machine has 1; with CUDA_GRAPHS_SHARE_GPU=1 the ranks share it)"
 
 
 @pytest.fixture
@@ -14,18 +19,34 @@ def two_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
 
 
-def test_further_gpus_are_counted(two_gpus, monkeypatch):
+def test_further_gpus_are_counted(two_gpus):
     assert missing(gpus=2) == []
-    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 9))
-    assert missing(gpus=4) == ["4 GPUs (this machine has 2), or one with PyTorch 2.15"]
+    (needed,) = missing(gpus=4)
+    assert needed.startswith("4 GPUs (this machine has 2")
 
 
-def test_ranks_share_a_gpu_from_nccl_2_30_on(monkeypatch):
-    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 0))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert missing(gpus=2) == []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert missing(gpus=2) == ["2 GPUs (this machine has none), or one with PyTorch 2.15"]
+@pytest.mark.parametrize(
+    ("there", "nccl", "share_gpu", "allowed", "needed"),
+    [
+        (1, 30, False, False, SHARE_IT),
+        (1, 30, False, True, None),
+        (1, 30, True, False, None),
+        (1, 29, True, True, "2 GPUs (this machine has 1), or one with PyTorch 2.15"),
+        (1, 29, False, True, "2 GPUs (this machine has 1)"),
+        (0, 30, True, True, "2 GPUs (this machine has none), or one with PyTorch 2.15"),
+        (0, 30, False, False, "2 GPUs (this machine has none)"),
+    ],
+)
+def test_ranks_share_a_gpu_where_nccl_can_and_they_may(
+    monkeypatch, there, nccl, share_gpu, allowed, needed
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, nccl, 0))
+    monkeypatch.delenv(ranks.SHARE, raising=False)
+    if allowed:
+        monkeypatch.setenv(ranks.SHARE, "1")
+    assert missing(2, [], share_gpu) == ([needed] if needed else [])
+    assert machine.too_few(2) and not machine.too_few(1)
 
 
 def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
@@ -62,12 +83,25 @@ def test_a_recording_says_where_it_ran_and_what_live_would_need():
     assert text.endswith("To run live, this lesson needs 2 GPUs (this machine has 1).")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_doctor_says_what_the_extras_bring(there, monkeypatch):
-    monkeypatch.setattr(machine, "found", lambda package: there)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 * there)
-    lines = dict(reversed(line) for line in machine.extras())
-    assert set(lines.values()) == {"[OK]" if there else "[--]"}
+def test_lessons_that_need_more_are_named(tmp_path, monkeypatch):
+    write_notebook(tmp_path / "01_plain.ipynb", 'lesson("plain")')
+    write_notebook(tmp_path / "02_two.ipynb", 'lesson("two", gpus=2, recorded_on="a")')
+    write_notebook(tmp_path / "03_package.ipynb", 'lesson("package", needs=["no_such_package"])')
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert list(machine.needs_more(tmp_path)) == [
+        "02_two.ipynb plays its recording: live, it needs 2 GPUs (this machine has none)",
+        "03_package.ipynb plays its recording: live, it needs the package no_such_package "
+        "(`pip install no_such_package`)",
+    ]
+
+
+def test_lessons_on_several_gpus_need_two_and_22_can_share_one(monkeypatch):
+    monkeypatch.delenv(ranks.SHARE, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 0))
+    needed = {path.stem[3:]: machine.lacking(path) for path in NOTEBOOKS.glob("*.ipynb")}
+    two = {name for name, of in needed.items() if of and of[0].startswith("2 GPUs (")}
+    assert two == {"train_on_several_gpus", "split_decoder"}
 
 
 def test_the_cpu_is_the_one_that_linux_names(tmp_path, monkeypatch):

@@ -92,7 +92,7 @@ def test_a_method_of_unittests_runs_on_the_stand_in(run):
 def test_a_failed_test_shows_what_was_noticed(run):
     assert [ending for ending, _ in results(run, "test_hinted")] == ["FAILED"]
     assert "what the stand-in for CUDA graphs noticed" in run.stdout
-    assert "reads memory whose tensor is gone (aten::mul.Tensor)" in run.stdout
+    assert "reads memory whose tensor is gone (aten::mul.Tensor at test_hinted.py:8)" in run.stdout
 
 
 def test_a_project_that_takes_every_name_early_runs_as_it_is():

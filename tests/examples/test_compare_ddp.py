@@ -33,7 +33,7 @@ def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
     monkeypatch.setattr(dist, "barrier", lambda: None)
     with cpu_graphs() as device:
         found = names["compare"](["one GPU, eager", "one GPU, graph"], None, None)
-        assert device.counts["graphs"] == 4 + 3 * 2
+        assert device.launches["graphs"] == 4 + 3 * 2
     assert found["trained"]["one GPU, eager"] == found["trained"]["one GPU, graph"]
     assert len(found["trained"]["one GPU, eager"]) == 4 + 1
     assert [row[0] for row in found["times"]] == ["one GPU, eager", "one GPU, graph"]

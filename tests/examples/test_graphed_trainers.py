@@ -78,9 +78,9 @@ def plain_losses():
 @pytest.mark.parametrize("file", GRAPHED)
 def test_the_graph_trains_as_the_plain_trainer(file, plain_losses, on_the_stand_in):
     plain = plain_losses(file)
-    assert on_the_stand_in.counts["graphs"] == 0
+    assert on_the_stand_in.launches["graphs"] == 0
     assert losses_of(file) == plain and len(set(plain)) == STEPS
-    assert on_the_stand_in.counts["graphs"] == STEPS - 3, "all steps but the warm-up"
+    assert on_the_stand_in.launches["graphs"] == STEPS - 3, "all steps but the warm-up"
 
 
 @pytest.mark.parametrize(("file", "line", "instead", "expected"), CHANGES)

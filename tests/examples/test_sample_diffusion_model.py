@@ -115,7 +115,7 @@ def test_all_steps_as_one_graph():
         sampler = small_sampler(2)
         sampler.denoise = Graphed(sampler.denoise)
         results = [sampler.sample(labels, [7, 8], 2.0, levels) for _ in range(5)]
-        assert device.counts["graphs"] == 2
+        assert device.launches["graphs"] == 2
         assert all(torch.equal(result, expected) for result in results)
 
 

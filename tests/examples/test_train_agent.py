@@ -82,5 +82,5 @@ def test_graphed_gives_the_same_tensor_from_the_fourth_call_on():
             add = Graphed(lambda: total.add_(1) * 2)
             results = [add() for _ in range(5)]
         side_stream.synchronize()
-        assert total.item() == 5 and device.counts["graphs"] == 2
+        assert total.item() == 5 and device.launches["graphs"] == 2
         assert [result.item() for result in results] == [2, 4, 6, 10, 10]

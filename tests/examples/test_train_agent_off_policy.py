@@ -47,7 +47,7 @@ def losses_of(*changes, flags=(), iterations=ITERATIONS):
     sizes = ["--num-envs=4", "--batch-size=8", f"--iterations={iterations}"]
     with cpu_graphs() as device, redirect_stdout(StringIO()):
         losses = names["main"]([*sizes, *flags])
-        return [loss.item() for loss in losses], device.counts["graphs"]
+        return [loss.item() for loss in losses], device.launches["graphs"]
 
 
 @pytest.fixture(scope="module")

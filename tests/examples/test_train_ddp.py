@@ -56,7 +56,7 @@ def log_of(*flags, bad=0.0, changes=()):
         others = [torch.randn_like(weight) / 10 for weight in names["make_model"]().parameters()]
         with two_ranks(others):
             names["main"](list(flags))
-        return printed.getvalue(), device.counts["graphs"]
+        return printed.getvalue(), device.launches["graphs"]
 
 
 @pytest.fixture(scope="module")

@@ -58,12 +58,12 @@ def test_a_resumed_training_is_the_one_that_went_on():
 def test_the_graph_trains_as_eager():
     with cpu_graphs() as device:
         straight = train("straight.pt")
-        assert device.counts["graphs"] == 5 + 3, "three steps and one evaluation warm up"
+        assert device.launches["graphs"] == 5 + 3, "three steps and one evaluation warm up"
         halves = train("halves.pt", stop_after=4) + train("halves.pt", "--resume")
-        before = device.counts["graphs"]
+        before = device.launches["graphs"]
         eager = train("eager.pt", "--eager")
         assert eager == straight == halves
-        assert device.counts["graphs"] == before
+        assert device.launches["graphs"] == before
         first = train("graph_first.pt", stop_after=4) + train(
             "graph_first.pt", "--eager", "--resume"
         )

@@ -2,30 +2,29 @@
 
 import gzip
 import re
+import warnings
 from collections import Counter
 from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from course.paths import CONFORMANCE, NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
+from course.commands.due import of_other_tools, read_otherwise, recorded
+from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
 from course.player import play
 from course.recordings.cells import code_cells, lessons
 from course.recordings.kernel_history import History, NeedsGPU
 from course.recordings.recording import Recording, recorded_lesson, stale
-from course.recordings.statements import IMPORT, dependences, statements
+from course.recordings.statements import IMPORT, dependences, parsed
 from exercises.unfinished import unrecorded
 from tests.support.notebooks import each
 
 LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
-RECORDED = sorted(
-    path for gpu in GPUS for path in gpu.glob("*.json") if path.name != CONFORMANCE.name
-)
+RECORDED = recorded()
 LARGE = {  # GiB
     "use_transformer_engine": 11,  # layers of width 4,096
     "graph_megatron": 8,
-    "reach_bandwidth_limit": 10,  # 1.2 B weights, in float32 too
 }
 BESIDE = {"README.md", "works_on.json", "conformance.json"}  # what else lies there
 MACHINE_PATH = re.compile(rb"(?<![A-Za-z0-9_.+/-])/(?:root|home|tmp|opt|work|usr|Users)/")
@@ -48,6 +47,18 @@ def test_a_recording_is_fresh(path):
     assert not changes, (
         f"{path.stem}: {'; '.join(changes)}. Run `make record` on the GPU of {path.parent.name}."
     )
+
+
+@each(RECORDED)
+def test_another_copy_of_a_tool_is_reported_and_fails_nothing(path):
+    for sentence in of_other_tools(path):
+        warnings.warn(f"{path.stem} {sentence}: record it before a release", stacklevel=1)
+
+
+@each([path for path in RECORDED if Recording.read(path).about["traces"]])
+def test_the_same_is_read_out_of_a_recorded_trace(path):
+    """What only reads traces does not count for a recording; what it reads does."""
+    assert read_otherwise(path) == []
 
 
 @each([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
@@ -108,7 +119,8 @@ def kernel():
     """A kernel in which cells are run by name only: what would %%gpu cells say?"""
     manager = SimpleNamespace(input_hist_raw=[])
     events = SimpleNamespace(register=lambda *_: None)
-    return History(SimpleNamespace(history_manager=manager, events=events))
+    names = {"user_ns": {}, "user_ns_hidden": {}}
+    return History(SimpleNamespace(history_manager=manager, events=events, **names))
 
 
 def run(history, source):
@@ -121,7 +133,7 @@ def first_refusal(history, recording, cells):
     for cell in cells:
         if cell.kind == "gpu":
             try:
-                history.allows(cell.source, recording)
+                history.allows(parsed(cell.source), recording)
             except NeedsGPU as error:
                 return str(error)
         run(history, cell.source)
@@ -134,12 +146,12 @@ def edits(cells, recording):
     """
     last = max(cell.number for cell in cells if cell.kind == "gpu")
     known = {one for hashed in recording.statements.values() for one in hashed}
-    times = Counter(one.hash for cell in cells for one in statements(cell.source))
+    times = Counter(one.hash for cell in cells for one in parsed(cell.source).statements)
     found = {cell.kind: cell for cell in cells[: last - 1]}
     found.pop("plain", None)
     for cell in cells[: last - 1]:
         if cell.kind == "plain":
-            needed = {one.hash for one in statements(cell.source)} & known
+            needed = {one.hash for one in parsed(cell.source).statements} & known
             if not needed:
                 found["free"] = cell
             elif any(times[one] == 1 for one in needed):  # else it stands below once more
@@ -154,7 +166,7 @@ def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(pat
     assert first_refusal(kernel, recording, cells) == ""
     for kind, cell in edits(cells, recording).items():
         kernel.statements, kernel.played = [], set()
-        names = sorted({name for one in statements(cell.source) for name in one.binds})
+        names = sorted({name for one in parsed(cell.source).statements for name in one.binds})
         other = cell._replace(
             source="\n".join(f"{name} = 'edited'" for name in names), kind="plain"
         )
@@ -170,7 +182,7 @@ def test_no_gpu_cell_depends_on_a_guess_or_an_exercise(path):
         one
         for cell in cells
         if cell.kind in ("guess", "exercise")
-        for one in statements(cell.source)
+        for one in parsed(cell.source).statements
     }
     own = {one.hash for one in own if not isinstance(one.node, IMPORT)}
     assert not own & {one.hash for _, needs in dependences(cells) for one in needs}

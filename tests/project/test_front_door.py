@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from markdown_it import MarkdownIt
 from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -19,11 +20,11 @@ from packaging.version import Version
 from PIL import Image
 
 from course.commands import lab, works_on
-from course.lessons import lesson_file
-from course.paths import NOTEBOOKS, ROOT
+from course.lessons import by_parts, lesson_file, optional
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 from docs import colab, readme
 from tests.support.machine import needs_gpu
-from tests.support.notebooks import write_notebook
+from tests.support.notebooks import code, prose, write_notebook
 from tests.support.project import PACKAGES, PINS, PROJECT
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
@@ -48,7 +49,7 @@ def run(*command, **options):
 def test_the_front_pages_have_the_tables_of_now(page):
     text = page.read_text()
     assert readme.with_tables(page) == text, "run `make readme`"
-    if page != readme.CONTRIBUTING:
+    if page == readme.LESSONS:
         assert all(f"read/{path.stem}.md)" in text for path in NOTEBOOKS.glob("*.ipynb"))
 
 
@@ -73,7 +74,11 @@ def test_the_repositorys_address_is_written_where_it_is_set(page, monkeypatch):
         )
         assert "(https://codespaces.new/somebody/graphs)" in text
         assert "(https://mybinder.org/v2/gh/somebody/graphs/main" in text
-    assert "<the address" not in text
+
+
+def test_without_an_address_the_readme_begins_in_the_courses_folder(monkeypatch):
+    monkeypatch.setattr(readme, "repository", lambda: "")
+    assert readme.commands().endswith("in the course's folder:\n\n    make lab")
 
 
 def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
@@ -115,12 +120,57 @@ def test_the_picture_of_the_report_shows_the_recorded_traces(tmp_path):
     assert again.size == committed.size
 
 
-def test_the_readme_begins_with_the_command_and_its_blocks_do_not_scroll():
-    """A hosting site shows 88 characters of code in a window of 830 pixels."""
+def test_the_readme_tells_a_newcomer_first_things_first():
     text = readme.README.read_text()
-    assert text.index("    make lab\n") < text.index("![")
-    code = [line for line in text.splitlines() if line.startswith("    ")]
-    assert [line for line in code if len(line) > 4 + 88] == []
+    order = ["A CUDA graph records", "µs**", "![", "    make lab", "**One evening**"]
+    order += ["The core course takes", "), everything", "**You should know**", "| have one evening"]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+
+
+def test_the_readme_is_short():
+    """At most 900 words as a hosting site shows it, code apart."""
+    html = MarkdownIt("gfm-like", {"linkify": False}).render(readme.README.read_text())
+    assert "<table>" in html
+    shown = re.sub(r"<pre>.*?</pre>|<code>.*?</code>|<!--.*?-->|<[^>]*>", " ", html, flags=re.S)
+    assert len(re.findall(r"\S*\w\S*", shown)) <= 900
+
+
+def test_code_in_the_front_pages_does_not_scroll():
+    """A hosting site shows 88 characters of code in a window of 830 pixels."""
+    for page in (readme.README, ROOT / "docs/run_the_course.md"):
+        code = [line for line in page.read_text().splitlines() if line.startswith("    ")]
+        assert code and [line for line in code if len(line) > 4 + 88] == []
+
+
+def numbers_needed(path):
+    """Numbers of the lessons that a lesson needs, and that these need: its own reckoning."""
+    row = prose(path).partition("| you need |")[2].splitlines()[2].split("|")[1].partition(";")[0]
+    direct = {int(number) for number in re.findall(r"\((\d\d)_\w+\.ipynb", row)}
+    there = {int(one.name[:2]): one for one in NOTEBOOKS.glob("*.ipynb")}
+    if "all lessons from" in row:
+        direct = {number for number in there if min(direct) <= number <= max(direct)}
+    return direct.union(*(numbers_needed(there[number]) for number in direct))
+
+
+def test_each_path_names_what_it_needs_and_adds_up_all_minutes():
+    there = {int(path.name[:2]): path for path in NOTEBOOKS.glob("*.ipynb")}
+    _, _, *rows = readme.path_table().splitlines()
+    assert len(rows) == len(readme.PATHS) and f"\n{rows[-1]}\n" in readme.README.read_text()
+    on_a_path = set()
+    for row in rows:
+        _, who, own, before, reading, all_in_all, _ = (cell.strip() for cell in row.split("|"))
+        own = {int(number) for number in re.findall(r"(\d+) \[", own)}
+        needed = set().union(*(numbers_needed(there[number]) for number in own)) - own
+        assert before == ", ".join(map(str, sorted(needed))), who
+        first = [prose(there[number]) for number in own | needed]
+        takes = [re.search(r"\| (\d+) minutes \+ (\d+) minutes of", text) for text in first]
+        assert int(reading) == sum(int(one[1]) for one in takes), who
+        assert int(all_in_all) == sum(int(one[1]) + int(one[2]) for one in takes), who
+        on_a_path |= own | needed
+    apart = {number for number, path in there.items() if optional(path)}
+    (reference,) = by_parts()["Reference"]
+    assert set(there) == on_a_path | apart | {int(reference.name[:2])}, "in a path or optional"
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
@@ -130,7 +180,7 @@ def test_an_images_text_says_what_it_shows(name):
 
 def test_the_commands_that_the_front_door_names_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for name in ("README.md", "CONTRIBUTING.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "docs/run_the_course.md"):
         text = (ROOT / name).read_text()
         assert set(re.findall(r"(?:^    |`)make ([\w-]+)", text, re.MULTILINE)) <= targets
         modules = re.findall(r"python -m (\w+(?:\.\w+)+)", text)
@@ -196,7 +246,9 @@ def test_the_container_runs_as_a_user_and_keeps_the_servers_token():
     started = re.search(r"^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE)[1]
     assert "token" not in started and "allow" not in started and "password" not in started
     port = re.search(r"--port=(\d+)", started)[1]
-    published = re.findall(r"docker run .*? -p (\S+)", (ROOT / "README.md").read_text())
+    published = re.findall(
+        r"docker run .*? -p (\S+)", (ROOT / "docs/run_the_course.md").read_text()
+    )
     assert len(published) == 2 and set(published) == {f"127.0.0.1:{port}:{port}"}
 
 
@@ -242,6 +294,15 @@ def test_no_job_can_pass_without_notebooks():
     assert weekly["tools"]["uses"] == "./.github/workflows/tools.yml"
     assert weekly["report"]["needs"] == ["recorded", "tools"]
     assert not any("continue-on-error" in path.read_text() for path in WORKFLOWS.values())
+
+
+def test_lessons_that_need_two_gpus_have_a_job_of_their_own():
+    (ran,) = [
+        step["run"] for step in JOBS["gpu.yml"]["two"]["steps"] if "works-on" in step.get("run", "")
+    ]
+    several = {lesson_name(path) for path in NOTEBOOKS.glob("*.ipynb") if "gpus=2" in code(path)[0]}
+    assert set(re.search(r'ARGS="(.*)"', ran)[1].split()) == several
+    assert JOBS["gpu.yml"]["two"]["needs"] == "live", "which alone makes a run green"
 
 
 def report(*cases):

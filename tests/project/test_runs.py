@@ -14,7 +14,12 @@ from tests.support.notebooks import write_notebook
 from tests.support.processes import run_python
 from tests.support.project import clean_environment
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs/notebooks_as_tests.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs/run_the_course.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "docs/notebooks_as_tests.md",
+]
 PAGES += sorted((ROOT / ".github/workflows").glob("*.yml"))
 COMMAND = re.compile(r"(?:^ {4}|`|run: )((?:pytest --nbmake|make notebooks)[^`#\n]*)", re.MULTILINE)
 NOTEBOOKS = re.compile(r"^notebooks\b.*")

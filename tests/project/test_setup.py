@@ -4,6 +4,7 @@ import fcntl
 import importlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -45,7 +46,7 @@ import runpy, sys
 sys.executable, *sys.argv = sys.argv[1:]
 runpy.run_module("course.set_up", run_name="__main__")
 """
-OPTIONS = "--allow-root --no-browser --port 0"
+OPTIONS = "--no-browser --port 0"
 
 
 @pytest.fixture
@@ -219,6 +220,36 @@ def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(che
     assert steps(make("lab")[1]) == ["venv", "pip", "uv", "course.commands.lab"]
 
 
+def test_what_the_network_did_is_said_before_what_pip_makes_of_it(tmp_path, monkeypatch):
+    pip = tmp_path / "pip"
+    broken = "WARNING: Retrying (Retry(total=0)) after connection broken by "
+    errors = {
+        "Temporary failure in name resolution": "'NewConnectionError('<HTTPSConnection object at "
+        "0x7f>: Failed to establish a new connection: [Errno -3] Temporary failure in name "
+        "resolution')': /simple/uv/",
+        "Connection refused": "'ProxyError('Cannot connect to proxy.', NewConnectionError('<x>: "
+        "Failed to establish a new connection: [Errno 111] Connection refused'))': /simple/uv/",
+        "Read timed out. (read timeout=15)": "'ReadTimeoutError(\"HTTPSConnectionPool(host='a', "
+        "port=443): Read timed out. (read timeout=15)\")': /simple/uv/",
+    }
+    for why, error in errors.items():
+        pip.write_text(f"{broken}{error}\nERROR: No matching distribution found for uv==1\n")
+        with pytest.raises(set_up.Failed) as failed:
+            set_up.run("install uv", "sh", "-c", f"cat {shlex.quote(str(pip))} >&2; exit 1")
+        said = str(failed.value)
+        assert said.startswith(f"the network failed as Python tried to install uv ({why}); a proxy")
+    with pytest.raises(set_up.Failed, match=r"Python could not see \(error: no such thing\)"):
+        set_up.run("see", "sh", "-c", "echo error: no such thing; exit 1")
+
+
+def test_where_root_is_refused_nothing_is_set_up(monkeypatch):
+    monkeypatch.setattr(set_up.os, "geteuid", lambda: 0)
+    monkeypatch.setenv(set_up.NO_ROOT, "1")
+    monkeypatch.setattr(set_up, "set_up", lambda *_: pytest.fail("is set up"))
+    with pytest.raises(SystemExit, match="You are root"):
+        set_up.main([])
+
+
 @pytest.mark.parametrize("damage", ["python gone", "folder moved", "constraints changed"])
 def test_a_stale_set_up_is_made_again(checkout, damage):
     folder, make = checkout
@@ -311,7 +342,7 @@ def test_lab_keeps_the_servers_token_and_localhost():
         ROOT / "course" / "commands" / "lab.py",
         *(ROOT / "jupyter").rglob("*.json"),
     ]
-    settings = "".join(file.read_text() for file in files)
+    settings = "".join(file.read_text() for file in files).replace("--ip=localhost", "")
     assert "jupyterlab" in settings
     assert not re.search(r"token|password|\bip\b|allow_|allow(?!.*root)", settings)
 

@@ -36,12 +36,11 @@ class Lab:
             "JUPYTER_DATA_DIR": "data",
         }
         own |= {"IPYTHONDIR": "ipython", "PYTHONPATH": "."}
-        root = ["--allow-root"] if os.getuid() == 0 else []
         self.log = folder / "server.log"
         self.process = subprocess.Popen(
             # 0 is a free port; else JupyterLab tries one and takes it only later, so two servers
             # would both choose 8888
-            [sys.executable, "-m", "course.commands.lab", "--no-browser", *root, f"--port={port}"],
+            [sys.executable, "-m", "course.commands.lab", "--no-browser", f"--port={port}"],
             cwd=folder,
             env=os.environ | {name: str(folder / place) for name, place in own.items()},
             stdout=self.log.open("w"),

@@ -10,6 +10,7 @@ from io import StringIO
 import pytest
 import torch
 
+from course import ranks
 from course.lessons import lesson_file
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
@@ -56,7 +57,7 @@ def run_main(script, *changes, smaller=(), arguments=()):
     names = names_of(script, *changes, smaller=smaller)
     with cpu_graphs() as device, redirect_stdout(StringIO()) as printed:
         names["main"](*arguments)
-        return printed.getvalue(), device.counts["graphs"]
+        return printed.getvalue(), device.launches["graphs"]
 
 
 def printed_by(script, *changes, smaller=()):
@@ -78,13 +79,17 @@ def a_group(**instead):
 def printed_by_two_ranks(file, *arguments):
     """The lines that a script prints as two processes, by torchrun."""
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file), *arguments]
-    run = subprocess.run(
-        [sys.executable, "-m", *command],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    mark = f"{os.getpid()}-test"
+    try:
+        run = subprocess.run(
+            [sys.executable, "-m", *command],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            env=os.environ | {"OMP_NUM_THREADS": "1", ranks.MARK: mark},
+        )
+    finally:
+        ranks.end(mark)
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
 

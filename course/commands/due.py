@@ -1,0 +1,57 @@
+"""Say which lessons are to be recorded anew, and why:  python -m course.commands.due"""
+
+import sys
+from pathlib import Path
+
+import nbformat
+
+from course.lessons import lesson_file
+from course.paths import CONFORMANCE, TRACES
+from course.recordings.cells import code_cells
+from course.recordings.reached_code import other_tools
+from course.recordings.recording import Recording, program, reading, stale
+
+
+def recorded() -> list[Path]:
+    """All recordings in traces/ but the learner's own."""
+    return sorted(
+        path
+        for path in TRACES.glob("*/*.json")
+        if path.parent.name != "local" and path.name != CONFORMANCE.name
+    )
+
+
+def of_other_tools(path: Path) -> list[str]:
+    """A sentence for each tool of which a recording used another copy than this one."""
+    cells = code_cells(nbformat.read(lesson_file(path.stem), as_version=4))
+    then = Recording.read(path).about["definitions"]
+    differ = other_tools(program(cells)["definitions"], then)
+    return [f"used {tool} {old}, and this copy is {new}" for tool, (old, new) in differ.items()]
+
+
+def read_otherwise(path: Path) -> list[str]:
+    """A sentence for each trace of a recording out of which other numbers are read than then."""
+    recording = Recording.read(path)
+    return [
+        f"helpers.trace reads other numbers out of its trace {name}"
+        for name, then in recording.about["readings"].items()
+        if reading(recording.trace(name)) != then
+    ]
+
+
+def main() -> int:
+    """A line for each lesson to record, then the command; returns 1 if one is stale."""
+    found, names = 0, []
+    for path in recorded():
+        changes = stale(nbformat.read(lesson_file(path.stem), as_version=4), Recording.read(path))
+        changes += read_otherwise(path)
+        if sentences := [*changes, *of_other_tools(path)]:
+            found += bool(changes)
+            names.append(path.stem)
+            print(f"{path.stem} ({path.parent.name}): {'; '.join(sentences)}.")
+    print(f'make record ARGS="{" ".join(names)}"' if names else "Every recording is up to date.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""What a warm-up has left behind: weights, statistics and optimizer state that nobody restored.
+
+A warm-up runs the operators of a step several times on the same inputs, and the graph then works on
+from what they have left. Training steps before a capture are none: their inputs are new each time.
+"""
+
+import gc
+from collections import Counter
+
+import torch
+
+from cpu_graph.hints import tell
+
+# they write what does not depend on what was there
+ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
+ANEW |= {"_foreach_copy_"}
+
+
+class Use:
+    """What eager launches last did with a block: when they read it and wrote to it."""
+
+    def __init__(self):
+        self.read_at = self.written_at = 0
+        self.since = 0  # the first write of those in times
+        self.times = Counter()  # how often each operator has written, since another one did
+
+
+def note_eager(device, node):
+    """Note when an eager launch reads and writes blocks."""
+    now = device.launches["operators"]
+    if node.draws:
+        device.drawn.add(node.operator)
+    for (block, *_), writes in node.spans.items():
+        use = block.use = block.use or Use()
+        if not writes:
+            use.read_at = now
+        elif is_anew(node.operator):
+            use.times.clear()
+            use.written_at = now
+        else:
+            use.since = use.since if use.times else now
+            use.times[node.operator] += 1
+            use.written_at = now
+
+
+def is_anew(operator):
+    return operator.name().split("::")[-1].split(".")[0] in ANEW
+
+
+def warmed_blocks(capture):
+    """At the end of a capture: the blocks that its operators have changed before, on its inputs."""
+    inputs = [
+        block.use
+        for block in capture.reads
+        if block not in capture.written and block.kind == "cuda" and block.use
+    ]
+
+    def warmed(block):
+        use, operators = block.use, capture.changed[block]
+        repeated = use and any(use.times[operator] > 1 for operator in operators)
+        return repeated and all(each.read_at >= use.since > each.written_at for each in inputs)
+
+    return [
+        block for block in capture.changed if block in capture.reads and inputs and warmed(block)
+    ]
+
+
+def warmed_up(device, capture):
+    """Before the first replay: tell what a warm-up has changed and nobody has restored."""
+    blocks = [block for block in capture.warmed if block.use.times]
+    names = names_of(device, blocks) if blocks else []
+    if names:
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        tell(
+            device,
+            "warm-up",
+            f"The warm-up before graph {capture.number} ran several times on the same inputs and "
+            f"changed {', '.join(names[:4])}{more}, which nobody restored before the first replay: "
+            "save them before the warm-up, and copy_ them back in place after the capture.",
+        )
+
+
+def names_of(device, blocks):
+    """The names of blocks that hold weights and buffers of a module, or state of an optimizer."""
+    names = {}
+    for thing in gc.get_objects():
+        if isinstance(thing, torch.nn.Module):
+            held = [*thing.named_parameters(recurse=False), *thing.named_buffers(recurse=False)]
+            found = {f"{type(thing).__name__}.{name}": tensor for name, tensor in held}
+        elif isinstance(thing, torch.optim.Optimizer):
+            found = {
+                f"{type(thing).__name__}'s {name}": value
+                for state in thing.state.values()
+                for name, value in state.items()
+                if isinstance(value, torch.Tensor)
+            }
+        else:
+            continue
+        for name, tensor in found.items():
+            block = device.memory.find(tensor)
+            if block in blocks:
+                names[block] = name
+    return sorted(set(names.values()))

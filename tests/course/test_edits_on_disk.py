@@ -1,0 +1,183 @@
+"""What a reader changes in the project's files: what a %%gpu cell reaches is noticed, what it does
+not reach plays.
+"""
+
+import re
+import shutil
+
+import pytest
+
+from course import paths
+from course.recordings.reached_code import hashes, lost_files, other_tools, redefined
+from course.recordings.statements import parsed
+
+CELL = """
+from capturable import preflight
+from course.memory import free_gpu_memory
+from examples.small_llama import load, split_text
+from helpers.model import make_batches, make_model, training_step
+from helpers.timing import measure
+from helpers.trace import read_trace
+
+preflight(training_step)
+measure({"step": training_step})
+make_model(), make_batches(), load(), split_text()
+read_trace("trace.json").verdict()
+free_gpu_memory()
+"""
+ROOMS = ("helpers", "course", "capturable", "examples", "trace_report")
+MODEL, TIMING, LLAMA = "helpers/model.py", "helpers/timing.py", "examples/small_llama.py"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    root = tmp_path_factory.mktemp("whole")
+    for room in ROOMS:
+        shutil.copytree(
+            paths.ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    return root
+
+
+@pytest.fixture
+def root(whole, tmp_path):
+    """A copy of the project to change at will."""
+    return shutil.copytree(whole, tmp_path / "root")
+
+
+def reached(root):
+    return hashes((one.node for one in parsed(CELL).statements), root)
+
+
+def noticed(root, then):
+    return [*redefined(reached(root), then, root), *lost_files(then, root)]
+
+
+def edit(file, old, new):
+    def change(root):
+        text = (root / file).read_text()
+        assert re.search(old, text, re.MULTILINE), old
+        (root / file).write_text(re.sub(old, new, text, count=1, flags=re.MULTILINE))
+
+    return change
+
+
+def append(file, text):
+    return lambda root: (root / file).open("a").write(f"\n{text}\n")
+
+
+def copy(old, new):
+    return lambda root: shutil.copy(root / old, root / new)
+
+
+def write(file, text):
+    return lambda root: (root / file).write_text(text)
+
+
+def package_of(root):
+    """A package takes the place of a module of its name."""
+    (root / "helpers/timing").mkdir()
+    (root / "helpers/timing/__init__.py").write_text("def measure(steps): ...")
+
+
+NOTICED = {
+    "another constant": [edit(MODEL, r"^WIDTHS = \(", "WIDTHS = (8, ")],
+    "another clock": [edit(TIMING, "perf_counter", "monotonic")],
+    "a backup, then a constant": [
+        copy(MODEL, "helpers/model_old.py"),
+        edit(MODEL, r"^WIDTHS = \(", "WIDTHS = (8, "),
+    ],
+    "a backup in another room, then a constant": [
+        copy(MODEL, "examples/mine.py"),
+        edit(MODEL, r"^WIDTHS = \(", "WIDTHS = (8, "),
+    ],
+    "a backup, then a function": [
+        copy(TIMING, "helpers/timing_backup.py"),
+        edit(TIMING, "rounds: int = 20", "rounds: int = 1"),
+    ],
+    "a function wrapped below": [append(MODEL, "training_step = print(training_step)")],
+    "a function of fewer arguments below": [append(TIMING, "measure = partial(measure, rounds=1)")],
+    "a second function": [append(MODEL, "def make_model(): ...")],
+    "a second constant": [append(MODEL, "WIDTHS = (8, 8, 8)")],
+    "a second function under a condition": [append(MODEL, "if True:\n    def make_batches(): ...")],
+    "other weights": [copy("examples/small_llama_drafter.pt", "examples/small_llama_model.pt")],
+    # more
+    "a name deleted": [append(TIMING, "del measure")],
+    "names from elsewhere": [append(TIMING, "from mine import *")],
+    "a name bound by its text": [append(TIMING, "globals()['measure'] = print")],
+    "a name bound by a loop": [append(TIMING, "for measure in [print]: ...")],
+    "a name bound by a pattern": [append(TIMING, "match 1:\n    case measure: ...")],
+    "a name bound by a function": [
+        append(TIMING, "def patch():\n    global measure\n    measure = print\npatch()")
+    ],
+    "a package that patches its module": [
+        append("helpers/__init__.py", "import helpers.timing\nhelpers.timing.measure = print")
+    ],
+    "a module that patches another": [
+        write("helpers/patches.py", "import helpers.timing\nsetattr(helpers.timing, 'measure', 1)"),
+        append(MODEL, "import helpers.patches"),
+    ],
+    "a package in a module's place": [package_of],
+    "a decorator": [edit(MODEL, "^def make_model", "@print\ndef make_model")],
+    "a setting for the whole process": [append(MODEL, "torch.use_deterministic_algorithms(True)")],
+    "a method": [
+        edit(
+            "examples/decoder.py",
+            r"def head_dim\(self\)(.*)\n",
+            r"def head_dim(self)\1\n        return 3\n",
+        )
+    ],
+    "weights taken away": [lambda root: (root / "examples/small_llama_model.pt").unlink()],
+    "another text": [append("examples/shakespeare.txt", "Exeunt.")],
+    "a name imported from elsewhere": [
+        write("helpers/mine.py", "def _time(*_): ..."),
+        append(TIMING, "from helpers.mine import _time"),
+    ],
+}
+PLAYED = {
+    "a comment": [append(MODEL, "# mine")],
+    "a docstring": [edit(TIMING, '"""Wait for the GPU', '"""Wait for it')],
+    "a type": [edit(TIMING, "rounds: int = 20", "rounds: object = 20")],
+    "another function": [append(MODEL, "def mine(): ...")],
+    "another module": [write("helpers/mine.py", "def measure(): ...")],
+    "a colour": [append("helpers/charts.py", "COLOURS = {}")],
+    "a verdict": [append("helpers/trace.py", "Trace.verdict = print")],
+    "how memory is freed": [append("course/memory.py", "free_gpu_memory = print")],
+    "how times are reported": [edit(TIMING, "too close to call", "too near")],
+    "a tool": [append("capturable/host_calls.py", "MINE = 3")],
+    "a text that nothing reaches": [write("examples/mine.txt", "mine")],
+    "a function moved": [
+        copy(TIMING, "helpers/stopwatch.py"),
+        edit(
+            TIMING,
+            r"^def synchronize(.|\n)*?^(?=def)",
+            "from helpers.stopwatch import synchronize\n",
+        ),
+    ],
+    "a script's own part": [append(MODEL, 'if __name__ == "__main__":\n    make_model()')],
+}
+
+
+@pytest.mark.parametrize("changes", NOTICED.values(), ids=NOTICED)
+def test_an_edit_that_a_cell_reaches_is_noticed(root, changes):
+    then = reached(root)
+    for change in changes:
+        change(root)
+    assert noticed(root, then)
+
+
+@pytest.mark.parametrize("changes", PLAYED.values(), ids=PLAYED)
+def test_an_edit_that_a_cell_does_not_reach_plays(root, changes):
+    then = reached(root)
+    for change in changes:
+        change(root)
+    assert noticed(root, then) == []
+
+
+def test_another_copy_of_a_tool_is_told_by_its_version(root):
+    then = reached(root)
+    edit("capturable/pyproject.toml", r'version = ".*"', 'version = "9.9"')(root)
+    append("capturable/host_calls.py", "MINE = 3")(root)
+    ((old, new),) = other_tools(reached(root), then).values()
+    assert old.startswith("0.") and new.startswith("9.9+")
+    assert old.partition("+")[2] != new.partition("+")[2]
