@@ -8,10 +8,13 @@ RUN apt-get update \
     && useradd --uid 1000 --create-home learner \
     && install --directory --owner learner /course
 
+# docker build --build-arg CPU=1: PyTorch's CPU build, a twelfth of the CUDA build's size
+ARG CPU
+
 WORKDIR /course
 COPY --chown=learner . .
 RUN pip install --no-cache-dir "$(grep ^uv== constraints.txt)" \
-    && uv pip install --system --no-cache --constraint constraints.txt --editable . \
+    && uv pip install --system --no-cache --constraint constraints.txt --editable . ${CPU:+--torch-backend=cpu} \
     && install --directory --owner learner my_lessons traces/local
 
 USER 1000

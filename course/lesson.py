@@ -12,17 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from html import escape
 from pathlib import Path
-from traceback import walk_tb
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from IPython import get_ipython
-from IPython.core.pylabtools import print_figure
 from IPython.display import Markdown, clear_output, display
-from matplotlib.figure import Figure
 
 from course import ranks
 from course.lessons import present_name
@@ -34,14 +29,12 @@ from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
 from course.recordings.statements import IMPORT, Cell, parsed
 from course.recordings.values import decode
+from course.shown import describe_charts, round_numbers, show_error
 
-RUN_FIRST = (
-    "If a cell above defines it, run that cell first; after a restart of the kernel, all of them. "
-    + RUN_ABOVE
-)
-INTERRUPTED = "Interrupted: what this cell makes is missing or old, so run it again."
 IMPORTED_BY = {r"\blesson\(": "torch", r"\b(check_capture|cpu_graphs)\(": "torch._dynamo"}
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
+RECORDED_ON = "CUDA_GRAPHS_RECORDED_ON"  # the reader may set it to a folder of traces/
+PLAY = "CUDA_GRAPHS_PLAY"  # the player sets it to the folder from which it plays, even beside a GPU
 _open: "Lesson | None" = None
 _history: History | None = None
 
@@ -64,15 +57,15 @@ def lesson(
     """
     global _open
     name = present_name(name)
-    gpu = None if live is False else gpu_name()
-    recording = RECORD_TO in os.environ
-    lacking = missing(gpus, needs, share_gpu)
-    if recording and lacking:
+    playing = PLAY in os.environ
+    gpu = None if playing or live is False else gpu_name()
+    lacking = [] if playing else missing(gpus, needs, share_gpu)
+    if RECORD_TO in os.environ and lacking:
         raise NeedsMore(f"This lesson needs {' and '.join(lacking)}.")
-    live = not lacking and (gpu is not None or recording) if live is None else live
-    opened = Lesson(
-        name, live, recorded_on or os.environ.get("CUDA_GRAPHS_RECORDED_ON", REFERENCE_GPU)
-    )
+    if live is None:
+        live = not lacking and (gpu is not None or RECORD_TO in os.environ)
+    folder = os.environ.get(PLAY) or recorded_on or os.environ.get(RECORDED_ON, REFERENCE_GPU)
+    opened = Lesson(name, live, folder)
     shell = get_ipython()
     load_ipython_extension(shell)
     describe_charts(shell)
@@ -106,9 +99,9 @@ def load_ipython_extension(shell: Any) -> None:
     global _history
     if _history is None or _history.shell is not shell:
         _history = History(shell)
-        shell.events.register("pre_run_cell", wait)
-        shell.events.register("post_run_cell", end)
-    shell.set_custom_exc((KeyboardInterrupt, NameError), told)
+        shell.events.register("pre_run_cell", announce_import)
+        shell.events.register("post_run_cell", announce_next)
+    shell.set_custom_exc((KeyboardInterrupt, NameError), show_error)
     round_numbers(shell)
     if _transform not in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.append(_transform)
@@ -196,11 +189,11 @@ def play(cell: Cell) -> None:
         display(Markdown(f"*{line}*"))
     values = {name: decode(name, recorded_cell.values[name]) for name in cell.hands_on or ()}
     for output in recorded_cell.outputs:
-        show(output)
+        show_output(output)
     get_ipython().push(imported(cell) | values)
 
 
-def show(output: dict[str, Any]) -> None:
+def show_output(output: dict[str, Any]) -> None:
     """Show one recorded output: lines of text, or a table."""
     ((kind, content),) = output.items()
     if kind == "table":
@@ -226,49 +219,7 @@ def imported(cell: Cell) -> dict[str, Any]:
     return names
 
 
-def round_numbers(shell: Any) -> None:
-    """Let an IPython shell show floats, and pandas those in tables, to five digits; the values stay
-    what they are.
-    """
-    pd.options.display.float_format = five_digits
-    plain = shell.display_formatter.formatters["text/plain"]
-    plain.for_type(
-        float,
-        lambda value, printer, _: printer.text(repr(value) if whole(value) else five_digits(value)),
-    )
-
-
-def describe_charts(shell: Any) -> None:
-    """Let an IPython shell give charts a text for screen readers: their title."""
-    plt.switch_backend(plt.get_backend())  # now: as it starts, it drops what shows figures
-    html = shell.display_formatter.formatters["text/html"]
-    html.for_type(Figure, described)
-
-
-def described(figure: Figure) -> str:
-    """A figure as an HTML image whose text is what its titles say."""
-    png = print_figure(figure, fmt="png", base64=True)
-    said = escape(titles(figure) or "Chart without a title")
-    return f'<img class="chart" alt="{said}" src="data:image/png;base64,{png}">'
-
-
-def titles(figure: Figure) -> str:
-    """What the titles of a figure and its axes say; "" if it has none."""
-    found = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
-    return " ".join(" ".join(found).split())
-
-
-def five_digits(value: float) -> str:
-    """A number to five digits: 0.36374, 35.815, 3908.2, 345184, 8.2885e-08."""
-    return f"{value:.0f}" if whole(value) or 1e5 <= abs(value) < 1e9 else f"{value:.5g}"
-
-
-def whole(value: float) -> bool:
-    """Whether it is a whole number, short enough to be written out."""
-    return abs(value) < 1e9 and float(value).is_integer()
-
-
-def wait(info: Any) -> None:
+def announce_import(info: Any) -> None:
     """Before a cell that will import torch, or what the stand-in needs of it: say so."""
     for call, module in IMPORTED_BY.items():
         if in_copy() and module not in sys.modules and re.search(call, info.raw_cell or ""):
@@ -276,26 +227,9 @@ def wait(info: Any) -> None:
             clear_output(wait=True)  # once there is something else to show
 
 
-def end(result: Any) -> None:
+def announce_next(result: Any) -> None:
     """After a lesson's last cell, which frees the GPU's memory: say what comes next."""
     source = result.info.raw_cell or ""
     last = handed_on(source) is not None and source.rstrip().endswith("free_gpu_memory()")
     if last and result.success and _open and (text := ending(_open.name)):
         display(Markdown(text))
-
-
-def told(
-    shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None
-) -> None:
-    """What a cell shows when the learner interrupts it, or when it reads a name that no cell has
-    bound: a sentence, the interruption's own if it has one; after a traceback, if the name is not
-    the cell's own.
-    """
-    if not isinstance(error, NameError):
-        said = [str(error) or INTERRUPTED]
-    elif len(list(walk_tb(traceback))) > 2 or isinstance(error, UnboundLocalError):
-        said = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset)
-        said = said if isinstance(error, UnboundLocalError) else [*said, RUN_FIRST]
-    else:
-        said = [f"NameError: {error}. {RUN_FIRST}"]
-    shell._showtraceback(kind, error, said)

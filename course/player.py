@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import nbformat
 import pandas as pd
@@ -21,9 +22,10 @@ from IPython.utils.capture import capture_output
 from matplotlib import pyplot as plt
 from traitlets.config import Config
 
-from course import lesson
+from course.lesson import PLAY
 from course.paths import NOTEBOOKS, REFERENCE_GPU
 from course.recordings.cells import checked, handed_on
+from course.shown import titles
 
 PRELOADED = [  # what most lessons import, once for all their processes
     "course.player",
@@ -85,18 +87,18 @@ class _Shell(InteractiveShell):
 @contextmanager
 def playing(gpu: str) -> Iterator[InteractiveShell]:
     """In the block there is a new IPython, in which lessons play recordings even beside a GPU."""
-    before = lesson.gpu_name, lesson.missing
-    lesson.gpu_name, lesson.missing = (lambda: None), (lambda *_: [])
-    os.environ["CUDA_GRAPHS_RECORDED_ON"] = gpu
     InteractiveShell.clear_instance()
     shell = _Shell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.showtraceback = lambda *_, **__: None  # type: ignore[method-assign]
     plt.switch_backend("agg")
     try:
-        with chdir(NOTEBOOKS), pd.option_context("display.max_columns", 20):  # as in notebooks
+        with (
+            patch.dict(os.environ, {PLAY: gpu}),
+            chdir(NOTEBOOKS),
+            pd.option_context("display.max_columns", 20),  # as in notebooks
+        ):
             yield shell
     finally:
-        lesson.gpu_name, lesson.missing = before
         plt.close("all")
         atexit.unregister(shell.atexit_operations)
         _Shell.clear_instance()
@@ -118,7 +120,7 @@ def _outputs(shown: Any, streams: Iterable[str]) -> Iterator[nbformat.NotebookNo
 def _chart(figure: Any) -> nbformat.NotebookNode:
     """A chart as PNG, with the text for those who do not see it as its plain text."""
     axes = [text for one in figure.axes for text in (one.get_xlabel(), one.get_ylabel()) if text]
-    said = [lesson.titles(figure).removesuffix(".")]
+    said = [titles(figure).removesuffix(".")]
     if axes:
         said.append(f"Axes: {'; '.join(dict.fromkeys(axes))}")
     data = {

@@ -6,9 +6,9 @@ The device        device, placement, memory, pools, streams, order, generators: 
 Under torch       torch_names: the block; functions, methods, operators, shapes, tables, trees: what
                   torch's calls do there; autograd, autocast, callbacks, control_flow, saving: and
                   those of its subsystems
-It says           errors: what it refuses, and in which words; hints: what it has noticed; lines:
-                  at which line of the program; log: what it has launched; report: what it says at
-                  the end
+It says           errors: what it refuses, and in which words; hints: what it has noticed; values,
+                  warmups: of what a capture keeps, and a warm-up leaves behind; lines: at which
+                  line of the program; log: what it has launched; report: all that, at the end
 In tests          pytest_cpu_graph: a fixture and a marker for pytest; example: a server's graph
                   runner, tested
 """

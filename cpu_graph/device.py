@@ -198,7 +198,8 @@ class Device:
         if self.capture and stream != HOST:
             self.capture.outside.append(node)
         self.order.settle(self.order.enter(node))
-        note_eager(self, node)
+        in_place = written_by(operator, args, kwargs)
+        note_eager(self, node, {self.memory.find(tensor) for tensor in in_place})
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
             block.overwritten = None

@@ -6,6 +6,8 @@ A replay uses them as they were. Those that have changed since are told at the n
 import sys
 import types
 import weakref
+from dis import get_instructions
+from functools import cache
 from inspect import getattr_static
 
 import torch
@@ -31,6 +33,14 @@ def frames_from(frame):
         frame = frame.f_back
 
 
+@cache
+def names_read(code):
+    """The attributes and globals that code reads and does not set itself, as it does a counter."""
+    stores = "STORE_ATTR", "STORE_GLOBAL"
+    own = {each.argval for each in get_instructions(code) if each.opname in stores}
+    return [name for name in code.co_names if name not in own]
+
+
 class Values:
     """What one capture has read and no replay reads again."""
 
@@ -49,7 +59,7 @@ class Values:
         for frame in frames[: len(frames) - self.depth]:
             if of_the_program(frame.f_code):
                 self._note_names(frame, node.line)
-            elif "/torch/optim/" in frame.f_code.co_filename:
+            elif frame.f_code.co_name == "step" and "/torch/optim/" in frame.f_code.co_filename:
                 self._note_settings(frame.f_locals.get("self"), node.line)
 
     def _note_names(self, frame, line):
@@ -59,16 +69,17 @@ class Values:
         if (code, id(this)) in self.seen:
             return
         self.seen.add((code, id(this)))
-        named = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
+        names = names_read(code)
+        named = {name: frame.f_globals[name] for name in names if name in frame.f_globals}
         module = frame.f_globals.get("__name__")
         for name, value in named.items():
             if is_plain(value):
                 self.plain[module, name] = module, value, line
         parts = vars(this) if hasattr(this, "__dict__") else {}
-        parts = [parts[name] for name in code.co_names if name in parts]
+        parts = [parts[name] for name in names if name in parts]
         for owner in (*variables.values(), *named.values(), *parts):
             if has_attributes(owner):
-                for name in code.co_names:
+                for name in names:
                     if is_plain(value := getattr_static(owner, name, MISSING)):
                         self.plain[id(owner), name] = weakref.ref(owner), value, line
 
@@ -95,15 +106,20 @@ class Values:
 
     def tell_changed(self, device, number):
         """Tell the values that are others now, and that no other graph was captured with."""
+        same = []
         for reference, value, node in self.tensors:
             tensor = reference()
-            if tensor is not None and not torch.equal(tensor, value):
+            if tensor is None or torch.equal(tensor, value):
+                same.append((reference, value, node))
+            else:
                 what = f"A CPU tensor that {name_of(node.operator)} takes"
                 self._tell(device, number, what, value.tolist(), tensor.tolist(), node.line)
-        for key, (owner, value, line) in self.plain.items():
+        self.tensors = same
+        for key, (owner, value, line) in list(self.plain.items()):
             now = value_of(owner, key[1])
             if is_plain(now) and now not in device.captured_with[key]:
                 self._tell(device, number, name_of_value(owner, key[1]), value, now, line)
+                del self.plain[key]
 
     def _tell(self, device, number, what, then, now, line):
         tell(

@@ -25,8 +25,8 @@ class Use:
         self.times = Counter()  # how often each operator has written, since another one did
 
 
-def note_eager(device, node):
-    """Note when an eager launch reads and writes blocks."""
+def note_eager(device, node, in_place):
+    """Note when an eager launch reads and writes blocks, some of them in place."""
     now = device.launches["operators"]
     if node.draws:
         device.drawn.add(node.operator)
@@ -34,7 +34,7 @@ def note_eager(device, node):
         use = block.use = block.use or Use()
         if not writes:
             use.read_at = now
-        elif is_anew(node.operator):
+        elif block not in in_place or is_anew(node.operator):
             use.times.clear()
             use.written_at = now
         else:
@@ -84,12 +84,13 @@ def names_of(device, blocks):
     """The names of blocks that hold weights and buffers of a module, or state of an optimizer."""
     names = {}
     for thing in gc.get_objects():
-        if isinstance(thing, torch.nn.Module):
+        kind = type(thing)  # isinstance would ask proxies for their class
+        if issubclass(kind, torch.nn.Module):
             held = [*thing.named_parameters(recurse=False), *thing.named_buffers(recurse=False)]
-            found = {f"{type(thing).__name__}.{name}": tensor for name, tensor in held}
-        elif isinstance(thing, torch.optim.Optimizer):
+            found = {f"{kind.__name__}.{name}": tensor for name, tensor in held}
+        elif issubclass(kind, torch.optim.Optimizer):
             found = {
-                f"{type(thing).__name__}'s {name}": value
+                f"{kind.__name__}'s {name}": value
                 for state in thing.state.values()
                 for name, value in state.items()
                 if isinstance(value, torch.Tensor)

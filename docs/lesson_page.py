@@ -6,6 +6,7 @@ entries for the search.
 
 import re
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,9 @@ def gpus(notebook: nbformat.NotebookNode) -> int:
 
 def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording] = ()) -> str:
     """Where a recording comes from, in words, and which others there are of the lesson."""
+    about = as_text(about)
     too = "".join(
-        f" It was [recorded](../traces/README.md) on {gpus_of(one.about, gpus)} too."
+        f" It was [recorded](../traces/README.md) on {gpus_of(as_text(one.about), gpus)} too."
         for one in others
     )
     return (
@@ -108,6 +110,16 @@ def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording]
         f"with at most {about['peak_gpu_mib']} MiB of GPU memory, all others on what was recorded. "
         f"In JupyterLab the lesson runs, with or without a GPU.{too}"
     )
+
+
+def as_text(about: dict[str, Any]) -> dict[str, Any]:
+    """What a recording says of itself, with its texts as Markdown that shows them as they are: it
+    may be a stranger's.
+    """
+    return {
+        key: re.sub(r"([\\`*_\[\]])", r"\\\1", escape(value)) if isinstance(value, str) else value
+        for key, value in about.items()
+    }
 
 
 def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from course.lessons import following, title
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recorded_lesson
-from docs.lesson_page import folded, gpus, keep_addresses, shown, without_styles
+from docs.lesson_page import as_text, folded, gpus, keep_addresses, shown, without_styles
 from docs.played import played
 from docs.search import GALLERY
 from exercises.guesses import NO_GUESS
@@ -41,7 +41,7 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
     notebook: the lesson at path with its outputs.
     """
     name = lesson_name(path)
-    about = recorded_lesson(name).about
+    about = as_text(recorded_lesson(name).about)
     if name == GALLERY:
         keep_addresses(notebook)
     charts: dict[str, bytes] = {}

@@ -5,7 +5,7 @@ profile_step: time a step and profile it
 train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
 graphed_trainer: transformers' Trainer with each training step in one graph
 graphed_lightning: the same for Lightning
-worth_a_graph: the step time, the busy time and the cost of a capture, and when it is worth it
+fill_a_pool: which lines fill the memory pool of a graph
 check_step: a step that can be captured, and whether its graph trains the same
 choose_api: five questions to a trace, and the method that fits a training step
 loop_in_graph: linear equations solved in one launch, by a loop that stops by itself

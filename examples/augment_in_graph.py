@@ -4,8 +4,10 @@ Needs torch and a CUDA GPU. Crops and mirror images are drawn on the GPU, in eac
 anew; the share of mixup is drawn by Python. The numbered lines are what random numbers need.
 """
 
+import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +31,19 @@ def augment(images: Tensor) -> Tensor:
     return images[number, :, rows, columns].permute(0, 3, 1, 2)  # (B, C, CROP, CROP)
 
 
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterator[None]:
+    """Capture the block, next to threads that pin memory and without a garbage collection."""
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # collecting an older graph would end the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if gc_was_enabled:
+            gc.enable()
+
+
 def capture(step: Callable[[], Tensor], model: nn.Module) -> tuple[torch.cuda.CUDAGraph, Tensor]:
     """Capture a training step; return its graph and static loss. Model and numbers stay as now."""
     weights = [weight.detach().clone() for weight in model.parameters()]
@@ -41,7 +56,7 @@ def capture(step: Callable[[], Tensor], model: nn.Module) -> tuple[torch.cuda.CU
             step()
     torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capturing(graph):
         static_loss = step()
 
     torch.cuda.set_rng_state(rng_state)  # 3. the warm-up has drawn numbers

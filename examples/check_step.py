@@ -6,7 +6,9 @@
 Put your step into make_step. Its numbered lines are those that had to change for a graph.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +40,19 @@ def make_step() -> tuple[Callable[[Tensor, Tensor], Tensor], Batch, Batch]:
     return step, (inputs[0], targets[0]), (inputs[1], 4 * targets[1])
 
 
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterator[None]:
+    """Capture the block, next to threads that pin memory and without a garbage collection."""
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # collecting an older graph would end the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if gc_was_enabled:
+            gc.enable()
+
+
 def train_graph(step: Callable[[Tensor, Tensor], Tensor], batches: list[Batch]) -> list[Tensor]:
     """Train eagerly on the first batches, then from a graph. Returns the losses."""
     static_inputs, static_targets = (tensor.clone() for tensor in batches[0])
@@ -48,7 +63,7 @@ def train_graph(step: Callable[[Tensor, Tensor], Tensor], batches: list[Batch]) 
     torch.cuda.current_stream().wait_stream(side_stream)
 
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capturing(graph):
         static_loss = step(static_inputs, static_targets)
     for inputs, targets in batches[WARMUP:]:
         static_inputs.copy_(inputs)

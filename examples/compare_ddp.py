@@ -112,15 +112,16 @@ def compare(variants: Sequence[str], stream: torch.cuda.Stream, traces: Path | N
     batches = make_batches(dist.get_rank())
     del batches[13]  # the bad one
     steps: dict[str, Callable] = {}
-    graphs = []
+    alive = []  # a graph holds addresses only
     trained = {}
     for variant in variants:
         model = build(variant)
         step = make_step(model)
         losses = [step(*batch) for batch in batches[:WARMUP]]
         if variant.endswith("graph"):
-            graph, step = capture(step, *batches[WARMUP], stream)
-            graphs.append(graph)
+            graph, replay = capture(step, *batches[WARMUP], stream)
+            alive.append((graph, step))
+            step = replay
         losses += [step(*batch) for batch in batches[WARMUP:]]
         trained[variant] = [*torch.stack(losses[WARMUP:]).tolist(), checksum(model)]
         steps[variant] = step
@@ -132,7 +133,7 @@ def compare(variants: Sequence[str], stream: torch.cuda.Stream, traces: Path | N
                 name = re.sub(r"\W+", "_", variant.removeprefix("DDP, "))
                 file = traces / f"{name}_{dist.get_rank()}.json.gz"
                 record(steps[variant], batches[0], file)
-    for graph in graphs:
+    for graph, _ in alive:
         graph.reset()  # before the group of ranks ends
     return {"trained": trained, "times": times}
 

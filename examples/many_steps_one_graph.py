@@ -5,7 +5,9 @@
 It needs a CUDA GPU and nothing but PyTorch. Numbered lines are those that a graph needs.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +36,19 @@ def train_group(
     return torch.stack(losses)  # (GROUP,)
 
 
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterator[None]:
+    """Capture the block, next to threads that pin memory and without a garbage collection."""
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # collecting an older graph would end the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if gc_was_enabled:
+            gc.enable()
+
+
 def graphed_group(
     model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, targets: Tensor
 ) -> Callable[[Tensor, Tensor], Tensor]:
@@ -48,7 +63,7 @@ def graphed_group(
     torch.cuda.current_stream().wait_stream(side_stream)
 
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capturing(graph):
         static_losses = train_group(model, optimizer, inputs, targets)
 
     with torch.no_grad():

@@ -6,7 +6,9 @@ It needs a CUDA GPU and nothing but PyTorch. Numbered lines keep the memory smal
 right.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,19 @@ def build_model() -> nn.Module:
     """Yours, for inference."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)).cuda().eval()
+
+
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterator[None]:
+    """Capture the block, next to threads that pin memory and without a garbage collection."""
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # collecting an older graph would end the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if gc_was_enabled:
+            gc.enable()
 
 
 @torch.no_grad()
@@ -36,7 +51,7 @@ def graphed(model: nn.Module, sample: Tensor) -> Callable[[Tensor], Tensor]:
     outputs = {}
     for rows in sorted(SIZES, reverse=True):  # 2. the largest first
         graphs[rows] = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graphs[rows], pool=pool):
+        with capturing(graphs[rows], pool=pool):
             outputs[rows] = model(static_input[:rows])
 
     def predict(batch: Tensor) -> Tensor:  # 3. call it on one stream only

@@ -4,7 +4,9 @@ Needs torch and a CUDA GPU. AdamW, its schedule and the gradient scaler are in t
 it, and the next batch is copied while the graph runs. The numbered lines are what that needs.
 """
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,19 @@ from torch.utils.data import DataLoader, TensorDataset
 WARMUP = 3  # steps
 WORKERS = 2  # processes that build batches
 ROWS, WIDTH = 4_000, 512
+
+
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterator[None]:
+    """Capture the block, next to threads that pin memory and without a garbage collection."""
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # 8. collecting an older graph would end the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # 3
+            yield
+    finally:
+        if gc_was_enabled:
+            gc.enable()
 
 
 class PrefetchedStep:
@@ -43,7 +58,7 @@ class PrefetchedStep:
         if self.calls <= WARMUP:
             return self._warm_up()
         if self.calls == WARMUP + 1:
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # 3. loader runs
+            with capturing(self.graph):
                 self.loss = self.step(*self.static_batch)
         self.graph.replay()
         return self.loss.clone()  # 4. the next replay overwrites it

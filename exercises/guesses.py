@@ -1,6 +1,7 @@
 """A guess beside the measurement that answers it."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,12 +51,21 @@ def compare_guess(
 def guessed(guess: Any, convert: Callable | None = None) -> Any:
     """The guess, or what convert makes of it; None for an empty guess.
 
-    Also None, after a sentence, for a guess that is not a finite number.
+    Also None, after a sentence, for a guess that is not a finite number, or of which convert makes
+    none: a speed-up of 0.
     """
-    number = _number(guess, convert)
-    if number is None and guess is not ... and guess is not None:
+    if guess is ... or guess is None:
+        return None
+    number = _number(guess)
+    if number is None:
         print(f"Your guess {brief(guess)} is no number: write it without quotes or unit.")
-    return number
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a division by 0
+        value = _number(guess, convert)
+    if value is None:
+        print(f"Your guess {brief(guess)} cannot be used here: write another number.")
+    return value
 
 
 def _number(guess: Any, convert: Callable | None = None) -> Any:

@@ -90,11 +90,8 @@ def _carried(path: Path, base: Path) -> bool:
     known = {tool: old for tool, old in content["definitions"].items() if tool in tools}
     now["definitions"] |= tools | known
     about = {key: part for key, part in content.items() if key not in {"digest", *now}}
-    if "readings" not in about:
-        folder = (ROOT / path).with_suffix("")
-        about["readings"] = {
-            name: reading(folder / trace) for name, trace in about["traces"].items()
-        }
+    folder = (ROOT / path).with_suffix("")  # how traces are read may have changed, too
+    about["readings"] = {name: reading(folder / trace) for name, trace in about["traces"].items()}
     measured = [
         {key: part for key, part in cell.items() if key in ("values", "outputs")}
         for cell in content["cells"]

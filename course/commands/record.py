@@ -150,12 +150,16 @@ def without_paths(content: Any, name: str) -> Any:
     """Let paths of this machine in recorded texts, as in warnings and tracebacks, start at the
     project or the package. The temporary folder of the lesson's traces gets the lesson's name.
     """
+    temporary = Path(tempfile.gettempdir())
+    below = [re.escape(str(folder)) + "/" for folder in (temporary, temporary.resolve())]
     folders = {str(ROOT), sys.prefix, *filter(None, sys.path), str(Path.home())}
-    longest_first = sorted((re.escape(folder) + "/" for folder in folders), key=len, reverse=True)
-    own = "|".join([*longest_first, r"/tmp/ipykernel_\d+/"])
-    staging = re.escape(tempfile.gettempdir()) + r"/tmp\w+"
-    text = re.sub(own, "", json.dumps(content, ensure_ascii=False))
-    return json.loads(re.sub(staging, name, text))
+    own = {re.escape(folder) + "/" for folder in folders}
+    own |= {folder + r"ipykernel_\d+/" for folder in below}
+    longest_first = "|".join(sorted(own, key=len, reverse=True))
+    text = json.dumps(content, ensure_ascii=False)
+    # first: another folder of the machine may lie around the temporary one
+    text = re.sub(rf"(?:{'|'.join(below)})tmp\w+", name, text)
+    return json.loads(re.sub(longest_first, "", text))
 
 
 def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:

@@ -2,7 +2,7 @@
 
 cells: a lesson's code cells and their kinds; values: what cells hand on, as JSON
 statements: on which statements a %%gpu cell depends, hashed; free_names: which names they read
-reached_code: what of the project they reach, hashed
+counts: what of the project counts; reached_code: what they reach of it, hashed
 recording: reading and writing a recording, and whether it is stale
 kernel_history: what ran in this kernel, compared with a recording
 """

@@ -19,6 +19,7 @@ ROOMS = (
 )
 TOOLS = ("capturable", "cpu_graph", "exercises.answers")  # what checks a reader's code
 LEFT_OUT = {  # a module, or a package with all that is in it: what it does
+    "course.at_exit": "ends the process",
     "course.lesson": "says where traces are",
     "course.lessons": "finds a lesson's file",
     "course.memory": "frees the memory of what was measured",

@@ -30,7 +30,7 @@ from course.recordings.reached_code import (
     other_tools,
     redefined,
 )
-from course.recordings.recording import RecordedCell, Recording
+from course.recordings.recording import RecordedCell, Recording, as_written
 from course.recordings.statements import Cell, Statement, hash_of, needed, parsed
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
@@ -119,8 +119,8 @@ class History:
         if missing:
             more = f" {RUN_ABOVE}" if len(missing) > 1 else ""
             raise NeedsGPU(
-                "this %%gpu cell was recorded after the %%gpu cell that begins with "
-                f"`{missing[0].begins}`, which was not run here: run that cell first, "
+                "this %%gpu cell was recorded after the %%gpu cell with the line "
+                f"`{as_written(recording, missing[0])}`, which was not run here: run it first, "
                 f"{ELSEWHERE}{more}"
             )
         self._look("something between two cells")

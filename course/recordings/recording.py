@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import nbformat
 
+from course.lessons import lesson_file
 from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
-from course.recordings.cells import CodeCell, code_cells
+from course.recordings.cells import CodeCell, code_cells, python
 from course.recordings.reached_code import hashes, lost, redefined
 from course.recordings.statements import (
     IMPORT,
@@ -171,9 +172,20 @@ def written(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict
 
 
 def _begins(source: str) -> str:
-    """The first statement of a cell that is no import, or what else it begins with."""
-    found = [one for one in parsed(source).statements if not isinstance(one.node, IMPORT)]
-    return str(found[0]) if found else source.splitlines()[-1]
+    """The first line of a cell that is no import, as it is written, or what else it begins with."""
+    nodes = [one.node for one in parsed(source).statements if not isinstance(one.node, IMPORT)]
+    lines = python(source).splitlines() if nodes else source.splitlines()
+    return lines[nodes[0].lineno - 1 if nodes else -1].strip()
+
+
+def as_written(recording: Recording, cell: RecordedCell) -> str:
+    """The line of a recorded cell that the reader sees, or what the recording says."""
+    try:
+        lesson = nbformat.read(lesson_file(recording.path.stem), as_version=4)
+    except LookupError:  # it has gone
+        return cell.begins
+    sources = (one.source for one in code_cells(lesson))
+    return next((_begins(one) for one in sources if parsed(one).hash == cell.cell), cell.begins)
 
 
 def reaching(found: list[tuple[CodeCell, list[Statement]]]) -> list[Any]:
@@ -233,17 +245,16 @@ def digest(content: dict[str, Any]) -> str:
 
 
 def reading(trace: Path) -> str:
-    """A hash of what a trace says of its steps, to a tenth of a microsecond.
+    """A hash of what is read out of a trace for each of its steps; "" if it cannot be read.
 
-    What only reads traces does not count for a recording as long as it reads this out of them. ""
-    if the file is no trace.
+    What only reads traces does not count for a recording as long as this stays the same.
     """
     try:
-        read = read_trace(trace)
+        steps = read_trace(trace).per_step()
     except TraceError:
         return ""
-    steps = read.per_step()[["launches", "graph_launches", "kernels"]]
-    return short_hash([round(float(read.summary().gpu_busy_us), 1), *steps.to_numpy().tolist()])
+    columns = ["gpu_busy_us", "launches", "graph_launches", "kernels"]
+    return short_hash(steps[columns].round(1).to_numpy().tolist())
 
 
 def trace_name(name: str, content: bytes) -> str:

@@ -14,8 +14,8 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 from course.commands import record
 from course.files import SavingError, replacing
-from course.lesson import RUN_FIRST
 from course.paths import ROOT
+from course.shown import RUN_FIRST
 from tests.support.machine import PATIENCE, wait_for
 from tests.support.notebooks import write_notebook
 

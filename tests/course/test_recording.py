@@ -62,7 +62,7 @@ def test_a_plain_cell_left_out_needs_a_gpu_and_its_name_is_told(learner, left_ou
 
 def test_a_gpu_cell_left_out_is_named(learner):
     error = learner.run_all(*CELLS[:4], *CELLS[5:8])[0]
-    assert "the %%gpu cell that begins with `speed = scale(20) + 1`" in str(error)
+    assert "the %%gpu cell with the line `speed = scale(20) + 1`" in str(error)
     assert learner.run_all(SPEED, TWICE, SPEED) == []
 
 
@@ -274,6 +274,14 @@ def test_a_recording_holds_what_was_measured_and_nothing_else(made):
     assert not traced.values and not traced.outputs
     assert [[*output] for output in warned.outputs] == [["stderr"]]
     assert recording.statements.keys() == {"factor", "scale", "options"}
+
+
+@pytest.mark.parametrize("parent", ["elsewhere", "a b", str(paths.ROOT / "t")])
+def test_paths_of_any_temporary_folder_are_taken_out(tmp_path, monkeypatch, parent):
+    folder = tmp_path / parent
+    monkeypatch.setattr(record.tempfile, "tempdir", str(folder))
+    said = [f"{folder}/ipykernel_12/34.py:5: old", f"{folder}/tmpx_1/eager.json.gz"]
+    assert record.without_paths(said, "speed") == ["34.py:5: old", "speed/eager.json.gz"]
 
 
 @pytest.mark.weekly

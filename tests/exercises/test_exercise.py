@@ -371,6 +371,14 @@ def test_a_guess_for_a_chart_that_is_no_number_gets_a_word(capsys):
     assert capsys.readouterr().out.startswith("Your guess 'four' is no number")
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("measured", [1666, np.float64(1666)])
+def test_a_guess_of_0_is_a_number(measured, capsys):
+    assert guessed(0) == 0 and capsys.readouterr().out == ""
+    assert guessed(0, lambda speed_up: measured / speed_up) is None
+    assert capsys.readouterr().out == "Your guess 0 cannot be used here: write another number.\n"
+
+
 def test_a_guess_for_a_chart_is_a_number_or_none():
     assert guessed(2) == 2 and guessed(np.int64(2), lambda times: 100 / times) == 50
     assert guessed(0, lambda times: 100 / times) is None

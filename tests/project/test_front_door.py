@@ -228,6 +228,11 @@ def test_the_container_and_conda_install_the_project_at_the_tested_versions():
     )
 
 
+def test_the_container_takes_the_cpu_build_where_it_is_asked_to():
+    assert re.search(r"^ARG CPU$", DOCKERFILE, re.MULTILINE)
+    assert "--editable . ${CPU:+--torch-backend=cpu} " in DOCKERFILE
+
+
 def test_workflows_test_the_oldest_and_the_newest_torch():
     recorded = JOBS["test.yml"]["recorded"]
     matrix = recorded["strategy"]["matrix"]
@@ -303,6 +308,14 @@ def test_lessons_that_need_two_gpus_have_a_job_of_their_own():
     several = {lesson_name(path) for path in NOTEBOOKS.glob("*.ipynb") if "gpus=2" in code(path)[0]}
     assert set(re.search(r'ARGS="(.*)"', ran)[1].split()) == several
     assert JOBS["gpu.yml"]["two"]["needs"] == "live", "which alone makes a run green"
+
+
+def test_the_guides_workflow_uses_the_actions_of_the_courses_own():
+    """Pinned alike, so that an update of these reminds one of the guide."""
+    uses = re.compile(r"uses: (actions/\S+ # \S+)")
+    guide = uses.findall((ROOT / "docs/notebooks_as_tests.md").read_text())
+    own = {one for path in WORKFLOWS.values() for one in uses.findall(path.read_text())}
+    assert len(guide) == 2 and set(guide) <= own
 
 
 def report(*cases):

@@ -313,6 +313,12 @@ def test_a_python_that_cannot_do_it_is_refused_first(monkeypatch, module, attrib
         set_up.main([])
 
 
+@pytest.mark.parametrize("frozen", ["", "; import gc; gc.freeze()"])
+def test_a_process_says_nothing_of_triton_as_it_ends(frozen):
+    pytest.importorskip("triton")
+    assert run_python("-c", f"import course, triton{frozen}").stderr == ""
+
+
 def test_what_runs_before_the_set_up_imports_the_standard_library_alone():
     code = "import course.set_up, sys; print(*sys.modules)"
     loaded = run_python("-S", "-E", "-c", code).stdout.split()

@@ -143,7 +143,7 @@ FAINT_TEXT = """(least) => {
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_all_text_of_the_pages_is_read(page, theme):
     page.emulate_media(color_scheme=theme)
-    lessons = ["start_here", "capture_and_replay", "find_where_graphs_pay", "failure_gallery"]
+    lessons = ["start_here", "capture_and_replay", "capture_training_step", "failure_gallery"]
     names = [f"notebooks/{lesson_file(name).stem}" for name in lessons]
     faint = {}
     for name in ["index", "explain", "README", "404", "api", "docs/cheat_sheet", *names]:

@@ -100,7 +100,7 @@ SEARCHES = {  # what a person types: the page that answers it, or either of two
     "dataloader": "capture_optimizers",
     "DDP": "train_on_several_gpus",
     "variable sequence length": "graph_many_shapes",
-    "is it worth it": "find_where_graphs_pay",
+    "is it worth it": "profile_eager_training",
     "memory pool": "share_memory_pools",
     "adam capturable": "capture_optimizers",
     "what is a cuda graph": "index",

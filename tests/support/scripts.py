@@ -106,7 +106,7 @@ def ending(run, right, errors=RuntimeError):
 
 def numbered_lines(script):
     """The numbers, as text, of the lines that the script marks: `# 3` or `# 3. no mask`."""
-    return re.findall(r"  # (\d)(?:\. .*)?$", file_of(script).read_text(), re.MULTILINE)
+    return re.findall(r"  # (\d+)(?:\. .*)?$", file_of(script).read_text(), re.MULTILINE)
 
 
 def of_the_lesson(lesson, name):

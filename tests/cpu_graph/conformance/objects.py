@@ -6,7 +6,14 @@ import threading
 
 import torch
 
-from tests.cpu_graph.conformance.common import captured, captured_with, ones, settled
+from tests.cpu_graph.conformance.common import (
+    SINCE_2_15,
+    captured,
+    captured_with,
+    ones,
+    settled,
+    zeros,
+)
 from tests.cpu_graph.conformance.outcomes import program, programs, said
 
 LONG = 10**8
@@ -178,23 +185,93 @@ def a_thread_works_on_the_cpu():
 
 
 programs(
-    refused="CUDA in another thread",
     a_thread_makes_a_tensor=([1, 1], lambda: in_a_thread(lambda: ones(2).tolist())),
-    a_thread_captures=(
-        [4, 4],
-        lambda: in_a_thread(lambda: (lambda x: captured(lambda: x * 4)().tolist())(ones(2))),
-    ),
     a_thread_copies_from_pinned=(
         [1, 1],
         lambda: in_a_thread(lambda: torch.ones(2).pin_memory().cuda().tolist()),
     ),
 )
+programs(
+    refused="A capture in another thread",
+    a_thread_captures=(
+        [4, 4],
+        lambda: in_a_thread(lambda: (lambda x: captured(lambda: x * 4)().tolist())(ones(2))),
+    ),
+)
+
+
+def raw_graph_in_a_hook():
+    """Whether a hook finds the driver's graph when a capture ends."""
+    graph, numbers = torch.cuda.CUDAGraph(), []
+    graph.register_capture_end_hook(lambda graph: numbers.append(graph.raw_cuda_graph()))
+    captured(lambda: ones(2) * 2, graph=graph)
+    return numbers[0] > 0
+
+
+def accelerators_graph():
+    x, graph = ones(2), torch.accelerator.Graph()
+    with torch.Stream("cuda"), graph:
+        x += 1
+    graph.replay()
+    return x[0] == 2
+
+
+def draws_in_a_body():
+    """What torch says of a random number in the body of a conditional node."""
+    x, graph = zeros(()), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        graph.begin_capture_to_while_node(x < 3)
+        told = said(lambda: torch.rand((), device="cuda"))
+        x.add_(1)
+        graph.set_conditional_handle_for_current_node(x < 3)
+        graph.end_capture_to_conditional_node()
+    return told
+
+
+def gradients_of_the_default_stream():
+    """A weight that was used on the default stream before, captured as the setting allows."""
+    weight = ones(2).requires_grad_()
+    loss = (weight * 3).sum()  # keeps the node that adds to its gradient
+    torch.autograd.graph.set_override_stale_capture_stream(True)
+    try:
+        captured(lambda: (weight * 2).sum().backward())()
+    finally:
+        torch.autograd.graph.set_override_stale_capture_stream(False)
+    return [int(loss.item()), *weight.grad.tolist()]
+
+
+if SINCE_2_15:
+    programs(
+        refused="no raw CUDA graph",
+        a_raw_graph_is_live_in_a_hook=(True, raw_graph_in_a_hook),
+    )
+    programs(
+        refused="torch.accelerator.Graph",
+        a_graph_of_the_accelerator=(True, accelerators_graph),
+    )
+    programs(
+        refused="torch.cuda.green_contexts",
+        a_green_context=(
+            True,
+            lambda: torch.cuda.green_contexts.GreenContext.create(num_sms=8) is not None,
+        ),
+    )
+    programs(
+        a_random_number_in_a_body=(
+            "RuntimeError: RNG within data-dependent conditional nodes is not supported yet.",
+            draws_in_a_body,
+        ),
+        a_stale_stream_is_overridden=([6, 2, 2], gradients_of_the_default_stream),
+    )
 
 STATISTICS = {  # what the stand-in does not know -> a question that every GPU answers alike
     "torch.cuda.memory_allocated": lambda: torch.cuda.memory_allocated() >= 0,
     "torch.cuda.memory_reserved": lambda: torch.cuda.memory_reserved() >= 0,
     "torch.cuda.max_memory_allocated": lambda: torch.cuda.max_memory_allocated() >= 0,
     "torch.cuda.memory_stats": lambda: "allocated_bytes.all.current" in torch.cuda.memory_stats(),
+    "torch.cuda.memory._record_memory_history": (
+        lambda: torch.cuda.memory._record_memory_history(enabled=None) is None
+    ),
     "torch.cuda.mem_get_info": lambda: len(torch.cuda.mem_get_info()) == 2,
     "torch.cuda.get_device_properties": (
         lambda: torch.cuda.get_device_properties(0).total_memory > 0

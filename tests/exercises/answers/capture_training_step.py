@@ -1,5 +1,7 @@
 """Answers to the exercises of *Capture a training step*: wrong ones, and other right ones (`__right_`)."""
 
+import gc
+
 
 changed(
     train_epoch,
@@ -224,4 +226,40 @@ changed(
             "    …\n"
             "torch.cuda.current_stream().wait_stream(side_stream)",
     },
+)
+
+
+def time_capture__right_capture_step(step, inputs, targets, clock):
+    side_stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    start = clock()
+    with torch.cuda.stream(side_stream):
+        for _ in range(3):
+            step(inputs, targets)
+    side_stream.synchronize()
+    warm_up = clock() - start
+
+    gc.collect()
+    start = clock()
+    capture_step(step, inputs, targets, warmup=0)
+    torch.cuda.synchronize()
+    return warm_up, clock() - start
+
+
+changed(
+    time_capture,
+    collects={"graph = torch.cuda.CUDAGraph()": "gc.collect()\n…"},
+    warms_up_twice={
+        "graph = torch.cuda.CUDAGraph()":
+            "for _ in range(3):\n"
+            "    step(inputs, targets)\n"
+            "…",
+    },
+    replays={
+        "captured = clock()":
+            "graph.replay()\n"
+            "torch.cuda.synchronize()\n"
+            "…",
+    },
+    milliseconds={"warmed_up - start, captured": "1000 * (warmed_up - start), 1000 * captured"},
 )

@@ -1,0 +1,232 @@
+"""What `python -m cpu_graph run` and the plugin say of a program: each fault, and nothing else."""
+
+import copy
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from cpu_graph import cpu_graphs, on_stand_in
+from cpu_graph.report import Report
+from tests.cpu_graph.conformance.common import captured
+from tests.support.processes import run_python
+
+
+def side_by_side(waits):
+    """Two streams share a scratch tensor; both orders of the two give the right results."""
+    scratch, results = torch.zeros(4, device="cuda"), []
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for value, stream in enumerate(streams):
+        stream.wait_stream(torch.cuda.current_stream())
+        if waits:
+            stream.wait_stream(streams[0])
+        with torch.cuda.stream(stream):
+            scratch.fill_(value)
+            results.append(scratch.clone())
+    torch.cuda.synchronize()
+
+
+def branches(joined):
+    """Two branches of one capture share a scratch tensor."""
+    scratch, other = torch.zeros(4, device="cuda"), torch.cuda.Stream()
+
+    def work():
+        main = torch.cuda.current_stream()
+        if not joined:
+            other.wait_stream(main)
+        scratch.fill_(1)
+        if joined:
+            other.wait_stream(main)
+        with torch.cuda.stream(other):
+            scratch.add_(1)
+        main.wait_stream(other)
+
+    captured(work)()
+
+
+def pinned(waits):
+    """The CPU writes into pinned memory from which a copy may still read."""
+    landing, there = torch.zeros(4).pin_memory(), torch.zeros(4, device="cuda")
+    there.copy_(landing, non_blocking=True)
+    if waits:
+        torch.cuda.synchronize()
+    landing.fill_(1)
+
+
+def default_stream(used):
+    """A launch on the default stream during a capture, on what the graph reads or on another."""
+    x, other = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
+
+    def work():
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            (x if used else other).add_(1)
+        return x * 2
+
+    captured(work)()
+
+
+class Step:
+    weight = 1.0
+
+    def __call__(self, x):
+        return x * self.weight
+
+
+def attribute(changes):
+    step, x = Step(), torch.ones(4, device="cuda")
+    replay = captured(lambda: step(x))
+    replay()
+    if changes:
+        step.weight = 2.0
+    replay()
+
+
+def one_graph_for_each(forgotten):
+    """A graph for each value of an attribute, and one value without a graph."""
+    step, x, graphs = Step(), torch.ones(4, device="cuda"), {}
+    for step.weight in (1.0, 2.0):
+        graphs[step.weight] = captured(lambda: step(x))
+    step.weight = 3.0 if forgotten else 1.0
+    graphs[1.0]()
+
+
+def rate(kind):
+    """A learning rate that a scheduler changes: a number, on the CPU, or on the GPU."""
+    weight = nn.Parameter(torch.ones(4, device="cuda"))
+    lr = {"number": 0.1, "cpu": torch.tensor(0.1), "cuda": torch.tensor(0.1, device="cuda")}[kind]
+    optimizer = torch.optim.Adam([weight], lr=lr, capturable=True, fused=kind == "cpu")
+    weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    replay = captured(optimizer.step)
+    if kind == "number":
+        optimizer.param_groups[0]["lr"] = 0.2
+    else:
+        optimizer.param_groups[0]["lr"].fill_(0.2)
+    replay()
+
+
+def warm_up(kind):
+    """Three steps before the capture: on one batch, restored, or on three batches."""
+    model, static = nn.Linear(4, 4).cuda(), torch.zeros(8, 4, device="cuda")
+    optimizer, before = torch.optim.SGD(model.parameters(), 0.1), copy.deepcopy(model.state_dict())
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        model(static).square().mean().backward()
+        optimizer.step()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            if kind == "real batches":
+                static.normal_()
+            step()
+    torch.cuda.synchronize()
+    replay = captured(step)
+    if kind == "restored":
+        model.load_state_dict(before)
+    replay()
+
+
+def graphed_twice(twice):
+    model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
+    for _ in range(1 + twice):
+        torch.cuda.make_graphed_callables(model, (x,))
+
+
+PROGRAMS = [  # what is told of a program, and its argument then; and one with which it is right
+    ("race", side_by_side, False, True),
+    ("race", branches, False, True),
+    ("race", pinned, False, True),
+    ("outside of the graph", default_stream, True, False),
+    ("value of the capture", attribute, True, False),
+    ("value of the capture", one_graph_for_each, True, False),
+    ("value of the capture", rate, "number", "cuda"),
+    ("value of the capture", rate, "cpu", "cuda"),
+    ("warm-up", warm_up, "one batch", "restored"),
+    ("warm-up", warm_up, "one batch", "real batches"),
+    ("replay in a capture", graphed_twice, True, False),
+]
+
+
+@pytest.mark.parametrize(("kind", "program", "wrong", "right"), PROGRAMS)
+def test_a_fault_is_told_and_its_repair_is_not(kind, program, wrong, right):
+    for argument, expected in ((wrong, {kind}), (right, set())):
+        with cpu_graphs() as device:
+            try:
+                program(argument)
+            except torch.AcceleratorError:
+                assert kind == "replay in a capture"
+        assert {finding.kind for finding in device.findings} == expected, device.hints
+
+
+def test_a_race_is_told_with_both_launches_their_lines_and_the_tensor():
+    with cpu_graphs() as device:
+        side_by_side(waits=False)
+    (hint, *_) = device.hints
+    for part in ("aten::fill_.Scalar at test_report.py", "aten::clone at test_report.py", "(4,)"):
+        assert part in " ".join(device.hints)
+    assert "stream" in hint and "nothing orders" in hint
+
+
+def test_the_report_counts_graphs_by_their_line():
+    with cpu_graphs() as device:
+        x = torch.ones(4, device="cuda")
+        replays = [captured(lambda: x * 2 + 1) for _ in range(3)]
+        replays[0]()
+        replays[0]()
+        report = str(Report.of(device))
+    assert [record.replays for record in device.captures] == [2, 0, 0]
+    assert "3 captured, 2 replays" in report and "2 launches per replay" in report
+    assert "2 of them never replayed" in report and "Not looked at: time" in report
+
+
+def test_another_thread_has_a_stream_of_its_own_and_finds_the_stand_in():
+    found = []
+    assert on_stand_in() is None
+    with cpu_graphs() as device, torch.cuda.stream(torch.cuda.Stream()):
+        worker = threading.Thread(
+            target=lambda: found.append((on_stand_in(), torch.cuda.current_stream().stream_id))
+        )
+        worker.start()
+        worker.join()
+    assert found == [(device, 0)]
+
+
+SCRIPT = """
+import sys
+import torch
+x = torch.ones(4, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    y = x * 2
+if "wrong" in sys.argv:
+    del x
+graph.replay()
+if "status" in sys.argv:
+    sys.exit(3)
+if "error" in sys.argv:
+    raise ValueError("the program's own")
+print(__name__, sys.argv[1:])
+"""
+ENDS = {"right": 0, "wrong": 1, "status": 3, "error": 1}
+
+
+@pytest.mark.parametrize("argument", ENDS)
+def test_a_program_runs_as_it_is_and_its_status_comes_through(argument, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    ended = run_python("-m", "cpu_graph", "run", str(script), argument)
+    assert ended.returncode == ENDS[argument], ended.stderr
+    assert "graph 1, captured at train.py:6: 1 launches per replay, 1 replays" in ended.stderr
+    assert ("memory gone: " in ended.stderr) == (argument == "wrong")
+    assert ("ValueError: the program's own" in ended.stderr) == (argument == "error")
+    assert (f"__main__ ['{argument}']" in ended.stdout) == (argument in ("right", "wrong"))
+
+
+def test_a_file_that_is_not_there_is_one_sentence():
+    ended = run_python("-m", "cpu_graph", "run", "nowhere.py")
+    assert ended.returncode == 2 and "nowhere.py is not a file." in ended.stderr
+    assert "Traceback" not in ended.stderr
