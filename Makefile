@@ -9,12 +9,14 @@
 # make bench    time the course beside what it grew from          (results in benchmarks/results)
 # make site     build the lessons as web pages                  (docs/_build/html)
 # make pdf      print the core course                         (docs/_build/book/cuda-graphs.pdf)
-# make read     write the lessons with what their cells show     (read/)
+# make fix      write what follows from your changes: links, tables, pages of lessons
+# make read     write the lessons with what their cells show     (read/; make read ARGS="start_here")
 # make readme   write the README's picture and tables again
 # make new-lesson ARGS="verb_object 23"   begin a lesson: its two notebooks and its scenario
 # make links    write today's numbers of the lessons into every link
 # make renumber ARGS="choose_api 5"  give a lesson a new number; one that has it moves up
 # make rename-lesson ARGS="old_name new_name"  the same for its name
+# make rename-helper ARGS="old_name new_name"  a function, class or constant; recordings are carried over
 # make works-on run every lesson live, and keep what it took   (traces/works_on.json)
 # make pins     resolve the tested versions anew                  (constraints.txt)
 # make doctor   say what this machine can do
@@ -39,7 +41,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test quick notebooks lint hooks record bench site pdf read readme new-lesson links renumber rename-lesson works-on pins doctor clean
+.PHONY: lab progress test quick notebooks lint hooks record bench site pdf read readme new-lesson links renumber rename-lesson rename-helper fix works-on pins doctor clean
 
 lab: $(VENV)/ready
 	@$(RUN) course.commands.lab $(ARGS)
@@ -80,7 +82,10 @@ pdf: $(VENV)/test
 	@$(RUN) docs.book $(ARGS)
 
 read: $(VENV)/test
-	$(RUN) docs.read
+	$(RUN) docs.read $(ARGS)
+
+fix: $(VENV)/test
+	@$(RUN) docs.fix
 
 readme: $(VENV)/test
 	$(RUN) docs.readme
@@ -93,13 +98,15 @@ links: $(VENV)/ready
 
 renumber: $(VENV)/test
 	@$(RUN) course.commands.renumber $(ARGS)
-	$(RUN) docs.readme
-	$(RUN) docs.read
+	@$(RUN) docs.fix
 
 rename-lesson: $(VENV)/test
 	@$(RUN) course.commands.rename_lesson $(ARGS)
-	$(RUN) docs.readme
-	$(RUN) docs.read
+	@$(RUN) docs.fix
+
+rename-helper: $(VENV)/test
+	@$(RUN) course.commands.rename_helper $(ARGS)
+	@$(RUN) docs.fix
 
 works-on: $(VENV)/works-on
 	$(RUN) course.commands.works_on $(ARGS)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from examples.train_mlp import GraphedStep, capturing
+from examples.train_fp16 import capturing
+from examples.train_mlp import GraphedStep
 from helpers.capture import capture_step
 
 STEPS, EVERY = 12, 4

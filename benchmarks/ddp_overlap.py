@@ -6,7 +6,7 @@ torchrun --standalone --nproc-per-node=2 -m benchmarks.ddp_overlap
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 import pandas as pd
 import torch
@@ -16,12 +16,13 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from benchmarks.report import provenance_section, publish, spread, table
-from examples.compare_ddp import LEGACY, make_step, record, time_steps
+from examples.compare_ddp import make_step, record, time_steps
 from examples.split_decoder import join
 from examples.train_ddp import WARMUP, capture, make_batches, make_model
 from helpers.ranks import per_rank, read_ranks
 from helpers.timing import quartiles
 
+LEGACY = "nccl-legacy"  # from torch 2.15 on: the backend that was "nccl" before
 SETTINGS: dict[str, dict] = {
     "default": {},
     "bucket_cap_mb=1": {"bucket_cap_mb": 1},
@@ -96,7 +97,7 @@ def exposed_us(
     setting: str, steps: dict[str, Callable], batch: tuple[Tensor, Tensor]
 ) -> pd.DataFrame:
     """per_rank of a trace of the graph with this setting."""
-    folder = [TemporaryDirectory().name if dist.get_rank() == 0 else None]
+    folder = [mkdtemp() if dist.get_rank() == 0 else ""]
     dist.broadcast_object_list(folder)
     files = [Path(folder[0], f"{rank}.json.gz") for rank in range(dist.get_world_size())]
     record(steps[f"{setting}, graph"], batch, files[dist.get_rank()])

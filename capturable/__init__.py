@@ -2,13 +2,16 @@
 
 Needs torch alone. The modules:
 
-- called by users: preflight, before a capture; testing, for pytest; watch, for somebody else's
-  loop; __main__, the commands, for which load_step finds the steps
+- called by users: preflight, before a capture; compare, after it; testing, for pytest; watch, for
+  somebody else's loop; __main__, the commands, for which load_step finds the steps
 - what runs: operators, host_calls, streams and python_state log it; inputs says how two batches
   differ; user_lines and live_objects say where it is; cpu_as_gpu knows what a CPU does otherwise
 - what is found: check asks judge which of the rules is broken (waiting_operators: a table of
-  waits), and differences what changed between two runs; findings shows it, reports tells other
-  programs, accepted leaves out what somebody has accepted
+  waits), differences what changed between two runs, graphs_inside what replays graphs of its own,
+  changed_elsewhere what code outside of the step changes; findings shows it, accepted leaves out
+  what somebody has accepted
+- two steps: compare calls them with comparison_inputs, on a GPU or the stand_in; step_state says
+  what a step keeps, values_apart where it differs, likely_causes why
 - putting back: restore, all that is in reach and the memory of tensors
 - a real capture: real_capture asks one; capture_attempt tries it and finds the line
 - messages: explain says what one means, from the causes, or by similar_causes; it needs not
@@ -22,6 +25,7 @@ from types import ModuleType
 __version__ = "0.2.0"
 PUBLIC = {  # the name, and the module that holds it
     "preflight": "preflight",
+    "compare": "compare",
     "watch": "watch",
     "assert_capturable": "testing",
     "Finding": "findings",
@@ -30,7 +34,7 @@ PUBLIC = {  # the name, and the module that holds it
 
 
 class _Package(ModuleType):
-    """The package, in which preflight and watch are the functions and not their modules."""
+    """The package, in which preflight, compare and watch are functions and not their modules."""
 
     def __getattr__(self, name: str) -> object:
         """Import torch only when something is asked for that needs it."""

@@ -1,4 +1,5 @@
 """capturable check train.py:make_step ...  what a CUDA graph capture would refuse or freeze
+capturable compare eager.py:make graphed.py:make   whether a step with graphs does what eager does
 capturable explain "<message>"           what a message of CUDA graphs means
 capturable rules                         what check looks for, and why
 
@@ -17,28 +18,27 @@ import tomllib
 import traceback
 import warnings
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from capturable import __version__, explain, rules
-from capturable.load_step import LoadError, guarded, load
-
-if TYPE_CHECKING:
-    from capturable.reports import Checked
+from capturable.load_step import LoadError, asks_for_a_gpu, guarded, load, load_function
 
 FIXED = ("cpu", "cuda")
+STAND_IN = "stand-in"
 PROJECT = Path("pyproject.toml")
-TABLE = {"baseline": str} | dict.fromkeys(("steps", "packages", "select", "ignore"), list)
+TABLE = ("steps", "packages", "select", "ignore")
 
 
 def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name.strip()]
 
 
-FILE = {"type": Path, "metavar": "FILE"}
 FLAG = {"action": "store_true"}
 NAMES = {"type": _names, "metavar": "RULES"}
 FOLDER = {"action": "append", "dest": "packages", "metavar": "FOLDER"}
@@ -50,14 +50,34 @@ OPTIONS: dict[str, dict[str, Any]] = {  # of check
     "--package": FOLDER | {"help": "where your own code is"},
     "--select": NAMES | {"help": "report these rules alone"},
     "--ignore": NAMES | {"help": "leave these rules out"},
-    "--baseline": FILE | {"help": "leave out what this file holds"},
-    "--write-baseline": FILE | {"help": "accept what is found now"},
-    "--sarif": FILE | {"help": "write a SARIF log"},
-    "--junit": FILE | {"help": "write a JUnit report"},
     "--json": FLAG | {"help": "print a JSON object"},
-    "--github": FLAG | {"help": "print annotations for GitHub Actions"},
     "--traceback": FLAG | {"help": "show the traceback of what failed"},
 }
+
+
+COMPARED: dict[str, dict[str, Any]] = {  # options of compare
+    "eager": {"metavar": "EAGER", "help": "FILE:FUNCTION that makes the eager step"},
+    "graphed": {"metavar": "GRAPHED", "help": "FILE:FUNCTION that makes the step with graphs"},
+    "--calls": {"type": int, "default": 12, "metavar": "N", "help": "call each step N times"},
+    "--pad": {
+        "action": "append",
+        "default": [],
+        "metavar": "TENSOR[ROWS]",
+        "help": "a tensor of the step with graphs that it pads, such as static_x or static_x[5:]",
+    },
+    "--read-at-once": FLAG | {"help": "a result may be overwritten by a later call"},
+    "--rtol": {"type": float, "default": 1e-4, "help": "how far numbers may be apart"},
+    "--seed": {"type": int, "default": 0, "help": "of the random states and the shuffled inputs"},
+    "--traceback": FLAG | {"help": "show the traceback of what failed"},
+}
+
+
+class Checked(NamedTuple):
+    """A step by its target, and its findings; or the sentence that says why there are none."""
+
+    step: str
+    findings: Any
+    error: str = ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,15 +96,15 @@ def _run(arguments: list[str]) -> int:
         print(rules.markdown(), end="")
         return 0
     try:
-        return _check(options, scripts)
+        return (_check if options.command == "check" else _compare)(options, scripts)
     except LoadError as error:
-        return _failed(error, options.traceback)
+        return _failed(error, options)
 
 
-def _failed(error: LoadError, with_traceback: bool, step: str = "") -> int:
+def _failed(error: LoadError, options: argparse.Namespace, step: str = "") -> int:
     """Say what was not done, and return the status for it."""
-    print(f"capturable check: {step}{error}", file=sys.stderr)
-    if with_traceback and error.cause is not None:
+    print(f"capturable {options.command}: {step}{error}", file=sys.stderr)
+    if options.traceback and error.cause is not None:
         traceback.print_exception(error.cause)
     return 2
 
@@ -110,7 +130,33 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="preflight steps")
     for flag, settings in OPTIONS.items():
         check.add_argument(flag, **settings)
+    compare = commands.add_parser("compare", help="compare a step with graphs to the eager step")
+    for flag, settings in COMPARED.items():
+        compare.add_argument(flag, **settings)
     return parser
+
+
+def _compare(options: argparse.Namespace, scripts: list[str]) -> int:
+    """Print how the two steps compare; 0 if they are equal, 1 if not."""
+    from capturable.compare import compare
+
+    def make(target: str) -> Any:
+        return load_function(target, scripts, {})()  # a script's own tensors are new each time
+
+    with redirect_stdout(sys.stderr):  # what the scripts print
+        found = guarded(
+            "compare",
+            compare,
+            partial(make, options.eager),
+            partial(make, options.graphed),
+            calls=options.calls,
+            pad=options.pad,
+            read_at_once=options.read_at_once,
+            rtol=options.rtol,
+            seed=options.seed,
+        )
+    print(found)
+    return 0 if found.equal else 1
 
 
 def _check(options: argparse.Namespace, scripts: list[str]) -> int:
@@ -127,19 +173,11 @@ def _check(options: argparse.Namespace, scripts: list[str]) -> int:
     guarded(
         "--select or --ignore", accepted.chosen, Findings(), options.select, options.ignore or ()
     )
-    known = None
-    if options.baseline and not options.write_baseline:  # which holds all that is found
-        known = guarded("--baseline", accepted.Baseline, options.baseline)
-    checked = _checked(options, scripts, device, known)
-    warnings_ = known.stale() if known and not any(one.error for one in checked) else []
-    if options.write_baseline:
-        every = [finding for one in checked for finding in one.findings]
-        guarded("--write-baseline", options.write_baseline.write_text, accepted.baseline(every))
-    _write(checked, warnings_, options)
+    checked = _checked(options, scripts, device)
+    _write(checked, options)
     if any(one.error for one in checked):
         return 2
-    faults = any(one.findings.faults for one in checked)
-    return 1 if faults and not options.write_baseline else 0
+    return 1 if any(one.findings.faults for one in checked) else 0
 
 
 def _add_settings(options: argparse.Namespace) -> None:
@@ -149,61 +187,82 @@ def _add_settings(options: argparse.Namespace) -> None:
         project = guarded(str(PROJECT), tomllib.loads, PROJECT.read_text())
         table = project.get("tool", {}).get("capturable", {})
     for name, value in table.items():
-        if not isinstance(value, TABLE.get(name, ())):
+        if name not in TABLE or not isinstance(value, list):
             known = ", ".join(TABLE)
-            raise LoadError(f"{name} in [tool.capturable] is none of {known}, or of another type")
+            raise LoadError(f"{name} in [tool.capturable] is none of {known}, or no list")
         if not getattr(options, name):
-            setattr(options, name, Path(str(value)) if name == "baseline" else value)
+            setattr(options, name, value)
     if not options.steps:
         raise LoadError("name a step as FILE:FUNCTION, or steps = [...] in [tool.capturable]")
 
 
-def _checked(
-    options: argparse.Namespace, scripts: list[str], device: str, known: Any
-) -> list["Checked"]:
+def _checked(options: argparse.Namespace, scripts: list[str], device: str) -> list[Checked]:
     """Each step with its findings, or with the sentence that says why it was not checked."""
     from capturable import accepted
-    from capturable.cpu_as_gpu import capturable_optimizers
     from capturable.findings import Findings
-    from capturable.reports import Checked
 
     checked: list[Checked] = []
     loaded: dict[Path, ModuleType] = {}
     for step in options.steps:
-        on_cpu = capturable_optimizers() if device == "cpu" else nullcontext()
         try:
-            with redirect_stdout(sys.stderr), on_cpu:  # what the script itself prints
-                made = load(step, scripts, loaded)
-                found = guarded("the step", _preflight, made, device, options)
+            with redirect_stdout(sys.stderr):  # what the script itself prints
+                found = _found(step, scripts, loaded, device, options)
         except LoadError as error:
-            _failed(error, options.traceback, f"{step}: " if len(options.steps) > 1 else "")
+            _failed(error, options, f"{step}: " if len(options.steps) > 1 else "")
             checked.append(Checked(step, Findings(), str(error)))
             continue
         found = accepted.chosen(found, options.select, options.ignore or ())
-        checked.append(Checked(step, known.without_known(found) if known else found))
+        checked.append(Checked(step, found))
     return checked
 
 
-def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespace) -> None:
-    """Print the findings, and write the reports that were asked for."""
-    from capturable.reports import junit, sarif
+def _found(
+    step: str,
+    scripts: list[str],
+    loaded: dict[Path, ModuleType],
+    device: str,
+    options: argparse.Namespace,
+) -> Any:
+    """What preflight finds in a step."""
+    from capturable.cpu_as_gpu import capturable_optimizers
 
-    for warning in stale:
-        print(f"capturable check: {warning}", file=sys.stderr)
+    if device == STAND_IN:
+        found = _on_stand_in(step, scripts, options)
+        if found is not None:
+            return found
+        device = "cpu"
+    with capturable_optimizers() if device == "cpu" else nullcontext():
+        try:
+            made = load(step, scripts, loaded)
+            return guarded("the step", _preflight, made, device, options)
+        except LoadError as error:
+            if options.device or not asks_for_a_gpu(error) or not stand_in_known():
+                raise
+    return _on_stand_in(step, scripts, options, always=True)
+
+
+def _on_stand_in(
+    step: str, scripts: list[str], options: argparse.Namespace, always: bool = False
+) -> Any:
+    """What preflight finds on the stand-in; None for a step that makes nothing on a GPU."""
+    from capturable.graphs_inside import uncompiled
+    from capturable.stand_in import gpu_or_stand_in
+
+    with gpu_or_stand_in() as device, uncompiled():
+        made = load(step, scripts, {})  # of this block: a script's tensors are new in the next
+        if always or device.launches:
+            return guarded("the step", _preflight, made, "cuda", options)
+    return None
+
+
+def _write(checked: list[Checked], options: argparse.Namespace) -> None:
+    """Print the findings."""
     done = [one for one in checked if not one.error]
-    if options.sarif:
-        misspelt = [warning for one in done for warning in one.findings.warnings]
-        log = sarif(checked, dict.fromkeys([*misspelt, *stale]))
-        guarded("--sarif", options.sarif.write_text, json.dumps(log, indent=1) + "\n")
-    if options.junit:
-        guarded("--junit", options.junit.write_text, junit(checked))
     if options.json and len(checked) > 1:
         steps = [{"step": one.step} | one.findings.as_dict() for one in done]
         print(json.dumps({"steps": steps}, indent=1))
     elif options.json:
         print(*(one.findings.json() for one in done))
-    elif options.github:
-        print(*filter(None, (one.findings.github() for one in done)), sep="\n")
     elif len(checked) > 1:
         print(*(f"{one.step}: {one.findings.listing}" for one in done), sep="\n\n", end="\n\n")
         reports = [one.findings.report for one in done if one.findings.report]
@@ -222,16 +281,21 @@ def _write(checked: list["Checked"], stale: list[str], options: argparse.Namespa
 def _device(options: argparse.Namespace) -> str:
     """The device type that counts as the GPU."""
     available = import_module("torch").cuda.is_available()
-    device = options.device or ("cuda" if available else "cpu")
-    if device not in FIXED:
+    device = options.device or ("cuda" if available else STAND_IN if stand_in_known() else "cpu")
+    if device not in (*FIXED, STAND_IN):
         raise LoadError(f"--device is one of {', '.join(FIXED)}, not {device}")
     if device == "cuda" and not available:
         raise LoadError(
             "there is no CUDA GPU here: leave --device away, and the CPU takes its place"
         )
-    if options.verify and device != "cuda":
+    if options.verify and device == "cpu":
         raise LoadError("--verify asks a real capture, which needs a CUDA GPU")
     return device
+
+
+def stand_in_known() -> bool:
+    """Whether the stand-in for CUDA graphs is installed."""
+    return find_spec("cpu_graph") is not None
 
 
 def _preflight(made: Any, device: str, options: argparse.Namespace) -> Any:
@@ -244,7 +308,7 @@ def _preflight(made: Any, device: str, options: argparse.Namespace) -> Any:
         other_inputs=made.other_inputs,
         other_kwargs=made.other_kwargs,
         device=device,
-        verify=options.verify,
+        verify=options.verify or None,
         warmup=options.warmup,
     )
 

@@ -11,16 +11,19 @@ from torch.utils._pytree import tree_leaves
 
 from capturable import judge
 from capturable.accepted import misspelt, without_ignored
-from capturable.cpu_as_gpu import CpuAsGpu
+from capturable.changed_elsewhere import read_and_changed
+from capturable.cpu_as_gpu import CpuAsGpu, StandInAsGpu
 from capturable.differences import differences, first_difference
 from capturable.findings import Finding, Findings, Report, short
+from capturable.graphs_inside import graphs_inside
 from capturable.host_calls import as_if_capturing, eager_control_flow, host_calls
-from capturable.inputs import Call, Difference, compare, merged, tensor_pairs
+from capturable.inputs import Call, Difference, merged, named_parts, tensor_pairs
 from capturable.operators import Op, OpLog, address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
 from capturable.restore.reachable import Place
 from capturable.rules import fix_of, level_of, number_fix, special
+from capturable.stand_in import on_stand_in
 from capturable.streams import Joins, joins
 from capturable.user_lines import Line, here
 
@@ -33,21 +36,32 @@ class Check:
     """What is found about one step, while it runs."""
 
     def __init__(self, generators: Iterable[torch.Generator], device: str | None) -> None:
-        self.gpu = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.report = Report(device=self.gpu, torch=torch.__version__)
+        known = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.stand_in = on_stand_in() if known == "cuda" else None
+        # below its functions, the stand-in's tensors are those of the CPU
+        self.gpu = "cpu" if self.stand_in is not None else known
+        where = "stand-in" if self.stand_in is not None else known
+        self.report = Report(device=where, torch=torch.__version__)
         self.rows: dict[Key, Finding] = {}
         self.thread = threading.get_ident()
         self.places: list = []
         self.changing: set[int] | None = None
         self.written: Callable[[torch.Tensor], None] = lambda tensor: None
-        self.as_gpu = CpuAsGpu(self.note)
+        self.as_gpu = self._as_gpu()
         self.settings: dict[int, dict[str, float]] = {}  # of optimizers, by id
         self.moved: dict[int, tuple[str, Line]] = {}  # address: name and line that put it there
         self.joins: Joins | None = None
+        self.ran: set[Line] = set()  # the user's lines
         self.files: set[str] = set()  # of the user's, whose lines have run
         self.asked: list[tuple[Line, Line | None]] = []  # lines that ask whether they are captured
-        defaults = torch.cuda.default_generators if self.gpu == "cuda" else ()
+        on_gpu = self.gpu == "cuda" or self.stand_in is not None
+        defaults = torch.cuda.default_generators if on_gpu else ()
         self.known = {g._cdata for g in (torch.default_generator, *defaults, *generators)}
+
+    def _as_gpu(self) -> CpuAsGpu:
+        if self.stand_in is None:
+            return CpuAsGpu(self.note)
+        return StandInAsGpu(self.note, self.stand_in)
 
     def watch(self, places: Iterable[Place]) -> None:
         """Look at what there is before the step."""
@@ -55,6 +69,42 @@ class Check:
         if torch.is_autocast_enabled(self.gpu) and torch.is_autocast_cache_enabled():
             what = "autocast is on outside the step, with its cache"
             self.found("autocast cache", "around the step", what)
+
+    def look_again(self, places: Iterable[Place]) -> None:
+        """Look at what the step has made as well: it changes."""
+        known = {(id(place.holder), place.key) for place in self.places if isinstance(place, Place)}
+        made = [
+            place
+            for place in watched(places)
+            if isinstance(place, Place) and (id(place.holder), place.key) not in known
+        ]
+        self.changing = (self.changing or set()) | set(
+            range(len(self.places), len(self.places) + len(made))
+        )
+        self.places = [*self.places, *made]
+
+    def judge_reach(self, step: Callable, places: list[Place]) -> None:
+        """Judge what the step can get at: graphs of compiled functions, and values that code
+        outside of it changes."""
+        for name, setting in graphs_inside(places, step):
+            self.found("graph", name, f"a compiled function with graphs of its own ({setting})")
+        for read in read_and_changed(self.ran, places):
+            what = f"{read.name} is read here, and line {read.changed_at} changes it between calls"
+            self.found("path" if read.branches else "frozen number", read.line, what)
+
+    def judge_static(self, static: Call) -> None:
+        """Judge the tensors that the graph will read."""
+        for name, value in (
+            *named_parts("inputs", static.args),
+            *named_parts("inputs", static.kwargs),
+        ):
+            if isinstance(value, torch.Tensor) and value.is_inference():
+                what = "was made under inference_mode, so copy_ into it is refused outside of that"
+                self.found("inputs", name, what, "make it outside of torch.inference_mode()")
+            elif self.report.given and _is_leaf_with_gradient(value):
+                what = "requires a gradient, so copy_ into it is refused where gradients are on"
+                fix = "copy into it under torch.no_grad()"
+                self.found("inputs", name, what, fix, level="note")
 
     def found(
         self,
@@ -82,12 +132,14 @@ class Check:
         self.report.warnings = misspelt(self.files)
         return without_ignored(Findings((self.rows[key] for key in order), self.report))
 
-    def put(self, static: Call, real: Call) -> tuple[list[Difference], Call]:
-        """Copy the other batch into the inputs, as one does before a replay.
+    def put(
+        self, static: Call, real: Call, found: list[Difference]
+    ) -> tuple[list[Difference], Call]:
+        """Copy the other batch into the inputs, as one does before a replay. found: what differs
+        between them, before the step has changed its inputs.
 
         Returns the Python values that differ, and the call that a loop would make then.
         """
-        found = compare(static, real)
         misfits = [difference for difference in found if not difference.python]
         for difference in misfits:
             self.found("inputs", difference.name, difference.what)
@@ -113,6 +165,7 @@ class Check:
         self.report.runs += 1
         self.report.operators = len(log.ops)
         self.files |= {op.line.file for op in log.ops}
+        self.ran |= state.ran
         if judged and any(isinstance(leaf, int | float) for leaf in tree_leaves(result)):
             self.found("output", state.returned or "the step", "a Python number is returned")
         return log.ops
@@ -132,7 +185,7 @@ class Check:
         state = PythonStateWatch(places, self.changed, self._moved)
         log = OpLog(self.written)
         if judged:
-            self.as_gpu = CpuAsGpu(self.note)
+            self.as_gpu = self._as_gpu()
             log = OpLog(self.written, self.before, self.as_gpu.ran)
             stack.enter_context(self._host_calls())
             if self.gpu == "cuda":
@@ -144,17 +197,17 @@ class Check:
         return log, state
 
     def _host_calls(self) -> Any:
-        return host_calls(self.gpu, self.note, self.as_gpu.is_host, self._stepping)
+        return host_calls(self.gpu, self.note, self._is_host, self._stepping)
 
     def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Judge an optimizer that is about to step, and whether its settings have changed."""
         for fault in judge.judge_optimizer(optimizer):
-            self.note(fault.rule, fault.what)
+            self.note(fault.rule, fault.what, fix=fault.fix)
         now = judge.numbers_of(optimizer)
         for name, old in self.settings.get(id(optimizer), now).items():
             if now.get(name, old) != old:
                 what = f"{name} of {type(optimizer).__name__} was {old!r}, then {now[name]!r}"
-                self.note("frozen number", what, fix=judge.RATE)
+                self.note("frozen number", what, fix=judge.fix_of_setting(name))
         self.settings[id(optimizer)] = now
 
     def _stream_found(self, rule: str, what: str, line: Line) -> None:
@@ -254,7 +307,8 @@ class Check:
     ) -> None:
         """Judge an operator that is about to run."""
         making = self.as_gpu.making
-        fault = judge.judge_op(func, args, kwargs, outside, self.gpu, self._is_host, making)
+        kinds = judge.Kinds(self.gpu, self._is_host, self.as_gpu.is_pinned, making)
+        fault = judge.judge_op(func, args, kwargs, outside, kinds)
         if fault and not self._is_quiet(fault, func, args):
             self.note(fault.rule, fault.what, fix=fault.fix)
         if fault := judge.judge_backward():
@@ -273,13 +327,17 @@ class Check:
 
     def _is_quiet(self, fault: judge.Fault, func: torch._ops.OpOverload, args: tuple) -> bool:
         """Whether a fault is the CPU's alone, or an optimizer's that has a finding of its own."""
-        if fault.rule == "CPU work":
-            return here(self.thread).library.startswith("optim/")
+        if fault.rule == "CPU work" and here(self.thread).library.startswith("optim/"):
+            return True
         return self.as_gpu.reads_on_the_cpu_only(func._schema.name, args)
 
     def changed(self, name: str, line: Line) -> None:
         """Note that a Python value changes at a line."""
         self.found("CPU work", line, f"{name} changes on the CPU")
+
+
+def _is_leaf_with_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad
 
 
 def _position(key: Key) -> tuple:

@@ -24,6 +24,7 @@ MAKERS = {  # without a device, these make tensors on the CPU
         *(f"{shape}_window" for shape in ("bartlett", "blackman", "hamming", "hann", "kaiser")),
     )
 }
+FROM_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
 MOVERS = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.type_as)
 CPU_READERS = {  # these check values on the CPU, and not on a GPU
     getattr(owner, name) for owner in (torch, torch.Tensor) for name in ("quantile", "nanquantile")
@@ -84,6 +85,10 @@ class CpuAsGpu(TorchFunctionMode):
         """Whether a tensor would be on the CPU with a GPU, too."""
         return address(tensor) in self.on_host
 
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is in pinned memory."""
+        return tensor.is_pinned()
+
     def ran(self, tensors: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
         """An operator has made results of tensors."""
         tensors = list(tensors)
@@ -98,6 +103,79 @@ class CpuAsGpu(TorchFunctionMode):
     def _add(self, result: Any) -> None:
         if isinstance(result, torch.Tensor) and address(result):
             self.on_host[address(result)] = result.untyped_storage()
+
+
+class StandInAsGpu(CpuAsGpu):
+    """The same on the stand-in for CUDA graphs, which knows where each tensor is."""
+
+    def __init__(self, note: Callable[..., None], device: Any) -> None:
+        super().__init__(note)
+        self.device = device
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in FROM_DATA:
+            return self._from_data(func, types, args, kwargs)
+        if func not in MOVERS or not isinstance(args[0], torch.Tensor):
+            return super().__torch_function__(func, types, args, kwargs)
+        self.quiet = _copies
+        try:
+            result = func(*args, **(kwargs or {}))
+        finally:
+            self.quiet = None
+        if isinstance(result, torch.Tensor) and result.numel():
+            self._judge_move(args[0], result, args[1:], kwargs or {})
+        return result
+
+    def _from_data(self, func: Callable, types: Any, args: tuple, kwargs: dict | None) -> Any:
+        """Make a tensor from Python data, which on the GPU is a copy."""
+        result = super().__torch_function__(func, types, args, kwargs)
+        data = args[-1] if args else (kwargs or {}).get("data")
+        note = self.note()
+        made = not isinstance(data, torch.Tensor) and result.numel() and not self.is_host(result)
+        if note is not None and made:
+            note("copy", "a tensor is made from Python data on the CPU", fix=MADE_HERE)
+        return result
+
+    def _judge_move(
+        self, tensor: torch.Tensor, result: torch.Tensor, to: tuple, options: dict
+    ) -> None:
+        """Note a copy between CPU and GPU that makes the CPU wait."""
+        note = self.note()
+        moved = self.is_host(tensor) != self.is_host(result)
+        asked = options.get("non_blocking", False) or any(flag is True for flag in to)
+        if note is None or not moved or (asked and self.is_pinned(tensor)):
+            return
+        if not self.is_host(tensor):
+            if not asked:
+                note("sync", "data is copied from GPU to CPU")
+        elif address(tensor) in self.on_host:
+            note(
+                "copy",
+                "a tensor that the step makes on the CPU is copied to the GPU",
+                fix=MADE_HERE,
+            )
+        else:
+            note("copy", "data is copied from CPU to GPU")
+
+    def is_host(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is on the CPU."""
+        return self.device.kind(tensor) != "cuda"
+
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is in pinned memory."""
+        return self.device.kind(tensor) == "pinned"
+
+    def ran(self, tensors: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
+        """An operator has made results of tensors: those on the CPU are the step's own."""
+        known = {address(tensor) for tensor in tensors}
+        for result in results:
+            if address(result) not in known and self.is_host(result):
+                self._add(result)
+
+
+def _copies(name: str, _: tuple) -> bool:
+    """Whether an operator is that by which a tensor is moved."""
+    return name in ("aten::clone", "aten::_to_copy")
 
 
 def _is_device(target: Any) -> bool:

@@ -31,7 +31,8 @@ def differences(
     for one, two in zip_longest(first, second):
         if one is None or two is None or one.name != two.name:
             names = [op.name if op else "nothing more" for op in (one, two)]
-            yield "path", one or two, f"{names[0]} in one step, {names[1]} in the next", set()
+            what = f"{names[0]} in one step, {names[1]} in the next; what follows was not compared"
+            yield "path", one or two, what, set()
             return
         if one.shapes != two.shapes and shapes_agree:
             yield "shape", one, f"{one.name} had the shapes {one.shapes}, then {two.shapes}", set()

@@ -10,19 +10,28 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from capturable.causes import Entry, Hit, entries, find, standard_name
-from capturable.similar_causes import complaint, nearest, of_complaint, tells_of_a_graph
+from capturable.similar_causes import (
+    by_likeness,
+    complaint,
+    nearest,
+    of_complaint,
+    tells_of_a_graph,
+)
 
 NAMES_NO_CAUSE = ("several", "reasons")
-TOLD = 3  # guesses with cause and fix, before a list
+TOLD = 3  # causes for one message; guesses with cause and fix, before a list
+COURSE = Path(__file__).parents[1] / "notebooks"
 __all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
 SAID = {  # in the command and on the site; {} is a name or a number
     "doubt": "By its words, this may well be no failure of a CUDA graph. If a graph is involved:",
     "unknown": "No message that is known here.",
     "nothing": "By its words, this seems to be no failure of a CUDA graph.",
     "guesses": "These are guesses, by the words alone; it may be about one of them, or about none:",
+    "further": "It has {} further causes; the failure gallery of the course and --json have them.",
     "decided": "The same message has {} other causes; the lines near it point to this one.",
     "complaint": "Less likely, or other causes of {}, and how to tell them apart:",
     "tell_apart": "How to tell its causes apart:",
@@ -40,8 +49,19 @@ def explain(text: str) -> list[Entry]:
 
 
 def describe(entry: Entry) -> str:
-    """Names, cause and fix, as plain text."""
-    return "\n".join([names(entry), f"  cause: {entry.cause}", f"  fix:   {entry.fix}"])
+    """Names, cause and fix, and where the course shows it, as plain text."""
+    parts = [names(entry), f"  cause: {entry.cause}", f"  fix:   {entry.fix}"]
+    return "\n".join([*parts, f"  more:  {shown_in(entry)}"] if shown_in(entry) else parts)
+
+
+def shown_in(entry: Entry) -> str:
+    """The lesson about a cause, or its place in the failure gallery; a file where the course is
+    near."""
+    name = "failure_gallery" if entry.exhibit else entry.lesson
+    file = next(COURSE.glob(f"[0-9][0-9]_{name}.ipynb"), None) if name else None
+    title = f"lesson {name.replace('_', ' ')!r} of the CUDA graphs course" if name else ""
+    place = f"notebooks/{file.name}" if file else title
+    return f"{place}, {standard_name(entry)}" if entry.exhibit else place
 
 
 def names(entry: Entry) -> str:
@@ -89,11 +109,12 @@ def _others(text: str, hits: list[Hit]) -> list[str]:
     others = others_of(text, hits)
     if not others:
         return []
-    if hits[0].entry.kind in NAMES_NO_CAUSE:
-        return [_list(SAID["tell_apart"], others)]
-    if hits[0].rank[3] < 0:  # the code or the log beside the message has named it
+    if hits[0].rank[3] < 0 and hits[0].entry.kind not in NAMES_NO_CAUSE:
+        # the code or the log beside the message has named it
         return [SAID["decided"].format(len(others))]
-    return [_list(SAID["others_too"], others)]
+    head = "tell_apart" if hits[0].entry.kind in NAMES_NO_CAUSE else "others_too"
+    further = [SAID["further"].format(len(others) - TOLD)] if len(others) > TOLD else []
+    return [_list(SAID[head], others[:TOLD]), *further]
 
 
 def others_of(text: str, hits: list[Hit]) -> list[Entry]:
@@ -104,7 +125,7 @@ def others_of(text: str, hits: list[Hit]) -> list[Entry]:
     others = [entry for entry in others if entry.kind in ("error", "warning")]
     if first.entry.kind in NAMES_NO_CAUSE:
         others += [entry for entry in of_complaint(text) if entry not in others]
-    return others
+    return by_likeness(text, others, first.message)
 
 
 def _list(head: str, causes: list[Entry]) -> str:

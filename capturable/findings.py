@@ -1,4 +1,4 @@
-"""Findings: what preflight found, as text, HTML, JSON or GitHub annotations."""
+"""Findings: what preflight found, as text, HTML or JSON."""
 
 import html
 import json
@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 from capturable.rules import KINDS, RULES
 
 COLUMNS = ("rule", "line", "found", "fix", "level")
+PLACES = {
+    "cpu": "the CPU, in place of a GPU",
+    "stand-in": "the stand-in for CUDA graphs, in place of a GPU",
+    "cuda": "a GPU",
+}
 UNSEEN_ON_CPU = "copies of tensors kept on the CPU, side streams, waits that no table knows"
+BETWEEN = "what happens between the calls (python -m cpu_graph run SCRIPT)"
 UNSEEN_UNVERIFIED = "C extensions and Triton kernels (verify=True, --verify)"
 
 
@@ -46,16 +52,6 @@ class Finding(NamedTuple):
             return self.line
         return f"{short(self.file)}:{self.number} in {function.rpartition(':')[0]}\n    {text}"
 
-    def github(self) -> str:
-        """A workflow command that GitHub shows as an annotation of the line."""
-        kind = "error" if self.level == "fault" else "notice"
-        place = ""
-        if self.number:
-            place = f"file={_escaped(short(self.file), more=True)},line={self.number},"
-        inside = f" (in {self.inside})" if self.inside else ""
-        text = _escaped(f"{self.line}: {self.found}{inside}. Fix: {self.fix}")
-        return f"::{kind} {place}title=CUDA graph%3A {self.rule}::{text}"
-
     def __str__(self) -> str:
         """Text for a terminal: where, what, and the fix; of a library's line, that line first."""
         noted = "" if self.level == "fault" else f" ({self.level})"
@@ -70,8 +66,8 @@ class Report:
     """What was looked at: the device, versions, how often the step ran and how many operators one
     run has.
 
-    given: whether there were other inputs. verified: whether a real capture was asked. ignored,
-    known: how many findings a comment, or a baseline, has left out. problem: what was not done, and
+    given: whether there were other inputs. verified: whether a real capture was asked. ignored:
+    how many findings a comment has left out. problem: what was not done, and
     why. warnings: what is wrong with comments.
     """
 
@@ -81,7 +77,6 @@ class Report:
     given: bool = False
     verified: bool = False
     ignored: int = 0
-    known: int = 0
     problem: str = ""
     warnings: list[str] = field(default_factory=list)
     torch: str = ""
@@ -92,15 +87,14 @@ class Report:
         found = [UNSEEN_ON_CPU] if self.device == "cpu" else []
         found += [] if self.verified else [UNSEEN_UNVERIFIED]
         found += [] if self.given else ["what another batch changes (other_inputs)"]
-        return [*found, "paths that did not run"]
+        return [*found, "paths that did not run", BETWEEN]
 
     def __str__(self) -> str:
         """The closing lines of the text."""
         if self.problem:
             return self.problem
-        place = "the CPU, in place of a GPU" if self.device == "cpu" else f"a GPU ({self.device})"
+        place = PLACES.get(self.device, self.device)
         left_out = [f"{self.ignored} ignored by comments"] if self.ignored else []
-        left_out += [f"{self.known} in the baseline"] if self.known else []
         also = f", {', '.join(left_out)}" if left_out else ""
         counts = f"{_count(self.operators, 'operator')}, {_count(self.runs, 'run')}"
         seen = f"Checked on {place}: {counts}{also}."
@@ -144,16 +138,6 @@ class Findings(list[Finding]):
         return json.dumps(self.as_dict(), indent=1)
 
     @property
-    def warnings(self) -> list[str]:
-        """What is wrong with comments that accept findings."""
-        return self.report.warnings if self.report else []
-
-    def github(self) -> str:
-        """Annotations, one a line."""
-        warnings = [f"::warning title=capturable::{_escaped(text)}" for text in self.warnings]
-        return "\n".join([*(finding.github() for finding in self), *warnings])
-
-    @property
     def listing(self) -> str:
         """A summary, refusals, what freezes and notes, in each the user's own lines before those of
         libraries."""
@@ -192,8 +176,3 @@ def _count(number: int, what: str) -> str:
 
 def _row(tag: str, cells: Iterable[object]) -> str:
     return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-
-def _escaped(text: str, more: bool = False) -> str:
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return text.replace(":", "%3A").replace(",", "%2C") if more else text

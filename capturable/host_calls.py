@@ -20,11 +20,6 @@ from capturable.judge import Fault, judge_module
 from capturable.user_lines import TORCH, here
 
 HOST_CALLS = [
-    *(
-        (owner, name, "sync")
-        for owner in (torch.cuda.Stream, torch.cuda.Event)
-        for name in ("synchronize", "query")
-    ),
     *((torch.Tensor, name, "sync") for name in ("tolist", "numpy", "cpu", "__array__")),
     (torch.Tensor, "__repr__", "sync"),  # in which torch switches its modes off
     (torch.cuda, "synchronize", "sync"),
@@ -56,11 +51,17 @@ def host_calls(
         if threading.get_ident() in others:
             return False
         if args and isinstance(args[0], torch.Tensor):
-            return args[0].device.type == gpu and not is_host(args[0])
+            return not is_host(args[0])
         return rule != "CPU work" or here(None).library in TORCHS_OWN
 
+    waits = [  # the stand-in has classes of its own
+        (owner, name, "sync")
+        for owner in (torch.cuda.Stream, torch.cuda.Event)
+        for name in ("synchronize", "query")
+    ]
+    waits.append((torch.cuda.CUDAGraph, "replay", "graph"))
     with ExitStack() as stack:
-        for owner, name, rule in HOST_CALLS:
+        for owner, name, rule in HOST_CALLS + waits:
             noting = _noting(getattr(owner, name), rule, note, concerns)
             stack.enter_context(patch.object(owner, name, noting))
         for register, judge in (
@@ -68,6 +69,8 @@ def host_calls(
             (register_module_forward_pre_hook, _judging(judge_module, note)),
         ):
             stack.callback(register(judge).remove)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message=".*global hooks on modules")  # these hooks
         if gpu == "cuda":
             stack.enter_context(_sync_warnings(note))
         yield

@@ -66,21 +66,22 @@ def _short(value: Any) -> str:
 def _named(call: Call) -> Iterator[tuple[str, Any]]:
     """Name and value of every tensor and plain value in the arguments."""
     for position, value in enumerate(call.args):
-        yield from _parts(f"inputs[{position}]", value)
+        yield from named_parts(f"inputs[{position}]", value)
     for name, value in call.kwargs.items():
-        yield from _parts(f"inputs[{name!r}]", value)
+        yield from named_parts(f"inputs[{name!r}]", value)
 
 
-def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Name and value of every tensor and plain value in a value."""
     if isinstance(value, Mapping):
         for key in value:
-            yield from _parts(f"{name}[{key!r}]", value[key])
+            yield from named_parts(f"{name}[{key!r}]", value[key])
     elif isinstance(value, list | tuple) and not isinstance(value, torch.Size):
         for position, item in enumerate(value):
-            yield from _parts(f"{name}[{position}]", item)
+            yield from named_parts(f"{name}[{position}]", item)
     elif _is_record(value):
         for attribute, item in vars(value).items():
-            yield from _parts(f"{name}.{attribute}", item)
+            yield from named_parts(f"{name}.{attribute}", item)
     else:
         yield name, value
 
@@ -99,7 +100,7 @@ def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch
     """The tensors of static, each with that of real at the same place."""
     others = dict(_named(real))
     for name, value in _named(static):
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and name in others:  # not what the step has added
             yield value, others[name]
 
 

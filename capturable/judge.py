@@ -7,7 +7,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
-from capturable.live_objects import name_of
+from capturable.live_objects import live, name_of
 from capturable.operators import MASKS, address
 from capturable.rules import FILE
 from capturable.waiting_operators import CPU_ARGUMENTS, SIZE, wait_of
@@ -28,29 +28,34 @@ class Fault(NamedTuple):
 
 
 MADE_HERE, RATE = FILE["advice"]["made_here"], FILE["advice"]["rate"]
+MOMENTUM = FILE["advice"]["momentum"]
+
+
+class Kinds(NamedTuple):
+    """Where tensors are. gpu: the device type that counts as the GPU; is_host: whether a tensor is
+    on the CPU, or would be with a GPU; is_pinned: whether in pinned memory there; making: whether
+    the operator that runs makes one there."""
+
+    gpu: str
+    is_host: Callable[[torch.Tensor], bool]
+    is_pinned: Callable[[torch.Tensor], bool]
+    making: bool = False
 
 
 def judge_op(
-    func: OpOverload,
-    args: tuple,
-    kwargs: dict,
-    outside: tuple[int, ...],
-    gpu: str,
-    is_host: Callable[[torch.Tensor], bool],
-    making: bool = False,
+    func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], kinds: Kinds
 ) -> Fault | None:
     """The fault of an operator that would break or freeze in a graph, else None.
 
-    outside: addresses of tensors that the step did not make. gpu: the device type that counts as
-    the GPU. is_host: whether a tensor is on the CPU, or would be with a GPU; making: whether the
-    operator makes one there.
+    outside: addresses of tensors that the step did not make.
     """
+    gpu, is_host = kinds.gpu, kinds.is_host
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     hosts = list(filter(is_host, leaves))
-    making = making or gpu != _target(kwargs, gpu) == "cpu"
+    making = kinds.making or gpu != _target(kwargs, gpu) == "cpu"
     if len(hosts) == len(leaves) if leaves else making:
-        return _judge_cpu_op(func, leaves, kwargs, outside, gpu)
-    fault = _judge_gpu_op(func, args, kwargs, gpu, is_host)
+        return _judge_cpu_op(func, leaves, kwargs, outside, kinds)
+    fault = _judge_gpu_op(func, args, kwargs, kinds)
     return fault or _judge_hosts(func, hosts, outside, gpu)
 
 
@@ -69,16 +74,20 @@ def _judge_hosts(
 
 
 def _judge_cpu_op(
-    func: OpOverload, leaves: list[torch.Tensor], kwargs: dict, outside: tuple[int, ...], gpu: str
+    func: OpOverload,
+    leaves: list[torch.Tensor],
+    kwargs: dict,
+    outside: tuple[int, ...],
+    kinds: Kinds,
 ) -> Fault | None:
     """The fault of an operator without a tensor on the GPU."""
-    name = func._schema.name
+    name, gpu = func._schema.name, kinds.gpu
     if (
         name == "aten::_to_copy"
         and kwargs.get("device") is not None
         and _target(kwargs, gpu) == gpu
     ):
-        pinned = kwargs.get("non_blocking") and leaves[0].is_pinned()
+        pinned = kwargs.get("non_blocking") and kinds.is_pinned(leaves[0])
         return (
             Fault("copy", "data is copied from CPU to GPU")
             if leaves[0].numel() and not pinned
@@ -92,16 +101,10 @@ def _judge_cpu_op(
     return None
 
 
-def _judge_gpu_op(
-    func: OpOverload,
-    args: tuple,
-    kwargs: dict,
-    gpu: str,
-    is_host: Callable[[torch.Tensor], bool],
-) -> Fault | None:
+def _judge_gpu_op(func: OpOverload, args: tuple, kwargs: dict, kinds: Kinds) -> Fault | None:
     """The fault of an operator with a tensor on the GPU."""
-    name = func._schema.name
-    wait = _wait(func, args, kwargs, gpu)
+    name, is_host = func._schema.name, kinds.is_host
+    wait = _wait(func, args, kwargs, kinds.gpu)
     if wait:
         return Fault("sync", wait)
     if name == "aten::lift_fresh" and args[0].numel():
@@ -111,7 +114,7 @@ def _judge_gpu_op(
     if name == "aten::_pack_padded_sequence":
         return Fault("frozen number", "the lengths are read as numbers, at the capture")
     if name == "aten::copy_" and is_host(args[0]) != is_host(args[1]):
-        return _judge_copy(args, kwargs, is_host)
+        return _judge_copy(args, kwargs, kinds)
     return None
 
 
@@ -141,12 +144,12 @@ def _judge_index(name: str, args: tuple, is_host: Callable[[torch.Tensor], bool]
     return None
 
 
-def _judge_copy(args: tuple, kwargs: dict, is_host: Callable[[torch.Tensor], bool]) -> Fault | None:
+def _judge_copy(args: tuple, kwargs: dict, kinds: Kinds) -> Fault | None:
     """The fault of a copy between two devices: it waits unless it is asked not to, from or to
     pinned memory."""
-    host = args[0] if is_host(args[0]) else args[1]
+    host = args[0] if kinds.is_host(args[0]) else args[1]
     non_blocking = kwargs.get("non_blocking") or (len(args) > 2 and args[2])
-    if host.is_pinned() and non_blocking:
+    if kinds.is_pinned(host) and non_blocking:
         return None
     return Fault("copy", "a copy between CPU and GPU makes the CPU wait")
 
@@ -172,19 +175,38 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
     if not all(group.get("capturable", True) for group in groups):
         yield Fault("optimizer", f"{kind} without capturable=True")
     scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
+    for scheduler in live(torch.optim.lr_scheduler.LRScheduler) if scheduled else ():
+        if getattr(scheduler, "optimizer", None) is optimizer and _cycles_numbers(scheduler):
+            name = type(scheduler).__name__
+            yield Fault("frozen number", f"{name} cycles the momentum of {kind}", MOMENTUM)
     if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
         yield Fault(
             "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
         )
 
 
-def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+def _cycles_numbers(scheduler: Any) -> bool:
+    """Whether a scheduler changes momentum or betas that are Python numbers."""
+    numbers = [
+        group.get("betas") or (group.get("momentum"),) for group in scheduler.optimizer.param_groups
+    ]
+    cycles = getattr(scheduler, "cycle_momentum", False)
+    return bool(cycles) and any(isinstance(one[0], int | float) for one in numbers)
+
+
+def fix_of_setting(name: str) -> str:
+    """The fix for a setting of an optimizer that changes from step to step."""
+    return MOMENTUM if name in ("betas", "momentum") else RATE
+
+
+def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The Python numbers among an optimizer's settings, such as the learning rate, by name."""
     return {
         name: value
         for group in optimizer.param_groups
         for name, value in group.items()
         if isinstance(value, float)
+        or (isinstance(value, tuple) and all(isinstance(one, int | float) for one in value))
     }
 
 

@@ -51,8 +51,15 @@ class Made(NamedTuple):
 
 
 def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType]) -> Made:
-    """What the function that FILE:FUNCTION or MODULE:FUNCTION names returns; the script finds
-    arguments in sys.argv. loaded: the scripts so far, which are not run again."""
+    """The step and the batches that a function returns; arguments, loaded: as for load_function."""
+    return _made(load_function(target, arguments, loaded)())
+
+
+def load_function(
+    target: str, arguments: list[str], loaded: dict[Path, ModuleType]
+) -> Callable[[], Any]:
+    """The function that FILE:FUNCTION or MODULE:FUNCTION names, whose errors become LoadErrors; the
+    script finds arguments in sys.argv. loaded: the scripts so far, which are not run again."""
     where, colon, name = target.rpartition(":")
     if not colon or not where or not name:
         raise LoadError(f"{target!r} is not FILE:FUNCTION or MODULE:FUNCTION")
@@ -68,7 +75,7 @@ def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType]) -> M
     except AttributeError:
         raise LoadError(f"{where} has no function {name}") from None
     _check_function(where, name, make)
-    return _made(guarded(f"{name}()", make))
+    return partial(guarded, f"{name}()", make)
 
 
 def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -87,6 +94,11 @@ def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
         raise LoadError(f"{place}: {error.msg}", error) from None
     except Exception as error:
         raise LoadError(f"{what} failed{_at(error)}: {_said(error)}", error) from None
+
+
+def asks_for_a_gpu(error: LoadError) -> bool:
+    """Whether a step was not run because there is no GPU."""
+    return any(sign in str(error.cause) for sign in NO_GPU)
 
 
 def _said(error: Exception) -> str:

@@ -18,10 +18,11 @@ from capturable.accepted import without_ignored
 from capturable.check import Check
 from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
-from capturable.inputs import Call
+from capturable.inputs import Call, compare
 from capturable.live_objects import live
 from capturable.real_capture import verified
 from capturable.restore import Restore
+from capturable.restore.reachable import reach
 
 DDP_WARMUP = 3  # DistributedDataParallel rebuilds its buckets after its second pass
 
@@ -34,7 +35,7 @@ def preflight(
     other_kwargs: Mapping[str, Any] | None = None,
     generators: Iterable[torch.Generator] = (),
     device: str | None = None,
-    verify: bool = False,
+    verify: bool | None = None,
     warmup: int | None = None,
 ) -> Findings:
     """Find what would break, or freeze, when step(*inputs, **kwargs) is captured.
@@ -43,7 +44,8 @@ def preflight(
     form, to see what changes from step to step. generators: torch.Generators that you will register
     with the graph. device: the type that counts as the GPU, by default "cuda" where there is one,
     else "cpu". verify: ask a real capture in the end, and replay it against eager, with both
-    batches. warmup: how often the step runs before it is judged, at least once; by default once,
+    batches; on the stand-in for CUDA graphs that is done unless it is False, and adds findings, but
+    takes none back. warmup: how often the step runs before it is judged; by default once,
     three times with DistributedDataParallel. The step then runs twice, eagerly, a third time on a
     GPU, and once more where code asks whether it is being captured. Then weights, .grad, optimizer,
     random state and Python values are what they were, to the bit (iterators and files excepted), or
@@ -52,7 +54,7 @@ def preflight(
     without a GPU.
     """
     check = Check(generators, device)
-    if verify and check.gpu != "cuda":
+    if verify and check.gpu != "cuda" and check.stand_in is None:
         raise ValueError("verify=True needs a CUDA GPU")
     static = Call(inputs, dict(kwargs or {}))
     real = Call(
@@ -60,7 +62,7 @@ def preflight(
         static.kwargs if other_kwargs is None else dict(other_kwargs),
     )
     check.report.given = other_inputs is not None or other_kwargs is not None
-    with _optimizers(check.gpu), Restore(step, static.args, static.kwargs) as restore:
+    with _optimizers(check), Restore(step, static) as restore:
         check.written = restore.written
         check.watch([place for place, _ in restore.places])
         first, again = _runs(check, step, static, real, _warmup(warmup))
@@ -68,11 +70,13 @@ def preflight(
             check.run_plainly(again)
     check.look_back(restore, first)
     findings = check.findings()
-    if not verify:
+    if verify is False or not (verify or check.stand_in is not None):
         return findings
-    check.report.verified = True
+    check.report.verified = check.stand_in is None
     fits = not any(finding.rule == "inputs" for finding in findings)
-    return without_ignored(verified(step, static, real if fits else static, generators, findings))
+    final = check.stand_in is None
+    other = real if fits else static
+    return without_ignored(verified(step, static, other, generators, findings, final))
 
 
 def _runs(
@@ -81,23 +85,28 @@ def _runs(
     """Run the step warmup times, then twice, judged and compared; the first run's operators, and
     the last call."""
     once = partial(step, *static.args, **static.kwargs)
+    found = compare(static, real)
+    check.judge_static(static)
     for _ in range(warmup):
         check.run(once, judged=False)  # optimizers make their state in their first step
+        check.look_again(reach(step, static))
     first = check.run(once)
-    values, call = check.put(static, real)
+    check.look_again(reach(step, static))
+    values, call = check.put(static, real, found)
     again = partial(step, *call.args, **call.kwargs)
     second = check.run(again)
     check.judge_python_inputs(values, check.compare(first, second))
+    check.judge_reach(step, reach(step))
     check.judge_capture_checks(second, partial(check.run, again, judged=False, capturing=False))
     return first, again
 
 
 def _warmup(asked: int | None) -> int:
     if asked is not None:
-        return max(1, asked)
+        return max(0, asked)
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     return DDP_WARMUP if distributed and live(torch.nn.parallel.DistributedDataParallel) else 1
 
 
-def _optimizers(gpu: str) -> Any:
-    return capturable_optimizers() if gpu == "cpu" else nullcontext()
+def _optimizers(check: Check) -> Any:
+    return capturable_optimizers() if check.report.device == "cpu" else nullcontext()

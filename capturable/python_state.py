@@ -1,5 +1,6 @@
 """Which of the user's lines change which Python values, and which tensor a name stands for?"""
 
+import itertools
 import random
 import sys
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ class PythonStateWatch:
         moved: Callable[[str, int, Line], None],
     ) -> None:
         self.places = places
+        self.ran: set[Line] = set()  # the user's lines
         self.changed, self.moved = changed, moved
 
     def __enter__(self):
@@ -47,6 +49,7 @@ class PythonStateWatch:
             return None
         self._look()
         self.line = Line.of(frame)
+        self.ran.add(self.line)
         if event == "return":
             self.returned = self.line
             if runs_users(frame.f_back):  # the caller's line goes on
@@ -68,7 +71,7 @@ class PythonStateWatch:
 def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
     """Those of the user's places that hold numbers, strings or containers, all that hold a tensor,
     and the CPU's random states."""
-    kinds = (int, float, str, type(None), *CONTAINERS)
+    kinds = (int, float, str, type(None), itertools.count, *CONTAINERS)
     users: list[Place | SimpleNamespace] = []
     for place in places:
         value = place.get()
@@ -100,6 +103,8 @@ def _value(thing):
         return len(thing)
     if is_a(thing, float):
         return repr(thing)  # nan is not nan
+    if is_a(thing, itertools.count):
+        return repr(thing)
     return thing if is_a(thing, (int, str)) else None
 
 

@@ -14,6 +14,7 @@ from capturable.inputs import Call, merged, tensor_pairs
 from capturable.restore import Restore
 from capturable.restore.reachable import MISSING
 from capturable.rules import fix_of
+from capturable.stand_in import is_not_modelled
 from capturable.user_lines import Line
 
 REFUSED = ("sync", "copy", "generator", "optimizer", "kept graph", "stream", "autocast cache")
@@ -24,7 +25,12 @@ FROZEN = ("frozen number", "path", "shape", "moved tensor")
 
 
 def verified(
-    step: Callable, static: Call, real: Call, generators: Iterable, findings: Findings
+    step: Callable,
+    static: Call,
+    real: Call,
+    generators: Iterable,
+    findings: Findings,
+    final: bool = True,
 ) -> Findings:
     """The findings, and what a real capture on a side stream, in a private pool, adds or takes
     back.
@@ -32,7 +38,8 @@ def verified(
     A refusal at a line without a finding becomes one; where the capture passes, what it should have
     refused becomes a note, and so do frozen values when two replays, on both batches, end where
     eager ends. Where eager does not end twice at the same values, or gives a .grad a new tensor,
-    that shows nothing, and the finding stays.
+    that shows nothing, and the finding stays. final: whether findings may be taken back, which is
+    for a GPU to do; the stand-in adds some, and none where it does not know the step.
     """
     run = partial(step, *static.args, **static.kwargs)
     with Restore(run, everything=True):
@@ -41,7 +48,10 @@ def verified(
         warm_up(run, stream)
         attempt = captured(run, generators, stream)
         if attempt.error is None:
-            return _settled(findings, *_compared(step, static, real, attempt))
+            parted, refuted = _compared(step, static, real, attempt)
+            return _settled(findings, parted, refuted if final else (), REFUSED if final else ())
+        if is_not_modelled(attempt.error):
+            return findings
         line = None if LATER in str(attempt.error) else attempt.line
         line = line or bisect(run, generators, stream)
         known = {(finding.file, finding.number) for finding in findings.faults}
@@ -50,10 +60,13 @@ def verified(
         return Findings([*findings, _refusal(attempt.error, line)], findings.report)
 
 
-def _settled(findings: Findings, parted: list[str], refuted: tuple[str, ...]) -> Findings:
+def _settled(
+    findings: Findings, parted: list[str], refuted: tuple[str, ...], accepted: tuple[str, ...]
+) -> Findings:
     """The findings about a step that captures, and whose replays leave the tensors named with
-    other values; refuted: the rules of frozen values that replays like eager refute."""
-    passed = REFUSED if parted else REFUSED + refuted
+    other values; refuted: the rules of frozen values that replays like eager refute; accepted:
+    those that a capture refutes."""
+    passed = accepted if parted else accepted + refuted
     rows = [_downgraded(f) if f.rule in passed and f.level == "fault" else f for f in findings]
     if parted and not any(finding.rule in FROZEN for finding in rows):
         what = "differs from eager in two replays"

@@ -1,14 +1,10 @@
 """Which causes a text is about that quotes no known message, by the words that it shares with
-them."""
+their descriptions."""
 
-import json
 import math
 import re
 from collections import Counter
 from functools import cache
-from itertools import chain, pairwise
-from pathlib import Path
-from typing import Any
 
 from capturable.causes import Complaint, Entry, complaints, entries
 
@@ -19,11 +15,20 @@ NAMED = re.compile(  # a CUDA graph, its capture or its replay
     r"|reduce-overhead|max-autotune(?!-no)|replay\w* (\w+ ){0,4}graph",
     re.I | re.A,
 )
+REPORTED = re.compile(  # a line of a log in which all is well
+    r"\b(INFO|DEBUG|WARNING|NOTE)\b|_config=|_config\b.*[{(]|Namespace\(|\bconfig=\{|\d+%\|", re.A
+)
+FIXED = re.compile(
+    r"\b(bug\w*|fix\w*|issue|broken|breaks?|wrong\w*|do(es)? not|cannot|can't)\b", re.I | re.A
+)
 REQUEST = re.compile(  # how a text begins that asks for something
     r"^[\s\[(#*]*(feature|feat|fea|rfc|roadmap|epic|proposal|usage|discussion|docs?|support|add|enable"
-    r"|implement|allow|investigate|consider|take advantage|option to)\b",
+    r"|implement|allow|investigate|consider|take advantage|option to|perf|optimi[sz]e|improve|is there)\b"
+    r"|feature request",
     re.I | re.A,
 )
+FIELD = re.compile(r"cuda|gpu|graph|kernel|tensor|torch|model|nccl|hip|driver", re.I)
+NO_ERROR = re.compile(r"\b(no|without( an?)?) (error|exception)s?\b|silently", re.I | re.A)
 GUESSED = ("error", "warning", "silent")  # kinds of causes; the others say that there are many
 PRODUCTS = {  # a cause that begins with such a name is guessed where the text names the product
     "A CTC loss": r"ctc",
@@ -41,12 +46,9 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
 }
 LINES = 30  # of a long text, its last telling lines are read
 LENGTH = 1000  # and of each the beginning
-DESCRIBED = 30, 0.4  # what a word of a description weighs, and BM25's b
-REPORTED = 20, 0.8  # and one of a report
+SCALE, LONG = 30, 0.4  # what a word of a description weighs, and BM25's b
 LESS = 0.5  # of the best likeness: what is less alike is left out
-RARE = 0.0025  # a share of texts: what is seen less often says little
-SEEN = 4  # texts at least: a term of fewer says nothing
-LIKELY = 40  # the least evidence for a guess
+LEAST = 100  # the least likeness for a guess
 TYPED = 9  # words at most, and no colon: a complaint that somebody typed, not a line of a log
 UNCLEAR = ("this", "a capture that fails")  # complaints of anything that fails
 ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
@@ -69,31 +71,39 @@ def nearest(text: str, count: int = 5) -> list[Entry]:
     """
     if not tells_of_a_graph(text):
         return []
-    rated = _rated(text)
+    quiet = bool(NO_ERROR.search(text))  # then no cause that raises an error
+    rated = [
+        (alike, entry)
+        for alike, entry in _rated(text)
+        if alike >= LEAST and not (quiet and entry.kind == "error")
+    ]
     return [entry for alike, entry in rated[:count] if alike >= rated[0][0] * LESS]
 
 
 def tells_of_a_graph(text: str) -> bool:
-    """Whether a text tells of a failure of a CUDA graph, by its words (naive Bayes). A typed
+    """Whether a text tells of a failure of a CUDA graph: it names a graph, and complains. A typed
     complaint, such as "same dropout each time", always does; a request never does."""
     if REQUEST.search(text):
         return False
     if len(text.split()) <= TYPED and ":" not in text and complaint(text) not in UNCLEAR:
         return True
-    terms, known = _terms(text), evidence()
-    return sum(known.get(term, 0) for term in terms) > LIKELY * math.sqrt(len(terms))
-
-
-def _terms(text: str) -> set[str]:
-    """Words, pairs of them, and whether a CUDA graph is named."""
-    words = _words(_read(text))
-    named = "(graph)" if NAMED.search(text) else "(no graph)"
-    return {*words, *map(" ".join, pairwise(words)), named}
+    said = "\n".join(line for line in text.splitlines() if not REPORTED.search(line))
+    if not FIELD.search(said):
+        return False
+    return bool(NAMED.search(said)) and (bool(_complaints(said)) or bool(FIXED.search(said)))
 
 
 def complaint(text: str) -> str:
     """What a text complains of, such as wrong results or a hang."""
     return " and ".join(one.title for one in _complaints(text)) or "this"
+
+
+def by_likeness(text: str, some: list[Entry], message: str) -> list[Entry]:
+    """Some causes, those first that the text beside its message is most like; as they are where it
+    is like none."""
+    asked = set(_words(_read(text))) - set(_words(message))
+    known = dict(zip(guessable(), weights(), strict=True))
+    return sorted(some, key=lambda entry: -sum(known.get(entry, {}).get(word, 0) for word in asked))
 
 
 def of_complaint(text: str, count: int = 18) -> list[Entry]:
@@ -150,72 +160,34 @@ def _product(title: str) -> str:
     return next((name for name in PRODUCTS if re.match(rf"{name}\b", title)), "")
 
 
-def reports() -> list[dict[str, Any]]:
-    """Public reports, each with its text, the thread it is from and the titles of its causes."""
-    return json.loads(Path(__file__).with_name("reports.json").read_text(encoding="utf-8"))
-
-
-def no_failures() -> list[str]:
-    """Texts that are no failure of a CUDA graph, though some mention one."""
-    return json.loads(Path(__file__).with_name("no_failures.json").read_text(encoding="utf-8"))
-
-
-@cache
-def evidence() -> dict[str, int]:
-    """How much each term speaks for a failure of a graph: the logarithm of how many times as many
-    reports have it as other texts, times 100."""
-    failures = [_terms(report["text"]) for report in reports()]
-    others = [_terms(text) for text in no_failures()]
-    often, elsewhere = Counter(chain(*failures)), Counter(chain(*others))
-    return {
-        term: round(
-            100
-            * math.log(
-                (often[term] / len(failures) + RARE) / (elsewhere[term] / len(others) + RARE)
-            )
-        )
-        for term, count in (often + elsewhere).items()
-        if count >= SEEN
-    }
-
-
 @cache
 def weights() -> list[dict[str, int]]:
-    """How much each word adds to the likeness of each guessable cause: what its description and
-    the reports of it weigh together."""
-    described = [_words("\n".join(_description(entry))) for entry in guessable()]
-    reported: dict[str, list[str]] = {entry.title: [] for entry in guessable()}
-    for report in reports():
-        for title in reported.keys() & report["causes"]:
-            reported[title] += set(_words(report["text"]))
-    known = zip(
-        _bm25(described, *DESCRIBED), _bm25(list(reported.values()), *REPORTED), strict=True
-    )
+    """How much each word adds to the likeness of each guessable cause (BM25): rare words weigh more
+    than common ones, and words of a long description less."""
+    counts = [Counter(_words("\n".join(_description(entry)))) for entry in guessable()]
+    common = Counter(word for count in counts for word in count)
+    usual = sum(count.total() for count in counts) / len(counts)
     return [
-        {word: round(one[word] + other[word]) for word in one.keys() | other.keys()}
-        for one, other in known
+        {
+            word: round(_rare(common[word], len(counts)) * _often(n, count.total() / usual))
+            for word, n in count.items()
+        }
+        for count in counts
     ]
+
+
+def _rare(known: int, of: int) -> float:
+    """The weight of a word that so many descriptions have."""
+    return SCALE * math.log(of / known)
+
+
+def _often(times: int, length: float) -> float:
+    """How much it counts that a word stands in a description so often."""
+    return 2 * times / (times + 1 - LONG + LONG * length)
 
 
 def _description(entry: Entry) -> list[str]:
     return [*[entry.title] * 3, *entry.messages, entry.cause, entry.tell, entry.fix, entry.words]
-
-
-def _bm25(texts: list[list[str]], scale: float, long: float) -> list[Counter[str]]:
-    """What each word of each text adds to its likeness (BM25): rare words weigh more than common
-    ones, and words of a long text less."""
-    counts = list(map(Counter, texts))
-    common = Counter(word for count in counts for word in count)
-    known = sum(map(bool, counts))
-    usual = sum(map(len, texts)) / known
-    weighed = []
-    for text, count in zip(texts, counts, strict=True):
-        less = 1 - long + long * len(text) / usual
-        weight = {word: scale * math.log(known / common[word]) for word in count}
-        weighed.append(
-            Counter({word: weight[word] * 2 * n / (n + less) for word, n in count.items()})
-        )
-    return weighed
 
 
 def _words(text: str) -> list[str]:

@@ -7,10 +7,9 @@ def test_the_step_can_be_captured():
 """
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
-from capturable.accepted import Baseline, chosen
+from capturable.accepted import chosen
 from capturable.load_step import batch_of
 from capturable.preflight import preflight
 
@@ -21,22 +20,18 @@ def assert_capturable(
     other: Any = None,
     *,
     ignore: Iterable[str] = (),
-    baseline: str | Path | None = None,
     **options: Any,
 ) -> None:
     """Raise an AssertionError whose message is the findings, if a capture would refuse or freeze
     something.
 
     batch, other: a tuple of arguments, a dict of keyword arguments, or one tensor. ignore: names of
-    rules; baseline: a file of accepted findings. options: as for preflight. ValueError for a rule
-    that there is not, and for a file that is no baseline.
+    rules. options: as for preflight. ValueError for a rule that there is not.
     """
     __tracebackhide__ = True
     inputs, kwargs = batch_of(batch)
     others, other_kwargs = (None, None) if other is None else batch_of(other)
     options |= {"kwargs": kwargs, "other_inputs": others, "other_kwargs": other_kwargs}
     found = chosen(preflight(step, *inputs, **options), ignore=ignore)
-    if baseline is not None:
-        found = Baseline(Path(baseline)).without_known(found)
     if found.faults:
         raise AssertionError(str(found))

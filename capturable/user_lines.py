@@ -18,6 +18,7 @@ import torch
 
 TORCH = str(Path(torch.__file__).parent) + os.sep
 OURS = str(Path(__file__).parent) + os.sep
+STAND_IN = "cpu_graph"  # which is no code of the user's, wherever it is installed
 STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
 LIBRARIES: tuple[str, ...] = ()  # further folders that hold libraries
@@ -60,7 +61,7 @@ def origin(file: str, module: str = "") -> str:
     """Whose a source file, and the module made of it, is: user, torch, library, python or ours."""
     if file.startswith("<"):  # generated code, or that of python -c
         return "user" if module == "__main__" else "python"
-    if file.startswith(OURS):
+    if file.startswith(OURS) or module.partition(".")[0] == STAND_IN:
         return "ours"
     if file.startswith(TORCH):
         return "torch"

@@ -12,4 +12,11 @@ For all        paths: where files are; lessons: their numbers; files: whole or n
                what it has; at_exit: how a process ends
 """
 
+import atexit
+import gc
+
 from course import at_exit as at_exit
+
+# torch's 200,000 objects are not looked through for garbage as the process ends: a kernel stops
+# 0.3 s sooner
+atexit.register(gc.freeze)

@@ -1,18 +1,13 @@
-"""How a process that uses the course ends."""
+"""A process that has loaded triton ends without its bindings' list of what was not collected."""
 
 import atexit
 import gc
 import sys
 
 
-def _end() -> None:
-    # torch's 200,000 objects are not looked through for garbage as the process ends: a kernel stops
-    # 0.3 s sooner. With triton they are, also what others froze: its bindings list on thirty lines
-    # what was not collected
-    if "triton" in sys.modules:
+def _unfreeze() -> None:
+    if "triton" in sys.modules:  # it lists thirty lines of what was frozen
         gc.unfreeze()
-    else:
-        gc.freeze()
 
 
-atexit.register(_end)
+atexit.register(_unfreeze)  # before the package registers gc.freeze, so it runs after that

@@ -1,14 +1,15 @@
-"""Write a file as a whole or not at all, and lines to whoever reads them."""
+"""Write a file as a whole or not at all, lines to whoever reads them, and which files changed."""
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from course.paths import LessonError, short
+from course.paths import ROOT, LessonError, short
 
 
 class SavingError(LessonError):
@@ -41,6 +42,13 @@ def replacing(path: Path | str) -> Iterator[Path]:
             f"{'see what is in the way' if in_the_way else 'make room'} and run this again; "
             "what was there before is unchanged."
         ) from error
+
+
+def changed(root: Path = ROOT) -> list[str]:
+    """The files that differ from the last commit, those that git does not know yet among them."""
+    words = ["git", "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"]
+    lines = subprocess.check_output(words, cwd=root, text=True).split("\0")
+    return [line[3:] for line in lines if line]
 
 
 def printed(lines: Iterable[str]) -> int:

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from difflib import unified_diff
 from textwrap import dedent
 from typing import Any
 
@@ -36,18 +35,3 @@ def numbered_lines(file: str) -> Code:
         if match := re.match(r"\s*(\S.*  # \d+(\.|$))", line):
             shown.append(f"{number:3}  {match[1]}")
     return Code("\n".join(shown), language="python")
-
-
-def diff_of(before: str, after: str) -> Code:
-    """What changes from one file to another, its docstring and imports apart."""
-    lines = list(unified_diff(_code_of(before), _code_of(after), n=0, lineterm=""))[2:]
-    shown = ["" if line.startswith("@@") or line == "+" else line for line in lines]
-    return Code("\n".join(shown), language="diff")
-
-
-def _code_of(file):
-    """The lines of a file below its docstring and imports."""
-    source = (ROOT / file).read_text(encoding="utf-8")
-    above = (ast.Expr, ast.Import, ast.ImportFrom)
-    first = next(node for node in ast.parse(source).body if not isinstance(node, above))
-    return source.splitlines()[first.lineno - 1 :]

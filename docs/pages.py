@@ -12,11 +12,11 @@ from pathlib import Path
 import nbformat
 
 from course.lessons import lesson_file, optional, title
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.paths import ROOT, lesson_name
 from docs.address import asking, repository
 from docs.lesson_page import page
 from docs.minutes import stated
-from docs.played import played
+from docs.played import played, recorded_lessons
 from docs.readme import number
 from docs.search import GALLERY
 
@@ -54,8 +54,8 @@ def write_pages(folder: Path = SOURCE) -> None:
     _write(folder / "notebooks/solutions/index.md", SOLUTIONS)
     _write(folder / "api.md", api())
     moving = ""
-    lessons = played(sorted(NOTEBOOKS.glob("*.ipynb")))
-    for path in [*lessons, *NOTEBOOKS.glob("solutions/*.ipynb")]:
+    lessons = played(recorded_lessons())
+    for path in [*lessons, *(path.parent / "solutions" / path.name for path in lessons)]:
         notebook = page(path, lessons.get(path))
         moving = moving or animation(notebook)
         _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
@@ -154,7 +154,7 @@ def animation(notebook: nbformat.NotebookNode) -> str:
 def contents() -> str:
     """The site's navigation, appended to the front page."""
     lessons = "\n".join(
-        f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+        f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in recorded_lessons()
     )
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)

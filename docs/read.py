@@ -1,12 +1,14 @@
-"""Write the lessons with what their cells show as Markdown:  python -m docs.read
+"""Write the lessons with what their cells show as Markdown:  python -m docs.read [LESSON ...]
 
 read/NN_verb_object.md is what a hosting site shows of a lesson, with its tables and charts, before
-anything is built. `make read` writes it anew; a test compares.
+anything is built. `make read` writes it anew, of all lessons or of those that are named; a test
+compares.
 """
 
 import base64
 import io
 import re
+import sys
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,12 +16,12 @@ from urllib.parse import unquote
 import nbformat
 from PIL import Image
 
-from course.lessons import following, title
+from course.lessons import lesson_file, title
 from course.machine import gpus_of
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.paths import ROOT, LessonError, lesson_name
 from course.recordings.recording import recorded_lesson
 from docs.lesson_page import as_text, folded, gpus, keep_addresses, shown, without_styles
-from docs.played import played
+from docs.played import played, recorded_lessons
 from docs.search import GALLERY
 from exercises.guesses import NO_GUESS
 
@@ -27,6 +29,7 @@ READ = ROOT / "read"
 STILL = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml,([^"]*)"')
 FOLDED = "<details><summary>The code of this cell</summary>\n\n{code}\n\n</details>"
 COLOURS = 64  # of a chart: a third of the bytes
+NEXT = "Next lesson: "
 ABOUT = (
     "> This page shows what the cells of the lesson show. Those that begin with `%%gpu` were "
     "recorded on {gpus} (torch {torch}, {date}); all others were run on what was recorded. To "
@@ -61,15 +64,20 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
                 parts.append(f"![{text}](charts/{file})")
             elif text := as_markdown(output):
                 parts.append(text)
-    if after := following(path):
-        parts.append(f"Next lesson: [{title(after)}]({after.stem}.md).")
+    parts.append(next_lesson(path))
     said = ABOUT.format(
         gpus=gpus_of(about, gpus(notebook)),
         name=path.name,
         torch=about["torch"],
         date=about["date"],
     )
-    return "\n\n".join([parts[0], said, *parts[1:]]) + "\n", charts
+    return "\n\n".join([parts[0], said, *parts[1:]]).rstrip() + "\n", charts
+
+
+def next_lesson(path: Path) -> str:
+    """The last line of a lesson's page; "" after the last lesson."""
+    after = next((one for one in recorded_lessons() if one > path), None)
+    return f"{NEXT}[{title(after)}]({after.stem}.md)." if after else ""
 
 
 def picture(output: nbformat.NotebookNode) -> tuple[str, str, bytes] | None:
@@ -127,10 +135,10 @@ def small(png: bytes) -> bytes:
     return written.getvalue()
 
 
-def write(folder: Path = READ) -> None:
-    """Write the pages of all lessons, and remove those of lessons that are gone."""
+def write(lessons: list[Path], folder: Path = READ) -> None:
+    """Write the pages of these lessons, and remove what else lies there of them or of none."""
     written = {folder / "README.md"}
-    for path, notebook in played(sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))).items():
+    for path, notebook in played(lessons).items():
         text, charts = page(notebook, path)
         files = {f"{path.stem}.md": text.encode()}
         files |= {f"charts/{name}": png for name, png in charts.items()}
@@ -139,10 +147,23 @@ def write(folder: Path = READ) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
             written.add(file)
+    kept = set(recorded_lessons()) - set(lessons)
+    stems = {path.stem for path in kept} | {lesson_name(path) for path in kept}
     for file in [*folder.glob("*.md"), *folder.glob("charts/*")]:
-        if file not in written:
+        own = {file.stem, file.stem.rpartition("_")[0]}  # a page, or a chart and its number
+        if file not in written and not own & stems:
             file.unlink()
 
 
+def main(names: list[str]) -> int:
+    """Write the pages of the lessons with these names, or of all; returns 1 for a wrong name."""
+    try:
+        write([lesson_file(name) for name in names] or recorded_lessons())
+    except (LookupError, LessonError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    write()
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Write the README's picture and tables, the page of the lessons, and the lessons' minutes:
+"""Write the README's pictures and tables, the page of the lessons, and the lessons' minutes:
 
 python -m docs.readme
 """
@@ -20,6 +20,7 @@ from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
 from docs.address import asking, one_click, repository
 from docs.minutes import said, stated, write_minutes
+from docs.played import recorded_lessons
 from docs.search import GALLERY
 from exercises import unfinished
 from helpers.charts import COLOURS, cpu_gpu_chart
@@ -99,12 +100,12 @@ def spreads() -> str:
 
 def offer() -> str:
     """How much there is: exercises, failures and hours, for the README's first screen."""
-    parts = by_parts()
-    everything = [path for paths in parts.values() for path in paths]
+    by_part = parts()
+    everything = [path for paths in by_part.values() for path in paths]
     asked = sum(len(exercises(path)) for path in everything)
     failures = len(recorded_lesson(GALLERY).value("exhibits"))
     evening = [lesson_file(name) for name in EVENING]
-    core = parts[next(iter(parts))]
+    core = by_part[next(iter(by_part))]
     return (
         f"- **One evening**, {hours(evening)}, takes you to a graph of your own training script. "
         f"The core course takes {hours(core)}, everything {hours(everything)}.\n"
@@ -122,6 +123,12 @@ def hours(paths: list[Path]) -> str:
     times = [duration(path) for path in paths if lesson_name(path) != GALLERY]
     reading, exercising = (sum(column) / 60 for column in zip(*times, strict=True))
     return f"{reading:.0f} hours ({reading + exercising:.0f} with all exercises)"
+
+
+def parts() -> dict[str, list[Path]]:
+    """The recorded lessons of each part of the course."""
+    recorded = set(recorded_lessons())
+    return {part: sorted(recorded & set(paths)) for part, paths in by_parts().items()}
 
 
 def path_table() -> str:
@@ -198,7 +205,7 @@ def same_step() -> list[tuple[float, float, float]]:
 def lesson_list() -> str:
     """What each lesson teaches, what it builds on, and what it takes, by parts."""
     lines = []
-    for part, paths in by_parts().items():
+    for part, paths in parts().items():
         lines += [f"## {part}", ""]
         for path in paths:
             promise = said(
@@ -386,20 +393,29 @@ def with_tables(path: Path) -> str:
     return text
 
 
+def write(lessons: list[Path]) -> None:
+    """Write the minutes of these lessons, and all tables; the pictures, if the first is among them.
+
+    Raises LookupError, one sentence, for a text that lacks what the tables are made of.
+    """
+    for lesson in lessons:
+        if lesson_name(lesson) != GALLERY:
+            write_minutes(lesson)
+    for page in PAGES:
+        page.write_text(with_tables(page))
+    if lesson_file("start_here") in lessons:
+        draw()
+        draw_report()
+        draw_preview()
+
+
 def main() -> int:
     """Write everything; returns 1, after a sentence each, if a lesson still lacks something."""
-    for lesson in sorted(NOTEBOOKS.glob("*.ipynb")):
-        if lesson_name(lesson) != GALLERY and not unfinished.unrecorded(lesson):
-            write_minutes(lesson)
     try:
-        for page in PAGES:
-            page.write_text(with_tables(page))
+        write(recorded_lessons())
     except LookupError as error:
         print(error, file=sys.stderr)
         return 1
-    draw()
-    draw_report()
-    draw_preview()
     return unfinished.main()
 
 

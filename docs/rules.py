@@ -52,8 +52,11 @@ def rules() -> dict[str, Any]:
         "length": similar_causes.LENGTH,
         "weights": similar_causes.weights(),
         "less": similar_causes.LESS,
-        "evidence": similar_causes.evidence(),
-        "likely": similar_causes.LIKELY,
+        "least": similar_causes.LEAST,
+        "reported": pattern(similar_causes.REPORTED),
+        "fixed": pattern(similar_causes.FIXED),
+        "field": pattern(similar_causes.FIELD),
+        "no_error": pattern(similar_causes.NO_ERROR),
         "typed": similar_causes.TYPED,
         "unclear": similar_causes.UNCLEAR,
         "endings": similar_causes.ENDINGS,
@@ -74,6 +77,7 @@ def entry(one: causes.Entry) -> dict[str, Any]:
         "page": page,
         "name": causes.standard_name(one),
         "names": explain.names(one),
+        "more": explain.shown_in(one),
     }
 
 

@@ -15,7 +15,9 @@ RELATIVE = re.compile(r'((?:href|src|data-content_root|action)=")(?![a-z]+:|[/#]
 def own_notebooks(html: Path) -> None:
     """Let the download button hand out the lesson as it is in the repository."""
     for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")]:
-        shutil.copyfile(path, html / "_sources" / path.relative_to(ROOT))
+        source = html / "_sources" / path.relative_to(ROOT)
+        if source.exists():  # a lesson that is not recorded has no page
+            shutil.copyfile(path, source)
 
 
 def error_page(html: Path, address: str) -> None:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from course.paths import NOTEBOOKS, ROOT
 from course.recordings.cells import code_cells
+from docs.lesson_page import folded
 from docs.minutes import STATED, prose
 
 GUESS = re.compile(r"^guess\w* =", re.MULTILINE)
@@ -22,32 +23,26 @@ GUESS = re.compile(r"^guess\w* =", re.MULTILINE)
 
 def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
     """The counts of one lesson."""
-    text = prose(notebook)
+    text = re.sub(r"`[^`]*`", "code", prose(notebook))
     words = len(re.findall(r"\S*\w\S*", re.sub(r"\]\([^)]*\)", "]", text)))
-    shown, folded, guesses = 0, 0, 0
-    hidden = [folds(cell) for cell in notebook.cells if cell.cell_type == "code"]
-    for cell, is_hidden in zip(code_cells(notebook), hidden, strict=True):
-        if cell.kind == "exercise":
-            continue
-        lines = len(cell.source.splitlines())
-        shown += 0 if is_hidden else lines
-        folded += lines if is_hidden else 0
-        guesses += len(GUESS.findall(cell.source)) if cell.kind == "guess" else 0
+    lines = {True: 0, False: 0}  # folded, in sight
+    guesses = 0
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell, counted in zip(cells, code_cells(notebook), strict=True):
+        if counted.kind != "exercise":
+            lines[folded(cell)] += len(counted.source.splitlines())
+        if counted.kind == "guess":
+            guesses += len(GUESS.findall(counted.source))
     return {
         "sections": len(re.findall(r"\]\(#", notebook.cells[0].source)),
         "pictures": len(re.findall(r"!\[[^\]]+\]\([^)\s]+\.svg\)", text)),
         "guesses": guesses,
-        "lines": shown,
-        "folded": folded,
+        "lines": lines[False],
+        "folded": lines[True],
         "links": round(100 * len(re.findall(r"(?<!!)\[[^\]]+\]\(", text)) / words, 1),
         "words": words,
         "minutes": int(found[1]) if (found := STATED.search(text)) else 0,
     }
-
-
-def folds(cell: nbformat.NotebookNode) -> bool:
-    """Whether a code cell's source is folded."""
-    return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
 
 
 def lessons(commit: str = "") -> dict[str, nbformat.NotebookNode]:

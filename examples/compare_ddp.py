@@ -5,13 +5,11 @@
 
 Rank 0 prints JSON: "trained", the last losses and a checksum of the weights by variant, and
 "times", rows of variant, host µs and step µs. --traces FOLDER also profiles DDP on each rank. Model
-and batches are those of train_ddp.py: replace them by yours. From torch 2.15 on, "nccl" is a new
-backend, and "nccl-legacy" the one before: both are compared.
+and batches are those of train_ddp.py: replace them by yours.
 """
 
 import gzip
 import json
-import re
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
@@ -29,18 +27,14 @@ from torch.profiler import profile, schedule
 from examples.split_decoder import join
 from examples.train_ddp import WARMUP, capture, make_batches, make_model
 
-LEGACY = "nccl-legacy"  # from torch 2.15 on: the backend that was "nccl" before
-MODELS = ["DDP", f"DDP on {LEGACY}", "FSDP2", "one GPU"]
-if torch.__version__ < "2.15":
-    MODELS.remove(f"DDP on {LEGACY}")
-VARIANTS = [f"{model}, {step}" for model in MODELS for step in ("eager", "graph")]
+VARIANTS = [
+    f"{model}, {step}" for model in ("DDP", "FSDP2", "one GPU") for step in ("eager", "graph")
+]
 
 
 def build(variant: str) -> nn.Module:
     """The model of train_ddp.py, wrapped as the variant says."""
     model = make_model()
-    if variant.startswith(f"DDP on {LEGACY}"):
-        return DDP(model, process_group=dist.new_group(backend=LEGACY))
     if variant.startswith("DDP"):
         return DDP(model)
     if variant.startswith("FSDP2"):
@@ -128,11 +122,8 @@ def compare(variants: Sequence[str], stream: torch.cuda.Stream, traces: Path | N
     times = time_steps(steps, batches[0])
 
     if traces:
-        for variant in variants:
-            if variant.startswith("DDP"):
-                name = re.sub(r"\W+", "_", variant.removeprefix("DDP, "))
-                file = traces / f"{name}_{dist.get_rank()}.json.gz"
-                record(steps[variant], batches[0], file)
+        for name in ("eager", "graph"):
+            record(steps[f"DDP, {name}"], batches[0], traces / f"{name}_{dist.get_rank()}.json.gz")
     for graph, _ in alive:
         graph.reset()  # before the group of ranks ends
     return {"trained": trained, "times": times}

@@ -1,28 +1,19 @@
-"""The charts of the course: CPU and GPU time, and the timeline of a step. Each lane has one colour.
+"""The charts of the course: CPU and GPU time with its spread, guesses, and the lanes of a step."""
 
-Colours for colour-blind readers, after jfly.uni-koeln.de/color and sronpersonalpages.nl/~pault,
-dark enough for white. Dark themes turn charts over (tests/support/contrast.py).
-"""
-
-import textwrap
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 
 from helpers.spread import quartiles
-from helpers.trace import Trace, busy_time
-from helpers.trace_file import outermost
+from trace_report import lanes
+from trace_report.lanes import LINES, WIDTH, in_unit, sheet, timeline, timelines
+from trace_report.units import digits, in_words, unit
 
-COLOURS = {
-    "host time": "#0072B2",
-    "GPU busy time": "#009E73",
-    "step time": "#888888",
-    "launch": "#C87A00",
-    "waiting": "#767676",
+__all__ = ["LINES", "WIDTH", "sheet", "timeline", "timelines"]
+
+COLOURS = lanes.COLOURS | {
     "your guess": "#D55E00",
     "eager": "#CC79A7",
     "graph": "#2A8FD0",
@@ -32,7 +23,6 @@ COLOURS = {
     "number kept": "#117733",
     "number dropped": "#DDCC77",
 }
-LINES = ("#1F77B4", "#C75B00", "#2CA02C")  # of what has no colour of its own
 MARKERS = {
     "host time": "o",
     "GPU busy time": "s",
@@ -42,27 +32,6 @@ MARKERS = {
     "other": "^",
 }
 GUESSES = "DPX*"  # a marker for each guess of a chart
-WIDTH = 6.5  # inches: whole beside JupyterLab's file browser
-plt.style.use(
-    {
-        "font.size": 12,
-        "legend.frameon": False,
-        "figure.facecolor": "white",
-        "axes.formatter.min_exponent": 5,
-    }
-)
-
-
-def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
-    """An empty chart in the course's width, under its title: one sentence that says what to see.
-
-    height: inches. shape and options go to plt.subplots, whose Axes it returns.
-    """
-    figure, axes = plt.subplots(*shape, figsize=(WIDTH, height), layout="constrained", **options)
-    figure.suptitle(textwrap.fill(title, 70), x=0.01, ha="left", fontsize="medium")
-    for one in figure.axes:
-        one.set_prop_cycle(color=LINES)
-    return axes
 
 
 def mark_guess(
@@ -106,33 +75,28 @@ def cpu_gpu_chart(
     medians.plot.barh(
         xerr=np.array(reach), width=0.8, ax=axes, legend=False, color=colours, error_kw=whiskers
     )
+    size = unit(medians.max(axis=None))[1]
     bars = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
     for lane_bars in bars.values():
-        axes.bar_label(lane_bars, fmt=_digits, padding=4, fontsize=10)
+        axes.bar_label(lane_bars, fmt=lambda us: digits(us / size), padding=4, fontsize=10)
     guesses = [guess] if guess and isinstance(guess[0], str) else guess or []
     _mark_bars(axes, bars, medians, guesses)
     axes.invert_yaxis()
     longest = max(map(len, medians.index))
-    axes.set(
-        xlabel="time per step, µs (bar: median, whisker: quartiles)", xmargin=0.13 + longest / 200
-    )
-    axes.locator_params("x", nbins=5)  # a long name leaves the numbers less width
+    in_unit(axes, medians.max(axis=None), "time per step (bar: median, whisker: quartiles)")
+    axes.set(xmargin=0.13 + longest / 200)
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes
-
-
-def _digits(us):
-    return f"{us:.3g}" if us < 100 else f"{us:.0f}"
 
 
 def _finding(medians):
     """What the medians of a chart say of the variant with the shortest step."""
     name = medians["step time"].idxmin()
     row = medians.loc[name]
-    text = f"A step takes {_digits(row['step time'])} µs ({name.replace(chr(10), ', ')})"
+    text = f"A step takes {in_words(row['step time'])} ({name.replace(chr(10), ', ')})"
     if "GPU busy time" in row and row["GPU busy time"] > 0:
-        return f"{text}; the GPU works for {_digits(row['GPU busy time'])}."
-    return f"{text}; the CPU issues it in {_digits(row['host time'])}."
+        return f"{text}; the GPU works for {in_words(row['GPU busy time'])}."
+    return f"{text}; the CPU issues it in {in_words(row['host time'])}."
 
 
 def _mark_bars(axes, bars, medians, guesses):
@@ -146,104 +110,3 @@ def _mark_bars(axes, bars, medians, guesses):
             label += ", off the chart"
         y = bar.get_y() + bar.get_height() / 2
         mark_guess(axes, min(max(us, 0), edge), y, number, label)
-
-
-def timeline(
-    trace: Trace, step: int = 0, end_us: float | None = None, title: str | None = None
-) -> Axes:
-    """Draw one step of a Trace: host ranges, launches and waits, and each GPU stream's activities.
-
-    A thin line ties each launch to the GPU work that it started. Time counts from the step's start
-    on the host, up to end_us or all of it. title: the finding; without one, how long the GPU works.
-    Raises IndexError without such a step.
-    """
-    return timelines({"": trace}, step, end_us, title)[0]
-
-
-def timelines(
-    traces: dict[str, Trace],
-    step: int = 0,
-    end_us: float | None = None,
-    title: str | None = None,
-) -> np.ndarray:
-    """Draw the same step of several traces, a dict of name -> Trace, on one time axis."""
-    parts = {name: _of_step(trace, step) for name, trace in traces.items()}
-    lanes = [2 + part["gpu"].groupby(["device", "stream"]).ngroups for part in parts.values()]
-    ends = [(rows.at_us + rows.dur_us).max() for part in parts.values() for rows in part.values()]
-    end = end_us or np.nanmax(ends)
-    height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
-    title = title or _work(parts)
-    column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
-    for axes, (name, part) in zip(column, parts.items(), strict=True):
-        axes.set_title(name, loc="left", fontsize="medium", fontweight="bold", pad=18)
-        _draw(axes, end=end, **part)
-    column[-1].set(xlim=(0, end * 1.01), xlabel="time since the step began on the host, µs")
-    return column
-
-
-def _work(parts):
-    """For how long the GPU works in the step of each trace, and when its work ends."""
-    said = []
-    for name, part in parts.items():
-        gpu = part["gpu"]
-        end_us = (gpu.at_us + gpu.dur_us).max() if len(gpu) else 0
-        text = f"{_digits(busy_time(gpu))} of {_digits(end_us)} µs"
-        said.append(f"{text} ({name})" if name else text)
-    return f"The GPU works for {', '.join(said)}."
-
-
-def _of_step(trace, step):
-    """The step's outermost host ranges, launches, waits and GPU activities, from its start."""
-    if step not in trace.steps.index:
-        raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
-    ranges = outermost(trace.annotations[trace.annotations.step == step])
-    tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
-    own = {
-        name: table[table.step == step].sort_values("start_us") for name, table in tables.items()
-    }
-    return {
-        name: rows.assign(at_us=rows.start_us - trace.steps.start_us[step])
-        for name, rows in own.items()
-    }
-
-
-def _draw(axes, ranges, launches, waits, gpu, end):
-    _ranges(axes, ranges, end)
-    _lane(axes, 1, launches, "launch")
-    _lane(axes, 1, waits, "waiting")
-    labels, ties = ["host ranges", "launches, waits" if len(waits) else "launches"], []
-    for row, ((device, stream), own) in enumerate(gpu.groupby(["device", "stream"]), 2):
-        labels.append(
-            f"GPU{f' {device:.0f},' if gpu.device.nunique() > 1 else ''} stream {stream:.0f}"
-        )
-        _lane(axes, row, own, "GPU busy time")
-        launched = own.at_us + own.launch_us - own.start_us
-        ties += [((x, 1.35), (at, row - 0.35)) for x, at in zip(launched, own.at_us, strict=True)]
-    axes.add_collection(LineCollection(ties, colors=COLOURS["launch"], linewidths=0.5, alpha=0.6))
-    axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
-
-
-def _lane(axes, row, events, colour, **style):
-    style = {"facecolor": COLOURS[colour], "edgecolor": COLOURS[colour], "linewidth": 0.6} | style
-    axes.broken_barh(
-        list(zip(events.at_us, events.dur_us, strict=True)), (row - 0.35, 0.7), **style
-    )
-
-
-def _ranges(axes, ranges, end):
-    """The host ranges, with names inside where they fit, else above them where there is room."""
-    _lane(axes, 0, ranges, "host time", alpha=0.75, edgecolor="white", linewidth=1)
-    taken = 0
-    for name, at_us, dur_us in ranges[["name", "at_us", "dur_us"]].itertuples(index=False):
-        # The profiler calls a range Optimizer.step#SGD.step; the second half says it.
-        name = name.strip("# ").removeprefix("Optimizer.zero_grad#").removeprefix("Optimizer.step#")
-        shown_us = min(dur_us, end - at_us)
-        width = end * 0.018 * len(name)
-        left = min(max(at_us, taken), end - width)
-        if shown_us > width:
-            axes.text(
-                at_us + shown_us / 2, 0, name, ha="center", va="center", fontsize=10, color="white"
-            )
-        elif left >= taken and shown_us > 0:
-            axes.text(left, -0.6, name, va="bottom", fontsize=10, color=COLOURS["host time"])
-            taken = left + width

@@ -11,7 +11,7 @@ import pandas as pd
 
 from helpers.charts import COLOURS, sheet
 from helpers.trace import Trace, busy_time, read_trace
-from helpers.trace_file import TraceError
+from trace_report.trace_file import TraceError
 
 INFO = re.compile(r'"distributedInfo"\s*:\s*')
 

@@ -31,6 +31,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 torch._C._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 
 
+@pytest.hookimpl(optionalhook=True)  # `-p no:xdist` runs too
 def pytest_xdist_auto_num_workers():
     """One worker more than cores, because kernels and browsers are waited for; but one where
     lessons run live: two would time each other's work.

@@ -14,29 +14,33 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers.trace import Trace, TraceError
-from trace_report.compare import bound, read_named, summaries
+from trace_report.names import read_named, split
+from trace_report.table import numbers, summaries
+from trace_report.trace import Trace
+from trace_report.trace_file import LIMIT_MIB, TraceError
+from trace_report.verdict import bound
+
+MOST_DRAWN = 20  # traces
+BEGINS = {".png": b"\x89PNG", ".html": b"<!doctype html"}  # what is written may replace
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Write what is asked for, print the verdicts, and return the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    for path in filter(None, (options.chart, options.html)):
+        if refused := _refused(path, options.files):
+            parser.error(refused)
     try:
-        traces = read_named(options.files)
+        traces = read_named(options.files, options.limit_mib)
         _write(traces, options)
     except TraceError as error:
         print(f"trace_report: {str(error)[:500]}", file=sys.stderr)
         return 2
-    except OSError as error:
-        print(f"trace_report: {error.filename}: {error.strerror}.", file=sys.stderr)
-        return 2
     verdicts = {name: trace.verdict() for name, trace in traces.items()}
     try:
-        if options.json:
-            print(json.dumps(_as_json(traces, verdicts), indent=2))
-        else:
-            print(*(f"{name}: {verdict}" for name, verdict in verdicts.items()), sep="\n")
-        sys.stdout.flush()
+        _print(traces, verdicts, options)
+        print(end="", flush=True)
     except OSError:  # nobody reads on, or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 2
@@ -49,19 +53,39 @@ def _parser():
         "python -m trace_report", description=__doc__, formatter_class=form
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a trace, or NAME=FILE")
-    parser.add_argument("--chart", type=_picture, metavar="PNG", help="draw the report")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write it as one page to send")
+    parser.add_argument("--chart", type=Path, metavar="PNG", help="draw the report")
+    parser.add_argument("--html", type=Path, metavar="HTML", help="write it as one page to send")
+    parser.add_argument("--numbers", action="store_true", help="print the numbers as a table")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument(
         "--fail-if-idle", type=_share, metavar="SHARE", help="such as 20%%, of a step: for CI"
     )
+    limit = f"how many MiB a gzip may unpack to (default: {LIMIT_MIB}, less for small files)"
+    parser.add_argument("--limit-mib", type=int, metavar="MIB", help=limit)
     return parser
 
 
-def _picture(text):
-    if not text.endswith(".png"):
-        raise argparse.ArgumentTypeError(f"the chart is a PNG: {text!r} does not end with .png")
-    return Path(text)
+def _refused(path, files):
+    """Why nothing is written to this path: it is a trace, or no picture and no page, or there are
+    too many traces to draw.
+    """
+    name = str(path)[-200:]
+    suffix = ".png" if path.suffix == ".png" else ".html"
+    if path.suffix not in BEGINS:
+        return f"{name!r} ends with neither .png nor .html, as what is written there would be"
+    if len(files) > MOST_DRAWN:
+        return f"{len(files)} traces are too many to draw: give at most {MOST_DRAWN}, or no {name}"
+    try:
+        if any(path.exists() and path.samefile(split(file)[1]) for file in files):
+            return f"{name!r} is one of the traces, and would be overwritten"
+        if path.is_file():
+            with path.open("rb") as file:
+                begin = file.read(20).lower()
+            if begin and not begin.startswith(BEGINS[suffix].lower()):
+                return f"{name!r} is another kind of file, and would be overwritten"
+    except OSError:  # what cannot be read is named where it is read
+        pass
+    return ""
 
 
 def _share(text):
@@ -76,17 +100,32 @@ def _share(text):
 
 
 def _write(traces, options):
-    if options.chart:
-        import matplotlib  # only here: it takes its time
+    """Write the picture and the page. Raises TraceError where the disk refuses."""
+    path = options.chart
+    try:
+        if options.chart:
+            import matplotlib  # only here: it takes its time
 
-        matplotlib.use("agg")  # needs no screen
-        from trace_report.chart import draw
+            matplotlib.use("agg")  # needs no screen
+            from trace_report.chart import draw
 
-        draw(traces, options.chart)
-    if options.html:
-        from trace_report.page import page
+            draw(traces, options.chart)
+        path = options.html
+        if options.html:
+            from trace_report.page import page
 
-        options.html.write_text(page(traces), encoding="utf-8")
+            options.html.write_text(page(traces), encoding="utf-8")
+    except OSError as error:
+        raise TraceError(f"{str(path)[-200:]}: {error.strerror}.") from None
+
+
+def _print(traces, verdicts, options):
+    if options.json:
+        print(json.dumps(_as_json(traces, verdicts), indent=2))
+        return
+    if options.numbers:
+        print(numbers(summaries(traces)).to_string())
+    print(*(f"{name}: {verdict}" for name, verdict in verdicts.items()), sep="\n")
 
 
 def _as_json(traces: dict[str, Trace], verdicts: dict[str, str]) -> dict:

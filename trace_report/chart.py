@@ -9,42 +9,42 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from helpers.charts import COLOURS, sheet, timelines
-from helpers.trace import Trace
-from trace_report.compare import (
-    BARS,
-    host_work,
-    in_words,
-    one_step,
-    percent,
-    shown_step,
-    summaries,
-)
+from trace_report.lanes import COLOURS, in_unit, sheet, timelines
+from trace_report.shown import host_work, one_step, shown_step
+from trace_report.table import BARS, summaries, unmarked
+from trace_report.trace import Trace
+from trace_report.units import in_words, percent
 
 DPI = 160
 
 
 def draw(traces: dict[str, Trace], path: Path | str, **metadata: str | None) -> None:
     """Draw the report of some traces, a dict of name -> Trace, into a PNG with this metadata."""
+    with plt.rc_context({"text.parse_math": False}):  # a $ of a name is no formula
+        pictures = [_pixels(figure) for figure in _figures(traces)]
+    plt.imsave(path, np.vstack(pictures), format="png", dpi=DPI, metadata=metadata)
+
+
+def _figures(traces):
     sound = {name: trace for name, trace in traces.items() if not trace.fault()}
     figures = [time_bars(sound)] if sound else []
     on_the_host = {name: trace for name, trace in traces.items() if trace.gpu.empty}
     figures += [host_bars(*one) for one in on_the_host.items() if len(host_work(one[1]))]
-    figures.append(steps(traces))
-    pictures = []
-    for figure in figures:
-        figure.set_dpi(DPI)
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        pictures.append(np.asarray(canvas.buffer_rgba()))
-        plt.close(figure)
-    plt.imsave(path, np.vstack(pictures), format="png", dpi=DPI, metadata=metadata)
+    return [*figures, steps(traces)]
+
+
+def _pixels(figure):
+    figure.set_dpi(DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    plt.close(figure)
+    return np.asarray(canvas.buffer_rgba())
 
 
 def time_bars(traces: dict[str, Trace]) -> Figure:
     """Bars of the host time, GPU busy time and step time of traces that have no fault."""
     table = summaries(traces).T
-    short = _short_names(traces)
+    short = {name: unmarked(text, traces[name]) for name, text in _short_names(traces).items()}
     said = [
         f"{percent(row.idle_share)} of {in_words(row.step_us)} ({short[row.Index]})"
         for row in table.itertuples()
@@ -54,7 +54,7 @@ def time_bars(traces: dict[str, Trace]) -> Figure:
     axes = sheet(f"The{several} GPU idles for {', '.join(said)}.", 1.5 + 0.28 * table.size)
     colours = [COLOURS[lane] for lane in table]
     table.plot.barh(width=0.8, ax=axes, legend=False, color=colours)
-    _label(axes, table.max(axis=None), "average per step under the profiler")
+    _label(axes, table.max(axis=None), "per step (host: at most)")
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes.figure
 
@@ -62,7 +62,8 @@ def time_bars(traces: dict[str, Trace]) -> Figure:
 def host_bars(name: str, trace: Trace) -> Figure:
     """Bars of the host's longest ranges and operators, of a trace without a GPU."""
     work, took = host_work(trace), in_words(trace.summary().step_us)
-    title = f"No GPU in this trace: a step takes the host {took} ({_shortened(name)})."
+    what = "a step takes" if trace.marked() else "the whole trace takes"
+    title = f"No GPU in this trace: {what} the host {took} ({_shortened(name)})."
     axes = sheet(title, 1.2 + 0.28 * len(work))
     names = [_shortened(name) for name in work.index]
     pd.Series(work.to_numpy(), names).plot.barh(width=0.8, ax=axes, color=COLOURS["host time"])
@@ -86,31 +87,22 @@ def _label(axes, longest_us, label):
         axes.bar_label(container, fmt=in_words, padding=4, fontsize=10)
     axes.invert_yaxis()
     axes.set(ylabel="")
-    axes.margins(x=0.25)
-    _in_unit(axes, longest_us, label)
-
-
-def _in_unit(axes, longest_us, label):
-    """Write the x axis in µs, or in ms if it is long."""
-    unit, size = ("ms", 1e3) if longest_us >= 1e4 else ("µs", 1)
-    axes.xaxis.set_major_formatter(lambda us, _: f"{us / size:g}")
-    axes.set_xlabel(f"{label}, {unit}")
-    axes.locator_params("x", nbins=5)  # a long name leaves the numbers less width
+    axes.set_xlim(0, 1.25 * longest_us or 1)
+    in_unit(axes, longest_us or 1, label)
 
 
 def steps(traces: dict[str, Trace]) -> Figure:
-    """One step of each trace on one time axis; of a long one, its beginning."""
+    """The median step of each trace on one time axis; one of many events in bins."""
     short, shown = _short_names(traces), {}
     said = []
     for name, trace in traces.items():
         step = shown_step(trace)
-        shown[short[name]], left_out = one_step(trace, step)
-        what = "the beginning of " if left_out else ""
-        said.append(f"{what}{trace.steps.name[step]} ({short[name]})")
+        shown[short[name]], events = one_step(trace, step)
+        binned = f", {events} events in bins" if events else ""
+        said.append(f"{trace.steps.name[step]} ({short[name]}{binned})")
     end_us = max(map(_end_us, shown.values()))
     shown = {name: _without_short_names(trace, end_us) for name, trace in shown.items()}
     column = timelines(shown, end_us=end_us, title=f"On one time axis: {', '.join(said)}.")
-    _in_unit(column[-1], end_us, "time since the step began on the host")
     return column[0].figure
 
 
@@ -119,7 +111,8 @@ def _end_us(trace):
     the step ends.
     """
     events = pd.concat([trace.annotations, trace.launches, trace.waits, trace.gpu])
-    return (trace.steps if events.empty else events).end_us.max() - trace.steps.start_us[0]
+    end_us = (trace.steps if events.empty else events).end_us.max() - trace.steps.start_us[0]
+    return max(end_us, 0.001)  # of events of no length
 
 
 def _without_short_names(trace, end_us):

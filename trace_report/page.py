@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.charts import COLOURS
-from helpers.trace import Trace
-from trace_report.compare import BARS, host_work, in_words, numbers, one_step, shown_step, summaries
+from trace_report.lanes import COLOURS
+from trace_report.shown import host_work, one_step, shown_step
+from trace_report.table import BARS, numbers, summaries, unmarked
 from trace_report.timeline import timeline
+from trace_report.trace import Trace
+from trace_report.units import in_words
 
 HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -32,8 +34,8 @@ PAGE = """<!doctype html>
 {verdicts}
 <h2>Time per step</h2>
 {bars}
-<p class="note">Averages under the profiler, which slows the host. Host time: the host works on the step and does not wait for the GPU.</p>
-<h2>One step</h2>
+<p class="note">Averages under the profiler, which slows the host. Host time: the host works on the step and does not wait for the GPU; at most, as not every wait can be told.</p>
+<h2>One step, of median length</h2>
 {timeline}
 <p class="note">{shown}</p>
 <h2>Numbers</h2>
@@ -63,8 +65,8 @@ def page(traces: dict[str, Trace]) -> str:
         bars=_bar_table(traces, table),
         timeline=timeline({name: trace for name, (trace, _) in alone.items()}, 0, NO_SCRIPT),
         shown=" ".join(
-            escape(_shown(name, traces[name], chosen[name], left_out))
-            for name, (_, left_out) in alone.items()
+            escape(_shown(name, traces[name], chosen[name], events))
+            for name, (_, events) in alone.items()
         ),
         numbers=_number_table(numbers(table)),
     )
@@ -74,10 +76,11 @@ def _bar_table(traces, table):
     """The bars of each trace, on one scale; of one without a GPU, what its host does."""
     groups = {}
     for name, trace in traces.items():
+        group = unmarked(name, trace)
         if trace.gpu.empty:
-            groups[name] = {"step time": table[name].step_us, **host_work(trace)}
+            groups[group] = {"step time": table[name].step_us, **host_work(trace)}
         else:
-            groups[name] = table[name][list(BARS.values())].set_axis(list(BARS)).dropna().to_dict()
+            groups[group] = table[name][list(BARS.values())].set_axis(list(BARS)).dropna().to_dict()
     longest = max([1, *(us for group in groups.values() for us in group.values())])
     bodies = []
     for name, group in groups.items():
@@ -93,10 +96,12 @@ def _bar_table(traces, table):
     return f'<table class="bars"><colgroup><col><col></colgroup>{"".join(bodies)}</table>'
 
 
-def _shown(name, trace, step, left_out):
-    """Which step of a trace the timeline shows."""
+def _shown(name, trace, step, events):
+    """Which step of a trace the timeline shows, and how."""
     text = f"{name}: {trace.steps.name[step]}"
-    return f"{text}, without the last {left_out} of its events." if left_out else f"{text}."
+    if not events:
+        return f"{text}."
+    return f"{text}, its {events} events in bins: a bar is as long as something ran in its bin."
 
 
 def _number_table(table: pd.DataFrame) -> str:

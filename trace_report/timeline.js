@@ -1,9 +1,11 @@
 // Draws the bars of timeline.py and lets one hover over them, zoom in, and walk from one to the next.
 function timeline({ lanes, end, variants }) {
   const LANE = 46, BAR = 24, AXIS = 26, NEAR = 6; // pixels
-  const everyBar = variants.map(([, bars]) => bars.map(([lane, start, long, name, said, partners]) => (
-    { lane, start, end: start + long, name, said, partners })));
-  let bars = everyBar[0], chosen = null, from = 0, span = end; // the part of the step that is shown
+  const everyBar = variants.map(([, bars]) => bars.map(([lane, start, long, name, said, partners, other]) => (
+    { lane, start, end: start + long, name, said, partners, other })));
+  const used = (bars) => lanes.map((_, lane) => lane).filter((lane) => bars.some((bar) => bar.lane === lane));
+  const height = Math.max(...everyBar.map((bars) => used(bars).length)) * LANE;
+  let bars = everyBar[0], mine = used(bars), chosen = null, from = 0, span = end; // the part of the step that is shown
 
   const hint = matchMedia("(hover: none)").matches
     ? "Tap a bar to see what it is; + zooms in on it, − out, and all shows the whole step. Drag to move."
@@ -11,14 +13,14 @@ function timeline({ lanes, end, variants }) {
       + "Enter or a double click zooms in, − out, Escape shows the whole step; drag to move.";
 
   function draw() {
-    const width = plot.clientWidth || 640, x = (time) => ((time - from) / span) * width, y = (lane) => lane * LANE + 18;
+    const width = plot.clientWidth || 640, x = (time) => ((time - from) / span) * width, y = (lane) => mine.indexOf(lane) * LANE + 18;
     const nodes = [], family = new Set(chosen ? [chosen, ...chosen.partners.map((one) => bars[one])] : []);
     const every = [0.01, 0.1, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((one) => [one, 2 * one, 5 * one]);
     const step = every.find((one) => (one / span) * width > 75) ?? end;
     for (let tick = Math.ceil(from / step) * step; tick <= from + span; tick += step) {
       const anchor = x(tick) < 20 ? "start" : x(tick) > width - 30 ? "end" : "middle";
-      nodes.push(make("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 0, y2: lanes.length * LANE }));
-      nodes.push(make("text", { x: x(tick), y: lanes.length * LANE + 18, "text-anchor": anchor }, end < 1e4 ? `${+tick.toFixed(2)} µs` : `${+(tick / 1e3).toFixed(5)} ms`));
+      nodes.push(make("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 0, y2: height }));
+      nodes.push(make("text", { x: x(tick), y: height + 18, "text-anchor": anchor }, end < 1e4 ? `${+tick.toFixed(2)} µs` : `${+(tick / 1e3).toFixed(5)} ms`));
     }
     for (const bar of bars.filter((one) => lanes[one.lane][0] === "launches")) {
       for (const work of bar.partners.map((one) => bars[one])) {
@@ -28,12 +30,12 @@ function timeline({ lanes, end, variants }) {
     }
     for (const bar of bars.filter((one) => one.end >= from && one.start <= from + span)) {
       const left = Math.max(x(bar.start), -2), long = Math.max(Math.min(x(bar.end), width + 2) - left, 1);
-      const look = bar === chosen ? "chosen" : family.has(bar) ? "partner" : "";
+      const look = bar === chosen ? "chosen" : family.has(bar) ? "partner" : bar.other ? "other" : "";
       nodes.push(make("rect", { class: look, x: left, y: y(bar.lane), width: long, height: BAR, fill: lanes[bar.lane][1] }));
       if (bar.lane === 0 && long > 7 * bar.name.length)
         nodes.push(make("text", { class: "inside", x: left + long / 2, y: y(0) + 16, "text-anchor": "middle" }, bar.name));
     }
-    lanes.forEach(([label], lane) => nodes.push(make("text", { class: "lane", x: 2, y: y(lane) - 4 }, label)));
+    mine.forEach((lane) => nodes.push(make("text", { class: "lane", x: 2, y: y(lane) - 4 }, lanes[lane][0])));
     plot.replaceChildren(...nodes);
     said.replaceChildren(...(chosen ? [make("b", {}, chosen.name), make("br"), chosen.said] : [hint]));
   }
@@ -63,8 +65,7 @@ function timeline({ lanes, end, variants }) {
   }
   function across(by) {
     let to = chosen.partners.map((one) => bars[one]).find((bar) => (bar.lane - chosen.lane) * by > 0);
-    for (let lane = chosen.lane + by; !to && lanes[lane]; lane += by) to = nearest(lane, chosen.start);
-    choose(to);
+    choose(to ?? nearest(mine[mine.indexOf(chosen.lane) + by], chosen.start));
   }
 
   const keys = {
@@ -80,7 +81,7 @@ function timeline({ lanes, end, variants }) {
   const time = (event) => from + (event.offsetX / plot.clientWidth) * span; // bars let the pointer through
   let grasped = 0;
   function point(event) {
-    const bar = nearest(Math.floor(event.offsetY / LANE), time(event));
+    const bar = nearest(mine[Math.floor(event.offsetY / LANE)], time(event));
     const near = event.pointerType === "touch" ? 3 * NEAR : NEAR;
     if (bar && (far(bar, time(event)) / span) * plot.clientWidth < near) choose(bar);
   }
@@ -95,13 +96,13 @@ function timeline({ lanes, end, variants }) {
   }
 
   const said = make("output", { "aria-live": "polite" });
-  const plot = make("svg", { tabindex: 0, role: "application", height: lanes.length * LANE + AXIS,
+  const plot = make("svg", { tabindex: 0, role: "application", height: height + AXIS,
     "aria-label": "Timeline of one step: arrow keys go from bar to bar", onkeydown: press, onwheel: wheel,
     onpointerdown: (event) => { grasped = time(event); point(event); }, onpointermove: move,
     ondblclick: (event) => zoom(4, time(event)) });
   const group = `timeline-${Math.random()}`;
   const switches = variants.length < 2 ? [] : variants.map(([name], number) => {
-    const onchange = () => { bars = everyBar[number]; chosen = null; draw(); };
+    const onchange = () => { bars = everyBar[number]; mine = used(bars); chosen = null; draw(); };
     return make("label", {}, make("input", { type: "radio", name: group, checked: number === 0, onchange }), name);
   });
   const buttons = [["+", "zoom in", () => zoom(2)], ["−", "zoom out", () => zoom(0.5)], ["all", "whole step", () => look(0, end)]]

@@ -11,11 +11,12 @@ import re
 import numpy as np
 import pandas as pd
 
-from helpers.charts import COLOURS
-from helpers.trace import Trace
-from helpers.trace_file import outermost
-from trace_report.compare import short
+from trace_report.lanes import COLOURS
+from trace_report.shown import short
 from trace_report.touch import touchable
+from trace_report.trace import Trace
+from trace_report.trace_file import outermost
+from trace_report.units import in_words
 
 # a lane and its colour
 HOST = {"host ranges": "host time", "launches": "launch", "waits": "waiting"}
@@ -37,7 +38,7 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
     name.
 
     A bar is [lane, start_us, dur_us, name, what to say of it, the bars that it started or was
-    started by].
+    started by, whether it is of another step].
     """
     rows = {name: _rows(trace, step) for name, trace in traces.items()}
     every = pd.concat(rows.values())
@@ -46,7 +47,7 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
         found, "GPU busy time"
     )
     variants = [[name, _bars(own, list(lanes))] for name, own in rows.items()]
-    end = round(float((every.at_us + every.dur_us).max()), 3)
+    end = round(float(max([0, *(every.at_us + every.dur_us)])), 3) or 1.0  # nothing, or no length
     return {
         "lanes": [[lane, COLOURS[lanes[lane]]] for lane in lanes],
         "end": end,
@@ -58,8 +59,7 @@ def _rows(trace, step):
     """The step's outermost host ranges, launches, waits and GPU activities in one table, each with
     its lane.
     """
-    if step not in trace.steps.index:
-        raise IndexError(f"the trace has steps 0 to {len(trace.steps) - 1}, not {step}")
+    start_us = trace.start_us(step)
     ranges = outermost(trace.annotations[trace.annotations.step == step]).assign(correlation=np.nan)
     device = trace.gpu.device.map(
         "GPU {:.0f}, ".format if trace.gpu.device.nunique() > 1 else "GPU ".format
@@ -67,9 +67,12 @@ def _rows(trace, step):
     gpu = trace.gpu.assign(lane=device + trace.gpu.stream.map("stream {:.0f}".format))
     host = zip(HOST, (ranges, trace.launches, trace.waits.assign(correlation=np.nan)), strict=True)
     every = pd.concat([*(rows.assign(lane=lane) for lane, rows in host), gpu])
-    own = every[every.step == step].sort_values("start_us")
-    name = own.name.map(short).str.slice(0, LONGEST)
-    return own.assign(at_us=own.start_us - trace.steps.start_us[step], name=name)
+    every = every.assign(at_us=every.start_us - start_us).sort_values("start_us")
+    own = every.step == step
+    end_us = every.end_us[own].max()
+    others = (every.step < 0) & ~every.lane.isin(HOST) & (every.at_us >= 0)
+    rows = every[own | (others & (every.end_us <= end_us))]
+    return rows.assign(name=rows.name.map(short).str.slice(0, LONGEST))
 
 
 def _bars(rows, lanes):
@@ -87,12 +90,15 @@ def _bars(rows, lanes):
             more, partners = _starts(row, work), list(work.index)
         else:
             more, partners = _started(row, by, len(work)) if by else "", [by.Index] if by else []
+        other = row.step < 0
+        more = "; launched outside of this step" if other else more
         where = "on the host" if row.lane in HOST else f"on {row.lane}"
         said = (
-            f"{us(row.dur_us)} {where}, from {us(row.at_us)} to {us(row.at_us + row.dur_us)}{more}."
+            f"{in_words(row.dur_us)} {where}, from {in_words(row.at_us)} to "
+            f"{in_words(row.at_us + row.dur_us)}{more}."
         )
         times = round(float(row.at_us), 3), round(float(row.dur_us), 3)
-        bars.append([lanes.index(row.lane), *times, row.name, said, partners])
+        bars.append([lanes.index(row.lane), *times, row.name, said, partners, other])
     return bars
 
 
@@ -104,17 +110,12 @@ def _starts(launch, work):
     what = (
         f"{len(work)} kernels and copies, the first"
         if len(work) > 1
-        else f"{first['name']} ({us(first.dur_us)}),"
+        else f"{first['name']} ({in_words(first.dur_us)}),"
     )
-    return f"; starts {what} {us(first.at_us - launch.at_us)} after it was called"
+    return f"; starts {what} {in_words(first.at_us - launch.at_us)} after it was called"
 
 
 def _started(row, launch, number):
     """What has launched a GPU activity, and when."""
     others = f", which started {number - 1} more" if number > 1 else ""
-    return f"; launched {us(row.at_us - launch.at_us)} before, by {launch.name}{others}"
-
-
-def us(time: float) -> str:
-    """Microseconds to three digits: 4.10 µs, 41.0 µs, 410 µs."""
-    return f"{time:.{2 if time < 9.995 else 1 if time < 99.95 else 0}f} µs"
+    return f"; launched {in_words(row.at_us - launch.at_us)} before, by {launch.name}{others}"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from capturable.inputs import Call
 from capturable.user_lines import is_users
 
 TRAINING = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
@@ -97,7 +98,9 @@ def reach(*roots: Any) -> list[Place]:
     """The places that functions and objects can get at."""
     found: list[Place] = []
     seen: set[int] = set()
-    queue: deque = deque(("", root, True, 0) for root in roots)
+    queue: deque = deque(
+        (label, value, True, 0) for root in roots for label, value in _named_root(root)
+    )
     while queue:
         label, value, users, depth = queue.popleft()
         if id(value) in seen or value is MISSING:
@@ -114,6 +117,15 @@ def reach(*roots: Any) -> list[Place]:
                 found.append(place)
                 queue.append((name, place.get(), users, depth if near else depth + 1))
     return found
+
+
+def _named_root(root: Any) -> Iterator[tuple[str, Any]]:
+    """A root, and of a step's inputs each of them by its name."""
+    if not is_a(root, Call):
+        yield "", root
+        return
+    yield from ((f"inputs[{number}]", value) for number, value in enumerate(root.args))
+    yield from ((f"inputs[{name!r}]", value) for name, value in root.kwargs.items())
 
 
 def _parts(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:

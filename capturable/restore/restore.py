@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from capturable.live_objects import live, name_of
-from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, reach
+from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, names_of, reach
 from capturable.restore.tensor_memory import Memory
+from capturable.stand_in import on_stand_in
 
 
 class NotRestored(RuntimeError):
@@ -38,6 +39,7 @@ class Restore:
 
     @torch.no_grad()
     def __enter__(self) -> "Restore":
+        _settle()
         # first: looking may draw numbers
         self.states = [(put, get()) for get, put in _process_states()]
         alive = live(torch.Tensor, *TRAINING)
@@ -63,6 +65,7 @@ class Restore:
     @torch.no_grad()
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         failed: list[str] = []
+        _settle()
         for thing, put in self._steps():
             try:
                 put()
@@ -96,12 +99,21 @@ class Restore:
             yield "a random state", partial(put, state)
 
 
+def _settle() -> None:
+    """Let the stand-in's launches come to their end: memory that is put back stays so."""
+    device = on_stand_in()
+    if device is not None and device.capture is None:
+        torch.cuda.synchronize()
+
+
 def _containers(places: list[Place], values: list[Any]) -> list[Any]:
     """Every container among the values, and every dictionary of attributes that holds a place,
     once."""
     holders = [place.holder for place in places if is_a(place.holder, dict)]
     found = [holder for holder in holders if "__builtins__" not in holder]
     found += [value for value in values if is_a(value, CONTAINERS)]
+    empty = (names_of(value) for value in values)  # an object's, whose first attribute is to come
+    found += [names for names in empty if type(names) is dict and not names]
     return list({id(value): value for value in found}.values())
 
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves
 
+from capturable.stand_in import behind_the_stand_in, device_behind
+
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -29,7 +31,7 @@ class Memory:
 
     def __init__(self, alive: list[torch.Tensor], reached: list[Any]) -> None:
         self.forms = [Form.of(tensor) for tensor in alive if _plain(tensor)]
-        self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self.copies: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
         # type wakes no proxy
         inside = [leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)]
         self.sparse = [
@@ -46,7 +48,8 @@ class Memory:
         """Copy the memory of a tensor, once."""
         storage = storage_of(tensor)
         if storage is not None and storage._cdata not in self.copies:  # whose address may change
-            self.copies[storage._cdata] = storage, storage.clone()
+            with behind_the_stand_in():
+                self.copies[storage._cdata] = storage, _bytes(storage).clone()
 
     def steps(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
         """Each tensor or memory, and what puts it back."""
@@ -74,22 +77,27 @@ def checksums(tensors: list[torch.Tensor]) -> list[tuple[int, int]]:
     same memory."""
     storages = [storage_of(tensor) for tensor in tensors]
     once = {storage.data_ptr(): storage for storage in storages if storage is not None}
-    sums = {address: _sum(storage) for address, storage in once.items()}
-    # waits only now
-    sums = {address: (once[address].nbytes(), int(total)) for address, total in sums.items()}
+    with behind_the_stand_in():
+        totals = {address: _sum(_bytes(storage)) for address, storage in once.items()}
+        # waits only now
+        sums = {address: (once[address].nbytes(), int(total)) for address, total in totals.items()}
     return [(0, 0) if storage is None else sums[storage.data_ptr()] for storage in storages]
 
 
-def _sum(storage: torch.UntypedStorage) -> torch.Tensor:
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The memory as a tensor."""
+    return torch.empty(0, dtype=torch.uint8, device=device_behind(storage)).set_(storage)
+
+
+def _sum(everything: torch.Tensor) -> torch.Tensor:
     """A sum that depends on the bytes and, in blocks of 8, on where they stand, to tell one
     order from another."""
-    everything = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     words = everything[: len(everything) // 8 * 8].view(torch.int64)
     columns = min(1024, len(words)) or 1
     table = words[: len(words) // columns * columns].view(-1, columns)
     total = words[table.numel() :].sum() + everything[len(words) * 8 :].sum()
     for sums in (table.sum(0), table.sum(1)):
-        total += (sums * (2 * torch.arange(len(sums), device=storage.device) + 1)).sum()
+        total += (sums * (2 * torch.arange(len(sums), device=everything.device) + 1)).sum()
     return total
 
 
@@ -130,10 +138,12 @@ class Form(NamedTuple):
             if not tensor.is_leaf:  # written in place by something that has a gradient
                 tensor.detach_()
             tensor.requires_grad_(False)
-        data = torch.empty(0, dtype=self.dtype, device=self.memory[0].device).set_(*self.memory)
-        for view in self.views:
-            data = view(data)
-        tensor.data = data
+        with behind_the_stand_in():
+            device = device_behind(self.memory[0])
+            data = torch.empty(0, dtype=self.dtype, device=device).set_(*self.memory)
+            for view in self.views:
+                data = view(data)
+            tensor.data = data
         if self.leaf:
             tensor.grad = None
             tensor.requires_grad_(self.requires_grad)
@@ -144,7 +154,8 @@ def _plain(tensor: torch.Tensor) -> bool:
     return type(tensor) in PLAIN and not tensor.is_nested and storage_of(tensor) is not None
 
 
-def _fill(storage: torch.UntypedStorage, content: torch.UntypedStorage) -> None:
-    if storage.nbytes() != content.nbytes():
-        storage.resize_(content.nbytes())
-    storage.copy_(content)
+def _fill(storage: torch.UntypedStorage, content: torch.Tensor) -> None:
+    if storage.nbytes() != len(content):
+        storage.resize_(len(content))
+    with behind_the_stand_in():
+        _bytes(storage).copy_(content)

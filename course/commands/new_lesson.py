@@ -24,9 +24,9 @@ Next:
 1. Write the lesson in {lesson}: CONTRIBUTING.md says what form it has.
 2. make test ARGS="-k {name}" says what is missing.
 3. make record ARGS="{name}" on a machine with a CUDA GPU.
-4. make readme writes its minutes and its row in every list of lessons, and says what it lacks.
+   Until then one test fails, the others skip it, and no list or page shows it.
+4. make fix writes its minutes, its row in every list of lessons and its page in read/.
    Add it to a row of the README's table of readers, and its terms to docs/glossary.md.
-5. make read writes its page in read/.
 """
 
 

@@ -12,7 +12,7 @@ from course.touch import touchable
 from course.touch.svg import area, drawing, image, rectangle, text
 from helpers.charts import COLOURS
 from helpers.trace import Trace
-from helpers.trace_file import outermost
+from trace_report.trace_file import outermost
 
 WIDTH = 580
 LEFT = 74

@@ -24,13 +24,14 @@ function told(answer, { listed, tell }) {
   const { text, hits, doubt, guesses, first } = answer, { known } = RULES.explain;
   const parts = doubt ? [element("p", { className: "doubt" }, doubt)] : [];
   const guessed = guesses.length ? [element("p", {}, known.guesses), ...guesses.map(cause)] : [element("p", {}, known.nothing)];
-  const [head, causes] = listed(answer) ?? ["", []], list = element("ul");
+  const [head, causes, further] = listed(answer) ?? ["", []], list = element("ul");
   for (const entry of causes) {
     const row = element("li");
     row.append(linked(entry), ": ", ...marked(tell(entry)));
     list.append(row);
   }
   const others = [...(head ? [element("p", {}, head)] : []), ...(causes.length ? [list] : [])];
+  if (further) others.push(element("p", {}, further));
   if (!hits.length) return [element("p", {}, known.unknown), ...guessed, ...others];
   if (text.trim().includes("\n")) parts.push(element("pre", {}, `line ${first.number + 1}: ${first.line.slice(0, 200)}`));
   return [...parts, cause(first.entry), ...(first.entry.kind === "after" ? guessed : []), ...others];

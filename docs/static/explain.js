@@ -85,15 +85,16 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     const [first] = hits, several = rules.many.includes(first.entry.kind);
     const causes = hits.slice(1).filter((one) => one.message === first.message).map(({ entry }) => entry)
       .filter(({ kind }) => kind === "error" || kind === "warning");
-    const told = new Set([...causes, ...(several ? ofComplaint(text) : [])]);
-    return { told: [...told], several, decided: first.rank[3] < 0 && !several };
+    const all = new Set([...causes, ...(several ? ofComplaint(text) : [])]);
+    return { told: byLikeness(text, [...all], first.message), several, decided: first.rank[3] < 0 && !several };
   }
 
   /** For a text without a known message: the causes that are most like it, the best first; none if its words are more
       those of texts about something else. */
   function nearest(text, count = 5) {
     if (!tellsOfAGraph(text)) return [];
-    const rated = likeness(text);
+    const quiet = fits(rules.no_error, text);
+    const rated = likeness(text).filter(([alike, { kind }]) => alike >= rules.least && !(quiet && kind === "error"));
     return rated.slice(0, count).filter(([alike]) => alike >= rated[0][0] * rules.less).map(([, entry]) => entry);
   }
 
@@ -102,14 +103,9 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     if (fits(rules.request, text)) return false;
     const typed = splitWords(text).length <= rules.typed && !text.includes(":") && !rules.unclear.includes(complaint(text));
     if (typed) return true;
-    const terms = termsOf(text), evidence = (term) => (Object.hasOwn(rules.evidence, term) ? rules.evidence[term] : 0);
-    return terms.reduce((sum, term) => sum + evidence(term), 0) > rules.likely * Math.sqrt(terms.length);
-  }
-
-  /** Words, pairs of them, and whether a CUDA graph is named. */
-  function termsOf(text) {
-    const all = words(read(text)), pairs = all.slice(1).map((word, before) => `${all[before]} ${word}`);
-    return [...new Set([...all, ...pairs, fits(rules.named, text) ? "(graph)" : "(no graph)"])];
+    const said = splitLines(text).filter((line) => !fits(rules.reported, line)).join("\n");
+    if (!fits(rules.field, said)) return false;
+    return fits(rules.named, said) && (complaintsOf(said).length > 0 || fits(rules.fixed, said));
   }
 
   const beginnings = (text) => splitLines(text).map((line) => line.slice(0, rules.length));
@@ -130,13 +126,23 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     return rated.filter((entry) => causes.includes(entry.title) || productOf(entry)).slice(0, count);
   }
 
+  /** How much the text is like a cause: the sum of what its words weigh there. */
+  function alike(asked, entry) {
+    const weight = rules.weights[guessable.indexOf(entry)] ?? {};
+    return asked.reduce((sum, word) => sum + (Object.hasOwn(weight, word) ? weight[word] : 0), 0);
+  }
+
+  const askedIn = (text) => [...new Set(words(read(text)))];
+  /** Some causes, those first that the text is most like. */
+  function byLikeness(text, some, message) {
+    const said = words(message), asked = askedIn(text).filter((word) => !said.includes(word));
+    const by = new Map(some.map((entry) => [entry, alike(asked, entry)]));
+    return [...some].sort((a, b) => by.get(b) - by.get(a));
+  }
+
   /** All causes and how much the text is like each, the best first. */
   function likeness(text) {
-    const asked = [...new Set(words(read(text)))];
-    const rated = guessable.map((entry, one) => {
-      const alike = asked.reduce((sum, word) => sum + (Object.hasOwn(rules.weights[one], word) ? rules.weights[one][word] : 0), 0);
-      return [alike, entry];
-    });
+    const asked = askedIn(text), rated = guessable.map((entry) => [alike(asked, entry), entry]);
     return rated.filter(([, entry]) => named(entry, text)).sort((a, b) => b[0] - a[0]);
   }
 
@@ -180,14 +186,18 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     }
     const { told, several, decided } = others;
     if (!told.length) return null;
-    return decided ? [said.decided.replace("{}", told.length), []] : [several ? said.tell_apart : said.others_too, told];
+    if (decided) return [said.decided.replace("{}", told.length), []];
+    const further = told.length > rules.told ? said.further.replace("{}", told.length - rules.told) : "";
+    return [several ? said.tell_apart : said.others_too, told.slice(0, rules.told), further];
   }
 
   /** The answer as the command prints it. */
   function print(known) {
     const { text, hits, doubt, guesses, first } = known, list = listed(known);
-    const describe = (entry) => `${entry.names}\n  cause: ${entry.cause}\n  fix:   ${entry.fix}`;
+    const more = (entry) => (entry.more ? `\n  more:  ${entry.more}` : "");
+    const describe = (entry) => `${entry.names}\n  cause: ${entry.cause}\n  fix:   ${entry.fix}${more(entry)}`;
     const lines = list ? [[list[0], ...new Set(list[1].map((entry) => `  ${entry.name}: ${tell(entry)}`))].join("\n")] : [];
+    if (list?.[2]) lines.push(list[2]);
     const guessed = guesses.length ? [said.guesses, ...guesses.map(describe)] : [said.nothing];
     if (!hits.length) return [said.unknown, ...guessed, ...lines].join("\n\n");
     const parts = doubt ? [`${doubt}\n`] : [];

@@ -2,6 +2,7 @@
 its symptoms.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,9 @@ from exercises.answers.comparison import brief
 from exercises.answers.launches import around_replays, launches
 
 EAGER = "Nothing was replayed: this runs eagerly."
+UNWRITTEN = (
+    "and nan is what a capture leaves behind: no replay has written it, or a stream did not wait"
+)
 EVERY_TIME_THE_FIRST = (
     "Every result is that of the first input.",
     "Copy the new input into the static input.",
@@ -286,7 +290,8 @@ def _part(yours: list[torch.Tensor], right: list[torch.Tensor], margin: float) -
     texts = [f"{value:.4g}" for value in values]
     if texts[0] == texts[1]:
         texts = [f"{value:.9g}" for value in values]
-    return f"{which} holds {texts[0]}{f' at {at}' if at else ''} instead of {texts[1]}"
+    said = f"{which} holds {texts[0]}{f' at {at}' if at else ''} instead of {texts[1]}"
+    return f"{said}, {UNWRITTEN}" if math.isnan(values[0]) else said
 
 
 def returned(answer: Any) -> Callable:

@@ -1,4 +1,8 @@
-"""An answer that never ends, or grows without end, is stopped."""
+"""An answer that never ends, or grows without end, is stopped.
+
+A loop inside of C, such as sum(itertools.repeat(0)), lets nothing else of the process run: it can
+be neither stopped nor told, and the kernel has to be restarted.
+"""
 
 import signal
 import sys
@@ -9,7 +13,11 @@ from pathlib import Path
 from types import FrameType
 
 SECONDS = 120.0  # of an answer; compiling a kernel takes one of them
+GRACE = 10.0  # seconds more, after which one that does not stop is told what helps
 MIB = 4096  # that an answer may add to the process
+
+
+ENDLESS = "The answer does not let itself be stopped: restart the kernel."
 
 
 class Stopped(BaseException):
@@ -54,9 +62,13 @@ def _time(seconds: float) -> Iterator[None]:
         return
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # again, if the answer catches the first
+    telling = threading.Timer(seconds + GRACE, print, [ENDLESS], {"flush": True})
+    telling.daemon = True
+    telling.start()
     try:
         yield
     finally:
+        telling.cancel()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

@@ -36,7 +36,11 @@ def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None)
     else:
         places = [False]
     for on_gpu in places:
-        if problem := _problem(answer, scenario, on_gpu):
+        try:
+            problem = _problem(answer, scenario, on_gpu)
+        except Stopped as stopped:  # by what it leaves behind
+            problem = Problem(str(stopped))
+        if problem:
             return replace(problem, on_gpu=on_gpu)
     return Problem()
 

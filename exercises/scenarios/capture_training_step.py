@@ -14,6 +14,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
+from cpu_graph.log import launch_log
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
     Watched,
@@ -33,7 +34,6 @@ from exercises.scenarios.common import (
     TRAINED,
     Runs,
     draw_batches,
-    launch_log,
     losses_of,
     momentum,
     momentum_empty,

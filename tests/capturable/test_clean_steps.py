@@ -11,6 +11,7 @@ from capturable import preflight
 from tests.support.clean_steps import STEPS, by_token, models_of
 from tests.support.machine import needs_gpu
 
+pytestmark = pytest.mark.weekly
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 VERIFIED = [
     "lstm",

@@ -4,7 +4,6 @@ torch."""
 import json
 import tomllib
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -12,9 +11,8 @@ import torch
 from torch import nn
 
 import capturable
-from capturable import assert_capturable, preflight, watch
+from capturable import assert_capturable, watch
 from capturable.__main__ import main
-from capturable.accepted import baseline
 from capturable.findings import Finding, Findings
 from tests.support.clean_steps import models_of
 from tests.support.processes import run_python, unpacked_wheel
@@ -77,14 +75,6 @@ def test_json_is_alone_on_standard_output(script, capsys):
     assert SCRIPT.splitlines()[row["number"] - 1].endswith("# a value read")
 
 
-def test_annotations_for_github(script, capsys):
-    run(f"{script}:make_bad", "--github")
-    lines = capsys.readouterr().out.splitlines()
-    assert all(line.startswith(f"::error file={script},line=") for line in lines)
-    odd = Finding("path", "step:1", "50%\nof it", "a fix", "note", "a,b:c.py", 3).github()
-    assert odd.startswith("::notice file=a%2Cb%3Ac.py,line=3,title=") and "50%25%0Aof it" in odd
-
-
 def test_findings_are_shown_as_text_html_and_a_table():
     rows = ("path", "step:1", "a < b", "a fix"), ("hook", "step:2", "a hook", "none", "note")
     findings = Findings(Finding(*row) for row in rows)
@@ -121,17 +111,6 @@ def test_the_steps_of_a_project_are_checked_in_one_call(project, capsys):
     assert "\n2 steps: 0 with faults, 0 not checked.\nNot seen: " in said
 
 
-def test_the_baseline_of_a_project_is_written_whole(project, capsys):
-    steps = 'steps = ["train.py:make_bad", "train.py:make_good"]'
-    Path("pyproject.toml").write_text(f"[tool.capturable]\n{steps}\nbaseline = 'known.json'\n")
-    assert run() == 2 and "known.json is no baseline" in capsys.readouterr().err
-    for _ in range(2):
-        assert run("--write-baseline", "known.json") == 0
-        assert len(json.loads(Path("known.json").read_text())) == 3
-    assert run() == 0 and run("train.py:make_good") == 0
-    assert "no longer found: sync in train.py" in capsys.readouterr().err
-
-
 def test_ten_steps_of_a_script_load_it_once(script, capsys, monkeypatch):
     monkeypatch.chdir(script.parent)
     script.write_text(SCRIPT + "\nprint('loaded')\n")
@@ -148,7 +127,6 @@ def test_ten_steps_of_a_script_load_it_once(script, capsys, monkeypatch):
         ("stpes = []", "stpes in [tool.capturable] is none of"),
         ("steps = [", "pyproject.toml failed"),
         ("steps = ['train.py:make_good']\nselect = ['snyc']", "there is no rule snyc"),
-        ("steps = ['train.py:make_good']\nbaseline = 'gone'", "gone is no baseline"),
     ],
 )
 def test_what_is_wrong_in_the_table_is_said_in_a_sentence(project, table, said, capsys):
@@ -165,39 +143,7 @@ def test_rules_are_selected_and_ignored(script, capsys):
     assert capsys.readouterr().out.count("CPU work") == 0
 
 
-def test_a_sarif_log_has_what_its_format_requires(project, capsys):
-    assert run("--sarif", "log.sarif") == 2
-    log = json.loads(Path("log.sarif").read_text())
-    assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
-    (one,) = log["runs"]
-    rules = [rule["id"] for rule in one["tool"]["driver"]["rules"]]
-    assert one["tool"]["driver"]["name"] == "capturable" and len(rules) == len(set(rules)) > 20
-    (invocation,) = one["invocations"]
-    (notification,) = invocation["toolExecutionNotifications"]
-    assert invocation["executionSuccessful"] is False and "make_raising" in str(notification)
-    for result in one["results"]:
-        assert result["ruleId"] in rules and result["level"] in ("error", "warning", "note")
-        assert result["message"]["text"] and result["partialFingerprints"]
-        (place,) = (location["physicalLocation"] for location in result["locations"])
-        assert place["artifactLocation"]["uri"] == "train.py"
-        assert SCRIPT.splitlines()[place["region"]["startLine"] - 1].strip()
-    assert {"sync", "cpu-work"} <= {result["ruleId"] for result in one["results"]}
-
-
-def test_a_junit_report_has_a_case_for_each_step(project, capsys):
-    run("--junit", "report.xml")
-    (suite,) = ElementTree.parse("report.xml").getroot()
-    counts = [suite.get(name) for name in ("tests", "failures", "errors")]
-    bad, good, raising = suite
-    assert suite.tag == "testsuite" and counts == ["3", "1", "1"]
-    assert [case.get("name") for case in suite] == ["make_bad", "make_good", "make_raising"]
-    assert bad[0].tag == "failure" and "sync: a tensor's value is read" in bad[0].text
-    assert bad[0].get("message").startswith("3 findings: 1 refused, 2 frozen")
-    assert not len(good) and raising[0].tag == "error"
-    assert "of the step" in raising[0].get("message")
-
-
-def test_a_test_fails_with_the_findings_as_its_message(tmp_path):
+def test_a_test_fails_with_the_findings_as_its_message():
     x, positive = torch.ones(3), lambda x: x[x > 0]
     assert_capturable(lambda x: x * 2, x, x + 1, device="cpu")
     assert_capturable(lambda *, x: x * 2, {"x": x}, {"x": x + 1}, device="cpu")
@@ -208,8 +154,6 @@ def test_a_test_fails_with_the_findings_as_its_message(tmp_path):
     assert any(line.strip().startswith("fix: make it a GPU tensor") for line in said)
     assert "capturable/testing.py" not in str(raised.getrepr(style="short"))
     assert_capturable(positive, x, ignore=["sync"], device="cpu")
-    (tmp_path / "known").write_text(baseline(preflight(positive, x, device="cpu")))
-    assert_capturable(positive, x, baseline=tmp_path / "known", device="cpu")
     with pytest.raises(ValueError, match="there is no rule snyc"):
         assert_capturable(positive, x, ignore=["snyc"], device="cpu")
 

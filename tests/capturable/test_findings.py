@@ -1,4 +1,4 @@
-"""What findings say: places first, libraries apart, comments and baselines accepted, and what
+"""What findings say: places first, libraries apart, comments accepted, and what
 was not seen."""
 
 import linecache
@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from capturable import Finding, Findings, preflight, user_lines, watch
+from capturable import Finding, preflight, user_lines, watch
 from capturable.__main__ import main
-from capturable.accepted import Baseline, baseline
 from capturable.rules import ALL, KINDS, RULES, SLUGS, markdown
 from tests.support.project import ROOT
 
@@ -149,39 +148,6 @@ def test_a_comment_accepts_a_finding(tmp_path, monkeypatch, capsys):
     assert check() == 1
     warning = "train.py:8: there is no rule cpu-wrok to ignore"
     assert f"Warning: {warning}." in capsys.readouterr().out
-    check("--github")
-    assert f"::warning title=capturable::{warning}" in capsys.readouterr().out
-
-
-def test_a_baseline_accepts_what_was_found_and_nothing_else(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text(SCRIPT)
-    assert check("--write-baseline", "known.json") == 0
-    assert check("--baseline", "known.json") == 0
-    assert "in the baseline" in capsys.readouterr().out
-    (tmp_path / "train.py").write_text(SCRIPT.replace("import torch", "import torch\n\n") + "\n")
-    linecache.checkcache()
-    assert check("--baseline", "known.json") == 0  # lines may move
-    (tmp_path / "train.py").write_text(SCRIPT.replace("x * x.sum()", "x * x.max()"))
-    linecache.checkcache()
-    assert check("--baseline", "known.json") == 1
-    gone = "capturable check: known.json: no longer found: sync in train.py: return x * x.sum()"
-    assert gone in capsys.readouterr().err
-    (tmp_path / "known.json").write_text("{}")
-    assert check("--baseline", "known.json") == 2 and "is no baseline" in capsys.readouterr().err
-
-
-def test_a_baseline_knows_a_finding_by_rule_file_and_code(tmp_path):
-    rows = [
-        Finding("sync", "f:3  y = x.item()", "seen", "a fix", "fault", "a.py", 3),
-        Finding("inputs", "x", "", ""),
-    ]
-    (tmp_path / "known").write_text(baseline(Findings(rows[:1])))
-    moved = rows[0]._replace(line="f:9  y = x.item()", number=9)
-    known = Baseline(tmp_path / "known")
-    assert known.without_known(Findings([moved, rows[1]])) == [rows[1]] and known.stale() == []
-    (stale,) = Baseline(tmp_path / "known").stale()
-    assert stale.endswith("no longer found: sync in a.py: y = x.item()")
 
 
 def test_refusals_come_before_what_freezes_and_a_summary_before_both(library):

@@ -1,7 +1,7 @@
 """Steps that were written down, with their labels, before capturable was asked; half are inference.
 
 They are modelled on public code: decoding, diffusion, detection, contrastive learning, PPO, SAM.
-judge_by_capture.py asks a real capture about each.
+test_judged_steps.py asks preflight about each.
 """
 
 from functools import partial, wraps

@@ -26,7 +26,8 @@ read_trace("trace.json").verdict()
 free_gpu_memory()
 """
 ROOMS = ("helpers", "course", "capturable", "examples", "trace_report")
-MODEL, TIMING, LLAMA = "helpers/model.py", "helpers/timing.py", "examples/small_llama.py"
+MODEL = "helpers/model.py"
+TIMING = "helpers/timing.py"
 
 
 @pytest.fixture(scope="module")

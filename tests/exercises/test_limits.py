@@ -1,11 +1,19 @@
 """An answer that never ends, or grows without end, is stopped with a sentence."""
 
+import gc
 import itertools
+import os
 import resource
 import signal
+import sys
+import threading
+from pathlib import Path
 
 import pytest
+import torch
 
+from exercises.answers import limits
+from exercises.answers.leftovers import undone
 from exercises.answers.limits import Stopped, limited
 
 SOON = 0.2
@@ -53,3 +61,56 @@ def test_limits_end_with_the_block(error):
     except ValueError:
         assert error
     assert state() == before and signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_an_answer_that_cannot_be_stopped_is_told_what_helps(monkeypatch):
+    monkeypatch.setattr(limits, "GRACE", 0.0)
+    told = threading.Event()
+    monkeypatch.setattr(limits, "print", lambda text, **_: told.set(), raising=False)
+    with limited(seconds=SOON):
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        assert told.wait(60)
+    assert "restart the kernel" in limits.ENDLESS
+
+
+DAMAGE = {
+    "a method of torch": lambda: setattr(torch.Tensor, "clone", None),
+    "a function of torch": lambda: setattr(torch, "no_grad", None),
+    "the folder": lambda: os.chdir("/"),
+    "the environment": lambda: os.environ.clear(),
+    "the garbage collector": lambda: gc.disable(),
+    "the limit of recursion": lambda: sys.setrecursionlimit(3000),
+    "anomaly detection": lambda: torch.autograd.set_detect_anomaly(True),
+}
+
+
+def settings():
+    yield from (torch.Tensor.clone, torch.no_grad, Path.cwd(), dict(os.environ), gc.isenabled())
+    yield from (sys.getrecursionlimit(), torch.is_anomaly_enabled())
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_what_an_answer_changes_for_all_is_put_back(damage):
+    before = list(settings())
+    with undone():
+        damage()
+        assert list(settings()) != before
+    assert list(settings()) == before
+
+
+def test_what_cannot_be_put_back_is_told(monkeypatch):
+    inference = torch.inference_mode()
+    with pytest.raises(Stopped, match="never leaves it: restart the kernel"), undone():
+        inference.__enter__()
+    inference.__exit__(None, None, None)
+    monkeypatch.setitem(globals(), "__name__", "__main__")  # as a notebook's cells are
+    end = threading.Event()
+    with pytest.raises(Stopped, match="a thread that it started still runs"), undone():
+        threading.Thread(target=lambda: end.wait()).start()
+    end.set()
+
+
+def test_a_process_that_an_answer_forks_ends_with_the_check():
+    with undone():
+        child = os.fork()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

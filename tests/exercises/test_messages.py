@@ -129,3 +129,10 @@ def test_of_memory_whose_tensor_is_gone_the_reader_is_told():
         graph.replay()
         with pytest.raises(Wrong, match="In the graph, mul reads memory whose tensor is gone"):
             nothing_freed()
+
+
+def test_nan_is_named_as_what_a_capture_leaves_behind():
+    nan, two = torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 2.0])
+    said = "Result 1 differs from the eager one: it holds nan at [1] instead of 2, and nan is what "
+    assert parting([nan], [two]).startswith(said)
+    assert "nan" not in parting([two], [nan + 1]).partition("instead of nan")[2]

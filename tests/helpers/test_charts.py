@@ -42,7 +42,7 @@ def test_the_bars_are_the_medians(rounds):
         "step time": [1001.5, 301.5],
     }
     assert [label.get_text() for label in axes.get_yticklabels()] == ["eager", "graph"]
-    assert axes.get_xlabel() == "time per step, µs (bar: median, whisker: quartiles)"
+    assert axes.get_xlabel() == "time per step (bar: median, whisker: quartiles), µs"
 
 
 def shown_whole(axes):
@@ -75,18 +75,18 @@ def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
 
 def test_without_a_title_a_chart_says_its_finding(rounds, read_events):
     title = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}).figure.get_suptitle()
-    assert title == "A step takes 302 µs (graph); the GPU works for 295."
+    assert title == "A step takes 302 µs (graph); the GPU works for 295 µs."
     found = cpu_gpu_chart(rounds).figure.get_suptitle()
-    assert found == "A step takes 302 µs (graph); the CPU issues it in 21.5."
+    assert found == "A step takes 302 µs (graph); the CPU issues it in 21.5 µs."
     trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
-    assert timeline(trace).figure.get_suptitle() == "The GPU works for 5 of 15 µs."
+    assert timeline(trace).figure.get_suptitle() == "The GPU works for 5 µs of 15 µs."
     both = timelines({"eager": trace, "graph": trace})[0].figure.get_suptitle()
-    assert both == "The GPU works for 5 of 15 µs (eager), 5 of 15 µs (graph)."
+    assert both == "The GPU works for 5 µs of 15 µs (eager), 5 µs of 15 µs (graph)."
 
 
 def test_a_step_without_gpu_work_is_drawn(read_events):
     trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1), step(1, 50, 50))
-    assert timeline(trace, 1, end_us=50).figure.get_suptitle() == "The GPU works for 0 of 0 µs."
+    assert timeline(trace, 1, end_us=50).figure.get_suptitle() == "The GPU works for 0 µs of 0 µs."
 
 
 def test_the_guess_lies_on_its_bar(rounds):

@@ -13,8 +13,8 @@ from helpers.ranks import (
     rank_lanes,
     read_ranks,
 )
-from helpers.trace_file import TraceError
 from tests.support.traces import event, step
+from trace_report.trace_file import TraceError
 
 
 def trace_of(rank, begin=0.0, late=0.0, packed=True):

@@ -19,6 +19,18 @@ from docs.search import GALLERY
 from exercises.unfinished import unfinished
 from tests.support.notebooks import ALL, LESSONS, code_cells, each, prose
 
+# of code cells: their longest, their median, and the share of comments; of In practice: its bullets
+LONGEST, MEDIAN = 30, 7
+COMMENTS, BULLETS = 0.08, 5
+
+
+def test_contributing_says_what_is_tested_here():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"at most {LONGEST} lines, the median at most {MEDIAN}, and" in text
+    assert f"fewer than {COMMENTS:.0%} of the lines are comments" in text and BULLETS == 5
+    assert "*In practice* (five bullets at most)" in text
+
+
 FOLDED = {"jupyter": {"source_hidden": True}}  # draws, reads, compares or asserts
 
 
@@ -47,11 +59,9 @@ def test_it_is_a_valid_stripped_notebook(path):
 def test_it_keeps_the_form_of_a_lesson(path):
     cells = code_cells(path)
     lengths = [len(cell.source.splitlines()) for cell in cells]
-    assert max(lengths) <= 35 and statistics.median(lengths) <= 7, (
-        "a class such as Attention fits, little more"
-    )
+    assert max(lengths) <= LONGEST and statistics.median(lengths) <= MEDIAN
     lines = "\n".join(cell.source for cell in cells).splitlines()
-    assert sum(line.strip().startswith("#") for line in lines) < 0.08 * len(lines)
+    assert sum(line.strip().startswith("#") for line in lines) < COMMENTS * len(lines)
     assert re.search(
         rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1]
     )
@@ -65,6 +75,8 @@ def test_it_keeps_the_form_of_a_lesson(path):
         "## In practice",
     ):
         assert part in text
+    practice = re.search(r"^## In practice.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[0]
+    assert len(re.findall(r"^- ", practice, re.MULTILINE)) <= BULLETS
     assert text.count("<details><summary>Hint") >= 3
     exercises = re.search(r"^## Exercises.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]
     numbers = [int(number) for number in re.findall(r"^### (\d+)\. \S", exercises, re.MULTILINE)]
@@ -73,7 +85,7 @@ def test_it_keeps_the_form_of_a_lesson(path):
     )
 
 
-@each([path for path in LESSONS if lesson_name(path) != GALLERY])
+@each([path for path in LESSONS if lesson_name(path) != GALLERY], recorded=True)
 def test_it_states_the_minutes_that_it_takes(path):
     assert stated(path) == minutes(path), "run `make readme`"
 
@@ -146,7 +158,7 @@ def test_no_two_gpu_cells_are_alike(path):
     assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
 
 
-@each(LESSONS)
+@each(LESSONS, recorded=True)
 def test_it_states_the_memory_that_its_recording_held(path):
     held = recorded_lesson(lesson_name(path)).about["peak_gpu_mib"] / 1024
     stated = float(re.search(r"about ([\d.]+) GiB of its memory", prose(path))[1])

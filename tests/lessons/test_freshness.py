@@ -159,7 +159,7 @@ def edits(cells, recording):
     return found
 
 
-@each(LESSONS)
+@each(LESSONS, recorded=True)
 def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(path, kernel):
     cells = code_cells(nbformat.read(path, as_version=4))
     recording = recorded_lesson(lesson_name(path))
@@ -174,7 +174,7 @@ def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(pat
         assert bool(refused) == (kind in ("needed", "gpu")), f"{kind} {cell}: {refused}"
 
 
-@each(LESSONS)
+@each(LESSONS, recorded=True)
 def test_no_gpu_cell_depends_on_a_guess_or_an_exercise(path):
     """These are the reader's own; what they import is imported elsewhere too."""
     cells = code_cells(nbformat.read(path, as_version=4))

@@ -7,9 +7,9 @@ from importlib.metadata import version
 
 import pytest
 
-from course.paths import ROOT, lesson_name
+from course.paths import ROOT
 from course.touch.svg import drawing, image, text
-from tests.support.notebooks import LESSONS
+from tests.support.notebooks import RECORDED, each
 
 pytest.importorskip("PIL")
 
@@ -23,16 +23,16 @@ written = pytest.mark.skipif(not AS_PINNED, reason="was written with the version
 
 
 @written
-@pytest.mark.parametrize("path", LESSONS, ids=lesson_name)
+@each(RECORDED)
 def test_a_page_says_what_the_lesson_shows(path):
     """Charts are compared by their texts: other fonts give other pixels."""
-    text, charts = page(played(LESSONS)[path], path)
+    text, charts = page(played(RECORDED)[path], path)
     assert (READ / f"{path.stem}.md").read_text(encoding="utf-8") == text, "run `make read`"
     assert all((READ / "charts" / name).stat().st_size > 1000 for name in charts)
 
 
 def test_nothing_else_lies_in_read():
-    assert {path.stem for path in READ.glob("*.md")} == {path.stem for path in LESSONS}
+    assert {path.stem for path in READ.glob("*.md")} == {path.stem for path in RECORDED}
     named = {name for path in READ.glob("*.md") for name in re.findall(CHART, path.read_text())}
     assert {path.name for path in READ.glob("charts/*")} == named and len(named) > 30
 

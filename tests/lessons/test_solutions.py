@@ -17,7 +17,7 @@ from exercises.checks import Outcome
 from exercises.unfinished import unfinished
 from helpers.timing import OTHERWISE
 from tests.support.answers import RIGHT, alone, answers
-from tests.support.notebooks import LESSONS, code
+from tests.support.notebooks import LESSONS, code, each
 
 STILL_TO_DO, WRONG = "○", "✗"
 
@@ -56,7 +56,7 @@ def outcome_of(shell, source, name, answer):
     return outcome
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@each(LESSONS, recorded=True)
 def test_each_check_tells_right_from_wrong(path, shell, capsys):
     """And on the recorded times each claim holds."""
     assert unfinished(path) == []
@@ -92,7 +92,7 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
 
 
 @pytest.mark.weekly  # in the gate, the test above runs each solution in its lesson
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@each(LESSONS, recorded=True)
 def test_the_solutions_run_from_top_to_bottom(path, shell):
     assert unfinished(path) == []
     for source in code(NOTEBOOKS / "solutions" / path.name):

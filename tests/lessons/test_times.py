@@ -14,7 +14,7 @@ from course import lesson
 from course.paths import lesson_name
 from course.player import play
 from helpers.timing import OTHERWISE, claim
-from tests.support.notebooks import LESSONS
+from tests.support.notebooks import LESSONS, each
 
 SEED = 20261124
 TIME = re.compile(r"(^|_|\b)(us|µs|ms|seconds|tokens a second|bandwidth|idle)(_|\b|$)")
@@ -56,7 +56,7 @@ def factors(seed):
     return lambda place: 3 ** random.Random(f"{seed} {place}").uniform(-1.095, 1)
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lesson_name)
+@each(LESSONS, recorded=True)
 def test_no_lesson_stops_on_a_slower_or_faster_machine(path, monkeypatch):
     name = lesson_name(path)
     factor_of = factors(SEED)

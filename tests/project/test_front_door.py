@@ -24,7 +24,7 @@ from course.lessons import by_parts, lesson_file, optional
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from docs import colab, readme
 from tests.support.machine import needs_gpu
-from tests.support.notebooks import code, prose, write_notebook
+from tests.support.notebooks import RECORDED, code, prose, write_notebook
 from tests.support.project import PACKAGES, PINS, PROJECT
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
@@ -50,7 +50,7 @@ def test_the_front_pages_have_the_tables_of_now(page):
     text = page.read_text()
     assert readme.with_tables(page) == text, "run `make readme`"
     if page == readme.LESSONS:
-        assert all(f"read/{path.stem}.md)" in text for path in NOTEBOOKS.glob("*.ipynb"))
+        assert all(f"read/{path.stem}.md)" in text for path in RECORDED)
 
 
 def test_a_readme_without_its_markers_is_refused(tmp_path, monkeypatch):
@@ -185,6 +185,16 @@ def test_the_commands_that_the_front_door_names_exist():
         assert set(re.findall(r"(?:^    |`)make ([\w-]+)", text, re.MULTILINE)) <= targets
         modules = re.findall(r"python -m (\w+(?:\.\w+)+)", text)
         assert all((ROOT / f"{module.replace('.', '/')}.py").exists() for module in modules)
+
+
+def test_the_files_that_contributing_names_exist():
+    """In the table of what to touch, and of the tests that remind of it."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## The rooms")[0]
+    named = re.findall(r"`([a-z_]+/[\w/]*(?:\.\w+)?)`", table)
+    tests = {file for file in named if "/test_" in file}
+    assert len(tests) > 15 and all((ROOT / "tests" / file).exists() for file in tests)
+    rooms = {file for file in named if file not in tests}
+    assert all((ROOT / file).exists() or (ROOT / "tests" / file).exists() for file in rooms)
 
 
 def test_licences_and_citation_agree_with_the_project():

@@ -42,7 +42,7 @@ def imported(tree):
 @pytest.mark.parametrize(
     ("room", "more"),
     [
-        ("capturable", set()),
+        ("capturable", {"cpu_graph"}),  # where there is no GPU, and if it is installed
         ("cpu_graph", {"pytest", "graph_runner"}),  # its pytest plugin, and the plugin's example
         (
             "examples",

@@ -1,9 +1,10 @@
 """The ways to run the notebooks and the tests, in the words of the pages that name them."""
 
+import cProfile
+import json
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -86,14 +87,32 @@ def test_no_run_can_hang(source, test, why, tmp_path):
     assert re.search(rf"FAILED test_bad.py::{test}.*{why}", ran.stdout), ran.stdout
 
 
-def test_a_quick_run_takes_the_tests_of_what_has_changed():
-    files, lessons = quick.selected(
-        [Path("notebooks/02_a_lesson.ipynb"), Path("helpers/timing.py")]
-    )
-    assert "tests/helpers/test_timing.py" in files and "tests/lessons/test_form.py" in files
-    assert lessons == {"a_lesson"} and not any("examples" in file for file in files)
-    assert all((ROOT / file).exists() for file in [*quick.LESSONS, *quick.selected([])[0]])
-    rooms = quick.SMOKE.items()
-    assert all(
-        (ROOT / room).is_dir() and (ROOT / file).exists() for room, of in rooms for file in of
-    )
+def test_a_quick_run_takes_what_imports_or_names_the_change():
+    timing = quick.units(["helpers/timing.py"])
+    assert timing["tests/helpers/test_timing.py"] == 1 and timing[quick.SMOKE] == 0
+    assert "tests/capturable/test_preflight.py" in quick.units(["capturable/rules.toml"])
+    assert "tests/trace_report/test_command.py" in quick.units(["trace_report/__main__.py"])
+    scenario = quick.units(["exercises/scenarios/choose_api.py"])
+    assert scenario["tests/exercises/test_capture_exercises.py[choose_api]"] <= 1 + quick.LATER
+    (name,) = {row.partition("[")[2] for row in quick.units([str(LESSON)]) if "[" in row}
+    assert name == "replay_random_numbers]"
+    assert all((ROOT / row.partition("[")[0]).exists() for row in timing)
+
+
+def test_a_quick_run_takes_the_nearest_and_names_what_does_not_fit(monkeypatch, tmp_path):
+    table = tmp_path / "seconds.json"
+    table.write_text(json.dumps({"near": quick.SECONDS - 1, "long": 2, "far": 1}))
+    monkeypatch.setattr(quick, "TABLE", table)
+    assert quick.selected({"far": 3, "long": 2, "near": 1}) == (["near", "far"], ["long"])
+    rows = ["tests/lessons/test_form.py[a]", "tests/lessons/test_form.py[b]", "tests/x.py"]
+    assert quick.by_file(rows) == ["tests/lessons/test_form.py (2 lessons)", "tests/x.py"]
+
+
+def test_a_quick_run_names_the_changed_functions_that_nothing_calls(monkeypatch):
+    calls = cProfile.Profile(builtins=False)
+    calls.runcall(quick.by_file, [])
+    committed = subprocess.CompletedProcess([], 0, stdout=b"")  # all of the file is new
+    monkeypatch.setattr(quick.subprocess, "run", lambda *_, **__: committed)
+    missed = quick.uncalled(["tests/quick.py", "docs/lines.py", "README.md"], calls)
+    assert "main in tests/quick.py" in missed and "docs/lines.py" in missed
+    assert "by_file in tests/quick.py" not in missed and len(missed) > 5

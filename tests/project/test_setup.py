@@ -4,6 +4,7 @@ import fcntl
 import importlib
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 from course import machine, set_up
 from course.commands import doctor
 from course.paths import ROOT
+from tests.support.machine import PATIENCE
 from tests.support.processes import run_python
 from tests.support.project import PINS, PROJECT, SET_UP, clean_environment
 
@@ -40,6 +42,19 @@ def test_constraints_are_names_and_versions_only():
     )
 
 
+# it installs nothing; $here is its folder, $python this Python
+PRETENDS = """
+echo "$*" >> "$here/calls"
+case "$*" in
+  "-m course.set_up"*) shift 2
+    exec env PYTHONPATH="$here" "$python" "$here/as_if.py" "$0" "$0" "$@";;
+  "-m venv"*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python";;
+  "-m uv"*) test ! -e "$here/slow" || exec "$python" "$here/slow" "$here/fifo"
+    case "$*" in *--torch-backend*) failing=no_torch_index;; *) failing=offline;; esac
+    test ! -e "$here/$failing" || { echo "error: Request failed
+  cause: no such host" >&2; exit 2; };;
+esac
+"""
 # run the set-up as if another program were the interpreter
 AS_IF = """
 import runpy, sys
@@ -55,27 +70,17 @@ def checkout(tmp_path):
     (tmp_path / "course").mkdir()
     for name in ("Makefile", "pyproject.toml", "constraints.txt", *SET_UP):
         shutil.copy(ROOT / name, tmp_path / name)
-    python, as_if = tmp_path / "python", tmp_path / "as_if.py"
-    as_if.write_text(AS_IF)
+    python = tmp_path / "python"
+    (tmp_path / "as_if.py").write_text(AS_IF)
     os.mkfifo(tmp_path / "fifo")
-    python.write_text(
-        f"""#!/bin/sh
-echo "$*" >> {tmp_path}/calls
-case "$*" in
-  "-m course.set_up"*) shift 2; exec env PYTHONPATH={tmp_path} {sys.executable} {as_if} "$0" "$0" "$@";;
-  "-m venv"*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python";;
-  "-m uv"*) test ! -e {tmp_path}/slow || exec {sys.executable} {tmp_path}/slow {tmp_path}/fifo
-    case "$*" in *--torch-backend*) test ! -e {tmp_path}/no_torch_index;; *) test ! -e {tmp_path}/offline;; esac ||
-      {{ echo "error: Request failed\n  cause: no such host" >&2; exit 2; }};;
-esac
-"""
-    )
+    names = f"here={shlex.quote(str(tmp_path))} python={shlex.quote(sys.executable)}"
+    python.write_text(f"#!/bin/sh\n{names}\n{PRETENDS}")
     python.chmod(0o755)
     (tmp_path / "calls").touch()
 
     def make(target, options=OPTIONS, **variables):
         before = len((tmp_path / "calls").read_text().splitlines())
-        command = ["make", target, f"PYTHON={python}", f"ARGS={options}"]
+        command = ["make", target, "PYTHON=./python", f"ARGS={options}"]
         command += [f"{name}={value}" for name, value in variables.items()]
         run = subprocess.run(
             command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
@@ -204,6 +209,7 @@ def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(che
         "signal.pause()\n"
     )
     command = [folder / "python", "-m", "course.set_up"]
+    fifo = os.open(folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)  # waits for no writer
     run = subprocess.Popen(
         command,
         cwd=folder,
@@ -212,7 +218,9 @@ def test_an_interrupted_set_up_is_one_sentence_and_starts_again_from_nothing(che
         text=True,
         start_new_session=True,
     )
-    assert (folder / "fifo").read_text() == "started\n"
+    assert select.select([fifo], [], [], PATIENCE)[0], "the set-up did not begin"
+    assert os.read(fifo, 100) == b"started\n"
+    os.close(fifo)
     os.killpg(run.pid, signal.SIGINT)
     assert run.communicate()[1] == "The set-up was interrupted; the same command starts it again.\n"
     assert run.returncode == 1
@@ -328,8 +336,9 @@ def test_what_runs_before_the_set_up_imports_the_standard_library_alone():
 
 @pytest.mark.parametrize("browser", [None, "chromium", "google-chrome"])
 def test_continuous_integration_installs_a_browser_where_there_is_none(tmp_path, browser):
+    calls = shlex.quote(str(tmp_path / "calls"))
     for name in filter(None, ["apt-get", "make", "id", browser]):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} $* >> {tmp_path}/calls\necho 0\n")
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} $* >> {calls}\necho 0\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "dirname").symlink_to(shutil.which("dirname"))
     subprocess.run(

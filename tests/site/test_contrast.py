@@ -15,7 +15,7 @@ from docs.played import played
 from helpers.charts import COLOURS
 from tests.support import contrast
 from tests.support.lab_page import expect
-from tests.support.notebooks import LESSONS
+from tests.support.notebooks import RECORDED
 
 FILTER = f"filter: invert({contrast.INVERTED}) hue-rotate(180deg);"
 TEXT, FILL = 4.5, 3
@@ -86,7 +86,7 @@ def test_drawings_write_on_white_and_draw_in_colours_that_are_told_apart(name):
 
 def charts():
     """Every chart of the lessons: (lesson, PNG)."""
-    for path, notebook in played(LESSONS).items():
+    for path, notebook in played(RECORDED).items():
         for cell in notebook.cells:
             for output in cell.get("outputs", []):
                 if png := output.get("data", {}).get("image/png"):

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from course.lessons import lesson_file
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import ROOT
 from docs import address, readme
-from tests.support.notebooks import LESSONS
+from tests.support.notebooks import RECORDED
 
 pytest.importorskip("docutils", reason="the site needs what `make test` installs")
 
@@ -73,7 +73,7 @@ def test_every_icon_that_pages_use_is_drawn(site):
 
 
 def test_the_download_is_the_lessons_own_notebook(site):
-    for path in [*LESSONS, *NOTEBOOKS.glob("solutions/*.ipynb")]:
+    for path in [*RECORDED, *(lesson.parent / "solutions" / lesson.name for lesson in RECORDED)]:
         name = path.relative_to(ROOT)
         assert (site / "_sources" / name).read_bytes() == path.read_bytes()
         assert f"_sources/{name}" in (site / name.with_suffix(".html")).read_text()

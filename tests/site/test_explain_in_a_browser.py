@@ -1,5 +1,6 @@
 """The box that takes an error, and the search: what a reader who is stuck types or pastes."""
 
+import json
 import re
 from urllib.parse import quote
 
@@ -7,8 +8,8 @@ import pytest
 
 from capturable.causes import entries, find, standard_name
 from capturable.explain import SAID, answer
-from capturable.similar_causes import no_failures, reports
 from course.lessons import lesson_file
+from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
 from docs.pages import slug
 from docs.search import questions
@@ -27,7 +28,8 @@ PRINT = """texts => {
 @pytest.fixture(scope="module")
 def texts():
     """All that `capturable explain` is tested on: reports, and the gallery's own tracebacks."""
-    reported = [*(one["text"] for one in reports()), *no_failures()]
+    held_out = json.loads((ROOT / "tests/capturable/held_out_reports.json").read_text("utf-8"))
+    reported = [*(one["text"] for one in held_out["reports"]), *held_out["no_failures"]]
     shown = recorded_lesson("failure_gallery").value("exhibits")
     own = [*shown.message.dropna(), *shown.traceback.dropna()]
     bare = [f"{text}: {number}" for number in range(898, 910) for text in ("CUDA error", "code")]
@@ -38,8 +40,8 @@ def texts():
 def test_the_page_answers_as_the_command_does(page, texts):
     page.goto(f"{page.address}/explain.html")
     said = page.evaluate(PRINT, texts)
-    assert len(said) == len(texts) > 500
-    assert sum(SAID["guesses"] in told for told in said) > 50
+    assert len(said) == len(texts) > 250
+    assert sum(SAID["guesses"] in told for told in said) > 30
     assert [
         text for text, told in zip(texts, said, strict=True) if told != answer(text, find(text))
     ] == []

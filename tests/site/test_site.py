@@ -13,7 +13,7 @@ import pytest
 from course.lessons import former_names, lesson_file
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.recording import recordings
-from tests.support.notebooks import LESSONS
+from tests.support.notebooks import RECORDED
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
@@ -63,7 +63,7 @@ def test_make_site_builds_as_tested_here():
 
 
 def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site):
-    for path, notebook in played(LESSONS).items():
+    for path, notebook in played(RECORDED).items():
         text = (site / "notebooks" / f"{path.stem}.html").read_text()
         for recording in recordings(lesson_name(path)):
             assert all(recording.about[word] in text for word in ("gpu", "driver", "torch", "date"))

@@ -7,7 +7,7 @@ import pytest
 from course.lessons import lesson_file
 from course.recordings.recording import recorded_lesson
 from tests.support.lab_page import expect
-from tests.support.notebooks import LESSONS
+from tests.support.notebooks import RECORDED
 from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, touch
 
 pytestmark = pytest.mark.browser
@@ -153,7 +153,7 @@ def test_a_finger_is_told_to_tap_and_has_room(served, new_context):
 @pytest.mark.weekly
 def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
     widths = [1280, 800, 390]
-    for path in [f"notebooks/{lesson.stem}" for lesson in LESSONS] + [
+    for path in [f"notebooks/{lesson.stem}" for lesson in RECORDED] + [
         "index",
         "explain",
         "README",

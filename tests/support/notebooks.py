@@ -6,19 +6,30 @@ import nbformat
 import pytest
 
 from course.paths import NOTEBOOKS, REFERENCE_GPU
+from exercises.unfinished import unrecorded
 
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))  # with their solutions
+UNRECORDED = {path: said for path in LESSONS for said in unrecorded(path)}
+RECORDED = [path for path in LESSONS if path not in UNRECORDED]
 
 
-def each(paths):
-    """A test for each path, called like the file, with its folder where that is no usual one."""
-    usual = "notebooks", REFERENCE_GPU
-    ids = [
-        path.stem if path.parent.name in usual else f"{path.parent.name}-{path.stem}"
-        for path in paths
-    ]
-    return pytest.mark.parametrize("path", paths, ids=ids)
+def each(paths, recorded=False):
+    """A test for each path, called like the file, with its folder where that is no usual one.
+
+    recorded: whether the test needs a lesson's recording; it is skipped for a lesson without one.
+    """
+    return pytest.mark.parametrize("path", [_param(path, recorded) for path in paths])
+
+
+def _param(path, recorded):
+    usual = path.parent.name in ("notebooks", REFERENCE_GPU)
+    said = UNRECORDED.get(path) if recorded else None
+    return pytest.param(
+        path,
+        id=path.stem if usual else f"{path.parent.name}-{path.stem}",
+        marks=[pytest.mark.skip(reason=said)] if said else [],
+    )
 
 
 def write_notebook(path, *sources):

@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from html import unescape
 
@@ -12,14 +15,17 @@ from PIL import Image
 
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
-from helpers.charts import COLOURS
-from helpers.trace import read_trace
 from tests.support.pictures import data_of
-from tests.support.processes import run_python, unpacked_wheel
+from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import main
-from trace_report.compare import MOST, one_step, read_named, shown_step
+from trace_report.chart import draw, time_bars
+from trace_report.lanes import COLOURS
+from trace_report.names import read_named
 from trace_report.page import page
+from trace_report.shown import MOST, one_step, shown_step
+from trace_report.trace import read_trace
+from trace_report.units import in_words
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,7 @@ def test_json_is_the_summary_and_the_verdict(files, capsys):
     [
         ("95%", 0, ""),
         ("0.5", 1, r"trace_report: eager: the GPU is idle for \d\d\.\d% of a step, more than 50%"),
-        ("3%", 1, r"(?s)eager: the GPU .*graph: the GPU is idle for \d"),
+        ("1%", 1, r"(?s)eager: the GPU .*graph: the GPU is idle for \d"),
     ],
 )
 def test_an_idle_gpu_fails_on_demand(files, limit, status, words, capsys):
@@ -79,7 +85,8 @@ def test_without_a_verdict_nobody_can_say_that_the_gpu_is_busy(no_gpu, capsys):
     [
         (["--fail-if-idle", "120%"], "'120%' is no share such as 20% or 0.2"),
         (["--fail-if-idle", "some"], "'some' is no share"),
-        (["--chart", "report.pdf"], "'report.pdf' does not end with .png"),
+        (["--chart", "report.pdf"], "'report.pdf' ends with neither .png nor .html"),
+        (["--html", "eager.json"], "'eager.json' ends with neither .png nor .html"),
     ],
 )
 def test_a_wrong_option_is_named(files, options, words, capsys):
@@ -110,6 +117,10 @@ def test_traces_are_called_like_their_files(write_trace, tmp_path):
     events = [step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)]
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
+    digests = [write_trace(*events, name=f"{name}.json") for name in ("new-83b5ea649e05", "old-12")]
+    assert list(read_named([*map(str, digests)])) == ["new", "old-12"]
+    twins = [write_trace(*events, name=f"new-{n}3b5ea649e05.json") for n in (1, 2)]
+    assert list(read_named([*map(str, twins)])) == ["new-13b5ea649e05", "new-23b5ea649e05"]
     paths = [
         write_trace(*events, name=name)
         for name in ("eager.pt.trace.json.gz", "a/one.json", "b/one.json", "x=y.json")
@@ -121,26 +132,34 @@ def test_traces_are_called_like_their_files(write_trace, tmp_path):
 # The step that is shown
 
 
-def test_the_step_that_is_shown_begins_with_an_idle_gpu(files):
-    traces = read_named(files)
-    assert shown_step(traces["graph"]) == 0, "later replays wait for earlier ones"
-    trace = traces["eager"]
-    alone, left_out = one_step(trace, shown_step(trace))
-    assert left_out == 0 and len(alone.steps) == 1 and set(alone.gpu.step) == {0}
-    assert len(alone.launches) == trace.per_step().launches[shown_step(trace)]
+def test_the_step_that_is_shown_is_the_median_one_with_its_own_work(read_events):
+    """Also where the GPU does that work after the host's step, and other work meanwhile."""
+    events = []
+    for n, (begin, busy) in enumerate([(0, 100), (20, 90), (40, 300), (60, 100)]):
+        events += [step(n, begin, 20), launch(begin + 5, n)]
+        events.append(kernel([30, 130, 220, 520][n], busy, n))
+    trace = read_events(*events)
+    assert trace.spans().end_us.diff().tolist()[1:] == [300, 100] and shown_step(trace) == 3
+    alone, _ = one_step(trace, 3)
+    assert alone.gpu[alone.gpu.step == 0].start_us.tolist() == [520]
+    others = alone.gpu[alone.gpu.step < 0]
+    assert others.start_us.tolist() == [60, 130, 220] and others.end_us.tolist() == [130, 220, 520]
 
 
-def test_of_a_long_step_the_beginning_is_shown(write_trace):
+def test_a_step_of_many_events_is_shown_whole_in_bins(write_trace):
+    """A bar is as long as what ran in its bin, so the picture is as full as the step."""
     launches = [launch(3 * n, n) for n in range(MOST)]
     work = [kernel(3 * n + 10, 2, n) for n in range(MOST)]
     path = write_trace(step(0, 0, 3 * MOST), *launches, *work)
     traces = read_named([str(path)])
-    alone, left_out = one_step(traces["trace"], 0)
-    assert left_out == MOST and len(alone.launches) + len(alone.gpu) == MOST
+    alone, events = one_step(traces["trace"], 0)
+    assert events == 2 * MOST and len(alone.launches) + len(alone.gpu) < MOST
+    assert alone.gpu.dur_us.sum() == pytest.approx(2 * MOST)
+    assert alone.gpu.end_us.max() == pytest.approx(3 * MOST + 9, abs=25)  # the width of a bin
     html = page(traces)
-    assert f"trace: ProfilerStep#0, without the last {MOST} of its events." in html
+    assert f"trace: ProfilerStep#0, its {2 * MOST} events in bins: a bar is as long" in html
     ((_, bars),) = data_of(html)["variants"]
-    assert len(bars) == MOST and len(html) < 1e6
+    assert len(bars) < MOST and len(html) < 1e6
 
 
 def test_operators_are_ranges_where_there_are_no_others(no_gpu):
@@ -148,6 +167,42 @@ def test_operators_are_ranges_where_there_are_no_others(no_gpu):
     alone, _ = one_step(trace, 0)
     assert alone.annotations.name.str.strip("# ").to_list()[0] == "forward"
     assert len(alone.annotations) == 2, "the product lies in the forward pass"
+
+
+def test_nothing_of_the_users_is_overwritten(write_trace, tmp_path, capsys):
+    events = [step(0, 0, 100), launch(1, 1), kernel(5, 10, 1)]
+    trace, notes = write_trace(*events, name="trace.html"), tmp_path / "notes.png"
+    notes.write_text("mine")
+    linked = tmp_path / "link.html"
+    linked.symlink_to(trace)
+    for option, path, words in (
+        ("--html", trace, "is one of the traces"),
+        ("--html", linked, "is one of the traces"),
+        ("--chart", notes, "is another kind of file"),
+    ):
+        before = path.read_bytes()
+        with pytest.raises(SystemExit, match="2"):
+            main([f"mine={trace}", option, str(path)])
+        assert words in capsys.readouterr().err and path.read_bytes() == before
+    page = tmp_path / "report.html"
+    assert [main([str(trace), "--html", str(page)]) for _ in range(2)] == [0, 0]
+
+
+def test_hundreds_of_traces_are_judged_and_not_drawn(write_trace, capsys):
+    path = write_trace(step(0, 0, 100), launch(1, 1), kernel(5, 10, 1))
+    assert main([str(path)] * 300) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 300
+    with pytest.raises(SystemExit, match="2"):
+        main([str(path)] * 300 + ["--chart", "report.png"])
+    assert "300 traces are too many to draw: give at most 20" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["| true", "> /dev/full", ">&-"])
+def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
+    path = write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
+    command = f"set -o pipefail; {sys.executable} -m trace_report {path} {output}"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT)
+    assert run.stderr == b"" and run.returncode in (0, 2)
 
 
 # The picture and the page
@@ -183,6 +238,32 @@ def test_a_trace_without_a_gpu_has_a_chart_of_the_host(no_gpu, tmp_path, capsys)
     assert "GPU busy" not in text.partition("</style>")[2] and ">AddmmBackward0</th>" in text
 
 
+STRANGE = ["a$\\frac{$", "$x$ and $y$", "<b>'\"&amp;", "a" * 200, "名前 µ"]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_names_have_a_picture(read_events, tmp_path, name):
+    ranged = event("user_annotation", name, 1, 50)
+    trace = read_events(step(0, 0, 100), ranged, launch(5, 1), kernel(9, 5, 1))
+    draw({name: trace, "plain": trace}, tmp_path / "strange.png")
+    assert data_of(page({name: trace}))["variants"][0][0] == name
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [step(0, 0, 0), launch(0, 1) | {"dur": 0}, kernel(0, 0, 1)],
+        [*(step(n, 100 * n, 100) for n in range(5)), launch(410, 1), kernel(420, 9, 1)],
+        [step(0, 0, 100), step(1, 100, 100), launch(10, 1), kernel(20, 5, 1), launch(300, 2)],
+    ],
+    ids=["no length", "events in the last step only", "a launch after the steps"],
+)
+def test_steps_of_no_length_or_without_events_are_drawn(read_events, tmp_path, events):
+    trace = read_events(*events)
+    draw({"odd": trace}, tmp_path / "odd.png")
+    assert data_of(page({"odd": trace}))["end"] > 0 and "NaN" not in page({"odd": trace})
+
+
 def test_a_trace_of_marks_alone_has_a_report(write_trace, tmp_path):
     picture, html = tmp_path / "marks.png", tmp_path / "marks.html"
     path = write_trace(step(0, 0, 100))
@@ -206,11 +287,50 @@ def test_the_page_says_what_the_trace_says(files, tmp_path):
     html, traces = path.read_text(), read_named(files)
     for name, trace in traces.items():
         assert f"<b>{name}</b>: {trace.verdict()}" in unescape(html)
-        assert f"{trace.summary().step_us:.0f} µs</td>" in html
+        assert f"{in_words(trace.summary().step_us)}</td>" in html
     assert [name for name, _ in data_of(html)["variants"]] == ["eager", "graph"]
     assert len(html) < 60_000
     assert set(re.findall(r"https?://[\w./]+", html)) == {"http://www.w3.org/2000/svg"}
     assert "default-src 'none'" in html
+
+
+def test_every_number_that_is_shown_is_that_of_the_trace(read_events, tmp_path, capsys):
+    """Of four steps, counted by hand: text, JSON, both tables of the page, and the chart."""
+    events = []
+    for n in range(4):
+        events += [step(n, 100 * n, 100), launch(100 * n + 10, n), kernel(100 * n + 20, 30, n)]
+        events.append(event("cuda_runtime", "cudaDeviceSynchronize", 100 * n + 60, 20))
+    trace = read_events(*events)
+    cells = {
+        "step": "100 µs",
+        "GPU busy": "30 µs",
+        "GPU idle": "70%",
+        "host time, at most": "80 µs",
+        "of it in launch calls": "1 µs",
+        "host waits for the GPU": "20 µs",
+        "idle before the first launch": "10 µs",
+        "launches": "1",
+        "kernels": "1",
+        "steps": "4",
+        "of these, in steady state": "3",
+    }
+    html = page({"made": trace})
+    found = re.findall(r'<th scope="row">([^<]+)</th><td>([^<]*)</td>', html)
+    assert dict(found) == cells
+    bars = re.findall(r'row">([^<]+)</th><td><span style="width:([\d.]+)%;background:(#\w+)', html)
+    lanes = {"host time": "52.0", "GPU busy time": "19.5", "step time": "65.0"}
+    assert bars == [(lane, width, COLOURS[lane]) for lane, width in lanes.items()]
+    axes = time_bars({"made": trace}).axes[0]
+    drawn = [(container.get_label(), container[0].get_width()) for container in axes.containers]
+    assert drawn == [("host time", 80), ("GPU busy time", 30), ("step time", 100)]
+    assert [text.get_text() for text in axes.texts] == ["80 µs", "30 µs", "100 µs"]
+    assert axes.figure.get_suptitle() == "The GPU idles for 70% of 100 µs (made)."
+    assert main([str(trace.path), "--numbers"]) == 0
+    *table, verdict = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in table[1:]] == list(cells)
+    assert [re.split("  +", line)[-1] for line in table[1:]] == list(cells.values())
+    assert "is idle for 70% of a traced step of 100 µs; the first of 4 steps" in verdict
+    assert verdict.endswith("one of the whole step could save at most 70 µs (3.3x).")
 
 
 def test_names_of_a_trace_cannot_become_code(read_events):
@@ -224,17 +344,35 @@ def test_names_of_a_trace_cannot_become_code(read_events):
 # What it needs
 
 
+def built(kind, folder):
+    """The archive that the folder's build makes, of this kind; the folder stays as it was."""
+    pytest.importorskip("setuptools", minversion="77")
+    before = sorted(folder.iterdir())
+    code = f"from setuptools import build_meta; build_meta.build_{kind}('..')"
+    done = run_python("-c", code, folder=folder)
+    assert done.returncode == 0 and sorted(folder.iterdir()) == before, done.stderr
+    (archive,) = folder.parent.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return archive
+
+
 def test_the_package_installs_by_itself(files, tmp_path):
-    """It runs, without torch, from where its wheel was unpacked."""
-    there = unpacked_wheel(tmp_path, "trace_report", "helpers")
+    """From its sdist, without torch, beside somebody's own helpers.py."""
+    copy = tmp_path / "copy" / "trace_report"
+    shutil.copytree(ROOT / "trace_report", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.unpack_archive(built("sdist", copy), tmp_path / "sdist", filter="data")
+    (sources,) = (tmp_path / "sdist").iterdir()
+    there = tmp_path / "there"
+    shutil.unpack_archive(built("wheel", sources), there, "zip")
+    assert not (there / "helpers").exists()
+    (there / "helpers.py").write_text("raise AssertionError('another helpers')")
     needs = tomllib.loads((ROOT / "trace_report/pyproject.toml").read_text())["project"]
     found = {re.match(r"\w+", need)[0] for need in needs["dependencies"]}
     assert found == {"matplotlib", "numpy", "pandas"}
-    code = "import sys, helpers; sys.modules['torch'] = None; print(helpers.__file__)"
+    code = "import sys; sys.modules['torch'] = None; import trace_report; print(trace_report)"
     code += "; from trace_report.__main__ import main; main()"
     html = tmp_path / "report.html"
     outputs = ["--html", str(html), "--chart", str(tmp_path / "report.png")]
     done = run_python("-c", code, *files, *outputs, folder=there)
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert done.stdout.startswith(f"{there}/helpers/__init__.py\neager: "), done.stderr
+    assert str(there / "trace_report") in done.stdout.splitlines()[0]
     assert "figure.timeline" in html.read_text()

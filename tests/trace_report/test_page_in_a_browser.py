@@ -3,10 +3,10 @@
 import pytest
 
 from course.recordings.recording import recorded_lesson
-from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.timeline_figure import touch_all
 from trace_report.page import page as report
+from trace_report.trace import read_trace
 
 pytestmark = pytest.mark.browser
 

@@ -5,10 +5,10 @@ browsers.
 import pytest
 
 from course.recordings.recording import recorded_lesson
-from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
 from trace_report.timeline import timeline, timeline_data
+from trace_report.trace import read_trace
 
 
 @pytest.fixture
@@ -43,18 +43,16 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
         *"kkk",
     ]
     assert [bar[4] for bar in bars] == [
-        "20.0 µs on the host, from 1.00 µs to 21.0 µs.",
-        "1.00 µs on the host, from 5.00 µs to 6.00 µs; starts k (4.00 "
-        "µs), 5.00 µs after it was called.",
-        "1.00 µs on the host, from 8.00 µs to 9.00 µs; "
-        "starts 2 kernels and copies, the first 7.00 µs after it was called.",
-        "9.00 µs on the host, from 30.0 µs to 39.0 µs.",
-        "4.00 µs on GPU stream 7, from 10.0 µs to 14.0 µs; launched 5.00 µs before, by "
-        "cudaLaunchKernel.",
-        "3.00 µs on GPU stream 7, from 15.0 µs to 18.0 µs; "
-        "launched 7.00 µs before, by cudaGraphLaunch, which started 1 more.",
-        "1.50 µs on GPU stream 7, from 19.0 µs to 20.5 µs; "
-        "launched 11.0 µs before, by cudaGraphLaunch, which started 1 more.",
+        "20 µs on the host, from 1 µs to 21 µs.",
+        "1 µs on the host, from 5 µs to 6 µs; starts k (4 µs), 5 µs after it was called.",
+        "1 µs on the host, from 8 µs to 9 µs; "
+        "starts 2 kernels and copies, the first 7 µs after it was called.",
+        "9 µs on the host, from 30 µs to 39 µs.",
+        "4 µs on GPU stream 7, from 10 µs to 14 µs; launched 5 µs before, by cudaLaunchKernel.",
+        "3 µs on GPU stream 7, from 15 µs to 18 µs; "
+        "launched 7 µs before, by cudaGraphLaunch, which started 1 more.",
+        "1.5 µs on GPU stream 7, from 19 µs to 20.5 µs; "
+        "launched 11 µs before, by cudaGraphLaunch, which started 1 more.",
     ]
     assert [bar[5] for bar in bars] == [[], [4], [5, 6], [], [1], [2], [2]]
 

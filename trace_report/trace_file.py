@@ -28,6 +28,7 @@ IDS = ["correlation", "stream", "device"]
 FIELDS = ["category", "name", "start_us", "dur_us", "thread", "process", *IDS]
 STEP = "ProfilerStep#"
 LAUNCH = r"(?:cuda|cu)(?:Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset)"
+GIVES_WORK = r"(?:cuda|cu)(?:LaunchKernel|LaunchCooperative|GraphLaunch)"  # always a GPU activity
 WHOLE = "whole trace"  # the name of the only step of a trace without marks
 NO_GPU = "it holds no GPU activity, so record ProfilerActivity.CUDA, on a machine with a GPU"
 FAR = 1e17  # microseconds, 3,000 years: no event lasts so long or lies so far off
@@ -44,13 +45,14 @@ class TraceError(ValueError):
 def read_tables(
     path: Path | str, limit_mib: int | None = None, needs_gpu: bool = True
 ) -> dict[str, pd.DataFrame]:
-    """Read a trace file into the tables of helpers.trace.Trace. Raises TraceError."""
+    """Read a trace file into the tables of trace_report.trace.Trace. Raises TraceError."""
     try:
         return _tables(_event_table(_events(Path(path), limit_mib)), needs_gpu)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         cause = "the gzip file is truncated or damaged"
     except json.JSONDecodeError as error:
-        cause = f"it is no JSON, or it is cut off ({error.msg} at character {error.pos})"
+        what = error.msg.removesuffix(" at")
+        cause = f"it is no JSON, or it is cut off ({what} at character {error.pos})"
     except (OSError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
         cause = getattr(error, "strerror", None) or str(error)[:200] or "it needs too much memory"
     name = repr(str(path))[1:-1][-200:]
@@ -61,6 +63,17 @@ def outermost(annotations: pd.DataFrame) -> pd.DataFrame:
     """The host ranges that no other one encloses, by start, without the profiler's own steps."""
     named = annotations[~annotations.name.str.startswith(STEP)].sort_values("start_us")
     return named[named.start_us >= named.end_us.cummax().shift(fill_value=0)]
+
+
+def no_gpu(calls: pd.DataFrame) -> str:
+    """Why a trace with these calls of the host holds no GPU activity."""
+    if not (launched := named(calls, GIVES_WORK)).any():
+        return NO_GPU
+    return (
+        f"it holds no GPU activity, although it holds {launched.sum()} launches such as "
+        f"{calls.name[launched].iloc[0]}: CUPTI, by which the profiler sees the GPU, recorded "
+        "nothing, as where another profiler uses it or the driver reserves it for administrators"
+    )
 
 
 # From a file to events.
@@ -86,7 +99,8 @@ def _text(path, limit_mib):
         content = gzip.GzipFile(fileobj=file).read(limit + 1) if packed else file.read()
     if packed and len(content) > limit:
         raise ValueError(
-            f"it unpacks to more than {limit // MIB} MiB: raise limit_mib (MIB) if you trust it"
+            f"it unpacks to more than {limit // MIB} MiB: raise limit_mib (--limit-mib) if you "
+            "trust it"
         )
     return content.decode("utf-8-sig", "replace")
 
@@ -98,7 +112,7 @@ def _tables(events, needs_gpu):
     host = events[events.category.isin(HOST)]
     gpu = events[events.category.isin(GPU)]
     if gpu.empty and needs_gpu:
-        raise ValueError(NO_GPU)
+        raise ValueError(no_gpu(host))
     if host.empty:
         raise ValueError(
             "it holds GPU activity but no event of the host, so record ProfilerActivity.CPU as well"

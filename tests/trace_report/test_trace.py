@@ -3,8 +3,6 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -13,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.recordings.recording import recorded_lesson
-from helpers.trace import busy_time, busy_until, main, read_trace
-from helpers.trace_file import MIB, TraceError
 from tests.support.machine import needs_gpu
+from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
+from trace_report.__main__ import main
+from trace_report.intervals import busy_time, busy_until
+from trace_report.trace import read_trace
+from trace_report.trace_file import MIB, TraceError
 
 NOTHING = "No verdict: no GPU activity was launched inside a step."
 
@@ -91,7 +92,7 @@ def test_a_wait_for_data_is_not_promised_to_a_graph(read_events):
     assert list(trace.per_step().loader_us) == [9005, 8905 + 100, 9005]
     summary = trace.summary()
     assert summary.loader_us == 9005 and summary.loader_share == pytest.approx(9005 / 9200)
-    assert "98% of the idle time lies before the step's first launch" in trace.verdict()
+    assert "98% of the idle time is before the step's first launch" in trace.verdict()
     assert "at most 195 µs (1.0x)" in trace.verdict()
 
 
@@ -119,7 +120,7 @@ def test_time_on_earlier_launches_is_not_idle(read_events):
     summary = trace.summary()
     found = (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share)
     assert found == (1, 40, 60, 0)
-    assert "works for 60% on launches from outside the steps" in trace.verdict()
+    assert "for 60% it works only on launches from outside the steps" in trace.verdict()
 
 
 def test_a_step_that_is_a_graph_is_not_told_to_use_one(read_events):
@@ -136,7 +137,7 @@ def test_what_runs_in_two_steps_at_once_counts_once(read_events):
     )
     summary = trace.summary()
     assert list(trace.per_step().gpu_busy_us) == [100, 60]
-    assert summary.gpu_busy_us == 65 == summary.step_us * (1 - summary.idle_share)
+    assert summary.gpu_busy_us == 30 == summary.step_us * (1 - summary.idle_share)
 
 
 def test_without_gpu_work_in_a_step_there_is_a_summary_and_nothing_to_judge(read_events):
@@ -186,7 +187,20 @@ def test_a_sound_trace_has_no_fault(read_events, recorded_trace):
     assert read_events(*sound()).fault() == "" == read_trace(recorded_trace).fault()
 
 
+NO_KERNELS = "have no kernel in the trace, because CUPTI, which records kernels"
 FAULTS = {
+    "graphs without kernels": (
+        [*sound(), launch(120, 9, "cudaGraphLaunch"), launch(130, 10)],
+        f"1 of the steps' 1 graph launches {NO_KERNELS}",
+    ),
+    "launches without kernels": (
+        [*sound(), launch(130, 10)],
+        f"1 of the steps' 3 kernel launches {NO_KERNELS}",
+    ),
+    "late, one stream": (
+        [*sound(), event("cuda_runtime", "cudaStreamSynchronize", 130, 10)],
+        "1 of 2 GPU activities end after the host has waited for them, by up to 30 µs: the GPU's",
+    ),
     "two processes": (
         [*sound(), *sound(process=2, at=7)],
         "steps of 2 processes, whose step numbers",
@@ -217,7 +231,7 @@ def test_a_trace_that_means_nothing_gets_a_sentence_and_no_verdict(write_trace, 
     verdict = read_trace(path).verdict()
     assert re.search(sentence, verdict) and verdict == f"No verdict: {read_trace(path).fault()}"
     assert not re.search("bound|could save", verdict) and verdict.count(".") == 1
-    assert main([str(path)]) == 0 and capsys.readouterr().out.splitlines()[-1] == verdict
+    assert main([str(path)]) == 0 and capsys.readouterr().out == f"trace: {verdict}\n"
 
 
 def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
@@ -229,9 +243,54 @@ def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
 def test_an_unmarked_trace_is_promised_nothing(read_events):
     trace = read_events(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1))
     assert trace.verdict() == (
-        "CPU-bound: the GPU is idle for 100% of 10000000 µs. "
-        "The trace has no steps: call profiler.step() after each one."
+        "No verdict: the trace has no steps, so call profiler.step() after each one. "
+        "For the whole trace, 10 s, the GPU is idle for 100%."
     )
+
+
+def test_steps_count_from_gpu_end_to_gpu_end(read_events):
+    """As in the trace of a graph: the first replay waits 200 µs for the host, no other does."""
+    events = []
+    for n in range(4):
+        begin = 0 if n == 0 else 100 + 50 * n
+        end = 150 + 50 * n
+        events += [step(n, begin, end - begin), launch(begin + 10, n, "cudaGraphLaunch")]
+        events.append(kernel(200 + 100 * n, 90, n))
+    trace = read_events(*events)
+    assert trace.spans().end_us.tolist() == [390, 490, 590]
+    assert trace.summary()[["step_us", "gpu_busy_us", "idle_share"]].tolist() == [100, 90, 0.1]
+    assert (
+        "GPU-bound: the GPU is idle for 10% of a traced step of 100 µs; the first of 4 steps"
+        in (trace.verdict())
+    )
+
+
+def one_step(host_us, start_us, busy_us):
+    return [step(0, 0, host_us), launch(start_us - 5, 1), kernel(start_us, busy_us, 1)]
+
+
+@pytest.mark.parametrize(
+    ("events", "begins"),
+    [
+        (one_step(300, 50, 900), "GPU-bound: the GPU is idle for 5%"),
+        (one_step(1000, 50, 700), "CPU-bound: the GPU is idle for 30%"),
+        (one_step(300, 300, 700), "No verdict: only one step gave the GPU work"),
+    ],
+)
+def test_one_step_is_judged_where_its_start_does_not_matter(read_events, events, begins):
+    verdict = read_events(*events).verdict()
+    assert verdict.startswith(begins) and "record" in verdict and "7" in verdict
+
+
+def test_a_launch_call_that_waits_for_room_or_for_its_copy_is_waiting(read_events):
+    """The queue is full twice, for 200 µs each, and a copy waits for 150 µs."""
+    calls = [launch(10 * n, n) | {"dur": 5} for n in range(1, 9)]
+    calls += [launch(at, at) | {"dur": 200} for at in (100, 300)]
+    calls.append(launch(510, 9, "cudaMemcpyAsync") | {"dur": 160})
+    work = [kernel(20, 600, 1), kernel(620, 30, 2), kernel(650, 10, 9, category="gpu_memcpy")]
+    work += [kernel(700 + n, 1, n) for n in (3, 4, 5, 6, 7, 8, 100, 300)]
+    (row,) = read_events(step(0, 0, 1000), *calls, *work).host_time().to_dict("records")
+    assert row == {"launch calls": 8 * 5 + 10, "waiting": 200 + 200 + 150, "everything else": 400}
 
 
 OLD = {
@@ -275,6 +334,7 @@ REFUSED = {
     "two documents": (WHOLE + WHOLE, r"Extra data at character \d+"),
     "no list": ('{"traceEvents": 5}', "no JSON with traceEvents"),
     "cut off": (WHOLE[:-1], "cut off"),
+    "cut in a string": (WHOLE[:40], r"\(Unterminated string starting at character \d+\)"),
     "no events": ('{"traceEvents": [null]}', "event 0 has no usable name or time: None"),
 }
 
@@ -346,7 +406,7 @@ def test_the_recorded_traces_are_read_whole(recorded_trace):
     assert summary.steps == 7
     assert (trace.gpu.kind == "kernel").sum() == len(kernels)
     assert summary.orphans == 0
-    assert summary.gpu_busy_us * 7 == pytest.approx(
+    assert trace.per_step().gpu_busy_us.sum() == pytest.approx(
         sum(
             e["dur"]
             for e in content["traceEvents"]
@@ -437,31 +497,11 @@ def test_activities_of_no_length_are_nothing_to_judge(read_events, duration):
     assert np.isfinite(trace.summary()).all() and trace.verdict() == NOTHING
 
 
-def test_the_command_prints_a_summary_and_a_verdict(recorded_trace, capsys):
-    assert main([str(recorded_trace)]) == 0
-    answer = capsys.readouterr().out
-    assert "gpu_busy_us" in answer
-    assert answer.strip().splitlines()[-1].startswith(("CPU-bound", "GPU-bound"))
-
-
-@pytest.mark.parametrize(
-    "arguments, status", [(["--help"], 0), ([], 2), (["a", "b", "c"], 2), (["a", "many"], 2)]
-)
-def test_the_command_says_how_it_is_used(arguments, status, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    said = capsys.readouterr()
-    assert ended.value.code == status
-    assert "usage: python -m helpers.trace [-h] file [mib]" in (said.err if status else said.out)
-    assert arguments != ["a", "many"] or "'many'" in said.err
-
-
-@pytest.mark.parametrize("output", ["| true", "> /dev/full"])
-def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
-    path = write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
-    command = f"set -o pipefail; {sys.executable} -m helpers.trace {path} {output}"
-    run = subprocess.run(["bash", "-c", command], capture_output=True)
-    assert run.stderr == b"" and run.returncode in (0, 1)
+def test_lessons_command_prints_the_numbers_and_a_verdict(recorded_trace):
+    done = run_python("-m", "helpers.trace", recorded_trace)
+    *numbers, verdict = done.stdout.splitlines()
+    assert done.returncode == 0 and any(line.startswith("GPU busy  ") for line in numbers)
+    assert re.match(r"\w+: (CPU|GPU)-bound: the GPU is idle for", verdict)
 
 
 def test_the_limit_can_be_raised(write_trace, capsys):
@@ -471,7 +511,8 @@ def test_the_limit_can_be_raised(write_trace, capsys):
     size = len(gzip.decompress(path.read_bytes())) // MIB
     with pytest.raises(TraceError, match="unpacks to more than 1 MiB"):
         read_trace(path, limit_mib=1)
-    assert main([str(path), str(size)]) == 2 and main([str(path), str(size + 1)]) == 0
+    assert main([str(path), "--limit-mib", str(size)]) == 2
+    assert main([str(path), "--limit-mib", str(size + 1)]) == 0
     assert read_trace(path, size + 1).summary().kernels == 20_000
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from helpers.trace import CPU_BOUND, LOADER_BOUND, read_trace
 from tests.support.traces import event, kernel, launch, step
+from trace_report.trace import read_trace
+from trace_report.verdict import CPU_BOUND, LOADER_BOUND, SLOWED
 
 NEAR = 0.02  # so near to a border no run is judged
-PAUSES = "between the steps lie another"
-LATE_STOP = "the last step does not count"
+PAUSES = "pauses between the steps take another"
 
 
 @dataclass
@@ -33,37 +33,43 @@ class Run:
     events: list = field(default_factory=list)
     says: list = field(default_factory=list)  # what the verdict must say
     refused: str = ""  # why there is no verdict, as a pattern
-    judged: int | None = None  # how many steps count, if not all
 
-    def windows(self):
-        """From where to where each step counts: until its work and all before it is done."""
-        kept = len(self.steps[: self.judged])
-        result = []
-        for number, (start, end) in enumerate(self.steps[:kept]):
-            done = max([end, *(one[1] for one in self.work if one[2] <= number)])
-            following = self.steps[number + 1][0] if number + 1 < kept else done
-            result.append((start, min(done, following)))
-        return result
+    def done(self):
+        """When the work of each step, and all before it, has ended; of the steps up to the last
+        that has any.
+        """
+        steps = range(max(one[2] for one in self.work if one[2] < len(self.steps)) + 1)
+        return [max(one[1] for one in self.work if one[2] <= number) for number in steps]
+
+    def window(self):
+        """The microseconds that count: from GPU end to GPU end, without pauses between the marks in
+        which neither host nor GPU works on a step.
+        """
+        done = self.done()
+        inside = set(range(done[0], done[-1]))
+        for number in range(1, len(done)):
+            over = max(done[number - 1], self.steps[number - 1][1])
+            inside -= set(range(over, self.steps[number][0]))
+        return inside
 
     def ticks(self, device=None, without=None):
-        """The microseconds of the windows in which a GPU works: this one, or any."""
-        inside = {tick for window in self.windows() for tick in range(*window)}
+        """The microseconds of the window in which a GPU works: this one, or any."""
         chosen = [
             one
             for one in self.work
             if device in (None, one[3]) and not (without and one[4].startswith(without))
         ]
-        return inside & {tick for one in chosen for tick in range(one[0], one[1])}
+        return self.window() & {tick for one in chosen for tick in range(one[0], one[1])}
 
     def shares(self):
         """The shares of the steps' time that the verdict depends on."""
-        total = sum(end - start for start, end in self.windows())
+        total = len(self.window())
         busy = {device: len(self.ticks(device)) for device in {one[3] for one in self.work}}
         busiest = max(busy, key=busy.get)
         idle = total - busy[busiest]
         loading = sum(
-            len(set(range(self.steps[number][0], self.first[number])) - self.ticks())
-            for number in range(len(self.windows()))
+            len(self.window() & set(range(start, first)) - self.ticks())
+            for (start, _), first in zip(self.steps[1:], self.first[1:], strict=False)
         )
         return {
             "total": total,
@@ -132,11 +138,14 @@ def without_device(rng):
 
 
 def without_ids(rng):
-    """Activities that nobody has launched still keep the GPU busy."""
+    """Activities without a stream, or of unknown launches."""
     made = run(rng)
     activities = [one for one in made.events if one["cat"] == "kernel"]
+    gone = rng.choice(["correlation", "stream"])
     for one in rng.sample(activities, rng.randint(1, len(activities) - 1)):
-        del one["args"][rng.choice(["correlation", "stream"])]
+        del one["args"][gone]
+    if gone == "correlation":
+        made.refused = r"of the steps' \d+ kernel launches have no kernel in the trace"
     return made
 
 
@@ -170,8 +179,7 @@ def pauses(rng):
     made.work = [(a + shifts[n], b + shifts[n], n, *rest) for a, b, n, *rest in made.work]
     made.first = [at + shift for at, shift in zip(made.first, shifts, strict=True)]
     made.steps = [(a + shift, b + shift) for (a, b), shift in zip(made.steps, shifts, strict=True)]
-    longest = sum(end - start for start, end in made.windows())
-    if shifts[-1] > 0.11 * longest:
+    if shifts[-1] > 0.11 * len(made.window()):
         made.says.append(PAUSES)
     return made
 
@@ -182,12 +190,9 @@ def stopped_late(rng):
     end = made.steps[-1][1]
     size = rng.randint(5, 1000) * end
     if rng.random() < 0.5:
-        made.judged = len(made.steps)
         made.steps.append((end, end + size))
     else:
-        made.judged = len(made.steps) - 1
         made.steps[-1] = (made.steps[-1][0], end + size)
-    made.says.append(LATE_STOP)
     return made
 
 
@@ -236,7 +241,8 @@ def unknown_gpus(rng):
 def nothing_long(rng):
     """A trace that spans less than a microsecond."""
     host = event("cpu_op", "aten::add", 0, rng.random() / 2)
-    made = Run(events=[host, launch(0, 1) | {"dur": 0.1}, kernel(0.05, rng.random() / 3, 1)])
+    events = [host, launch(0, 1) | {"dur": 0.1}, kernel(0.05, rng.random() / 3, 1)]
+    made = Run(steps=[(0, 0.5)], events=events)
     made.refused = "too short to judge"
     return made
 
@@ -253,6 +259,7 @@ def drawn(kind, seed):
             return made
         shares = made.shares()
         borders = [shares["idle"], shares["none"], shares["idle"] + shares["collective"]]
+        borders.append(1 - SLOWED * (1 - shares["idle"]))
         near = [abs(share - CPU_BOUND) < NEAR for share in borders]
         if not any(near) and abs(shares["loading"] - LOADER_BOUND) > NEAR:
             return made
@@ -268,7 +275,20 @@ def expected(made):
         return "No verdict"
     if shares["idle"] < CPU_BOUND <= shares["idle"] + shares["collective"]:
         return "No verdict"
+    if shares["idle"] >= CPU_BOUND > 1 - SLOWED * (1 - shares["idle"]):
+        return "No verdict"
     return "CPU-bound" if shares["idle"] >= CPU_BOUND else "GPU-bound"
+
+
+def check_reason(verdict, shares):
+    """A refusal says the shares that decided it."""
+    said = [float(found) for found in re.findall(r"(\d+)%", verdict)]
+    if "the profiler slows" in verdict:
+        assert said == [pytest.approx(100 * shares["idle"], abs=0.501), 100 * CPU_BOUND]
+        return
+    share = shares["collective"] or 1 - shares["none"]
+    assert said[-1] == pytest.approx(100 * share, abs=0.501)
+    assert ("NCCL" if shares["collective"] else "in turns") in verdict
 
 
 def judge(made, path):
@@ -281,28 +301,24 @@ def judge(made, path):
         assert found == "No verdict" and re.search(made.refused, verdict), verdict
         return found
     shares, summary = made.shares(), trace.summary()
-    steps = len(made.windows())
+    steps = len(made.done()) - 1
     assert found == expected(made), verdict
     assert summary.step_us * steps == pytest.approx(shares["total"])
     assert summary.idle_share == pytest.approx(shares["idle"])
     assert 1 - summary.any_busy_us / summary.step_us == pytest.approx(shares["none"])
     assert summary.collective_us / summary.step_us == pytest.approx(shares["collective"])
     if found == "No verdict":
-        share = shares["collective"] or 1 - shares["none"]
-        said = [float(found) for found in re.findall(r"(\d+)%", verdict)]
-        assert said[-1] == pytest.approx(100 * share, abs=0.501)
-        assert ("NCCL" if shares["collective"] else "in turns") in verdict
+        check_reason(verdict, shares)
         return found
     said = float(re.search(r"is idle for (\d+)% of", verdict)[1])
     assert said == pytest.approx(100 * shares["idle"], abs=0.501)
     assert all(words in verdict for words in made.says), verdict
     assert (PAUSES in verdict) == (PAUSES in made.says)
-    assert (LATE_STOP in verdict) == (LATE_STOP in made.says)
-    assert ("waits for data" in verdict) == (shares["loading"] > LOADER_BOUND)
+    assert ("as when it waits for data" in verdict) == (shares["loading"] > LOADER_BOUND)
     if shares["collective"] > 0.011:
         said = float(re.search(r"for (\d+)% it runs only NCCL kernels", verdict)[1])
         assert said == pytest.approx(100 * shares["collective"], abs=0.501)
-    saved, times = map(float, re.search(r"at most (\d+) µs \(([\d.]+)x\)", verdict).groups())
+    saved, times = map(float, re.search(r"at most ([\d.]+) µs \(([\d.]+)x\)", verdict).groups())
     assert saved <= summary.step_us + 0.5 and times >= 1
     return found
 

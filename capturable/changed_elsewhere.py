@@ -1,0 +1,104 @@
+"""Which values does a step read that code outside of it changes, between the calls?
+
+Read from the source of the user's files: a line that ran in the step reads a name or an attribute,
+and a line that did not run sets it again: by += and the like, in a loop, or behind a replay.
+"""
+
+import ast
+import linecache
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from capturable.restore.reachable import Place, is_a
+from capturable.user_lines import Line
+
+PLAIN = (bool, int, float, str, type(None))
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BUILDING = ("__init__", "__post_init__", "__new__")  # set what an object begins with
+
+
+class Read(NamedTuple):
+    """A line of the step that reads a value: its name, whether a branch depends on it, and the
+    line of the same file that changes it."""
+
+    line: Line
+    name: str
+    branches: bool
+    changed_at: int
+
+
+def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator[Read]:
+    """Each read of a plain value that is changed outside of the step. lines: those that ran."""
+    ran: dict[str, dict[int, Line]] = {}
+    for line in lines:
+        ran.setdefault(line.file, {})[line.number] = line
+    attributes = {place.key for place in places if _is_plain(place) and isinstance(place.key, str)}
+    names = {place.label.rpartition(".")[2] for place in places if _is_plain(place)}
+    for file, known in ran.items():
+        try:
+            tree = ast.parse("".join(linecache.getlines(file)))
+        except (SyntaxError, ValueError):  # a cell with magics, generated code
+            continue
+        changes = {key: at for key, at in _changes(tree) if at not in known}
+        tests = {id(node) for test in _tests(tree) for node in ast.walk(test)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            key = _key(node)
+            held = key[1] in (attributes if key[0] == "attribute" else names)
+            if held and node.lineno in known and key in changes:
+                name = ast.unparse(node)
+                yield Read(known[node.lineno], name, id(node) in tests, changes[key])
+
+
+def _is_plain(place: Place) -> bool:
+    return is_a(place.get(), PLAIN)
+
+
+def _key(node: ast.AST) -> tuple[str, str]:
+    """What a read or an assignment names: an attribute, of whatever object, or a variable."""
+    if isinstance(node, ast.Attribute):
+        return "attribute", node.attr
+    return "name", node.id if isinstance(node, ast.Name) else ""
+
+
+def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tuple]:
+    """Each attribute and variable that is set again, and the line."""
+    declared = {
+        name
+        for node in ast.iter_child_nodes(tree)
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    }
+    for node in ast.iter_child_nodes(tree):
+        loop = loop or (isinstance(node, ast.Expr) and _replays(node.value))
+        if isinstance(node, FUNCTIONS):
+            yield from _changes(node, node.name)
+            continue
+        looping = loop or isinstance(node, ast.For | ast.While)
+        if isinstance(node, ast.AugAssign) or (loop and isinstance(node, ast.Assign)):
+            for target in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
+                key = _key(target)
+                shared = (
+                    isinstance(target, ast.Attribute) or not inside or _is_among(target, declared)
+                )
+                if key[1] and shared and inside not in BUILDING:
+                    yield key, node.lineno
+        yield from _changes(node, inside, looping)
+
+
+def _replays(node: ast.AST) -> bool:
+    """Whether a call replays a graph: what is set behind it is set between two replays."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr == "replay"
+
+
+def _is_among(target: ast.AST, names: set[str]) -> bool:
+    """Whether a variable is one that its function shares."""
+    return isinstance(target, ast.Name) and target.id in names
+
+
+def _tests(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp | ast.While):
+            yield node.test

@@ -1,0 +1,96 @@
+"""How far two values are apart, tensors or numbers."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Apart(NamedTuple):
+    """Where two values differ first: the index, both numbers there, and the largest difference."""
+
+    place: tuple[int, ...]
+    one: float
+    other: float
+    largest: float
+
+    def __str__(self) -> str:
+        where = f" at {list(self.place)}" if self.place else ""
+        most = f"; the largest difference is {self.largest:.3g}"
+        told = f"{where}: eager {self.one:.6g}, with graphs {self.other:.6g}"
+        return told + (most if self.largest != abs(self.one - self.other) else "")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal to the bit, NaN to NaN."""
+    if one is other:
+        return True
+    if not (_is_number(one) and _is_number(other)):
+        return bool(repr(one) == repr(other))
+    if _comparable(one, other) and torch.equal(one, other):
+        return True
+    one, other = numbers(one), numbers(other)
+    return one.shape == other.shape and bool(
+        torch.equal(one.nan_to_num(7.5), other.nan_to_num(7.5))
+    )
+
+
+def largest_gap(one: Any, other: Any) -> float:
+    """The largest difference of two values of one shape; infinity for a NaN beside a number."""
+    gaps = _gaps(numbers(one), numbers(other))
+    return float(gaps.max()) if gaps.numel() else 0.0
+
+
+def first_apart(one: Any, other: Any, allowed: float) -> Apart | None:
+    """The first place where two values are further apart than allowed; None if they are not."""
+    one, other = numbers(one), numbers(other)
+    gaps = _gaps(one, other)
+    places = (gaps > allowed).nonzero()
+    if not len(places):
+        return None
+    index = tuple(places[0].tolist())
+    return Apart(index, float(one[index]), float(other[index]), float(gaps.max()))
+
+
+def numbers(value: Any) -> torch.Tensor:
+    """A tensor or a number as a tensor of the CPU, of float64."""
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value, device="cpu")
+    tensor = tensor.detach().cpu()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    return (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).double()
+
+
+def rounding(value: Any) -> float:
+    """How far two results of one rounding each may be apart."""
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return 2 * torch.finfo(value.dtype).eps if floating else 0.0
+
+
+def size_of(value: Any) -> float:
+    """The largest finite number in a value."""
+    found = numbers(value).abs()
+    found = found[found.isfinite()]
+    return float(found.max()) if found.numel() else 0.0
+
+
+def _gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    gaps = (one - other).abs()
+    gaps[one == other] = 0  # two infinities
+    gaps[one.isnan() & other.isnan()] = 0
+    return gaps.nan_to_num(nan=torch.inf)
+
+
+def _comparable(one: Any, other: Any) -> bool:
+    """Whether two values are tensors that torch compares where they are."""
+    both = [
+        isinstance(value, torch.Tensor) and value.layout == torch.strided for value in (one, other)
+    ]
+    return all(both) and (one.shape, one.dtype, one.device) == (
+        other.shape,
+        other.dtype,
+        other.device,
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, torch.Tensor | int | float)

@@ -1,0 +1,308 @@
+"""Pairs of steps for compare: an eager one, and one with graphs that is wrong, or right in an
+unusual way. Each function is a factory."""
+
+import torch
+from torch.nn import functional as F
+
+RIGHT = ("captured_late", "optimizer_outside", "padded_and_masked", "other_optimizer_settings")
+WRONG = {  # the pair -> what differs first, and the cause that is named
+    "batch_not_copied": ("result", "Rebound static input"),
+    "warmup_that_trains": ("construction", "Side effects of the warm-up"),
+    "results_kept": ("later", "Overwritten static output"),
+    "rate_of_the_capture": ("state", "Frozen learning rate"),
+    "padding_in_the_mean": ("result", "Padding that affects real rows"),
+    "penalty_every_second_step": ("result", "Frozen branch"),
+}
+OPTIONS = {"padded_and_masked": {"pad": ["padded"]}}
+
+
+def _captured(step, *samples, warmup=2):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(warmup):
+            step(*samples)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step(*samples)
+    return graph, result
+
+
+def _trained(**settings):
+    """A model, an optimizer that has its state, and a batch."""
+    model = torch.nn.Linear(4, 3).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), **{"lr": 0.01, "capturable": True} | settings)
+    return model, optimizer, torch.randn(6, 4, device="cuda")
+
+
+def _step(model, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def _graph_without_trace(model, optimizer, step, *samples):
+    """A capture after which weights and optimizer state are those of before."""
+    weights = [tensor.detach().clone() for tensor in model.state_dict().values()]
+    graph, result = _captured(step, *samples)
+    with torch.no_grad():
+        for tensor, before in zip(model.state_dict().values(), weights, strict=True):
+            tensor.copy_(before)
+        for state in optimizer.state.values():
+            for tensor in state.values():
+                tensor.zero_()
+    return graph, result
+
+
+def eager_batch_not_copied():
+    model = torch.nn.Linear(4, 3).cuda()
+    return torch.no_grad()(lambda x: model(x).relu()), *torch.randn(3, 2, 4, device="cuda")
+
+
+def graphed_batch_not_copied():
+    model = torch.nn.Linear(4, 3).cuda()
+    static_x = torch.randn(2, 4, device="cuda")
+    with torch.no_grad():
+        graph, result = _captured(lambda x: model(x).relu(), static_x)
+
+    def step(x, static_x=static_x, model=model):
+        static_x = x  # noqa: F841  a new tensor under the old name
+        graph.replay()
+        return result.clone()
+
+    return step, static_x
+
+
+def eager_warmup_that_trains():
+    model, optimizer, x = _trained()
+    return _step(model, optimizer), x
+
+
+def graphed_warmup_that_trains():
+    model, optimizer, x = _trained()
+    graph, loss = _captured(_step(model, optimizer), x)
+
+    def step(new_x, model=model, optimizer=optimizer):
+        x.copy_(new_x)
+        graph.replay()
+        return loss.clone()
+
+    return step, x
+
+
+def eager_results_kept():
+    weight = torch.randn(4, device="cuda")
+    return (lambda x: x * weight), *torch.randn(3, 2, 4, device="cuda")
+
+
+def graphed_results_kept():
+    weight = torch.randn(4, device="cuda")
+    static_x = torch.randn(2, 4, device="cuda")
+    graph, result = _captured(lambda x: x * weight, static_x)
+
+    def step(x, weight=weight):
+        static_x.copy_(x)
+        graph.replay()
+        return result
+
+    return step
+
+
+def eager_rate_of_the_capture():
+    model, optimizer, x = _trained()
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    train = _step(model, optimizer)
+
+    def step(x):
+        loss = train(x)
+        scheduler.step()
+        return loss
+
+    return step, x
+
+
+def graphed_rate_of_the_capture():
+    model, optimizer, x = _trained()
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    graph, loss = _graph_without_trace(model, optimizer, _step(model, optimizer), x)
+
+    def step(new_x, model=model):
+        x.copy_(new_x)
+        graph.replay()
+        scheduler.step()
+        return loss.clone()
+
+    return step, x
+
+
+def eager_padding_in_the_mean():
+    model = torch.nn.Linear(4, 3).cuda()
+    sizes = (4, 2, 3)
+    batches = [torch.randn(size, 4, device="cuda") for size in sizes]
+    return torch.no_grad()(lambda x: F.softmax(model(x).mean(0), -1)), *batches
+
+
+def graphed_padding_in_the_mean():
+    model = torch.nn.Linear(4, 3).cuda()
+    padded = torch.zeros(4, 4, device="cuda")
+    with torch.no_grad():
+        graph, result = _captured(lambda x: F.softmax(model(x).mean(0), -1), padded)
+
+    def step(x, model=model):
+        padded[: len(x)].copy_(x)
+        graph.replay()
+        return result.clone()
+
+    return step
+
+
+def eager_penalty_every_second_step():
+    model, _, x = _trained()
+    steps = 0
+
+    def step(x):
+        nonlocal steps
+        steps += 1
+        loss = model(x).square().mean()
+        if steps % 2 == 0:
+            loss = loss + model.weight.abs().sum()
+        return loss.detach()
+
+    return step, x
+
+
+def graphed_penalty_every_second_step():
+    eager, x = eager_penalty_every_second_step()
+    graph, loss = _captured(eager, x)
+
+    def step(new_x, eager=eager):
+        x.copy_(new_x)
+        graph.replay()
+        return loss.clone()
+
+    return step, x
+
+
+def eager_captured_late():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5)).cuda()
+    batches = [torch.randn(size, 4, device="cuda") for size in (2, 5)]
+    return (lambda x: model(x).detach()), *batches
+
+
+def graphed_captured_late():
+    """A graph for each size, captured at its second call, in one pool."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5)).cuda()
+    graphs, seen = {}, set()
+    pool = torch.cuda.graph_pool_handle()
+
+    def capture(x):
+        static_x = x.clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            result = model(static_x).detach()
+        return graph, static_x, result
+
+    def step(x):
+        if len(x) not in seen:
+            seen.add(len(x))
+            return model(x).detach()
+        if len(x) not in graphs:
+            graphs[len(x)] = capture(x)
+        graph, static_x, result = graphs[len(x)]
+        static_x.copy_(x)
+        graph.replay()
+        return result.clone()
+
+    return step
+
+
+def eager_optimizer_outside():
+    model, optimizer, x = _trained(capturable=False)
+    step = _step(model, optimizer)
+    return (lambda x: {"loss": step(x).item()}), x
+
+
+def graphed_optimizer_outside():
+    """Forward and backward pass in the graph; SGD's like, the optimizer steps eagerly."""
+    model, optimizer, x = _trained(capturable=False)
+
+    def backward(x):
+        for parameter in model.parameters():
+            parameter.grad = None
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    graph, loss = _captured(backward, x)
+
+    def step(new_x, optimizer=optimizer):
+        x.copy_(new_x)
+        graph.replay()
+        optimizer.step()
+        return {"loss": loss.item()}
+
+    return step, x
+
+
+def eager_padded_and_masked():
+    model = torch.nn.Linear(4, 3).cuda()
+    batches = [torch.randn(size, 4, device="cuda") for size in (4, 2, 3)]
+    return torch.no_grad()(lambda x: (model(x), model(x).mean(0))), *batches
+
+
+def graphed_padded_and_masked():
+    """Rows behind the real ones hold whatever they hold; a mask keeps them out of the mean."""
+    model = torch.nn.Linear(4, 3).cuda()
+    padded = torch.zeros(4, 4, device="cuda")
+    rows = torch.arange(4, device="cuda")[:, None]
+    length = torch.ones((), device="cuda")
+
+    def masked(x):
+        y = model(x)
+        return y, torch.where(rows < length, y, 0).sum(0) / length
+
+    with torch.no_grad():
+        graph, (y, mean) = _captured(masked, padded)
+
+    def step(x, model=model, rows=rows):
+        padded[: len(x)].copy_(x)
+        length.fill_(len(x))
+        graph.replay()
+        return y[: len(x)].clone(), mean.clone()
+
+    return step
+
+
+def eager_other_optimizer_settings():
+    model, optimizer, x = _trained(capturable=False)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    train = _step(model, optimizer)
+
+    def step(x):
+        loss = train(x)
+        scheduler.step()
+        return loss
+
+    return step, x
+
+
+def graphed_other_optimizer_settings():
+    """The optimizer in the graph, with a rate on the GPU that the scheduler fills between
+    replays."""
+    model, optimizer, x = _trained(lr=torch.tensor(0.01, device="cuda"))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    graph, loss = _graph_without_trace(model, optimizer, _step(model, optimizer), x)
+
+    def step(new_x, model=model):
+        x.copy_(new_x)
+        graph.replay()
+        scheduler.step()
+        return loss.clone()
+
+    return step, x

@@ -1,0 +1,81 @@
+"""compare: what differs between an eager step and one with graphs is found, and nothing else."""
+
+import pytest
+import torch
+
+from capturable import compare
+from capturable.__main__ import main
+from capturable.causes import entries, standard_name
+from tests.capturable import compared_pairs as pairs
+
+
+def compared(name, **options):
+    eager, graphed = (getattr(pairs, f"{kind}_{name}") for kind in ("eager", "graphed"))
+    return compare(eager, graphed, calls=6, **pairs.OPTIONS.get(name, {}), **options)
+
+
+@pytest.mark.parametrize("name", pairs.WRONG)
+def test_what_differs_is_found_with_its_cause(name):
+    kind, cause = pairs.WRONG[name]
+    found = compared(name)
+    assert found.difference, str(found)
+    assert found.difference.kind == kind
+    assert cause in "\n".join(found.causes)
+
+
+@pytest.mark.parametrize("name", pairs.RIGHT)
+def test_right_steps_are_equal(name):
+    found = compared(name)
+    assert found.equal, str(found)
+    assert "1 graph" in found.counted
+
+
+def test_the_causes_are_headings_of_the_gallery():
+    names = {standard_name(entry) for entry in entries()}
+    assert {cause for _, cause in pairs.WRONG.values()} <= names
+
+
+EAGER = """
+import torch
+
+def make():
+    weight = torch.ones(4, device="cuda")
+    return (lambda x: x * weight), torch.arange(8.0, device="cuda").view(2, 4)
+"""
+GRAPHED = """
+import torch
+
+def make():
+    weight, static_x = torch.ones(4, device="cuda"), torch.zeros(2, 4, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = static_x * weight
+
+    def step(x, weight=weight):
+        static_x.copy_(x)
+        graph.replay()
+        return y
+
+    return step
+"""
+
+
+def test_two_files_are_compared_with_an_exit_status(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.py").write_text(EAGER)
+    (tmp_path / "two.py").write_text(GRAPHED)
+    command = ["compare", "one.py:make", "two.py:make", "--calls", "3"]
+    assert main([*command, "--read-at-once"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Equal, bit for bit: the results of 3 calls")
+    assert "1 capture at the construction, 0 in 3 calls, 3 replays" in said
+    assert main(command) == 1
+    assert "read after call 3" in capsys.readouterr().out
+    assert main([*command, "--pad", "no_such"]) == 2
+    assert "reaches no tensor named no_such" in capsys.readouterr().err
+
+
+def test_factories_that_share_their_state_are_refused():
+    with pytest.raises(ValueError, match="belongs to two of the steps"):
+        weight = torch.nn.Parameter(torch.ones(4))
+        compare(*[lambda: ((lambda x: x * weight), torch.ones(2, 4))] * 2)

@@ -1,0 +1,34 @@
+"""The seconds that tests take, for `make quick`:  make test ARGS="-p tests.support.seconds"
+
+A plugin of pytest. It writes tests/seconds.json anew: a row for each file of tests; of tests that
+come once for each lesson, a row for each lesson.
+"""
+
+import json
+from collections import Counter
+
+from course.paths import NOTEBOOKS, ROOT, lesson_name
+
+TABLE = ROOT / "tests/seconds.json"
+taken: Counter[str] = Counter()
+
+
+def unit(item):
+    """The row of a test: its file, or its file and its lesson in brackets."""
+    file = item.path.relative_to(ROOT).as_posix()
+    path = item.callspec.params.get("path") if hasattr(item, "callspec") else None
+    return f"{file}[{lesson_name(path)}]" if getattr(path, "parent", "") == NOTEBOOKS else file
+
+
+def pytest_itemcollected(item):
+    item.user_properties.append(("unit", unit(item)))
+
+
+def pytest_runtest_logreport(report):
+    taken[dict(report.user_properties)["unit"]] += report.duration
+
+
+def pytest_sessionfinish(session):
+    if not hasattr(session.config, "workerinput"):  # a worker's reports come to the controller
+        rows = {row: round(seconds, 1) for row, seconds in sorted(taken.items())}
+        TABLE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

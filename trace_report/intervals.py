@@ -1,0 +1,29 @@
+"""When does at least one of several activities run? Tables with start_us and end_us."""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+
+def merged(activities: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The activities by start, each with the dur_us that no earlier one of its group covers."""
+    rows = activities.sort_values("start_us")
+    rows["end_us"] = rows.groupby(keys).end_us.cummax()
+    covered_us = rows.groupby(keys).end_us.shift(fill_value=-np.inf)
+    rows["start_us"] = rows.start_us.clip(lower=covered_us)
+    return rows.assign(dur_us=rows.end_us - rows.start_us)
+
+
+def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
+    """For how many microseconds before each time did at least one of the activities run?"""
+    rows = merged(activities.assign(one=1), ["one"])
+    done_us = rows.dur_us.cumsum()
+    edges = np.ravel([rows.start_us, rows.end_us], "F")
+    busy_us = np.ravel([done_us - rows.dur_us, done_us], "F")
+    times = np.asarray(times, dtype=float)
+    return np.interp(times, edges, busy_us) if len(edges) else np.zeros(times.shape)
+
+
+def busy_time(activities: pd.DataFrame) -> float:
+    """For how many microseconds did at least one of the activities run?"""
+    return float(busy_until(activities, np.inf))
