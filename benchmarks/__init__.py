@@ -4,10 +4,7 @@ Variants   ladder: those of "Shorten a step to its kernel time"; originals: the 
            examples the course grew from
 Measured   steps: all of them
 Written    report
-Apart      agent: the training of an agent next to JAX, whose part is agent_jax
-           (python -m benchmarks.agent)
-           broadcast: new weights from another GPU, under a graph (torchrun -m benchmarks.broadcast)
-           decode_step: what was tried to shorten the decode step, by decode_variants
+Apart      decode_step: what brings the decode step near to the bandwidth limit
            (python -m benchmarks.decode_step)
            optimizers: which of PyTorch's optimizers and schedulers a graph gets right
            (python -m benchmarks.optimizers)
