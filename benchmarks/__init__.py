@@ -4,12 +4,10 @@ Variants   ladder: those of "Shorten a step to its kernel time"; originals: the 
            examples the course grew from
 Measured   steps: all of them
 Written    report
-Apart      agent: the training of an agent next to JAX, whose part is agent_jax
-           (python -m benchmarks.agent)
-           capture_rules: each rule of a capture, kept and broken
+Apart      capture_rules: each rule of a capture, kept and broken
            (python -m benchmarks.capture_rules)
-           broadcast: new weights from another GPU, under a graph (torchrun -m benchmarks.broadcast)
-           decode_step: what was tried to shorten the decode step, by decode_variants
+           ddp_overlap: what lets DDP's all-reduce overlap (torchrun -m benchmarks.ddp_overlap)
+           decode_step: what brings the decode step near to the bandwidth limit
            (python -m benchmarks.decode_step)
            optimizers: which of PyTorch's optimizers and schedulers a graph gets right
            (python -m benchmarks.optimizers)

@@ -1,4 +1,4 @@
-"""What was tried to bring the step of examples/triton_decoder.py nearer to the bandwidth limit:
+"""How near the step of examples/triton_decoder.py comes to the bandwidth limit, and its switches:
 
     python -m benchmarks.decode_step --data-sheet 3.35  # TB/s of your GPU; may be left out
 
@@ -18,7 +18,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from benchmarks.decode_variants import Variant
 from benchmarks.report import provenance_section, publish, spread, table
 from examples.decoder import Config, Decoder, prefill
 from examples.triton_decoder import TritonDecoder, read_all
@@ -41,37 +40,17 @@ ROUNDS = 40
 
 
 class Idea(NamedTuple):
-    """Why it might be faster; the switches of Variant, or None for the lesson's step."""
+    """Why it might be faster, and the switches that differ from TODAY's."""
 
     reason: str
-    switches: dict[str, Any] | None
+    switches: dict[str, Any]
     tokens_per_graph: int = 1
 
 
 IDEAS = {
-    "today": Idea("The step of the lesson.", None),
+    "today": Idea("The step of the page.", {}),
     "4 tokens per graph": Idea(
-        "Within a graph, dependent launch overlaps the end of a token with the next one.", None, 4
-    ),
-    "early": Idea(
-        "The attention loads the position, its sines and cosines before it waits, so fewer loads "
-        "follow the wait. All variants below do the same.",
-        {},
-    ),
-    "4 MiB ahead": Idea(
-        "The memory has little to do during the attention, which therefore prefetches gate and up "
-        "weights into the L2 cache.",
-        {"mb_ahead": 4},
-    ),
-    "16 MiB ahead": Idea("The same, with more of these weights.", {"mb_ahead": 16}),
-    "merge": Idea(
-        "The output product adds up the splits itself, which saves a kernel per layer.",
-        {"merge": True},
-    ),
-    "grouped": Idea(
-        "One program serves all query heads of a key head, so it loads their cache only once; 16 "
-        "splits keep the number of programs.",
-        {"grouped": True, "splits": 16},
+        "Within a graph, dependent launch overlaps the end of a token with the next one.", {}, 4
     ),
     "one split": Idea("Without splits there is nothing to add up.", {"splits": 1}),
     "head: 8 rows, 8 warps": Idea(
@@ -81,11 +60,6 @@ IDEAS = {
     "gate_up: 4 warps": Idea(
         "Twice the threads per row leave each thread half of the sum.",
         {"tiles": {"gate_up": (1, 0, 4)}},
-    ),
-    "meet": Idea(
-        "One kernel does the output product and gate and up, so no kernel starts in between: its "
-        "programs load their first gate and up weights, then meet at a counter.",
-        {"meet": True},
     ),
 }
 
@@ -192,10 +166,7 @@ def measure_ideas() -> tuple[pd.DataFrame, int, float]:
     replays, errors = {}, {}
     visits: dict[str, Callable[[], object]] = {}
     for name, idea in IDEAS.items():
-        if idea.switches is None:
-            decoder = TritonDecoder(model, config, **TODAY)
-        else:
-            decoder = Variant(model, config, **TODAY | idea.switches)
+        decoder = TritonDecoder(model, config, **TODAY | idea.switches)
         replays[name], errors[name] = checked_graph(name, decoder, state, exact)
         if not errors[name] <= 1.25 * errors["today"]:  # nan is wrong, too
             raise RuntimeError(

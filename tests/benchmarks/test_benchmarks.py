@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import agent, report, steps
+from benchmarks import report, steps
 from benchmarks.originals import DEFECT, ORIGINALS, WHOLE_STEP
 from course.paths import ROOT
 from helpers.model import make_batches, make_model
@@ -121,10 +121,9 @@ def test_a_table_is_markdown():
     ]
 
 
-@pytest.mark.parametrize("main", [command.main, agent.main])
-def test_without_a_gpu_it_says_so(monkeypatch, capsys, main):
+def test_without_a_gpu_it_says_so(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert main() == 2 and "need a CUDA GPU" in capsys.readouterr().err
+    assert command.main() == 2 and "need a CUDA GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
