@@ -34,8 +34,11 @@ def _setting(thing: Any) -> str:
             return _told[thing]
     except TypeError:  # it has no hash, or no weak reference
         return ""
-    names = getattr(type(thing), "__dict__", {})
-    if "_torchdynamo_orig_callable" not in getattr(thing, "__dict__", names):
+    try:
+        names = object.__getattribute__(thing, "__dict__")  # a lazy module is not to be loaded
+    except AttributeError:
+        return ""
+    if "_torchdynamo_orig_callable" not in names:
         return ""
     config = _config(thing)
     if config and config.get(CUDAGRAPHS):

@@ -10,7 +10,7 @@ WRONG = {  # the pair -> what differs first, and the cause that is named
     "warmup_that_trains": ("construction", "Side effects of the warm-up"),
     "results_kept": ("later", "Overwritten static output"),
     "rate_of_the_capture": ("state", "Frozen learning rate"),
-    "padding_in_the_mean": ("result", "Padding that affects real rows"),
+    "padding_in_the_mean": ("result", "Padding that reaches a result"),
     "penalty_every_second_step": ("result", "Frozen branch"),
 }
 OPTIONS = {"padded_and_masked": {"pad": ["padded"]}}

@@ -221,7 +221,7 @@ def test_a_lesson_opened_again_keeps_what_was_run(learner):
 
 def test_after_a_restart_the_way_out_is_named(learner):
     learner.run(OPENING)
-    assert "run that cell first" in str(learner.run(LATER))
+    assert "run it first" in str(learner.run(LATER))
     assert "Run All Above Selected Cell" in str(learner.run(RESULT))
     learner.run_all(*PLAIN[:-1])
     assert "reads build, which no cell has bound here" in str(learner.run(RESULT))

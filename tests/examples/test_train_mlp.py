@@ -38,7 +38,7 @@ def losses_of(*changes, flags=(), script="train_mlp"):
     names = names_of(script, *changes, smaller=FEWER_ROWS)
     with cpu_graphs() as device:
         losses = names["main"](["--quick", *flags])
-        return losses, device.counts["graphs"]
+        return losses, device.launches["graphs"]
 
 
 @pytest.fixture(scope="module")
