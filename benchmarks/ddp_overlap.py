@@ -78,7 +78,9 @@ def main() -> int:
     with torch.cuda.stream(stream):
         batches = make_batches(dist.get_rank())
         del batches[13]  # the bad one
-        steps, losses, kept = {}, {}, []
+        steps: dict[str, Callable] = {}
+        losses: dict[str, list[float]] = {}
+        kept = []
         for setting in SETTINGS:
             steps_of_setting, losses[setting], alive = train(setting, stream, batches)
             steps |= steps_of_setting

@@ -8,8 +8,9 @@ In notebooks   lesson: %%gpu cells; progress: what is solved; player: a lesson r
                pictures that one can touch
 Rooms          recordings: what ran, and whether it is still true; commands: what the Makefile calls
 The start      set_up: the packages; lab_address: the last line of JupyterLab's start
-For all        paths: where files are; lessons: their numbers; files: whole or not at all; machine:
-               what it has; at_exit: how a process ends
+For all        ranks: processes that end with their cell; paths: where files are; lessons: their
+               numbers; files: whole or not at all; machine: what it has; at_exit: how a process
+               ends
 """
 
 import atexit

@@ -356,7 +356,8 @@ class CUDAGraph:
         """Poison newer blocks that a real allocator might have cut out of those just written;
         returns whether another stream uses one of them at the same time.
         """
-        device, capture, raced = self.stand_in, self.capture, False
+        device, capture = self.stand_in, self.capture
+        raced = False
         for block in capture.written.keys() | capture.poisoned:
             block.last_graph = capture.number
             block.overwritten = None

@@ -70,7 +70,8 @@ class Node:
         node.stream = stream
         node.clock = clock
         node.cycles = self.cycles
-        node.line, node.graph, node.replayed_on = self.line, graph, replayed_on
+        node.line = self.line
+        node.graph, node.replayed_on = graph, replayed_on
         return node
 
 

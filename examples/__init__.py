@@ -41,6 +41,7 @@ rollouts: texts that the small Llama samples, and a policy that learns from them
 transformers_llama: the decoder's weights under the names of transformers' Llama
 repeatability: does a step repeat its bits, and if not, which operator does not?
 megatron_gpt: train Megatron's GPT from Megatron's command line, with or without graphs
+graph_audit: all graphs of a process, and who captured them
 graph_nodes: open a captured graph, compare it with another one, and change what it does
 address_range: memory that is given back and taken again at the same addresses
 """

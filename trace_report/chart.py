@@ -1,5 +1,6 @@
 """The report as one picture: bars of host, GPU busy and step time, and below them one step."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +37,9 @@ def _figures(traces):
 def _pixels(figure):
     figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a box stands for what the font lacks
+        canvas.draw()
     plt.close(figure)
     return np.asarray(canvas.buffer_rgba())
 

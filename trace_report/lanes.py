@@ -94,7 +94,8 @@ def _work(parts):
     """For how long the GPU works in the step of each trace, and when its work ends."""
     said = []
     for name, part in parts.items():
-        text = f"{in_words(busy_time(part['gpu']))} of {in_words(_end({'gpu': part['gpu']}))}"
+        busy_us, end_us = np.nan_to_num([busy_time(part["gpu"]), _end({"gpu": part["gpu"]})])
+        text = f"{in_words(busy_us)} of {in_words(end_us)}"
         said.append(f"{text} ({name})" if name else text)
     return f"The GPU works for {', '.join(said)}."
 

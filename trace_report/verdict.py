@@ -6,7 +6,7 @@ from trace_report.units import digits, in_words
 
 CPU_BOUND = 0.2  # a step is CPU-bound if the GPU idles for this share of it or more, else GPU-bound
 LOADER_BOUND = 0.5  # it waits for data if more of the idle time than this is before launches
-SLOWED = 1.7  # so much longer a step may take under the profiler: AGAINST_TIMINGS.md
+SLOWED = 1.7  # so much longer most steps take under the profiler, at most: AGAINST_TIMINGS.md
 RECORD = 7  # so many steps make a good trace
 SHORTEST_US = 0.001  # a trace counts whole nanoseconds
 

@@ -84,7 +84,8 @@ def attribute(changes):
 
 def one_graph_for_each(forgotten):
     """A graph for each value of an attribute, and one value without a graph."""
-    step, x, graphs = Step(), torch.ones(4, device="cuda"), {}
+    step, x = Step(), torch.ones(4, device="cuda")
+    graphs = {}
     for step.weight in (1.0, 2.0):
         graphs[step.weight] = captured(lambda: step(x))
     step.weight = 3.0 if forgotten else 1.0

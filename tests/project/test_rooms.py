@@ -49,6 +49,7 @@ def imported(tree):
             {
                 "cuda",
                 "megatron",
+                "pandas",  # the table of an audit
                 "pytorch_lightning",
                 "transformer_engine",
                 "transformers",

@@ -1,5 +1,7 @@
 """Places: devices by number, tensors of two places in one call, copies from one to the other."""
 
+from functools import partial
+
 import torch
 from torch.nn import functional as F
 
@@ -239,3 +241,61 @@ programs(
         lambda: [list((x := torch.ones(3, 2).T.cuda()).stride()), list(x.cpu().stride())],
     ),
 )
+
+
+@program([1, 7], shows="Metadata that stays behind")
+def metadata_of_the_sample_stays():
+    tokens = torch.arange(8.0, device="cuda").view(2, 4)
+    lengths = torch.tensor([2, 4], device="cuda")
+    last = lengths - 1
+    replay = captured(lambda: tokens.gather(1, last[:, None])[:, 0])
+    lengths.copy_(torch.tensor([3, 1]))
+    return replay()
+
+
+@program([6, 6], shows="An optional input left over")
+def an_optional_input_is_left_over():
+    x, bias = ones(4), torch.zeros(4, device="cuda")
+    replay = captured(lambda: x + bias)
+    bias.fill_(5)
+    return [replay()[0].item(), replay()[0].item()]
+
+
+@program(3, shows="Padded rows that reach the real ones")
+def padded_rows_reach_the_sum_of_all():
+    rows = ones(4)
+    replay = captured(lambda: rows.sum())
+    rows.zero_()[:2] = 1  # two real rows, and one of an earlier batch
+    rows[3] = 1
+    return replay()
+
+
+@program(1024, shows="A workspace that moves")
+def a_workspace_moves():
+    held = [torch.zeros(1024, device="cuda")]
+    x = ones(1024)
+    replay = captured(lambda: held[0].copy_(x))
+    held[0] = torch.zeros(2048, device="cuda")
+    other = torch.zeros(1024, device="cuda")
+    replay()
+    return other.sum()
+
+
+@program([5, 10], shows="A resumed learning rate on the CPU")
+def a_resumed_learning_rate_is_on_the_cpu():
+    weight = torch.nn.Parameter(ones(1) * 20)
+    weight.grad = ones(1)
+    optimizer = torch.optim.SGD([weight], lr=torch.tensor(5.0), fused=True)
+    replay = captured(optimizer.step)
+    optimizer.param_groups[0]["lr"].fill_(1.0)
+    moved = []
+    for _ in range(2):
+        replay()
+        moved.append(20 - weight.item())
+    return moved
+
+
+@program(1, shows="A graph that is captured and not used")
+def a_batch_of_another_size_finds_no_graph():
+    replays = {rows: captured(partial(torch.mul, ones(rows, 4), 2)) for rows in (2, 4)}
+    return sum(rows in replays for rows in (2, 3, 3))

@@ -19,7 +19,8 @@ def rows(zero, quantize=torch.fake_quantize_per_channel_affine, **options):
 
 def tensor(quantize):
     """The same with one scale for all."""
-    x, scale, zero = torch.rand(4, 8, device="cuda"), ones(1) * 0.1, zeros(1)
+    x = torch.rand(4, 8, device="cuda")
+    scale, zero = ones(1) * 0.1, zeros(1)
     eager = quantize(x, scale, zero)
     return torch.equal(captured(lambda: quantize(x, scale, zero))(), eager)
 
@@ -27,7 +28,8 @@ def tensor(quantize):
 def observed(per_row):
     """A moving average of the range, and quantization by it."""
     x, on = torch.rand(4, 8, device="cuda"), torch.ones(1, dtype=torch.int64, device="cuda")
-    low, high, scale = zeros(4), zeros(4), ones(4)
+    low, high = zeros(4), zeros(4)
+    scale = ones(4)
     zero = torch.zeros(4, dtype=torch.int32, device="cuda")
 
     def step():
