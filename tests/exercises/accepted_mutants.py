@@ -20,12 +20,6 @@ WARM_UP_DROPPED = "The result of the warm-up is dropped, and its autograd graph 
 BELOW_ROUNDING = "It changes the variance by less than rounding does."
 
 RIGHT: dict[str, str] = {
-    "fold_norm: True turned in keepdim=True": "A scale of shape (1,) serves the single row of x, too.",
-    "split_attention: swap slots = torch.arange(keys.shape[1], device=keys.device)": INDEPENDENT,
-    "split_attention: swap scores = scores.masked_fill(slots > input_pos, -torch.inf).unflatten(1, (n_splits, -1))": INDEPENDENT,
-    "split_attention: swap total = weights.sum(dim=-1, keepdim=True)": INDEPENDENT,
-    "split_attention: 1e+30 to 1.01e+30 in -1e+30": "Any finite number far below the scores serves.",
-    "split_attention: 1e+30 to 1.1e+30 in -1e+30": "Any finite number far below the scores serves.",
     "graph_normalized_policy: swap mean.lerp_(obs.mean(0), 0.1)": INDEPENDENT,
     "graph_normalized_policy: 1e-05 to 1.01e-05 in var + 1e-05": BELOW_ROUNDING,
     "graph_normalized_policy: 1e-05 to 1.1e-05 in var + 1e-05": BELOW_ROUNDING,
@@ -72,11 +66,6 @@ RIGHT: dict[str, str] = {
     "time_capture: drop torch.cuda.current_stream().wait_stream(side_stream)": "torch.cuda.synchronize() waits for all streams.",
     "time_capture: swap with torch.cuda.stream(side_stream):": "torch.cuda.synchronize() waits for all streams.",
     "time_capture: drop torch.cuda.synchronize()": "The last of three: on the stand-in a capture launches nothing.",
-    "train_from_warm_up: swap with torch.cuda.stream(side_stream):": WAITS_ANYWAY,
-    "train_from_warm_up: drop torch.cuda.current_stream().wait_stream(side_stream)": WAITS_ANYWAY,
-    "train_from_warm_up: drop inputs, targets = batches[3]": ANY_BATCH,
-    "train_from_warm_up: swap inputs, targets = batches[3]": INDEPENDENT,
-    "train_from_warm_up: 3 to 4 in batches[3]": ANY_BATCH,
     "logger: 1 to 2 in torch.zeros(1, dtype=torch.int64, device='cuda')": "Both entries of row name the same row.",
     "anneal_and_train: swap loss = (x * weight / temperature - 1).square().mean()": INDEPENDENT,
     "anneal_and_train: no detach in return loss.detach()": "The losses are read as numbers.",
