@@ -57,7 +57,7 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "Megatron: a NaN check in a graph": "Three kinds of graphs",
     "Megatron: the NaN check is asked to be off": "Three kinds of graphs",
     "torch.compile: a graph break with fullgraph=True": "Graph breaks",
-    "torch.compile: an output that a later run overwrote": "Three outputs, read at the end",
+    "torch.compile: an output that a later run overwrote": "Outputs that the next call overwrites",
     "A copy of a weight made before the capture": "What the addresses do not show",
     "An update of weights while the graph runs": "What the addresses do not show",
     "Memory that came back empty": "Memory that sleeps and wakes up",

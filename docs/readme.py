@@ -355,12 +355,8 @@ def commands() -> str:
 
 
 def former_numbers() -> str:
-    """The lessons whose file had another name, with the present one."""
-    pairs = []
-    for old, name in former_names().items():
-        new = lesson_file(name).stem
-        pairs.append(f"{old} {new if unnumbered(old) != name else new[:2]}")
-    return " · ".join(pairs)
+    """The lessons whose file had another name, with the present number."""
+    return " · ".join(f"{old} {lesson_file(name).stem[:2]}" for old, name in former_names().items())
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {

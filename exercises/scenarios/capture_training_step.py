@@ -290,7 +290,7 @@ def time_capture(answer: Callable) -> None:
             clock.collections += 1
             return 0
 
-        with patch.object(gc, "collect", collect):
+        with patch.object(gc, "collect", collect), callers_own(CALLERS, (inputs, targets)):
             result = answer(step, inputs, targets, clock)
     times = several(result, "the time of the warm-up", "the time of the capture")
     for name, seconds in zip(PARTS, times, strict=True):

@@ -270,13 +270,13 @@ def padded_rows_reach_the_sum_of_all():
     return replay()
 
 
-@program(1024, shows="A workspace that moves")
+@program(4, shows="A workspace that moves")
 def a_workspace_moves():
-    held = [torch.zeros(1024, device="cuda")]
-    x = ones(1024)
-    replay = captured(lambda: held[0].copy_(x))
-    held[0] = torch.zeros(2048, device="cuda")
-    other = torch.zeros(1024, device="cuda")
+    held = [torch.zeros(4, device="cuda")]
+    x = ones(4)
+    replay = captured(lambda: held[0].copy_(x).sum())
+    held[0] = torch.zeros(8, device="cuda")
+    other = torch.zeros(4, device="cuda")
     replay()
     return other.sum()
 
