@@ -27,7 +27,12 @@ REFERENCES = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))
 REFERENCES += [
     Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples", "trace_report")
 ]
-REFERENCES += [Path("capturable/RULES.md"), Path("cpu_graph/OPERATORS.md")]
+REFERENCES += [
+    Path("capturable/RULES.md"),
+    Path("cpu_graph/OPERATORS.md"),
+    Path("cpu_graph/LIMITS.md"),
+    Path("trace_report/AGAINST_TIMINGS.md"),
+]
 TEXTS = [
     Path("CONTRIBUTING.md"),
     Path("CHANGELOG.md"),
