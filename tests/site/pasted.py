@@ -28,8 +28,8 @@ PASTED = [  # (text, the title that comes first, or None where nothing is known)
         "A copy from ordinary memory",
     ),
     (
-        "RuntimeError: Attempting to capture step() for instance of Adam but param_groups' "
-        "capturable is False.",
+        "RuntimeError: Attempting CUDA graph capture of step() for an instance of Adam but "
+        "param_groups' capturable is False.",
         "Adam without capturable",
     ),
     (

@@ -162,7 +162,7 @@ def test_all_text_of_the_pages_is_read(page, theme):
 def test_charts_lie_on_the_pages_own_ground(page, theme):
     """Their corners have the page's colour: no white box glares in the dark."""
     page.emulate_media(color_scheme=theme)
-    page.goto(f"{page.address}/notebooks/{lesson_file('capture_training_step').stem}.html")
+    page.goto(f"{page.address}/notebooks/{lesson_file('profile_eager_training').stem}.html")
     expect(page.locator("html")).to_have_attribute("data-theme", theme)
     wanted = (255, 255, 255) if theme == "light" else (18, 18, 18)
     for picture in (page.locator(".cell_output img").first, page.locator(".touch figure").first):

@@ -67,8 +67,10 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site)
         text = (site / "notebooks" / f"{path.stem}.html").read_text()
         for recording in recordings(lesson_name(path)):
             assert all(recording.about[word] in text for word in ("gpu", "driver", "torch", "date"))
-        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-        charts = sum("image/png" in output.get("data", {}) for output in outputs)
+        outputs = [cell.get("outputs", []) for cell in notebook.cells]
+        of_cells = [sum("image/png" in each.get("data", {}) for each in own) for own in outputs]
+        assert max(of_cells) <= 1, f"{path.name}: the text of a chart is its cell's"
+        charts = sum(of_cells)
         drawings = len(re.findall(r"!\[|from course.touch.capture", path.read_text()))
         assert text.count("<img alt=") == charts + drawings
 

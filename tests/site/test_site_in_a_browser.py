@@ -6,9 +6,11 @@ import pytest
 
 from course.lessons import lesson_file
 from course.recordings.recording import recorded_lesson
+from helpers.trace import read_trace
 from tests.support.lab_page import expect
 from tests.support.notebooks import RECORDED
-from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, touch
+from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, hover
+from trace_report.timeline import timeline_data
 
 pytestmark = pytest.mark.browser
 SIZE = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
@@ -27,8 +29,8 @@ def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, th
     page.emulate_media(color_scheme=theme)
     for name, charts in (
         ("README", 1),
-        (lesson_page("start_here"), 1),
-        (lesson_page("reach_floor"), 2),
+        (lesson_page("start_here"), 2),  # a drawing and a chart
+        (lesson_page("reach_floor"), 3),
     ):
         page.goto(f"{page.address}/{name}.html", wait_until="networkidle")
         widths = page.eval_on_selector_all(
@@ -123,14 +125,18 @@ def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
 
 
 def test_a_step_is_touched_and_without_scripts_read(page, new_context):
-    address = f"{page.address}/{lesson_page('capture_training_step')}.html"
+    address = f"{page.address}/{lesson_page('profile_eager_training')}.html"
     page.goto(address)
-    touch(page.locator("figure.timeline"), "capture_training_step", ("eager", "whole_step"))
+    figure = page.locator("figure.timeline")
+    figure.scroll_into_view_if_needed()
+    trace = read_trace(recorded_lesson("profile_eager_training").trace("eager"))
+    data = timeline_data({"batch of 640": trace}, step=3)
+    hover(figure, data["lanes"], data["variants"][0][1])
     context = new_context(java_script_enabled=False)
     plain = context.new_page()
     plain.goto(address)
     assert plain.get_by_text("Where scripts run, here is a timeline").is_visible()
-    assert plain.locator("img[alt*='time since the step began']").is_visible()
+    assert plain.locator("img[alt*='time since the step began']").first.is_visible()
     box = plain.locator(".touch img").bounding_box()
     assert box["width"] > 500 and box["height"] > 250
     context.close()
@@ -139,7 +145,7 @@ def test_a_step_is_touched_and_without_scripts_read(page, new_context):
 def test_a_finger_is_told_to_tap_and_has_room(served, new_context):
     context = new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    page.goto(f"{served}/{lesson_page('capture_training_step')}.html")
+    page.goto(f"{served}/{lesson_page('profile_eager_training')}.html")
     figure = page.locator("figure.timeline")
     expect(figure.locator("output")).to_contain_text("Tap a bar")
     for button in figure.get_by_role("button").all():

@@ -37,7 +37,8 @@ class Notebook:
         self.page.wait_for_function(
             """() => {
               const prompts = [...document.querySelectorAll(".jp-Notebook .jp-CodeCell .jp-InputPrompt")];
-              const done = prompts.every(prompt => /^\\[\\d+\\]:$/.test(prompt.textContent));
+              // a folded cell's is empty
+              const done = prompts.every(prompt => /^(\\[\\d+\\]:)?$/.test(prompt.textContent));
               return done || document.querySelector(".jp-Notebook [data-mime-type$='jupyter.error']");
             }""",
             polling=200,  # ms; else it asks at every frame
