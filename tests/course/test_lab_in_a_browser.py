@@ -5,18 +5,14 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from course.lab_address import UNSAID
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
 from course.recordings.recording import recorded_lesson
-from course.touch.timeline import NO_SCRIPT
-from docs.played import played
 from tests.support.lab import Lab
 from tests.support.lab_page import Notebook, expect
-from tests.support.machine import wait_for
 from tests.support.notebooks import write_notebook
 from tests.support.server import Quiet, serving
 from tests.support.timeline_figure import BREAKS, CUT, PERFETTO, SIDES, handed, touch
@@ -91,10 +87,6 @@ SIZES = """images => images.map(image => {
   const corner = [...draw.getImageData(1, 1, 1, 1).data].join();
   return {natural: image.naturalWidth, scale: box.width / image.naturalWidth, cut: box.right - around.right, corner};
 })"""
-CUTS = """tables => tables.filter(table =>
-  table.getBoundingClientRect().right > table.closest(".jp-OutputArea-output, .jp-MarkdownOutput").getBoundingClientRect().right + 1
-).map(table => table.textContent.slice(0, 60))"""
-FILTERS = "images => images.map(image => getComputedStyle(image).filter)"
 CHARTS = ".jp-Notebook :is(.jp-RenderedImage img, img.chart)"  # recorded, and drawn here
 
 
@@ -146,43 +138,6 @@ def shows_what_comes_next(last, page):
     last.get_by_role("link", name="Your progress").click()
     expect(page).to_contain_text(re.compile(r"^\s*1 of \d+ exercises solved"))
     expect(last).to_be_visible()
-
-
-@pytest.mark.weekly
-def test_charts_and_timelines_are_readable(lab, open_notebook):
-    """Light and dark, on a wide screen beside the file browser and on a narrow one without it."""
-    path = lesson_file("profile_eager_training")
-    nbformat.write(played([path])[path], lab.folder / "my_lessons" / "played.ipynb")
-    lesson = open_notebook("my_lessons/played.ipynb")
-    page = lesson.page
-    shown = lesson.page.locator(CHARTS)
-    files = lesson.page.locator("#jp-left-stack")
-    for theme, width, least in (
-        ("Light", 1280, 0.9),
-        ("Light", 800, 0.65),
-        ("Dark", 800, 0.65),
-        ("Dark", 1280, 0.9),
-    ):
-        lesson.menu("Settings", "^Theme", f"^JupyterLab {theme}$")
-        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
-        page.set_viewport_size({"width": width, "height": 900})
-        if files.is_visible() == (width < 1000):
-            page.keyboard.press("Control+b")
-        expect(files).to_be_visible(visible=width > 1000)
-        wait_for(lambda: min(size["scale"] for size in shown.evaluate_all(SIZES)) >= least)  # noqa: B023
-        tables = page.locator(".jp-Notebook .jp-RenderedHTMLCommon table")
-        assert tables.count() > 3 and tables.evaluate_all(CUTS) == []
-        turned = {"none"} if theme == "Light" else {"invert(0.93) hue-rotate(180deg)"}
-        assert set(shown.evaluate_all(FILTERS)) == turned
-        sizes = shown.evaluate_all(SIZES)
-        assert len(sizes) >= 3
-        expect(
-            page.locator("figure", has_text=NO_SCRIPT)
-        ).to_be_visible()  # this notebook is not trusted
-        for size in sizes:
-            # charts are 6.5 inches wide, so that 9-point text, the smallest, is 12 pixels high at
-            # full size
-            assert size["natural"] > 650 and size["cut"] < 1 and size["corner"] == "255,255,255,255"
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import shutil
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course.commands import rename_lesson, renumber
 from course.lessons import FORMER_NAMES, by_parts, former_names, lesson_file, unnumbered
@@ -132,27 +131,6 @@ def test_a_lesson_without_its_part_is_a_sentence(project, lesson, part, said):
         by_parts(project / "notebooks")
 
 
-def test_only_lessons_that_are_there_are_renamed(tmp_path):
-    (tmp_path / "notebooks").mkdir()
-    source = (
-        "[a](notebooks/07_one.ipynb#Top), `9_one.ipynb`, 03_one.html, 07_two.ipynb, v7_one.ipynb"
-    )
-    cells = [new_markdown_cell(source), new_code_cell("'07_one.ipynb'")]
-    path = tmp_path / "notebooks/02_one.ipynb"
-    nbformat.write(new_notebook(cells=cells), path)
-    (tmp_path / "README.md").write_text(source)
-    changed = [path, tmp_path / "README.md"]
-    assert renumber.update_links(tmp_path) == changed
-    right = (
-        source.replace("07_one.ipynb#", "02_one.ipynb#")
-        .replace("9_one", "02_one")
-        .replace("03_one", "02_one")
-    )
-    found = [cell.source for cell in nbformat.read(path, as_version=4).cells]
-    assert found == [right, "'07_one.ipynb'"]
-    assert (tmp_path / "README.md").read_text() == right
-
-
 @pytest.mark.parametrize(
     ("command", "name", "to", "said"),
     [
@@ -168,14 +146,6 @@ def test_a_mistake_is_a_sentence_and_changes_nothing(project, command, name, to,
     before = sorted(project.rglob("*"))
     with pytest.raises((LookupError, ValueError), match=said):
         command(name, to, project)
-    assert sorted(project.rglob("*")) == before
-
-
-def test_without_its_solutions_no_lesson_moves(project):
-    lesson_file("reach_floor", project / "notebooks/solutions").unlink()
-    before = sorted(project.rglob("*"))
-    with pytest.raises(LookupError, match="no lesson reach_floor in .*solutions"):
-        renumber.renumber("choose_api", 3, project)
     assert sorted(project.rglob("*")) == before
 
 

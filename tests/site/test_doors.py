@@ -14,7 +14,7 @@ from tests.support.notebooks import RECORDED
 
 pytest.importorskip("docutils", reason="the site needs what `make test` installs")
 
-from docs import conf, icons, pages, site_files
+from docs import site_files
 
 SOMEWHERE = "https://github.com/owner/name"
 ELSEWHERE = "github.com/owner|colab.research|mybinder|codespaces.new"
@@ -37,11 +37,6 @@ def test_the_front_page_has_three_doors_and_the_picture(site):
     assert "have one evening" in paths and "git clone" not in text
 
 
-def test_the_front_page_is_written_from_the_readme():
-    text = pages.front((ROOT / "README.md").read_text(), "<b>picture</b>")
-    assert readme.headline().splitlines()[0] in text and "<b>picture</b>" in text
-
-
 def test_every_page_has_the_icon_the_preview_and_no_large_script(site):
     for name in ("index", "search", "404", f"notebooks/{lesson_file('start_here').stem}"):
         text = (site / f"{name}.html").read_text()
@@ -58,18 +53,6 @@ def test_every_page_has_the_icon_the_preview_and_no_large_script(site):
         )
     assert not list(site.rglob("fontawesome.js*"))
     assert ElementTree.parse(site / "_static/favicon.svg").getroot().get("viewBox")
-
-
-def test_every_icon_that_pages_use_is_drawn(site):
-    sheet = (site / "_static/icons.css").read_text()
-    used = icons.names(path.read_text() for path in site.rglob("*.html"))
-    assert {"moon", "magnifying-glass", "download"} <= used
-    assert all(f"i.fa-{name} {{" in sheet for name in used) and len(sheet) < 20_000
-    script = '{"pencil":[512,512,["pencil-alt"],"f303","M1 2"],sun:[576,512,[9728],"f185","M3 4"]}'
-    assert 'd="M1 2"' in icons.drawing("pencil-alt", script)
-    assert 'viewBox="0 0 576 512"' in icons.drawing("sun", script)
-    with pytest.raises(LookupError, match="no icon 'moon'"):
-        icons.drawing("moon", script)
 
 
 def test_the_download_is_the_lessons_own_notebook(site):
@@ -162,30 +145,3 @@ def test_what_is_no_address_is_refused(monkeypatch, wrong):
     monkeypatch.setenv("REPOSITORY_ADDRESS", wrong)
     with pytest.raises(ValueError, match="is no address"):
         address.repository()
-
-
-BOTH = ["source-edit-button", "issues"]
-START = lesson_file("start_here").stem
-
-
-@pytest.mark.parametrize(
-    ("page", "sources", "doors"),
-    [
-        ("index", ["issues"], []),
-        (f"notebooks/solutions/{START}", BOTH, []),
-        (f"notebooks/{START}", BOTH, ["Colab", "Codespaces"]),
-    ],
-)
-def test_a_page_has_the_buttons_that_lead_somewhere(monkeypatch, page, sources, doors):
-    monkeypatch.setattr(conf, "address", SOMEWHERE)
-    source = {"label": "source-buttons", "buttons": [{"label": label} for label in BOTH]}
-    launch = {"label": "launch-buttons", "buttons": [{"text": "Colab", "url": "of the theme"}]}
-    context = {"header_buttons": [source, launch]}
-    conf.of_page(None, page, "", context, None)
-    assert [one["label"] for one in source["buttons"]] == sources
-    if doors:
-        known = address.one_click(SOMEWHERE, f"{page}.ipynb")
-        assert {one["text"]: one["url"] for one in launch["buttons"]} == {
-            name: known[name] for name in doors
-        }
-    assert (launch in context["header_buttons"]) == bool(doors)

@@ -3,24 +3,20 @@ reads it.
 """
 
 import re
-import subprocess
 from html.parser import HTMLParser
-from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from course.lessons import former_names, lesson_file
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.paths import ROOT, lesson_name
 from course.recordings.recording import recordings
 from tests.support.notebooks import RECORDED
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
-from docs import conf, pages  # noqa: E402
+from docs import pages  # noqa: E402
 from docs.played import played  # noqa: E402
-
-START = lesson_file("start_here")
 
 
 class Page(HTMLParser):
@@ -48,18 +44,6 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def parsed(site):
     return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
-
-
-def test_make_site_builds_as_tested_here():
-    made = subprocess.run(["make", "-n", "site"], cwd=ROOT, capture_output=True, text=True).stdout
-    assert (
-        re.search("-m docs.pages$", made, re.MULTILINE)
-        and pages.SOURCE == ROOT / "docs/_build/source"
-    )
-    assert (
-        "-m sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source "
-        "docs/_build/html" in made
-    )
 
 
 def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site):
@@ -139,32 +123,3 @@ def test_search_finds_words_of_lessons_and_of_helpers(site):
 
 def test_no_page_says_that_it_runs_live(site):
     assert not any("Live</strong>" in path.read_text() for path in site.glob("notebooks/*.html"))
-
-
-def test_a_notebook_without_recording_is_a_page_without_outputs():
-    notebook = pages.page(NOTEBOOKS / "solutions" / START.name)
-    assert not any(cell.get("outputs") for cell in notebook.cells)
-
-
-def test_math_becomes_mathml():
-    translator = SimpleNamespace(body=[])
-    with pytest.raises(nodes.SkipNode):
-        conf.write_math(translator, nodes.math_block("", r"\frac{a}{b}"))
-    assert translator.body[0].startswith("<math") and "<mfrac>" in translator.body[0]
-
-
-def test_docstrings_are_plain_text_whatever_they_hold():
-    lines = [
-        "f(*args) of a | b.",
-        "",
-        "Rows:",
-        "  one: 1",
-        "     and more",
-        "  two",
-        "",
-        "    as it stands",
-        "",
-    ]
-    conf.plain_text(None, "function", "f", None, None, lines)
-    rows = ["Rows:", "", "- one: 1 and more", "", "- two"]
-    assert lines == ["f(\\*args) of a \\| b.", "", *rows, "", "|     as it stands", ""]

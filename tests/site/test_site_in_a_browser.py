@@ -43,16 +43,6 @@ def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, th
     page.get_by_role("heading", level=1, name="Share memory pools").wait_for()
 
 
-def test_the_cheat_sheet_prints_on_one_sheet(page):
-    page.set_viewport_size({"width": 726, "height": 1055})  # A4 within the margins
-    page.goto(f"{page.address}/docs/cheat_sheet.html", wait_until="networkidle")
-    printed = page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
-    page.emulate_media(media="print")
-    assert page.locator(".bd-sidebar-primary").is_hidden()
-    assert page.locator("article :is(pre, table)").evaluate_all(CUT) == []
-
-
 def test_the_gallery_opens_with_its_index_and_a_filter(page):
     page.goto(f"{page.address}/{lesson_page('failure_gallery')}.html")
     assert page.locator("article h2").first.text_content().startswith("Index")
@@ -115,15 +105,6 @@ def test_the_capture_plays_and_stops(page):
     assert page.locator(".said").all_text_contents() == said
 
 
-def test_whoever_wants_no_motion_gets_the_picture_and_the_slider(page):
-    page.emulate_media(reduced_motion="reduce")
-    page.goto(f"{page.address}/{lesson_page('capture_training_step')}.html")
-    assert page.locator(".capture svg").is_visible() and page.locator(".capture button").is_hidden()
-    assert "GPU busy for" in page.locator(".said").first.text_content()
-    page.get_by_role("slider").press("Home")
-    assert page.locator(".capture output").text_content() == "0 µs"
-
-
 def test_a_step_is_touched_and_without_scripts_read(page, new_context):
     address = f"{page.address}/{lesson_page('profile_eager_training')}.html"
     page.goto(address)
@@ -139,20 +120,6 @@ def test_a_step_is_touched_and_without_scripts_read(page, new_context):
     picture = plain.locator("img[alt*='time since the step began']").first
     box = picture.bounding_box()
     assert box["width"] > 500 and box["height"] > 250
-    context.close()
-
-
-def test_a_finger_is_told_to_tap_and_has_room(served, new_context):
-    context = new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    page = context.new_page()
-    page.goto(f"{served}/{lesson_page('profile_eager_training')}.html")
-    figure = page.locator("figure.timeline")
-    expect(figure.locator("output")).to_contain_text("Tap a bar")
-    for button in figure.get_by_role("button").all():
-        box = button.bounding_box()
-        assert min(box["width"], box["height"]) >= 44
-    figure.locator("svg").tap(position={"x": 150, "y": 25})
-    expect(figure.locator("output")).to_contain_text("on the host")
     context.close()
 
 
