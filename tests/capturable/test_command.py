@@ -14,7 +14,7 @@ import capturable
 from capturable import assert_capturable, watch
 from capturable.__main__ import main
 from capturable.findings import Finding, Findings
-from tests.support.clean_steps import models_of
+from tests.support.library_models import models_of
 from tests.support.processes import run_python, unpacked_wheel
 
 PACKAGE = Path(capturable.__file__).parent

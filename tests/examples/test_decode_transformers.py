@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cpu_graph import cpu_graphs
-from tests.support.clean_steps import models_of
+from tests.support.library_models import models_of
 from tests.support.scripts import names_of, printed_by
 
 CHANGES = {

@@ -12,7 +12,7 @@ from examples.decoder import Config, Decoder, new_kv_cache, prefill, sample
 from examples.repeatability import KeepOutputs, differing_runs, first_to_differ
 from examples.transformers_llama import decoder_like
 from helpers.capture import capture_step, unchanged
-from tests.support.clean_steps import models_of
+from tests.support.library_models import models_of
 from tests.support.processes import run_python
 
 TINY = Config(

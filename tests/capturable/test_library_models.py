@@ -1,5 +1,5 @@
-"""preflight finds nothing in steps that captures bear, and leaves every tensor as it was, to the
-bit."""
+"""preflight finds nothing in steps with models of other libraries, and leaves every tensor as it
+was, to the bit."""
 
 import gc
 import random
@@ -8,21 +8,11 @@ import pytest
 import torch
 
 from capturable import preflight
-from tests.support.clean_steps import STEPS, by_token, models_of
+from tests.support.library_models import by_token, models_of
 from tests.support.machine import needs_gpu
 
 pytestmark = pytest.mark.weekly
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
-VERIFIED = [
-    "lstm",
-    "Adam",
-    "convolutions",
-    "diffusion",
-    "gpt_block",
-    "llama_block",
-    "two_players",
-    "static_cache",
-]
 
 
 def everything():
@@ -46,25 +36,12 @@ def assert_untouched(before):
     assert [random.getstate(), torch.get_rng_state().tolist()] == states
 
 
-def check(step, make_batch, device, **options):
+def check(step, make_batch, device):
     inputs, others = make_batch(), make_batch()
     before = everything()
-    findings = preflight(step, *inputs, other_inputs=others, device=device, **options)
+    findings = preflight(step, *inputs, other_inputs=others, device=device)
     assert not findings.faults, findings
     assert_untouched(before)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", STEPS)
-def test_a_clean_step_has_no_findings_and_stays_as_it_was(name, device):
-    torch.manual_seed(0)
-    check(*STEPS[name](device), device)
-
-
-@needs_gpu
-@pytest.mark.parametrize("name", VERIFIED)
-def test_the_real_capture_agrees(name):
-    check(*STEPS[name]("cuda"), "cuda", verify=True)
 
 
 def batch_of_ids(device):
