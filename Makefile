@@ -12,7 +12,7 @@
 # make fix      write what follows from your changes: links, tables, pages of lessons
 # make read     write the lessons with what their cells show     (read/; make read ARGS="start_here")
 # make readme   write the README's picture and tables again
-# make new-lesson ARGS="verb_object 23"   begin a lesson: its two notebooks and its scenario
+# make new-lesson ARGS="verb_object 29"   begin a lesson: its two notebooks and its scenario
 # make links    write today's numbers of the lessons into every link
 # make renumber ARGS="choose_api 5"  give a lesson a new number; one that has it moves up
 # make rename-lesson ARGS="old_name new_name"  the same for its name

@@ -2,8 +2,8 @@
 
 A test can break if it imports what has changed, directly or through others, or names it; those of
 a lesson, if its cells import it. The nearest run first, until their seconds in tests/seconds.json
-fill the time. What did not fit is named, and so is every changed function that none of them has
-called. `make test` runs everything.
+fill the time; on a slower machine the time ends the run. What did not fit is named, and so is every
+changed function that none of them has called. `make test` runs everything.
 """
 
 import ast
@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -33,9 +34,11 @@ ROOMS = SETTINGS["tool"]["importlinter"]["root_packages"]
 ALWAYS = "tests/project/test_rooms.py"
 SECONDS = 12  # of tests: before them Python imports torch and collects them
 UNKNOWN = 5  # seconds of a file that is not in the table yet
+SLOW = {"chromium", "site"}  # fixtures that start a browser, or build the site
 OF_LESSONS = [  # what has its tests once for each lesson
     "tests/lessons/test_freshness.py",
     "tests/lessons/test_form.py",
+    "tests/lessons/test_colours.py",
     "tests/lessons/test_solutions.py",
     "tests/lessons/test_times.py",
     "tests/lessons/test_read.py",
@@ -150,15 +153,29 @@ def by_file(rows: list[str]) -> list[str]:
 
 
 class Only:
-    """A plugin of pytest: the tests of these rows."""
+    """A plugin of pytest: the tests of these rows, until the time is over; what it left out."""
 
     def __init__(self, rows: list[str]) -> None:
         self.rows = rows
+        self.left: list[str] = []
 
+    @pytest.hookimpl(trylast=True)  # -m and -k have chosen
     def pytest_collection_modifyitems(self, config, items):
         others = [item for item in items if "[" in unit(item) and unit(item) not in self.rows]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+        slow = [item for item in items if SLOW & set(item.fixturenames)]
+        self.left += map(unit, slow)
+        config.hook.pytest_deselected(items=others + slow)
+        items[:] = [item for item in items if item not in others + slow]
+
+    def pytest_collection_finish(self):
+        self.end = time.monotonic() + SECONDS
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        if time.monotonic() < self.end:
+            return None  # it runs
+        self.left.append(unit(item))
+        return True
 
 
 def functions(source: str) -> dict[str, tuple[int, str]]:
@@ -206,9 +223,11 @@ def main() -> int:
     paths = dict.fromkeys(row.partition("[")[0] for row in fits)
     options = ["-q", "-p", "no:xdist", "-m", "not weekly", *sys.argv[1:]]
     calls = cProfile.Profile(builtins=False)
-    status = calls.runcall(pytest.main, [*paths, *options], plugins=[Only(fits)])
-    if left:
-        print(fill(f"Not run, for they do not fit into 20 s: {', '.join(by_file(left))}.", 100))
+    only = Only(fits)
+    status = calls.runcall(pytest.main, [*paths, *options], plugins=[only])
+    if left := list(dict.fromkeys([*left, *only.left])):
+        files_left = ", ".join(by_file(left))
+        print(fill(f"Not run, or not whole, for they do not fit into 20 s: {files_left}.", 100))
     if missed := uncalled(files, calls):
         print(fill(f"No test of this run calls what has changed: {', '.join(missed)}.", 100))
     if left or missed:

@@ -8,6 +8,7 @@ entry: its version, and a hash of all its code and data. Files are read anew onc
 
 import ast
 import hashlib
+import os
 import re
 import tomllib
 from collections.abc import Iterable
@@ -304,9 +305,9 @@ def _files(node: ast.AST, module: str, root: Path) -> dict[str, str]:
     found = {}
     for pattern in _patterns(node):
         for file in (root / folder).glob(pattern):
-            file = file.resolve()
-            if file.is_file() and file.is_relative_to(root.resolve()) and file.suffix != ".py":
-                found[str(file.relative_to(root.resolve()))] = file_hash(file)
+            file = Path(os.path.normpath(file))  # a link counts by its own name
+            if file.is_file() and file.is_relative_to(root) and file.suffix != ".py":
+                found[str(file.relative_to(root))] = file_hash(file)
     for inner in ast.walk(node):
         match inner:
             case ast.Call(ast.Name("lesson_file"), [ast.Constant(str(name))]):
@@ -409,6 +410,8 @@ def _has_effects(node: ast.stmt) -> bool:
             return not all(isinstance(target, ast.Name | ast.Tuple) for target in targets)
         case ast.AnnAssign(target) | ast.AugAssign(target):
             return not isinstance(target, ast.Name)
-        case ast.If(ast.Compare(ast.Name("__name__"))):
+        case ast.If(
+            ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), _, []
+        ):
             return False
     return True

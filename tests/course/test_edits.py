@@ -97,6 +97,17 @@ REBINDING = (  # without a statement of the cell that assigns the name
     "%time globals().update(build=print)",
     "get_ipython().user_ns.pop('build');",
     "eval(compile('build = print', 'mine', 'exec'))",
+    # and ten
+    "%%capture build\nprint(1)",
+    "build = %pwd",
+    "build = !echo mine",
+    "%%python --out build\nprint(1)",
+    "import __main__\n__main__.build = print",
+    "get_ipython().user_global_ns['build'] = print",
+    "get_ipython().ex('build = print')",
+    "%prun -q globals().update(build=print)",
+    "%%timeit -n 1 -r 1\nglobals().update(build=print)",
+    "get_ipython().run_line_magic('run', '-i {mine}.py')",
 )
 
 
@@ -165,6 +176,8 @@ def test_a_class_without_its_docstring_and_cells_in_another_order_play(learner):
         "import os\nos.environ['MINE'] = '1'",
         "import builtins\nbuiltins.sum = builtins.sum",
         "globals()['_build'] = print",
+        "setattr(torch.nn.Linear, 'forward', print)",
+        "torch.manual_seed(3)",
     ],
 )
 def test_what_the_readme_says_is_not_noticed(learner, cell):

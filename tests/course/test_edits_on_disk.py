@@ -75,6 +75,14 @@ def write(file, text):
     return lambda root: (root / file).write_text(text)
 
 
+def link(old, new):
+    def change(root):
+        (root / old).unlink()
+        (root / old).symlink_to(root / new)
+
+    return change
+
+
 def package_of(root):
     """A package takes the place of a module of its name."""
     (root / "helpers/timing").mkdir()
@@ -130,6 +138,29 @@ NOTICED = {
     ],
     "weights taken away": [lambda root: (root / "examples/small_llama_model.pt").unlink()],
     "another text": [append("examples/shakespeare.txt", "Exeunt.")],
+    "other weights behind a link": [
+        link("examples/small_llama_model.pt", "examples/small_llama_drafter.pt")
+    ],
+    "a module behind a link": [
+        write("helpers/mine.py", "def measure(): ..."),
+        link(TIMING, "helpers/mine.py"),
+    ],
+    "a name bound where a module is imported": [
+        append(TIMING, "if __name__ != '__main__':\n    globals().update(measure=print)")
+    ],
+    "a class in a function's place": [append(TIMING, "class measure: ...")],
+    "a function's defaults": [append(TIMING, "measure.__defaults__ = (1, 1)")],
+    "a function's code": [append(TIMING, "measure.__code__ = print.__code__")],
+    "a constant changed": [append(MODEL, "BATCH *= 2")],
+    "a constant changed by another module": [
+        append(TIMING, "import helpers.model as m\nm.BATCH = 3")
+    ],
+    "a name bound by a file": [append(TIMING, "with open('/dev/null') as measure: ...")],
+    "a name bound in an assertion": [append(TIMING, "assert not globals().update(measure=print)")],
+    "a name bound by an import that may fail": [
+        append(TIMING, "try:\n    from math import fsum as measure\nexcept ImportError: ...")
+    ],
+    "weights cut off": [write("examples/small_llama_model.pt", "")],
     "a name imported from elsewhere": [
         write("helpers/mine.py", "def _time(*_): ..."),
         append(TIMING, "from helpers.mine import _time"),
@@ -154,6 +185,9 @@ PLAYED = {
             r"^def synchronize(.|\n)*?^(?=def)",
             "from helpers.stopwatch import synchronize\n",
         ),
+    ],
+    "a patch in an assignment, as the guide says": [
+        append(TIMING, "mine = globals().update(measure=print)")
     ],
     "a script's own part": [append(MODEL, 'if __name__ == "__main__":\n    make_model()')],
 }

@@ -31,10 +31,10 @@ def imported(tree):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            ("__import__", "import_module")
-        ):
-            yield from (text.value for text in node.args[:1] if isinstance(text, ast.Constant))
+        elif isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in ("__import__", "import_module"):
+                yield from (text.value for text in node.args[:1] if isinstance(text, ast.Constant))
 
 
 # cuda.bindings and triton come with torch's CUDA builds; examples graph models of transformers and

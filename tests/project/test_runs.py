@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,6 +107,32 @@ def test_a_quick_run_takes_the_nearest_and_names_what_does_not_fit(monkeypatch, 
     assert quick.selected({"far": 3, "long": 2, "near": 1}) == (["near", "far"], ["long"])
     rows = ["tests/lessons/test_form.py[a]", "tests/lessons/test_form.py[b]", "tests/x.py"]
     assert quick.by_file(rows) == ["tests/lessons/test_form.py (2 lessons)", "tests/x.py"]
+
+
+def test_a_quick_run_ends_with_its_time_and_starts_no_browser():
+    only = quick.Only([])
+    paths = [ROOT / "notebooks/05_a.ipynb", ROOT / "traces/gpu/b.json", ROOT / "read/05_c.md", None]
+    items = [
+        SimpleNamespace(
+            path=ROOT / "tests/x.py",
+            fixturenames=fixtures,
+            callspec=SimpleNamespace(params={"path": path}),
+        )
+        for path, fixtures in zip(paths, [[], [], [], ["site"]], strict=True)
+    ]
+    assert list(map(quick.unit, items)) == [
+        *(f"tests/x.py[{lesson}]" for lesson in "abc"),
+        "tests/x.py",
+    ]
+    only.rows = ["tests/x.py[b]", "tests/x.py"]
+    hook = SimpleNamespace(pytest_deselected=lambda items: None)
+    chosen = list(items)
+    only.pytest_collection_modifyitems(SimpleNamespace(hook=hook), chosen)
+    assert chosen == [items[1]] and only.left == ["tests/x.py"]
+    only.pytest_collection_finish()
+    assert only.pytest_runtest_protocol(items[1]) is None
+    only.end -= quick.SECONDS
+    assert only.pytest_runtest_protocol(items[1]) and only.left[1:] == ["tests/x.py[b]"]
 
 
 def test_a_quick_run_names_the_changed_functions_that_nothing_calls(monkeypatch):

@@ -6,18 +6,22 @@ come once for each lesson, a row for each lesson.
 
 import json
 from collections import Counter
+from pathlib import Path
 
-from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.lessons import unnumbered
+from course.paths import NOTEBOOKS, ROOT, TRACES
 
+OF_LESSONS = {NOTEBOOKS, TRACES, ROOT / "read"}  # folders of what belongs to a lesson
 TABLE = ROOT / "tests/seconds.json"
 taken: Counter[str] = Counter()
 
 
 def unit(item):
-    """The row of a test: its file, or its file and its lesson in brackets."""
+    """The row of a test: its file; of a lesson or its recording, with the name in brackets."""
     file = item.path.relative_to(ROOT).as_posix()
     path = item.callspec.params.get("path") if hasattr(item, "callspec") else None
-    return f"{file}[{lesson_name(path)}]" if getattr(path, "parent", "") == NOTEBOOKS else file
+    of_lesson = isinstance(path, Path) and OF_LESSONS & set(path.parents)
+    return f"{file}[{unnumbered(path.stem)}]" if of_lesson else file
 
 
 def pytest_itemcollected(item):
