@@ -38,7 +38,7 @@ from cpu_graph.memory import Place
 from cpu_graph.nodes import POISON, name_of, poisoning, unseen
 from cpu_graph.order import merge
 from cpu_graph.values import Values
-from cpu_graph.warmups import is_anew, warmed_blocks, warmed_up
+from cpu_graph.warmups import is_anew, warmed_blocks, warmed_draws, warmed_up
 
 numbers = count(1)
 
@@ -98,6 +98,7 @@ class Read:
         self.operator = name_of(node.operator)
         self.where = f"{self.operator} at {shown(node.line)}"
         self.producer = block.tenant and block.tenant.number
+        self.told = False  # that its tensor is gone
 
 
 class Conditional:
@@ -247,6 +248,7 @@ class CUDAGraph:
         self.stand_in.captures.append(self.record)
         capture.values.end(self.stand_in)
         capture.warmed = warmed_blocks(capture)
+        capture.warmed_draws = warmed_draws(self.stand_in, flat(capture.nodes))
         ran_outside(self.stand_in, capture)
         remark(self.stand_in, self.record, capture, flat(capture.nodes))
         if not capture.nodes:
@@ -307,7 +309,7 @@ class CUDAGraph:
         with unseen():
             self.capture.values.tell_changed(device, self.capture.number)
         if not self.record.replays:
-            warmed_up(device, self.capture)
+            warmed_up(device, self.capture, self.record)
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)

@@ -111,11 +111,6 @@ def remark(device, record, capture, nodes):
         if any(block.kind == "pinned" and not writes for (block, *_), writes in node.spans.items()):
             where = f"{name_of(node.operator)} at {shown(node.line)}"
             remarks.append(f"each replay reads pinned memory again: {where}")
-        if node.draws and node.operator in device.drawn:
-            remarks.append(
-                "its random numbers are not those of a run without the warm-up: "
-                "the random state was not set after it"
-            )
     if capture.outside:
         remarks.append(
             f"{len(capture.outside)} operators ran outside of it during the capture, the first: "
@@ -147,6 +142,9 @@ def lost_inputs(device, capture):
     graph's.
     """
     for block, read in lost(capture):
+        if read.told:
+            continue
+        read.told = True
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
         )
