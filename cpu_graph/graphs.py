@@ -32,7 +32,7 @@ from cpu_graph.errors import (
     not_pickled,
     refusal,
 )
-from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside
+from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside, zeroed
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
 from cpu_graph.nodes import POISON, name_of, poisoning, unseen
@@ -62,6 +62,7 @@ class Capture:
         self.values = Values()
         self.poisoned = set()
         self.written = {}  # block that the program writes to in it -> its generation
+        self.anew = set()  # block that it writes without regard to what is there
         self.changed = {}  # block -> the operators that change what is there
         self.reads = {}  # block from outside -> its first Read
         self.start = {}  # the random state of each generator when it began
@@ -81,7 +82,9 @@ class Capture:
                 block.writer = node.stream
             if writes and of_the_program:
                 self.written.setdefault(block, block.generation)
-                if not is_anew(node.operator):
+                if is_anew(node.operator):
+                    self.anew.add(block)
+                else:
                     self.changed.setdefault(block, set()).add(node.operator)
         self.bodies[-1].append(node)
 
@@ -323,6 +326,7 @@ class CUDAGraph:
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
         self.record.replays += 1
+        zeroed(device, self.capture.anew)
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture

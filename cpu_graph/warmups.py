@@ -9,7 +9,7 @@ from collections import Counter
 
 import torch
 
-from cpu_graph.hints import tell
+from cpu_graph.hints import tell, zeroed
 
 # they write what does not depend on what was there
 ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
@@ -31,6 +31,8 @@ class Use:
 def note_eager(device, node, in_place):
     """Note when an eager launch reads and writes blocks, some of them in place."""
     now = device.launches["operators"]
+    if device.adding and is_anew(node.operator):
+        zeroed(device, {block for (block, *_), writes in node.spans.items() if writes})
     if node.draws:
         device.drawn.add(node.operator)
     for (block, start, end), writes in node.spans.items():

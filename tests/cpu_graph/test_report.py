@@ -155,6 +155,23 @@ def lazily_scaled(kind):
     replay()
 
 
+def micro_batches(zeroed):
+    """Each replay adds the gradients of a micro-batch; the optimizer's step is eager, or a graph
+    of its own that sets them to zero behind it."""
+    model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
+    model(x).sum().backward()
+    model.zero_grad(set_to_none=False)
+    replay = captured(lambda: model(x).sum().backward())
+    zero = captured(lambda: model.zero_grad(set_to_none=False))
+    for _ in range(2):
+        replay()
+        replay()
+        if zeroed == "by a graph":
+            zero()
+        elif zeroed:
+            model.zero_grad(set_to_none=False)
+
+
 def freed_twice(gone):
     """Memory that is free at the first replay, and somebody else's at the second."""
     x = [torch.ones(4, device="cuda")]
@@ -186,6 +203,8 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("warm-up", warm_up, "one batch", "real batches"),
     ("warm-up", lazily_scaled, "on one batch", "restored"),
     ("warm-up", lazily_scaled, "on one batch", "a rate that changes"),
+    ("gradients added", micro_batches, "", "by a graph"),
+    ("gradients added", micro_batches, "", "eagerly"),
     ("memory gone", freed_twice, True, False),
     ("replay in a capture", graphed_twice, True, False),
 ]
