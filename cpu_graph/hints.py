@@ -215,16 +215,16 @@ def not_zeroed(device, capture, gradients):
         finding = tell(
             device,
             "gradients added",
-            f"The backward pass in graph {capture.number} adds to {len(blocks)} gradients that were "
-            "there before the capture, and nothing in the graph sets them to zero: every replay "
-            "adds to what the one before has left. Set them to None before the capture, or call "
+            f"The backward pass in graph {capture.number} adds to {len(blocks)} gradients that "
+            "were there before the capture, and nothing in the graph sets them to zero: every "
+            "replay adds to what the one before has left. Set them to None before the capture, or call "
             "zero_grad in it.",
         )
         device.adding[finding] = blocks
 
 
 def zeroed(device, written):
-    """After a launch that writes anew: what was told of gradients that are zero now is withdrawn."""
+    """After a launch that writes anew: withdraw what was told of gradients that are zero now."""
     for finding, blocks in list(device.adding.items()):
         blocks -= written
         if not blocks:

@@ -167,8 +167,12 @@ def test_a_factory_of_compare_and_a_cast_that_backward_takes_back(project, capsy
 
 
 def test_an_error_of_the_stand_ins_is_at_the_steps_line(project, capsys):
-    project({"train.py": "import torch\nw = torch.ones(3)\ndef make_step():\n    x = torch.ones(3)."
-             "cuda()\n    return lambda: x + w\n"})
+    project(
+        {
+            "train.py": "import torch\nw = torch.ones(3)\ndef make_step():\n    x = torch.ones(3)."
+            "cuda()\n    return lambda: x + w\n"
+        }
+    )
     assert main(["check", "train.py:make_step"]) == 2
     assert "the step failed at train.py:5" in capsys.readouterr().err
 
