@@ -217,8 +217,8 @@ def not_zeroed(device, capture, gradients):
             "gradients added",
             f"The backward pass in graph {capture.number} adds to {len(blocks)} gradients that "
             "were there before the capture, and nothing in the graph sets them to zero: every "
-            "replay adds to what the one before has left. Set them to None before the capture, or call "
-            "zero_grad in it.",
+            "replay adds to what the one before has left. Set them to None before the capture, or "
+            "call zero_grad in it.",
         )
         device.adding[finding] = blocks
 
