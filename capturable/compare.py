@@ -141,8 +141,8 @@ def compare(
                     "some calls replayed no graph" if counts["replays"] else NO_GRAPH
                 )
         else:
-            hints = list(device.hints) if device else []
-            found.causes = likely_causes(comparing.evidence(found.difference, hints))
+            noticed = list(device.findings) if device else []
+            found.causes = likely_causes(comparing.evidence(found.difference, noticed))
         found.counted = _counted(comparing, device, built, counts - built)
         return found
 
@@ -303,7 +303,7 @@ class _Comparing:
         state = f"{len(self.state(self.eager))} tensors and numbers of state after each"
         return f"{how}: the results of {len(self.batches)} calls, {state}, random states."
 
-    def evidence(self, difference: Difference, hints: list[str]) -> Evidence:
+    def evidence(self, difference: Difference, noticed: list[Any]) -> Evidence:
         """What may point to the cause of the difference."""
         kind, call, name, _ = difference
         if kind == "result" and call == 1 and len(self.batches) > 1:
@@ -321,7 +321,7 @@ class _Comparing:
             self.state(self.graphed),
             self.batches,
             self.drew,
-            hints,
+            noticed,
         )
 
 

@@ -27,7 +27,7 @@ class Evidence:
     """What is known of a difference. kind, call: as in Difference; name: of what differs; eager,
     graphed: the results of all calls so far; start, eager_state, graphed_state: state by name;
     batches: the inputs of all calls; drew: random states that the eager step's call changed, and
-    the other one's did not; hints: what the stand-in noticed."""
+    the other one's did not; noticed: the stand-in's findings."""
 
     kind: str
     call: int
@@ -41,7 +41,7 @@ class Evidence:
     graphed_state: dict[str, Any] = field(default_factory=dict)
     batches: list[Call] = field(default_factory=list)
     drew: list[str] = field(default_factory=list)
-    hints: list[str] = field(default_factory=list)
+    noticed: list[Any] = field(default_factory=list)
 
 
 def likely_causes(evidence: Evidence) -> list[str]:
@@ -52,7 +52,8 @@ def likely_causes(evidence: Evidence) -> list[str]:
         return [_told("A capture that trains once more")]
     if evidence.kind == "later":
         return [_told("A result that is overwritten")]
-    found = [*_of_results(evidence), *_noticed(evidence), *_checked(evidence)]
+    # what was seen comes before what numbers suggest
+    found = [*_noticed(evidence), *_of_results(evidence), *_checked(evidence)]
     return list(dict.fromkeys(found))[:MOST]
 
 
@@ -67,9 +68,11 @@ def _text(error: BaseException | None) -> str:
 
 
 def _noticed(evidence: Evidence) -> Iterator[str]:
-    for hint in evidence.hints:
-        gone = "memory whose tensor is gone" in hint
-        yield f"{'Freed static input' if gone else 'what the stand-in noticed'}: {hint}"
+    races = [finding for finding in evidence.noticed if finding.kind == "race"]
+    for finding in evidence.noticed:
+        if finding not in races[1:]:  # often of the same missing wait
+            name = "Freed static input" if finding.kind == "memory gone" else finding.kind
+            yield f"{name}: {finding.sentence}"
 
 
 def _of_results(evidence: Evidence) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from capturable.findings import short
 
 MISFIT = (
-    "the function returns neither a step nor (step, inputs) nor (step, inputs, other_inputs); "
+    "the function returns neither a step nor (step, inputs) nor (step, inputs, other_inputs, ...); "
     "inputs are a tuple of arguments, or a dict of keyword arguments"
 )
 RELATIVE = "attempted relative import"
@@ -125,7 +125,8 @@ def _at(error: BaseException) -> str:
 
 
 def _is_library(file: str) -> bool:
-    ours = file.startswith(str(Path(__file__).parent))
+    files = [__file__, getattr(sys.modules.get("cpu_graph"), "__file__", None) or __file__]
+    ours = file.startswith(tuple(f"{Path(of).parent}/" for of in files))
     standard = file.startswith(str(Path(inspect.__file__).parent))
     return ours or standard or file.startswith("<") or "site-packages" in file
 
@@ -228,7 +229,7 @@ def _made(made: Any) -> Made:
             return Made(step)
         case (step, inputs) if callable(step):
             return Made(step, *batch_of(inputs))
-        case (step, inputs, others) if callable(step):
+        case (step, inputs, others, *_) if callable(step):
             both = batch_of(others) if others is not None else (None, None)
             return Made(step, *batch_of(inputs), *both)
     raise LoadError(MISFIT)

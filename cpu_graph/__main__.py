@@ -10,13 +10,13 @@ from cpu_graph import cpu_graphs
 from cpu_graph.report import Report
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """The status of the program; 1 if it is 0 and something can make its results wrong."""
     parser = argparse.ArgumentParser(prog="python -m cpu_graph", description=__doc__)
     parser.add_argument("command", choices=["run"])
     parser.add_argument("script", help="a program that uses torch.cuda")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if not Path(given.script).is_file():
         parser.error(f"{given.script} is not a file.")
     sys.argv = [given.script, *given.arguments]
@@ -38,15 +38,23 @@ def run(script: str) -> int:
         print(end.code, file=sys.stderr)
         return 1
     except BaseException as error:
-        own = {__file__, runpy.__file__, "<frozen runpy>"}
-        trace = error.__traceback__
-        while trace and trace.tb_frame.f_code.co_filename in own:
-            trace = trace.tb_next
-        traceback.print_exception(error.with_traceback(trace))
+        print_programs_own(traceback.TracebackException.from_exception(error))
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         sys.stdout.flush()
     return 0
+
+
+def print_programs_own(error: traceback.TracebackException) -> None:
+    """Print a traceback without the frames of the stand-in and of runpy."""
+    ours = str(Path(__file__).parent), runpy.__file__, "<frozen runpy>"
+    chain: list[traceback.TracebackException | None] = [error]
+    for each in chain:
+        if each is not None:
+            kept = [frame for frame in each.stack if not frame.filename.startswith(ours)]
+            each.stack = traceback.StackSummary.from_list(kept)
+            chain += [each.__cause__, each.__context__]
+    print("".join(error.format()), end="", file=sys.stderr)
 
 
 if __name__ == "__main__":

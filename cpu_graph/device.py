@@ -38,6 +38,7 @@ class Device:
         self.captured_with = {}  # see values
         self.drawn = set()  # operators that drew since the random state was last set
         self.findings = []  # what was noticed, see hints
+        self.adding = {}  # what was told of gradients that are not set to zero -> their blocks
         self.captures = []  # those that ended well, as Captured
         self.order = Order(self.memory.finished, partial(raced, self))
         self.under_way = None  # the capture, in whichever thread

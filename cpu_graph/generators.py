@@ -56,7 +56,7 @@ class Generator(Real):
 
     def set_state(self, state):
         if not self.stand_in.capturing():
-            self.stand_in.drawn.clear()
+            self.stand_in.drawn = set()
             self.set_raw_state(state)
         else:
             capture, number = getattr(state, "number_in_capture", (None, None))
@@ -69,7 +69,7 @@ class Generator(Real):
 
     def manual_seed(self, seed):
         if not self.stand_in.capturing():
-            self.stand_in.drawn.clear()
+            self.stand_in.drawn = set()
             Real.manual_seed(self, seed)
         elif seed != self.initial_seed():
             raise refusal(SEED)

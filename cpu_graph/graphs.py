@@ -32,13 +32,13 @@ from cpu_graph.errors import (
     not_pickled,
     refusal,
 )
-from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside
+from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside, zeroed
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
 from cpu_graph.nodes import POISON, name_of, poisoning, unseen
 from cpu_graph.order import merge
 from cpu_graph.values import Values
-from cpu_graph.warmups import is_anew, warmed_blocks, warmed_up
+from cpu_graph.warmups import is_anew, warmed_blocks, warmed_draws, warmed_up
 
 numbers = count(1)
 
@@ -62,6 +62,7 @@ class Capture:
         self.values = Values()
         self.poisoned = set()
         self.written = {}  # block that the program writes to in it -> its generation
+        self.anew = set()  # block that it writes without regard to what is there
         self.changed = {}  # block -> the operators that change what is there
         self.reads = {}  # block from outside -> its first Read
         self.start = {}  # the random state of each generator when it began
@@ -81,7 +82,9 @@ class Capture:
                 block.writer = node.stream
             if writes and of_the_program:
                 self.written.setdefault(block, block.generation)
-                if not is_anew(node.operator):
+                if is_anew(node.operator):
+                    self.anew.add(block)
+                else:
                     self.changed.setdefault(block, set()).add(node.operator)
         self.bodies[-1].append(node)
 
@@ -98,6 +101,7 @@ class Read:
         self.operator = name_of(node.operator)
         self.where = f"{self.operator} at {shown(node.line)}"
         self.producer = block.tenant and block.tenant.number
+        self.told = False  # that its tensor is gone
 
 
 class Conditional:
@@ -247,6 +251,7 @@ class CUDAGraph:
         self.stand_in.captures.append(self.record)
         capture.values.end(self.stand_in)
         capture.warmed = warmed_blocks(capture)
+        capture.warmed_draws = warmed_draws(self.stand_in, flat(capture.nodes))
         ran_outside(self.stand_in, capture)
         remark(self.stand_in, self.record, capture, flat(capture.nodes))
         if not capture.nodes:
@@ -307,7 +312,7 @@ class CUDAGraph:
         with unseen():
             self.capture.values.tell_changed(device, self.capture.number)
         if not self.record.replays:
-            warmed_up(device, self.capture)
+            warmed_up(device, self.capture, self.record)
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)
@@ -321,6 +326,7 @@ class CUDAGraph:
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
         self.record.replays += 1
+        zeroed(device, self.capture.anew)
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture

@@ -37,10 +37,11 @@ class Captured:
 
 
 def tell(device, kind, sentence):
-    """Say something once."""
+    """Say something once; returns the Finding."""
     finding = Finding(kind, sentence)
     if finding not in device.findings:
         device.findings.append(finding)
+    return finding
 
 
 def raced(device, earlier, later):
@@ -111,11 +112,6 @@ def remark(device, record, capture, nodes):
         if any(block.kind == "pinned" and not writes for (block, *_), writes in node.spans.items()):
             where = f"{name_of(node.operator)} at {shown(node.line)}"
             remarks.append(f"each replay reads pinned memory again: {where}")
-        if node.draws and node.operator in device.drawn:
-            remarks.append(
-                "its random numbers are not those of a run without the warm-up: "
-                "the random state was not set after it"
-            )
     if capture.outside:
         remarks.append(
             f"{len(capture.outside)} operators ran outside of it during the capture, the first: "
@@ -147,6 +143,9 @@ def lost_inputs(device, capture):
     graph's.
     """
     for block, read in lost(capture):
+        if read.told:
+            continue
+        read.told = True
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
         )
@@ -210,14 +209,25 @@ def overwritten(device, blocks):
 
 def not_zeroed(device, capture, gradients):
     """In a backward pass under capture: gradients from before it that nothing sets to zero."""
-    blocks = [device.memory.find(gradient) for gradient in tensors_in(list(gradients))]
-    count = sum(block is not None and block not in capture.written for block in blocks)
-    if count:
-        tell(
+    found = map(device.memory.find, tensors_in(list(gradients)))
+    blocks = {block for block in found if block is not None and block not in capture.written}
+    if blocks:
+        finding = tell(
             device,
             "gradients added",
-            f"The backward pass in graph {capture.number} adds to {count} gradients that were "
-            "there before the capture, and nothing in the graph sets them to zero: every replay "
-            "adds to what the one before has left. Set them to None before the capture, or call "
-            "zero_grad in it.",
+            f"The backward pass in graph {capture.number} adds to {len(blocks)} gradients that "
+            "were there before the capture, and nothing in the graph sets them to zero: every "
+            "replay adds to what the one before has left. Set them to None before the capture, or "
+            "call zero_grad in it.",
         )
+        device.adding[finding] = blocks
+
+
+def zeroed(device, written):
+    """After a launch that writes anew: withdraw what was told of gradients that are zero now."""
+    for finding, blocks in list(device.adding.items()):
+        blocks -= written
+        if not blocks:
+            del device.adding[finding]
+            if finding in device.findings:
+                device.findings.remove(finding)

@@ -9,7 +9,7 @@ from collections import Counter
 
 import torch
 
-from cpu_graph.hints import tell
+from cpu_graph.hints import tell, zeroed
 
 # they write what does not depend on what was there
 ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
@@ -21,6 +21,9 @@ class Use:
 
     def __init__(self):
         self.read_at = self.written_at = 0
+        self.bytes = 0  # that were written last
+        self.rewritten = False  # after a read of the tensor that it holds
+        self.generation = None  # of that tensor
         self.since = 0  # the first write of those in times
         self.times = Counter()  # how often each operator has written, since another one did
 
@@ -28,10 +31,17 @@ class Use:
 def note_eager(device, node, in_place):
     """Note when an eager launch reads and writes blocks, some of them in place."""
     now = device.launches["operators"]
+    if device.adding and is_anew(node.operator):
+        zeroed(device, {block for (block, *_), writes in node.spans.items() if writes})
     if node.draws:
         device.drawn.add(node.operator)
-    for (block, *_), writes in node.spans.items():
+    for (block, start, end), writes in node.spans.items():
         use = block.use = block.use or Use()
+        if use.generation != block.generation:
+            use.generation, use.rewritten, use.read_at = block.generation, False, 0
+        if writes:
+            use.bytes = end - start
+            use.rewritten |= use.read_at > 0
         if not writes:
             use.read_at = now
         elif block not in in_place or is_anew(node.operator):
@@ -52,7 +62,11 @@ def warmed_blocks(capture):
     inputs = [
         block.use
         for block in capture.reads
-        if block not in capture.written and block.kind == "cuda" and block.use
+        if block not in capture.written
+        and block.kind == "cuda"
+        and block.use
+        # a number that the first step makes, as a GradScaler's, is no input
+        and (block.use.bytes > 8 or block.use.rewritten)
     ]
 
     def warmed(block):
@@ -65,8 +79,18 @@ def warmed_blocks(capture):
     ]
 
 
-def warmed_up(device, capture):
+def warmed_draws(device, nodes):
+    """At the end of a capture: what drew before it, if that was a warm-up of the graph's draws."""
+    return device.drawn if any(n.draws and n.operator in device.drawn for n in nodes) else None
+
+
+def warmed_up(device, capture, record):
     """Before the first replay: tell what a warm-up has changed and nobody has restored."""
+    if capture.warmed_draws is device.drawn:  # no random state was set since
+        record.remarks.append(
+            "its random numbers are not those of a run without the warm-up: "
+            "the random state was not set after it"
+        )
     blocks = [block for block in capture.warmed if block.use.times]
     names = names_of(device, blocks) if blocks else []
     if names:

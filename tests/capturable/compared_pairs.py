@@ -12,6 +12,7 @@ WRONG = {  # the pair -> what differs first, and the cause that is named
     "rate_of_the_capture": ("state", "Frozen learning rate"),
     "padding_in_the_mean": ("result", "Padding that reaches a result"),
     "penalty_every_second_step": ("result", "Frozen branch"),
+    "copy_without_a_wait": ("result", "race: "),
 }
 OPTIONS = {"padded_and_masked": {"pad": ["padded"]}}
 
@@ -306,3 +307,25 @@ def graphed_other_optimizer_settings():
         return loss.clone()
 
     return step, x
+
+
+def eager_copy_without_a_wait():
+    weight = torch.randn(4, device="cuda")
+    return (lambda x: (x * weight).cpu()), *torch.randn(3, 2, 4, device="cuda")
+
+
+def graphed_copy_without_a_wait():
+    """The result is copied on another stream, which does not wait for the replay."""
+    weight, static_x = torch.randn(4, device="cuda"), torch.randn(2, 4, device="cuda")
+    graph, result = _captured(lambda x: x * weight, static_x)
+    side, landing = torch.cuda.Stream(), torch.zeros(2, 4).pin_memory()
+
+    def step(x, weight=weight):
+        static_x.copy_(x)
+        graph.replay()
+        with torch.cuda.stream(side):
+            landing.copy_(result, non_blocking=True)
+        side.synchronize()
+        return landing.clone()
+
+    return step, static_x

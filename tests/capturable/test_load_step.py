@@ -157,6 +157,26 @@ def test_every_failure_is_a_sentence_with_status_2(project, capsys, text, says):
     refused(capsys, "train.py:make_step", *says)
 
 
+def test_a_factory_of_compare_and_a_cast_that_backward_takes_back(project, capsys):
+    """It returns several batches; and check's own calls are none of the step's."""
+    step = "lambda x: (net(x).half() * torch.zeros(2, device='cuda')).float().sum().backward()"
+    made = f"net = torch.nn.Linear(4, 2).cuda()\n    return ({step}), *torch.ones(3, 2, 4).cuda()"
+    project({"train.py": f"import torch\ndef make_step():\n    {made}\n"})
+    assert main(["check", "train.py:make_step"]) == 0, capsys.readouterr()
+    assert "Checked on the stand-in" in capsys.readouterr().out
+
+
+def test_an_error_of_the_stand_ins_is_at_the_steps_line(project, capsys):
+    project(
+        {
+            "train.py": "import torch\nw = torch.ones(3)\ndef make_step():\n    x = torch.ones(3)."
+            "cuda()\n    return lambda: x + w\n"
+        }
+    )
+    assert main(["check", "train.py:make_step"]) == 2
+    assert "the step failed at train.py:5" in capsys.readouterr().err
+
+
 def test_a_gpu_that_is_not_there_is_a_sentence(project, capsys):
     import torch
 
