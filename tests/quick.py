@@ -191,7 +191,7 @@ def functions(source: str) -> dict[str, tuple[int, str]]:
     }
 
 
-def _line(node: ast.AST) -> int:
+def _line(node: ast.stmt | ast.expr) -> int:
     return node.lineno
 
 
