@@ -177,7 +177,8 @@ def target(file, line):
 def watched(device):
     """Note what the program does in the block, on this stand-in."""
     history = History(device)
-    add, enter, execute, replay = Capture.add, Order.enter, Device.execute, CUDAGraph.replay
+    add, enter = Capture.add, Order.enter
+    execute, replay = Device.execute, CUDAGraph.replay
 
     def added(capture, node):
         add(capture, node)

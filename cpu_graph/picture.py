@@ -16,12 +16,18 @@ from cpu_graph.nodes import POISON
 from cpu_graph.svg import arrow, box, drawing, image, text
 from cpu_graph.torch_names import cpu_graphs
 
-WIDTH, LEFT, RIGHT = 760, 150, 240  # of the picture, and of its lanes of words
-GRAPHS, NODES, COLUMNS, ROWS = 3, 5, 6, 18  # how many are drawn
-NODE, GAP, LANE, ROW = 98, 18, 52, 30
-READ, WRITTEN, NEITHER = ("#CFE6F7", "#0072B2"), ("#FCE5C2", "#C87A00"), ("#FFFFFF", "#CCCCCC")
+WIDTH = 760
+LEFT, RIGHT = 150, 240  # the lanes of words
+GRAPHS = 3  # how many are drawn, at most
+NODES, COLUMNS = 5, 6
+ROWS = 18
+NODE, GAP = 98, 18
+LANE, ROW = 52, 30
+READ, WRITTEN = ("#CFE6F7", "#0072B2"), ("#FCE5C2", "#C87A00")
+NEITHER = "#FFFFFF", "#CCCCCC"
 PLAIN, WRONG = ("#FFFFFF", "#222222"), ("#F8D0D6", "#B00020")
-RED, GREY, BOLD, MIDDLE = WRONG[1], "#666666", 'font-weight="bold"', 'text-anchor="middle"'
+RED, GREY = WRONG[1], "#666666"
+BOLD, MIDDLE = 'font-weight="bold"', 'text-anchor="middle"'
 TITLE = "A capture, the memory of its graph, and its replays."
 LEGEND = "r: read, w: written, ·: nobody has written it, red: what goes wrong"
 NONE = "Nothing was captured."
@@ -55,7 +61,8 @@ def picture(function, *arguments):
 def drawn(history, faults=True):
     """The picture of what was watched; faults: whether it shows what goes wrong."""
     columns = _columns(history)
-    parts, said, wrong, top = [], [], [], 0
+    parts, said = [], []
+    wrong, top = [], 0
     for number, capture in enumerate(list(history.captures.values())[:GRAPHS], 1):
         top += _draw_graph(history, capture, number, top, (parts, said, wrong))
     if not columns:
@@ -64,7 +71,8 @@ def drawn(history, faults=True):
     x = {block: LEFT + width * at for at, block in enumerate(columns)}
     for block, left in x.items():
         parts.append(_fitted(left + width / 2, top + 30, history.name_of(block), width, BOLD))
-    y, held, end = top + 42, {}, LEFT + width * len(columns)
+    y, held = top + 42, {}
+    end = LEFT + width * len(columns)
     for step in _rows(history, columns):
         held |= step.values
         marked = step.faults if faults else {}

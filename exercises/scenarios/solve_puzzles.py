@@ -315,7 +315,8 @@ def score_and_decode(answer: Callable) -> None:
     x = numbers()
     with watch() as built:
         run = returned(answer(x, score, decode))
-    given, expected, replayed = [], [], []
+    given, expected = [], []
+    replayed = []
     for _ in range(3):
         new = numbers()
         x.copy_(new)

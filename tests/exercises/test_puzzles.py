@@ -20,7 +20,8 @@ from tests.support.notebooks import cells, code, prose
 
 PATH = lesson_file(PUZZLES)
 NAMES = [name for source in code(PATH) for _, name in checked(source)]
-WORDS, LINES, HOLE = 900, 5, 8
+WORDS = 900
+LINES, HOLE = 5, 8
 SHOWS = {  # of wrong answers: what the picture says is wrong
     "ten_times__not_called": "no replay has written it",
     "make_ten_times__rebound": "reads the same input again",
