@@ -84,8 +84,7 @@ def drawn(history, faults=True):
             parts.append(box(*cell, *(WRONG if block in marked else kind)))
             parts.append(_fitted(left + width / 2, y + 20, held.get(block, ""), width - 18))
             parts.append(text(left + 6, y + 11, sign, 10, GREY))
-        if step.waits:
-            parts.append(text(end + 10, y + 19, "the CPU waits", 12, GREY))
+        parts.append(text(end + 10, y + 19, "the CPU waits" * step.waits, 12, GREY))
         for block, what in marked.items():
             wrong.append(f"{history.label(step)}: {history.name_of(block)} {what}.")
             parts.append(text(end + 16, y + 19, what, 12, RED, BOLD))
@@ -94,8 +93,8 @@ def drawn(history, faults=True):
         said.append(_row_in_words(step, history, columns))
         y += ROW
     parts.append(text(8, y + 20, LEGEND, 12, GREY))
-    words = [TITLE, *(said or [NONE]), *(f"Wrong: {one}" for one in wrong)]
-    return Picture(drawing(WIDTH, y + 30, TITLE, *parts), " ".join(words), wrong)
+    words = " ".join([TITLE, *(said or [NONE]), *(f"Wrong: {one}" for one in wrong)])
+    return Picture(drawing(WIDTH, y + 30, TITLE, *parts), words, wrong)
 
 
 def _columns(history):
