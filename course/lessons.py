@@ -1,7 +1,8 @@
 """The lessons by name, and what each says of its place in the course.
 
 Numbers exist in file names only: whoever needs a file asks for it here. The part of the course that
-a lesson belongs to is in its notebook's metadata: "course": {"part": ..., "optional": true}.
+a lesson belongs to is in its notebook's metadata: "course": {"part": ..., "optional": true}. The
+puzzles are no lesson: "course": {"puzzles": true}.
 """
 
 import json
@@ -15,6 +16,7 @@ NO_PART = (
     '{path} names no part of the course: write "course": {{"part": ...}} into its metadata, with '
     "one of {parts}."
 )
+PUZZLES = "solve_puzzles"  # of twelve in one notebook
 FORMER_NAMES = "former_names.json"  # in notebooks/: former file stem -> the lesson's present name
 
 
@@ -31,6 +33,11 @@ def lesson_file(name: str, folder: Path = NOTEBOOKS) -> Path:
     )
 
 
+def lessons(folder: Path = NOTEBOOKS) -> list[Path]:
+    """The lessons in reading order: all notebooks but the puzzles, which stand alone."""
+    return [one for one in sorted(folder.glob("[0-9]*.ipynb")) if not _about(one).get("puzzles")]
+
+
 def unnumbered(file: str) -> str:
     """A file name without its number, which may change: 02_capture.ipynb -> capture.ipynb."""
     return re.sub(r"^\d+_", "", file)
@@ -43,7 +50,7 @@ def by_parts(folder: Path = NOTEBOOKS) -> dict[str, list[Path]]:
     """
     parts: dict[str, list[Path]] = {name: [] for name in PARTS}
     last = PARTS[0]
-    for path in sorted(folder.glob("[0-9]*.ipynb")):
+    for path in lessons(folder):
         part = part_of(path)
         if part not in PARTS:
             raise LookupError(NO_PART.format(path=short(path), parts=", ".join(PARTS)))
@@ -59,7 +66,7 @@ def by_parts(folder: Path = NOTEBOOKS) -> dict[str, list[Path]]:
 
 def following(path: Path) -> Path | None:
     """The lesson after this one in reading order; None after the last."""
-    return next((one for one in sorted(path.parent.glob("[0-9]*.ipynb")) if one > path), None)
+    return next((one for one in lessons(path.parent) if one > path), None)
 
 
 def title(path: Path) -> str:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from course.files import SavingError, printed, replacing
-from course.lessons import following, lesson_file, title
-from course.paths import MY_LESSONS, NOTEBOOKS, lesson_name
+from course.lessons import following, lesson_file, lessons, title
+from course.paths import MY_LESSONS, lesson_name
 from course.recordings.cells import CHECKS, checked
 
 PAGE = "00_progress.md"  # the first of the file list
@@ -36,7 +36,7 @@ def mark(lesson: str, exercise: str) -> str:
 
 def progress() -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
-    asked = {lesson_name(path): exercises(path) for path in _lessons()}
+    asked = {lesson_name(path): exercises(path) for path in lessons()}
     marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
     # out of its old lesson
     moved = {exercise for lesson, exercise in marks if exercise not in asked.get(lesson, [])}
@@ -73,7 +73,7 @@ def write_page() -> None:
         "| lesson | exercises |",
         "|-|-|",
     ]
-    for path in _lessons():
+    for path in lessons():
         signs = " ".join("✓" if done else "○" for done in solved[lesson_name(path)].values())
         lines.append(f"| [{title(path)}]({path.name}) | {signs} |")
     with replacing(MY_LESSONS / PAGE) as file:
@@ -84,10 +84,6 @@ def line(lesson: str, solved: dict[str, bool]) -> str:
     """One lesson's progress in words."""
     marks = ", ".join(f"{exercise} {'✓' if done else '○'}" for exercise, done in solved.items())
     return f"{title(lesson_file(lesson))}: {sum(solved.values())} of {len(solved)} ({marks})"
-
-
-def _lessons():
-    return sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
 def in_copy() -> bool:

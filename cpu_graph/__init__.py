@@ -9,6 +9,7 @@ Under torch       torch_names: the block; functions, methods, operators, shapes,
 It says           errors: what it refuses, and in which words; hints: what it has noticed; values,
                   warmups: of what a capture keeps, and a warm-up leaves behind; lines: at which
                   line of the program; log: what it has launched; report: all that, at the end
+                  history, picture, svg: a drawing of what was captured and replayed
 In tests          pytest_cpu_graph: a fixture and a marker for pytest; example: a server's graph
                   runner, tested
 """

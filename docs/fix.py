@@ -9,8 +9,8 @@ from pathlib import Path
 
 from course.commands.renumber import update_links
 from course.files import changed
-from course.lessons import unnumbered
-from course.paths import NOTEBOOKS, LessonError
+from course.lessons import lessons, unnumbered
+from course.paths import LessonError
 from docs import read, readme
 from docs.played import recorded_lessons
 from exercises.unfinished import unfinished, unrecorded
@@ -26,7 +26,7 @@ def changed_lessons() -> list[Path]:
     recorded = recorded_lessons()
     return [
         path
-        for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+        for path in lessons()
         if unnumbered(path.stem) in names or (path in recorded and not _ends_well(path))
     ]
 

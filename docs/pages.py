@@ -11,8 +11,8 @@ from pathlib import Path
 
 import nbformat
 
-from course.lessons import lesson_file, optional, title
-from course.paths import ROOT, lesson_name
+from course.lessons import PUZZLES, lesson_file, optional, title
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 from docs.address import asking, repository
 from docs.lesson_page import page
 from docs.minutes import stated
@@ -64,6 +64,8 @@ def write_pages(folder: Path = SOURCE) -> None:
         notebook = page(path, lessons.get(path))
         moving = moving or animation(notebook)
         _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
+    for path in puzzles():
+        _write(folder / path.relative_to(ROOT), path.read_text(encoding="utf-8"))
     readme = READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / "README.md").read_text())
     _write(folder / "README.md", BADGES.sub("", readme))
     _write(folder / "index.md", front(readme, moving) + contents())
@@ -156,15 +158,22 @@ def animation(notebook: nbformat.NotebookNode) -> str:
     return ""
 
 
+def puzzles() -> list[Path]:
+    """The notebook of the puzzles, and that of their solutions."""
+    return [lesson_file(PUZZLES, folder) for folder in (NOTEBOOKS, NOTEBOOKS / "solutions")]
+
+
 def contents() -> str:
     """The site's navigation, appended to the front page."""
     lessons = "\n".join(
         f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in recorded_lessons()
     )
+    puzzle = lesson_file(PUZZLES)
+    first = f"{title(puzzle)} <notebooks/{puzzle.stem}>"
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)
     captions = {
-        "Lessons": f"{lessons}\nnotebooks/solutions/index",
+        "Lessons": f"{first}\n{lessons}\nnotebooks/solutions/index",
         "Reference": f"Run the course <README>\n{references}\napi\n"
         f"traces/README\n{results}\nCONTRIBUTING\nCHANGELOG",
     }

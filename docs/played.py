@@ -14,7 +14,8 @@ import nbformat
 from filelock import FileLock
 
 from course.files import replacing
-from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
+from course.lessons import lessons
+from course.paths import ROOT, TRACES, lesson_name
 from course.player import play_all
 from course.recordings.reached_code import ROOMS
 from exercises.unfinished import unrecorded
@@ -25,7 +26,7 @@ PACKAGES = ("torch", "pandas", "matplotlib", "ipython")
 
 def recorded_lessons() -> list[Path]:
     """The lessons that have their recording, in reading order: lists and pages show no other."""
-    return [path for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")) if not unrecorded(path)]
+    return [path for path in lessons() if not unrecorded(path)]
 
 
 def played(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:

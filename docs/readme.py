@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
-from course.lessons import by_parts, former_names, lesson_file, optional, title
+from course.lessons import by_parts, former_names, lesson_file, lessons, optional, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
@@ -167,7 +167,7 @@ def needed(path: Path) -> list[Path]:
     named = [NOTEBOOKS / name for name in re.findall(r"\((\w+\.ipynb)\)", text)]
     if text.startswith("all lessons from"):
         first, last = named
-        return [one for one in sorted(NOTEBOOKS.glob("*.ipynb")) if first <= one <= last]
+        return [one for one in lessons() if first <= one <= last]
     return named
 
 
@@ -188,7 +188,7 @@ def same_step() -> list[tuple[float, float, float]]:
     that times both, of the lessons that train the same step.
     """
     found = []
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+    for path in lessons():
         if not re.search(r"from helpers\.model import .*make_optimizer", path.read_text()):
             continue
         for one in recordings(lesson_name(path)):

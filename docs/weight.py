@@ -13,7 +13,8 @@ from pathlib import PurePath
 import nbformat
 import pandas as pd
 
-from course.paths import NOTEBOOKS, ROOT
+from course.lessons import lessons as all_lessons
+from course.paths import ROOT
 from course.recordings.cells import code_cells
 from docs.lesson_page import folded
 from docs.minutes import STATED, prose
@@ -48,7 +49,7 @@ def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
 def lessons(commit: str = "") -> dict[str, nbformat.NotebookNode]:
     """The lessons by file stem, now or at a commit."""
     if not commit:
-        texts = {path.stem: path.read_text() for path in NOTEBOOKS.glob("[0-9]*.ipynb")}
+        texts = {path.stem: path.read_text() for path in all_lessons()}
     else:
         git = ["git", "-C", str(ROOT)]
         listed = [*git, "ls-tree", "--name-only", commit, "notebooks/"]

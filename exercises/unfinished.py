@@ -13,8 +13,8 @@ from pathlib import Path
 import nbformat
 
 from capturable.causes import entries, standard_name
-from course.lessons import NO_PART, PARTS, part_of, unnumbered
-from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, short
+from course.lessons import NO_PART, PARTS, lessons, part_of, unnumbered
+from course.paths import REFERENCE_GPU, TRACES, short
 from course.recordings.cells import checked, handed_on, python
 from exercises import scenarios
 
@@ -141,8 +141,7 @@ def _exhibited(source: str) -> Iterator[tuple[str, str]]:
 
 def main() -> int:
     """Print what every lesson lacks; returns 1 if there is anything."""
-    lessons = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
-    found = [sentence for path in lessons for sentence in [*unfinished(path), *unrecorded(path)]]
+    found = [sentence for path in lessons() for sentence in [*unfinished(path), *unrecorded(path)]]
     print("\n".join(found) or "Every lesson has what it needs.")
     return 1 if found else 0
 

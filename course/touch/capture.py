@@ -9,7 +9,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from course.touch import touchable
-from course.touch.svg import area, drawing, image, rectangle, text
+from cpu_graph.svg import area, drawing, image, rectangle, text
 from helpers.charts import COLOURS
 from helpers.trace import Trace
 from trace_report.trace_file import outermost

@@ -13,8 +13,7 @@ from nbformat.v4 import new_markdown_cell, new_output
 from course import progress
 from course.commands import lab
 from course.files import SavingError
-from course.lessons import FORMER_NAMES, lesson_file
-from course.paths import NOTEBOOKS
+from course.lessons import FORMER_NAMES, lesson_file, lessons
 from course.set_up import NO_ROOT
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
@@ -223,7 +222,7 @@ def test_a_page_shows_every_lesson(copy_open):
     page = (copy_open / progress.PAGE).read_text()
     count = sum(len(asked) for _, asked in progress.progress())
     assert page.startswith(f"# 1 of {count} exercises solved\n")
-    assert all(f"]({path.name}) | " in page for path in NOTEBOOKS.glob("*.ipynb"))
+    assert all(f"]({path.name}) | " in page for path in lessons())
 
 
 def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):

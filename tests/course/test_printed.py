@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from course.paths import NOTEBOOKS, ROOT
+from course.lessons import lessons
+from course.paths import ROOT
 from tests.support.processes import run_python
 
 
@@ -26,4 +27,4 @@ def test_a_full_disk_is_one_sentence():
 def test_a_terminal_without_the_marks_gets_question_marks():
     run = run_python("-m", "course.progress", PYTHONIOENCODING="ascii")
     assert run.returncode == 0 and run.stdout.startswith("Start here: ") and "?" in run.stdout
-    assert len(run.stdout.splitlines()) == len(list(NOTEBOOKS.glob("*.ipynb")))
+    assert len(run.stdout.splitlines()) == len(lessons())

@@ -11,7 +11,7 @@ import pytest
 from course.recordings.recording import recorded_lesson
 from course.touch import touchable
 from course.touch.capture import Phase, animate_capture, phase, sentence
-from course.touch.svg import image
+from cpu_graph.svg import image
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step

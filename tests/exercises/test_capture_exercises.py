@@ -10,7 +10,8 @@ import time
 import pytest
 import torch
 
-from course.paths import NOTEBOOKS, lesson_name
+from course.lessons import lessons
+from course.paths import lesson_name
 from cpu_graph.device import Device
 from cpu_graph.graphs import CUDAGraph
 from exercises.answers import runs
@@ -159,7 +160,7 @@ def test_what_is_no_function_is_told(monkeypatch):
 
 
 def test_every_lesson_from_the_first_capture_asks_for_one():
-    order = [lesson_name(path) for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
+    order = [lesson_name(path) for path in lessons()]
     without = {*order[order.index("capture_and_replay") :]} - {
         lesson_name(path) for path, _ in EXERCISES
     }

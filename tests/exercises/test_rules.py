@@ -27,7 +27,8 @@ SENTENCES = {  # of an exercise's text or stub -> the rules of which its scenari
 def text(path, name):
     """The text of an exercise: what the lesson says of all, and its own section with its stub."""
     cells = nbformat.read(path, as_version=4).cells
-    opening = next(cell.source for cell in cells if re.search("^## Exercises", cell.source, re.M))
+    openings = [cell.source for cell in cells if re.search("^## Exercises", cell.source, re.M)]
+    opening = "".join(openings[:1])  # the puzzles have none
     of_all = opening.partition("## Exercises")[2].partition("### ")[0]
     stub = next(
         n for n, cell in enumerate(cells) if re.search(rf"^def {name}\(", cell.source, re.M)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 from course.paths import ROOT
-from course.touch.svg import drawing, image, text
+from cpu_graph.svg import drawing, image, text
 from tests.support.notebooks import RECORDED, each
 
 pytest.importorskip("PIL")

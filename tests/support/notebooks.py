@@ -5,10 +5,11 @@ from functools import cache
 import nbformat
 import pytest
 
+from course.lessons import lessons
 from course.paths import NOTEBOOKS, REFERENCE_GPU
 from exercises.unfinished import unrecorded
 
-LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
+LESSONS = lessons()
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))  # with their solutions
 UNRECORDED = {path: said for path in LESSONS for said in unrecorded(path)}
 RECORDED = [path for path in LESSONS if path not in UNRECORDED]

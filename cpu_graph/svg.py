@@ -2,6 +2,7 @@
 in any page.
 """
 
+import math
 from html import escape
 from itertools import pairwise
 from urllib.parse import quote
@@ -42,8 +43,25 @@ def drawing(width: int, height: int, title: str, *parts: str) -> str:
     return f"{opening}<title>{escape(title)}</title>{ground}{''.join(parts)}</svg>"
 
 
-def image(picture: str, said: str) -> str:
+def box(x: float, y: float, width: float, height: float, fill: str, edge: str) -> str:
+    """A rectangle with an edge."""
+    size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {size} rx="3" fill="{fill}" stroke="{edge}" stroke-width="2"/>'
+
+
+def arrow(start: tuple[float, float], end: tuple[float, float], colour: str = "#222222") -> str:
+    """A straight arrow."""
+    (x, y), (to_x, to_y) = start, end
+    angle = math.degrees(math.atan2(to_y - y, to_x - x))
+    head = f'<path d="M0 0L-9 -4.5L-9 4.5Z" fill="{colour}"'
+    return (
+        f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{colour}" stroke-width="2"/>'
+        f'{head} transform="translate({to_x:.1f} {to_y:.1f}) rotate({angle:.0f})"/>'
+    )
+
+
+def image(picture: str, said: str, more: str = "") -> str:
     """A picture as an image, which no page refuses, with its text for those who do not see it."""
     # texts have no quotes: they are escaped
     source = quote(picture.replace('"', "'"), safe=" =:/;()<>'")
-    return f'<img alt="{escape(said)}" src="data:image/svg+xml,{source}">'
+    return f'<img {more}alt="{escape(said)}" src="data:image/svg+xml,{source}">'

@@ -1,0 +1,212 @@
+"""What a program has captured, launched, replayed and read, step by step: what picture draws."""
+
+import ast
+import linecache
+import math
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from unittest.mock import patch
+
+from cpu_graph.device import Device
+from cpu_graph.graphs import Capture, CUDAGraph, flat
+from cpu_graph.hints import lost
+from cpu_graph.log import operator_of, places
+from cpu_graph.nodes import POISON, unseen
+from cpu_graph.order import HOST, Order
+from cpu_graph.warmups import is_anew
+
+SHOWN = 3  # numbers of a tensor
+NOBODY = "\N{MIDDLE DOT}"  # in the place of a number that nobody has written
+
+
+@dataclass
+class Step:
+    """A replay of the graph of that number, or an operator outside of graphs: the blocks that it
+    reads and writes, with the number of the tensor there; their values after it; what goes wrong.
+    """
+
+    operator: str
+    graph: int | None = None
+    reads: dict = field(default_factory=dict)
+    writes: dict = field(default_factory=dict)
+    values: dict = field(default_factory=dict)
+    faults: dict = field(default_factory=dict)
+    draws: bool = False
+    by_cpu: bool = False  # the CPU runs it
+    waits: bool = False  # the CPU waits for it
+
+    def touch(self, node):
+        """Add what one of its launches does."""
+        self.draws |= bool(node.draws)
+        self.by_cpu |= node.stream == HOST
+        written = {block for (block, *_), writes in node.spans.items() if writes}
+        for place in places((node.args, node.kwargs)):
+            read = place.block not in written or not (is_anew(node.operator) or node.draws)
+            if read and place.block not in self.writes:  # not what this very step has made
+                self.reads[place.block] = place.block.generation
+        self.writes |= {block: block.generation for block in written}
+        self.values |= {place.block: numbers(place) for place in places(vars(node).copy())}
+
+
+class History:
+    """The captures and steps of a program on the stand-in, and the names of its tensors."""
+
+    def __init__(self, device):
+        self.device = device
+        self.captures = {}  # by their numbers; those that failed, too
+        self.steps = []
+        self.names = {}  # of the tensor of a number in a block
+        self.begun = 0  # steps before the first capture
+        self.first = {}  # block -> the number of the tensor that a graph took with it
+        self.launched = []  # in the step of now
+
+    def name(self, tensor, name):
+        """Call a tensor as the program calls it."""
+        if block := self.device.memory.find(tensor):
+            self.names.setdefault((block, block.generation), name)
+
+    def name_of(self, block):
+        """The names of the tensor that a graph took with a block, and of later ones there."""
+        known = [
+            name
+            for (one, number), name in self.names.items()
+            if one is block and number >= self.first.get(block, 0)
+        ]
+        return ", ".join(dict.fromkeys(known))
+
+    def name_target(self, node):
+        """Call what a launch writes as its line does: y in y = 10 * x."""
+        name = target(*node.line) if node.line else ""
+        for (block, *_), writes in node.spans.items():
+            if name and writes:
+                for one, known in list(self.names.items()):
+                    if known == name and one[0].tenant is block.tenant is not None:
+                        del self.names[one]  # an intermediate result of the same line
+                self.names.setdefault((block, block.generation), name)
+
+    def label(self, step):
+        """What a step is called; graphs are counted from 1."""
+        if step.graph is not None:
+            number = list(self.captures).index(step.graph) + 1
+            return f"replay of graph {number}" if len(self.captures) > 1 else "replay"
+        return "read by the CPU" if step.by_cpu and step.reads else step.operator
+
+    @contextmanager
+    def step(self, graph=None):
+        """Note the launches of the block as one step."""
+        self.launched, epoch = [], self.device.order.epoch
+        gone = [block for block, _ in lost(graph.capture)] if graph and graph.capture else []
+        yield
+        nodes = [node for node in self.launched if node.operator is not POISON]
+        if not nodes:
+            return
+        step = Step(operator_of(nodes[0]), graph.capture.number if graph else None)
+        for node in nodes:
+            step.touch(node)
+            if not graph:
+                self.name_target(node)
+        step.waits = self.device.order.epoch > epoch
+        step.faults = dict.fromkeys(gone, "reads memory that was freed")
+        self.steps.append(step)
+
+    def find_faults(self):
+        """Note at each step what goes wrong between it and the others."""
+        nodes = [node for capture in self.captures.values() for node in flat(capture.nodes)]
+        results = {block for node in nodes for (block, *_), writes in node.spans.items() if writes}
+        inputs = {block for capture in self.captures.values() for block in capture.reads}
+        written = {}  # block -> the number of the step that wrote there last
+        replayed = {}  # graph -> the number of its last replay
+        unread, overwrote = set(), {}  # results that nobody has read; the replay that was on them
+        for at, step in enumerate(self.steps):
+            if step.graph is None:
+                for block in step.reads.keys() & results:
+                    if block not in written:
+                        step.faults[block] = "no replay has written it"
+                    elif block in unread and block in overwrote:
+                        overwrote[block].faults[block] = "overwrites what nobody has read"
+                        step.faults[block] = "reads what was overwritten"
+                unread -= step.reads.keys() | step.writes.keys()
+            else:
+                self._read_again(step, written, replayed.get(step.graph))
+                overwrote |= dict.fromkeys(step.writes.keys() & unread, step)
+                unread |= step.writes.keys() - inputs
+                replayed[step.graph] = at
+            written |= dict.fromkeys(step.writes, at)
+
+    def _read_again(self, step, written, last):
+        """What goes wrong with the inputs of a replay; last: the number of the one before."""
+        reads = [block for block in self.captures[step.graph].reads if block in step.reads]
+        for block in reads:
+            if block not in written:
+                step.faults.setdefault(block, "reads what nobody has written")
+            elif last is None and block in step.writes and written[block] < self.begun:
+                warm_up = self.steps[written[block]]
+                if block in warm_up.reads and block in warm_up.writes:
+                    warm_up.faults[block] = "changes what the graph goes on from"
+        new = step.draws or any(written.get(block, -1) >= (last or 0) for block in reads)
+        if last is not None and reads and not new and not step.faults:
+            step.faults[reads[0]] = "reads the same input again"
+
+
+def numbers(place):
+    """The first numbers at a place, as they are read."""
+    with unseen():
+        first = place.view().flatten()[: SHOWN + 1].tolist()
+    more = "…" if len(first) > SHOWN else ""
+    return " ".join(NOBODY if math.isnan(one) else f"{one:.4g}" for one in first[:SHOWN]) + more
+
+
+@lru_cache(64)
+def target(file, line):
+    """The name of the tensor that a line of a program writes to, "" if it names none."""
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
+            if getattr(node, "lineno", line) <= line <= getattr(node, "end_lineno", 0):
+                match node:
+                    case ast.Assign([ast.Name() | ast.Attribute() as one]):
+                        return ast.unparse(one)
+                    case ast.Assign([ast.Subscript(one)]) | ast.AugAssign(one):
+                        return ast.unparse(one)
+                    case ast.Expr(ast.Call(ast.Attribute(one, method))) if method[-1] == "_":
+                        return ast.unparse(one)
+    return ""
+
+
+@contextmanager
+def watched(device):
+    """Note what the program does in the block, on this stand-in."""
+    history = History(device)
+    add, enter = Capture.add, Order.enter
+    execute, replay = Device.execute, CUDAGraph.replay
+
+    def added(capture, node):
+        add(capture, node)
+        history.begun = history.begun if history.captures else len(history.steps)
+        history.captures.setdefault(capture.number, capture)
+        for block, *_ in node.spans:
+            history.first.setdefault(block, block.generation)
+        history.name_target(node)
+
+    def entered(order, node):
+        history.launched.append(node)
+        return enter(order, node)
+
+    def executed(*arguments, **options):
+        with history.step():
+            return execute(*arguments, **options)
+
+    def replayed(graph):
+        with history.step(graph):
+            replay(graph)
+
+    with (
+        patch.object(Capture, "add", added),
+        patch.object(Order, "enter", entered),
+        patch.object(Device, "execute", executed),
+        patch.object(CUDAGraph, "replay", replayed),
+    ):
+        try:
+            yield history
+        finally:
+            history.find_faults()

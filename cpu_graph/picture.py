@@ -1,0 +1,212 @@
+"""A picture of a capture: its nodes with their streams, the memory that they read and write, and
+each replay on it, one after the other.
+
+    picture(function)     runs the function on the stand-in, and draws what it captures and replays
+
+What goes wrong is red: a result that is overwritten before it was read, memory that was freed or
+that nobody has filled, a stream that was not joined.
+"""
+
+from dataclasses import dataclass, replace
+
+from cpu_graph.graphs import flat
+from cpu_graph.history import watched
+from cpu_graph.log import on_stand_in, operator_of, ordered, writes_what
+from cpu_graph.nodes import POISON
+from cpu_graph.svg import arrow, box, drawing, image, text
+from cpu_graph.torch_names import cpu_graphs
+
+WIDTH = 760
+LEFT, RIGHT = 150, 240  # the lanes of words
+GRAPHS = 3  # how many are drawn, at most
+NODES, COLUMNS = 5, 6
+ROWS = 18
+NODE, GAP = 98, 18
+LANE, ROW = 52, 30
+READ, WRITTEN = ("#CFE6F7", "#0072B2"), ("#FCE5C2", "#C87A00")
+NEITHER = "#FFFFFF", "#CCCCCC"
+PLAIN, WRONG = ("#FFFFFF", "#222222"), ("#F8D0D6", "#B00020")
+RED, GREY = WRONG[1], "#666666"
+BOLD, MIDDLE = 'font-weight="bold"', 'text-anchor="middle"'
+TITLE = "A capture, the memory of its graph, and its replays."
+LEGEND = "r: read, w: written, ·: nobody has written it, red: what goes wrong"
+NONE = "Nothing was captured."
+
+
+@dataclass
+class Picture:
+    """A drawing as SVG, what it shows in words, and what goes wrong in it. Notebooks show it."""
+
+    svg: str
+    said: str
+    faults: list
+
+    def _repr_html_(self):
+        return image(self.svg, self.said, 'class="chart" ')
+
+
+def picture(function, *arguments):
+    """Run a function on the stand-in, also inside of cpu_graphs(), and draw what it captures and
+    replays. Raises what the function raises.
+    """
+    device = on_stand_in()
+    if device is None:
+        with cpu_graphs():
+            return picture(function, *arguments)
+    with watched(device) as history:
+        function(*arguments)
+    return drawn(history)
+
+
+def drawn(history, faults=True):
+    """The picture of what was watched; faults: whether it shows what goes wrong."""
+    columns = _columns(history)
+    parts, said = [], []
+    wrong, top = [], 0
+    for number, capture in enumerate(list(history.captures.values())[:GRAPHS], 1):
+        top += _draw_graph(history, capture, number, top, (parts, said, wrong))
+    if not columns:
+        parts.append(text(8, top + 20, NONE, 14, RED, BOLD))
+    width = min(110.0, (WIDTH - LEFT - RIGHT) / max(1, len(columns)))
+    x = {block: LEFT + width * at for at, block in enumerate(columns)}
+    for block, left in x.items():
+        parts.append(_fitted(left + width / 2, top + 30, history.name_of(block), width, BOLD))
+    y, held = top + 42, {}
+    end = LEFT + width * len(columns)
+    for step in _rows(history, columns):
+        held |= step.values
+        marked = step.faults if faults else {}
+        parts.append(text(8, y + 19, _cut(history.label(step), LEFT), 13))
+        for block, left in x.items():
+            kind = WRITTEN if block in step.writes else READ if block in step.reads else NEITHER
+            sign = "r" * (block in step.reads) + "w" * (block in step.writes)
+            cell = left + 2, y + 2, width - 4, ROW - 5
+            parts.append(box(*cell, *(WRONG if block in marked else kind)))
+            parts.append(_fitted(left + width / 2, y + 20, held.get(block, ""), width - 18))
+            parts.append(text(left + 6, y + 11, sign, 10, GREY))
+        parts.append(text(end + 10, y + 19, "the CPU waits" * step.waits, 12, GREY))
+        for block, what in marked.items():
+            wrong.append(f"{history.label(step)}: {history.name_of(block)} {what}.")
+            parts.append(text(end + 16, y + 19, what, 12, RED, BOLD))
+            if block in x:
+                parts.append(arrow((end + 14, y + 28), (x[block] + width - 2, y + 28), RED))
+        said.append(_row_in_words(step, history, columns))
+        y += ROW
+    parts.append(text(8, y + 20, LEGEND, 12, GREY))
+    words = " ".join([TITLE, *(said or [NONE]), *(f"Wrong: {one}" for one in wrong)])
+    return Picture(drawing(WIDTH, y + 30, TITLE, *parts), words, wrong)
+
+
+def _columns(history):
+    """The memory that is drawn: what has a name or is used outside of graphs first."""
+    outside = {b for step in history.steps if step.graph is None for b in step.reads | step.writes}
+    nodes = [node for capture in history.captures.values() for node in _nodes(capture)]
+    found = list(dict.fromkeys(block for node in nodes for block, *_ in node.spans))
+    known = [block for block in found if history.name_of(block) or block in outside]
+    return (known if len(found) > 4 else found)[:COLUMNS]
+
+
+def _rows(history, columns):
+    """The steps that touch what is drawn, those on different tensors in one row; of those before a
+    capture the ones that write to its tensors.
+    """
+    kept = []
+    for at, step in enumerate(history.steps):
+        mine = {b for b in step.reads | step.writes if b in columns}
+        if at < history.begun:
+            mine = {b for b in mine if history.first[b] == step.writes.get(b)}
+        if not mine:
+            continue
+        last = kept[-1] if kept else step
+        together = {last.graph, step.graph} == {None} and not last.faults and not step.faults
+        if kept and together and not mine & last.values.keys():
+            operators = dict.fromkeys([*last.operator.split(", "), step.operator])
+            changes = {
+                n: getattr(last, n) | getattr(step, n) for n in ("reads", "writes", "values")
+            }
+            kept[-1] = replace(last, operator=", ".join(operators), **changes)
+        else:
+            kept.append(step)
+    return kept if len(kept) <= ROWS else [*kept[: ROWS // 2], *kept[-ROWS // 2 :]]
+
+
+def _draw_graph(history, capture, number, top, lists):
+    """Add the nodes of a capture, in the lanes of their streams; returns their height."""
+    parts, said, wrong = lists
+    nodes = _nodes(capture)
+    streams = list(dict.fromkeys([capture.origin, *(node.stream for node in nodes)]))
+    failed = capture.number not in {one.number for one in history.device.captures}
+    title = (f"graph {number}" if len(history.captures) > 1 else "the graph") + ": failed" * failed
+    parts.append(text(8, top + 20, title, 14, RED if failed else PLAIN[1], BOLD))
+    for at, _ in enumerate(streams):
+        lane = "side stream" if at else "capture stream"
+        parts.append(text(8, top + 52 + LANE * at, lane, 12, GREY))
+    place = {
+        node: (LEFT + at * (NODE + GAP), top + 28 + LANE * streams.index(node.stream))
+        for at, node in enumerate(nodes[:NODES])
+    }
+    for one, other in _edges(list(place)):
+        (x, y), (to_x, to_y) = place[one], place[other]
+        parts.append(arrow((x + NODE, y + 20), (to_x - 1, to_y + 20)))
+    bad = {node: "races with a node of another stream" for pair in _races(nodes) for node in pair}
+    if failed and not capture.lost:
+        end = capture.clocks[capture.origin]
+        bad |= {n: "is on a stream that was not joined" for n in nodes if not n.before(end)}
+    for node, (x, y) in place.items():
+        parts.append(box(x, y, NODE, 40, *(WRONG if node in bad else PLAIN)))
+        parts.append(_fitted(x + NODE / 2, y + 17, operator_of(node), NODE, BOLD))
+        parts.append(_fitted(x + NODE / 2, y + 33, _uses(history, node), NODE))
+    after = LEFT + len(place) * (NODE + GAP) - 10
+    more = f"+ {len(nodes) - NODES}" if len(nodes) > NODES else ""
+    more = "the capture failed here" if failed and capture.lost else more
+    parts.append(text(after, top + 52, more, 13, RED if failed else GREY))
+    wrong += [f"{operator_of(node)} {what}." for node, what in bad.items()]
+    told = [f"{operator_of(node)} ({_uses(history, node)})" for node in nodes[:NODES]]
+    said.append(f"{title.capitalize()}, {len(streams)} stream(s): {', '.join(told)}.")
+    for at, what in enumerate(dict.fromkeys(bad.values())):
+        parts.append(text(after, top + 52 + LANE * (at + 1), what, 12, RED, BOLD))
+    return 32 + LANE * len(streams)
+
+
+def _fitted(middle, y, words, width, more=""):
+    return text(middle, y, _cut(words, width), 13, more=f"{MIDDLE} {more}")
+
+
+def _cut(words, width):
+    most = max(3, int(width / 7.2))
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def _nodes(capture):
+    return [node for node in flat(capture.nodes) if node.operator is not POISON]
+
+
+def _edges(nodes):
+    """The pairs of which the second waits for the first, without those that follow from others."""
+    pairs = [(a, b) for a in nodes for b in nodes if a is not b and a.before(b.clock)]
+    known = set(pairs)
+    return [(a, b) for a, b in pairs if not any({(a, c), (c, b)} <= known for c in nodes)]
+
+
+def _races(nodes):
+    """Pairs of nodes that touch the same memory, one writing, and that nothing orders."""
+    pairs = [(a, b) for at, a in enumerate(nodes) for b in nodes[at + 1 :] if a.stream != b.stream]
+    return [
+        (a, b) for a, b in pairs if not ordered(a, b) and (writes_what(a, b) or writes_what(b, a))
+    ]
+
+
+def _uses(history, node):
+    """What a node reads and writes: x → y."""
+    sides = [[], []]
+    for (block, *_), writes in node.spans.items():
+        sides[writes].append(history.name_of(block) or "·")
+    return " → ".join(", ".join(dict.fromkeys(side)) for side in sides).strip()
+
+
+def _row_in_words(step, history, columns):
+    reads = [history.name_of(b) for b in step.reads if b in columns]
+    writes = [f"{history.name_of(b)} = {step.values[b]}" for b in step.writes if b in columns]
+    said = [f"reads {', '.join(filter(None, reads))}"] if any(reads) else []
+    said += [f"writes {', '.join(writes)}"] if writes else []
+    return f"{history.label(step).capitalize()} {' and '.join(said)}."
