@@ -38,7 +38,9 @@ def note_eager(device, node, in_place):
     for (block, start, end), writes in node.spans.items():
         use = block.use = block.use or Use()
         if use.generation != block.generation:
-            use.generation, use.rewritten, use.read_at = block.generation, False, 0
+            use.generation = block.generation
+            use.rewritten = False
+            use.read_at = 0
         if writes:
             use.bytes = end - start
             use.rewritten |= use.read_at > 0

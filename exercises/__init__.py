@@ -6,27 +6,13 @@ scripts    repaired, symptoms: the ten broken scripts
 scenarios  how the answer to an exercise in captures is used, a file per lesson
 answers    runs of an answer, and what they show, in words
 unfinished what a lesson, an exercise or an exhibit still lacks
-
-puzzles    check_capture: the same with a picture; needs the stand-in, not the course
+puzzles    check_capture with a picture; installed without this file, it needs no course
 
 Lessons import what they need from here.
 """
 
-from importlib import import_module
-from typing import Any
+from exercises.checks import check, check_capture
+from exercises.guesses import compare_guess, guessed
+from exercises.scripts import repaired, symptoms
 
-HOMES = {
-    "check": "checks",
-    "check_capture": "checks",
-    "compare_guess": "guesses",
-    "guessed": "guesses",
-    "repaired": "scripts",
-    "symptoms": "scripts",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the course only when something is asked for that needs it: the puzzles do not."""
-    if name not in HOMES:
-        raise AttributeError(f"module 'exercises' has no attribute {name!r}")
-    return getattr(import_module(f"exercises.{HOMES[name]}"), name)
+__all__ = ["check", "check_capture", "compare_guess", "guessed", "repaired", "symptoms"]

@@ -38,7 +38,6 @@ SLOW = {"chromium", "site"}  # fixtures that start a browser, or build the site
 OF_LESSONS = [  # what has its tests once for each lesson
     "tests/lessons/test_freshness.py",
     "tests/lessons/test_form.py",
-    "tests/lessons/test_colours.py",
     "tests/lessons/test_solutions.py",
     "tests/lessons/test_times.py",
     "tests/lessons/test_read.py",

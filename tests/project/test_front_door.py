@@ -20,7 +20,7 @@ from packaging.version import Version
 from PIL import Image
 
 from course.commands import lab, works_on
-from course.lessons import by_parts, lesson_file, optional
+from course.lessons import by_parts, lesson_file, lessons, optional
 from course.paths import NOTEBOOKS, ROOT
 from docs import colab, readme
 from tests.support.machine import needs_gpu
@@ -127,14 +127,14 @@ def numbers_needed(path):
     """Numbers of the lessons that a lesson needs, and that these need: its own reckoning."""
     row = prose(path).partition("| you need |")[2].splitlines()[2].split("|")[1].partition(";")[0]
     direct = {int(number) for number in re.findall(r"\((\d\d)_\w+\.ipynb", row)}
-    there = {int(one.name[:2]): one for one in NOTEBOOKS.glob("*.ipynb")}
+    there = {int(one.name[:2]): one for one in lessons()}
     if "all lessons from" in row:
         direct = {number for number in there if min(direct) <= number <= max(direct)}
     return direct.union(*(numbers_needed(there[number]) for number in direct))
 
 
 def test_each_path_names_what_it_needs_and_adds_up_all_minutes():
-    there = {int(path.name[:2]): path for path in NOTEBOOKS.glob("*.ipynb")}
+    there = {int(path.name[:2]): path for path in lessons()}
     _, _, *rows = readme.path_table().splitlines()
     assert len(rows) == len(readme.PATHS) and f"\n{rows[-1]}\n" in readme.README.read_text()
     on_a_path = set()
