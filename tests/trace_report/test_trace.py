@@ -273,7 +273,8 @@ def one_step(host_us, start_us, busy_us):
     ("events", "begins"),
     [
         (one_step(300, 50, 900), "GPU-bound: the GPU is idle for 5%"),
-        (one_step(1000, 50, 300), "CPU-bound: the GPU is idle for 70%"),
+        (one_step(10_000, 50, 3000), "CPU-bound: the GPU is idle for 70%"),
+        (one_step(1000, 50, 300), "No verdict: only one step gave the GPU work"),
         (one_step(300, 300, 700), "No verdict: only one step gave the GPU work"),
     ],
 )
