@@ -16,10 +16,13 @@ def merged(activities: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
     """For how many microseconds before each time did at least one of the activities run?"""
-    rows = merged(activities.assign(one=1), ["one"])
-    done_us = rows.dur_us.cumsum()
-    edges = np.ravel([rows.start_us, rows.end_us], "F")
-    busy_us = np.ravel([done_us - rows.dur_us, done_us], "F")
+    order = np.argsort(activities.start_us.to_numpy(), kind="stable")
+    start_us = activities.start_us.to_numpy()[order]
+    end_us = np.maximum.accumulate(activities.end_us.to_numpy()[order])
+    start_us = np.maximum(start_us, np.append(-np.inf, end_us)[: len(order)])
+    done_us = np.cumsum(end_us - start_us)
+    edges = np.ravel([start_us, end_us], "F")
+    busy_us = np.ravel([done_us - (end_us - start_us), done_us], "F")
     times = np.asarray(times, dtype=float)
     return np.interp(times, edges, busy_us) if len(edges) else np.zeros(times.shape)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from trace_report import faults, verdict
-from trace_report.intervals import busy_time, busy_until, merged
+from trace_report.intervals import busy_until, merged
 from trace_report.trace_file import WHOLE, named, read_tables
 
 NCCL = "nccl"  # begins the name of each kernel that communicates
@@ -174,8 +174,6 @@ class Trace:
         edges = spans[["start_us", "end_us", "pause_us", "resume_us"]].to_numpy()
         used = self.gpu[self.gpu.device.isin(own.device)]
         gpus = [rows for _, rows in own.groupby("device")]
-        own = max(gpus, key=busy_time, default=own)  # of the busiest
-        busiest = self.gpu[self.gpu.device.isin(own.device)]
 
         def per_step(times):
             start, end, pause, resume = np.asarray(times).T
@@ -184,6 +182,8 @@ class Trace:
         def within(activities):
             return per_step(busy_until(activities, edges))
 
+        own = max(gpus, key=within, default=own)  # of the busiest
+        busiest = self.gpu[self.gpu.device.isin(own.device)]
         means, launching = self._means(spans)
         step_us, work_us = per_step(edges), within(busiest)
         idle_us = max(0.0, step_us - work_us)

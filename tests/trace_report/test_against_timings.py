@@ -4,7 +4,11 @@ trace_report/AGAINST_TIMINGS.md holds every recorded trace whose lesson also tim
 python -m tests.trace_report.test_against_timings  writes it.
 """
 
+from dataclasses import replace
+from functools import cache
+
 import numpy as np
+import pytest
 
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
@@ -89,10 +93,12 @@ def medians(recording, value):
     return rounds.groupby("variant", sort=False)[["host_us", "step_us"]].median()
 
 
+@cache
 def rows():
     """Each trace and its timing: lesson, trace, step and host by trace and by timing, GPU busy,
-    GPU-bound or CPU-bound by the timing, and the trace's verdict.
+    GPU-bound or CPU-bound by the timing, the trace's verdict, and timed steps in one of the trace.
     """
+    found = []
     for lesson, value, names, steps in TIMED:
         recording = recorded_lesson(lesson)
         times = medians(recording, value)
@@ -102,7 +108,16 @@ def rows():
             s = trace.summary() / steps
             idle = max(0.0, 1 - s.gpu_busy_us / timed.step_us)
             limit = "CPU-bound" if idle >= CPU_BOUND else "GPU-bound"
-            yield lesson, name, s, timed, idle, limit, trace.verdict(), steps
+            found.append((lesson, name, s, timed, idle, limit, trace.verdict(), steps))
+    return found
+
+
+def slowed():
+    """By how much the profiler slows each step, by lesson/trace, the largest ratio first."""
+    ratios = {
+        f"{lesson}/{name}": s.step_us / timed.step_us for lesson, name, s, timed, *_ in rows()
+    }
+    return dict(sorted(ratios.items(), key=lambda one: -one[1]))
 
 
 def written():
@@ -133,22 +148,70 @@ def written():
             limit,
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", WHY])
+    return "\n".join([*lines, "", _why()])
 
 
+def _why():
+    """The undecided rows and the largest ratios, with their causes. A KeyError asks for one."""
+    undecided = [
+        f"- `{lesson}/{name}`: idle for {percent(s.idle_share)} of the traced step, and for "
+        f"{percent(idle)} of the timed one"
+        for lesson, name, s, _, idle, _, verdict, _ in rows()
+        if bound(verdict) is None
+    ]
+    largest = [
+        f"- `{name}`, {ratio:.2f}: {CAUSES[name]}" for name, ratio in [*slowed().items()][:5]
+    ]
+    limit_of = {f"{lesson}/{name}": limit for lesson, name, *_, limit, _, _ in rows()}
+    on_gpu = [one for one in slowed().items() if limit_of[one[0]] == "GPU-bound"]
+    decided = [one for one in on_gpu if one[0] not in "\n".join(undecided)]
+    most = max(slowed().values())
+    return WHY.format(
+        undecided="\n".join(undecided),
+        largest="\n".join(largest),
+        gpu_bound=f"`{decided[0][0]}` has the largest, {decided[0][1]:.2f}",
+        within=sum(ratio <= SLOWED for ratio in slowed().values()),
+        every=len(slowed()),
+        most=most,
+        worst=1 - (1 - CPU_BOUND) / most,
+        holds=1 - (1 - CPU_BOUND) / SLOWED,
+        limit=SLOWED,
+    )
+
+
+CAUSES = {
+    "reach_floor/first_eager": "timed on a quiet host; another cell of the lesson timed the same "
+    "step at 1792 µs, against which the ratio is 1.58.",
+    "make_graphed_callables/callables": "the profiler adds as much as to `eager_callables` (842 "
+    "and 875 µs), but the step is half as long.",
+    "graph_part_of_model/part_whole_model": "as `callables`: 856 µs more, of a step half as long "
+    "as `part_eager`.",
+    "decode_language_model/generate": "5,300 operators and 1,400 launches per 4 tokens; the "
+    "profiler adds 2.3 µs to each.",
+    "graph_part_of_model/part_eager": "197 operators and 35 launches per step; the profiler adds "
+    "5.4 µs to each.",
+}
 WHY = """\
-**Undecided**, three of *graph_part_of_model*: the GPU is idle for 20% to 50% of the traced step.
-The profiler slows the host, here by a fifth, and these steps are near the border: the timings say
-7%, 7% and 32%. So the report asks for a timing instead of a verdict.
+**Undecided**: the profiler alone may be why the GPU waits. The verdict asks for a timing.
 
-**The five largest ratios** are of eager steps, in which the host is the limit and pays for the
-profiler at each operator and each launch: `first_eager` (timed on a quiet host, at 1357 µs; another
-cell of that lesson timed the same step at 1792 µs, against which its ratio is 1.6), `callables` and
-`eager_callables` (few operators remain, so each launch weighs more), `generate` and `4x16_eager`
-(the most operators per step). Where the GPU is the limit, traced and timed step differ by 13% at
-most: in a trace of a single step, and in `batch`, whose host is nearly as slow as its GPU.
+{undecided}
 
-**Host time** of a graph is traced at 2 to 100 times what it takes, as CUPTI works at each launch.
+**The five largest ratios** are of steps in which the host is the limit: it pays for the profiler
+at each operator and each launch.
+
+{largest}
+
+Of the decided steps in which the GPU is the limit, {gpu_bound}:
+a trace of a single step, which includes the start of an idle GPU.
+
+**The limit of {limit}** is chosen from this table, and is no law: {within} of {every} steps are
+slowed by less, the others by up to {most:.2f}. So a verdict says CPU-bound from {holds:.0%} idle
+on, and holds up to a slowdown of its own, 0.8 / (1 - idle): 4 times at 80%. Each CPU-bound row
+is slowed by less than that. A GPU-bound step that the profiler slows by {limit} to {most:.1f}
+times could idle for {holds:.0%} to {worst:.0%} when it is traced, and be called CPU-bound;
+the table has none.
+
+**Host time** of a graph is traced at several times what it takes, as CUPTI works at each launch.
 It is at most what the report says, and decides nothing. `loss_read` is the other way round: its
 timing counts the wait for the loss, and the trace does not.
 """
@@ -160,19 +223,57 @@ def test_the_table_is_what_the_traces_say():
 
 
 def test_no_trace_says_the_opposite_of_a_timing():
-    found = list(rows())
-    said = [(bound(verdict), limit) for *_, limit, verdict, _ in found]
-    assert len(said) > 40
+    said = [(bound(verdict), limit) for *_, limit, verdict, _ in rows()]
+    assert len(said) == 42
     assert [both for both in said if both[0] not in (None, both[1])] == []
     assert sum(bounded is None for bounded, _ in said) <= 3
-    slowed = [s.step_us / timed.step_us for _, _, s, timed, *_ in found]
-    assert sum(ratio > SLOWED for ratio in slowed) <= 3  # and none of them is judged wrongly
+
+
+def test_the_profiler_slows_few_steps_beyond_the_limit_and_these_idle_far_beyond_it():
+    ratios = slowed()
+    beyond = {name for name, ratio in ratios.items() if ratio > SLOWED}
+    assert len(beyond) <= 3
+    for lesson, name, s, _, _, _, verdict, steps in rows():
+        holds_up_to = (1 - CPU_BOUND) / (1 - s.idle_share * steps)
+        if bound(verdict) == "CPU-bound":
+            assert ratios[f"{lesson}/{name}"] < holds_up_to
+        if f"{lesson}/{name}" in beyond:
+            assert holds_up_to > 2 * SLOWED
+
+
+def test_the_traced_host_time_is_at_least_the_timed_one():
+    """But for the step that reads its loss: its timing counts the wait, which the trace tells."""
+    for lesson, name, s, timed, *_ in rows():
+        if name != "loss_read" and lesson != "graph_megatron":
+            assert s.host_issue_us >= 0.98 * timed.host_us or np.isnan(timed.host_us), name
+
+
+@pytest.mark.parametrize(
+    ("lesson", "name"),
+    [
+        ("let_torch_compile_capture", "last"),
+        ("start_here", "whole_step_graph"),
+        ("start_here", "eager"),
+        ("reach_floor", "variant7"),
+    ],
+)
+def test_one_step_of_a_trace_does_not_say_the_opposite_of_all(lesson, name):
+    """The first step of a graph's trace is cold, and takes the host three times as long."""
+    trace = read_trace(recorded_lesson(lesson).trace(name))
+    tables = {
+        kind: rows[rows.step == 0]
+        for kind, rows in vars(trace).items()
+        if kind not in ("path", "steps")
+    }
+    first = replace(trace, steps=trace.steps[:1], **tables)
+    assert bound(first.verdict()) in (None, bound(trace.verdict()))
 
 
 def test_the_flagship_graph_takes_what_lesson_0_says():
     trace = read_trace(recorded_lesson("start_here").trace("whole_step_graph"))
     assert 342 <= trace.summary().step_us <= 378
     assert trace.verdict().startswith("GPU-bound: the GPU is idle for ")
+    assert trace.summary().idle_share < CPU_BOUND / 2
 
 
 if __name__ == "__main__":

@@ -64,7 +64,11 @@ def test_a_synchronising_copy_and_a_host_callback_are_told_from_launches(read_ev
 
 @pytest.mark.parametrize("idle, bound", [(5, "GPU-bound"), (60, "CPU-bound")])
 def test_the_verdict_says_what_limits_and_what_a_graph_could_save(read_events, idle, bound):
-    trace = read_events(step(0, 0, 100), launch(0, 1), kernel(idle, 100 - idle, 1))
+    events = []
+    for n in range(2):
+        work = kernel(100 * n + idle, 100 - idle, n)
+        events += [step(n, 100 * n, 100), launch(100 * n, n), work]
+    trace = read_events(*events)
     assert trace.verdict().startswith(bound)
     assert f"at most {idle} µs" in trace.verdict()
 
@@ -124,8 +128,12 @@ def test_time_on_earlier_launches_is_not_idle(read_events):
 
 
 def test_a_step_that_is_a_graph_is_not_told_to_use_one(read_events):
-    replay = launch(10, 1, "cudaGraphLaunch")
-    trace = read_events(step(0, 0, 100), replay, kernel(30, 5, 1), kernel(40, 5, 1))
+    events = []
+    for n in range(2):
+        replay = launch(100 * n + 10, n, "cudaGraphLaunch")
+        kernels = [kernel(100 * n + at, 5, n) for at in (30, 40)]
+        events += [step(n, 100 * n, 100), replay, *kernels]
+    trace = read_events(*events)
     assert trace.verdict().endswith("kernels come from graphs already, 1 launched per step.")
     assert "could save" not in trace.verdict()
 
@@ -273,7 +281,8 @@ def one_step(host_us, start_us, busy_us):
     ("events", "begins"),
     [
         (one_step(300, 50, 900), "GPU-bound: the GPU is idle for 5%"),
-        (one_step(1000, 50, 300), "CPU-bound: the GPU is idle for 70%"),
+        (one_step(10_000, 50, 3000), "CPU-bound: the GPU is idle for 70%"),
+        (one_step(1000, 50, 300), "No verdict: only one step gave the GPU work"),
         (one_step(300, 300, 700), "No verdict: only one step gave the GPU work"),
     ],
 )
