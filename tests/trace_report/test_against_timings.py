@@ -243,9 +243,9 @@ def test_the_profiler_slows_few_steps_beyond_the_limit_and_these_idle_far_beyond
 
 def test_the_traced_host_time_is_at_least_the_timed_one():
     """But for the step that reads its loss: its timing counts the wait, which the trace tells."""
-    for lesson, name, s, timed, *_ in rows():
-        if name != "loss_read" and lesson != "graph_megatron":
-            assert s.host_issue_us >= 0.98 * timed.host_us or np.isnan(timed.host_us), name
+    for _, name, s, timed, *_ in rows():
+        if name != "loss_read":
+            assert s.host_issue_us >= timed.host_us or np.isnan(timed.host_us), name
 
 
 @pytest.mark.parametrize(

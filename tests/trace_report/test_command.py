@@ -289,7 +289,7 @@ def test_the_page_says_what_the_trace_says(files, tmp_path):
         assert f"<b>{name}</b>: {trace.verdict()}" in unescape(html)
         assert f"{in_words(trace.summary().step_us)}</td>" in html
     assert [name for name, _ in data_of(html)["variants"]] == ["eager", "graph"]
-    assert len(html) < 100_000
+    assert len(html) < 85_000
     assert set(re.findall(r"https?://[\w./]+", html)) == {"http://www.w3.org/2000/svg"}
     assert "default-src 'none'" in html
 
