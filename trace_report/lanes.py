@@ -180,11 +180,10 @@ def _ranges(axes, ranges, end):
         shown_us = min(dur_us, end - at_us)
         width = end * 0.018 * len(name)
         left = min(max(at_us, taken), end - width)
-        beside = left - at_us < 0.05 * end  # a name far from its bar would seem to be another's
         if shown_us > width:
             axes.text(
                 at_us + shown_us / 2, 0, name, ha="center", va="center", fontsize=10, color="white"
             )
-        elif left >= taken and beside and shown_us > 0:
+        elif left >= taken and shown_us > 0:
             axes.text(left, -0.6, name, va="bottom", fontsize=10, color=COLOURS["host time"])
             taken = left + width

@@ -176,7 +176,6 @@ def test_a_class_without_its_docstring_and_cells_in_another_order_play(learner):
         "import os\nos.environ['MINE'] = '1'",
         "import builtins\nbuiltins.sum = builtins.sum",
         "globals()['_build'] = print",
-        "setattr(torch.nn.Linear, 'forward', print)",
         "torch.manual_seed(3)",
     ],
 )

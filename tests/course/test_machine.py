@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from course import machine, ranks
+from course.lessons import lessons
 from course.machine import missing, played
-from course.paths import NOTEBOOKS
 from tests.support.notebooks import write_notebook
 
 ABOUT = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21"}
@@ -99,7 +99,7 @@ def test_lessons_on_several_gpus_need_two_and_22_can_share_one(monkeypatch):
     monkeypatch.delenv(ranks.SHARE, raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 0))
-    needed = {path.stem[3:]: machine.lacking(path) for path in NOTEBOOKS.glob("*.ipynb")}
+    needed = {path.stem[3:]: machine.lacking(path) for path in lessons()}
     two = {name for name, of in needed.items() if of and of[0].startswith("2 GPUs (")}
     assert two == {"train_on_several_gpus", "split_decoder"}
 

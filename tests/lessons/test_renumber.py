@@ -85,10 +85,10 @@ def test_lessons_move_and_links_follow(project):
 
 def test_former_names_lead_to_the_present_ones(project):
     notebooks = project / "notebooks"
-    renumber.renumber("choose_api", 9, project)
+    renumber.renumber("choose_api", 11, project)
     assert former_names(notebooks) == {f"{16}_choose_api": "choose_api"}
     rename_lesson.rename("choose_api", "choose_way", project)
-    former = {f"{number:02}_choose_api": "choose_way" for number in (9, 16)}
+    former = {f"{number:02}_choose_api": "choose_way" for number in (11, 16)}
     assert former_names(notebooks) == former
     rename_lesson.rename("choose_way", "choose_api", project)
     renumber.renumber("choose_api", 16, project)

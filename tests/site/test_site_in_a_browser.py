@@ -28,7 +28,7 @@ def lesson_page(name):
 def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, theme):
     page.emulate_media(color_scheme=theme)
     for name, charts in (
-        ("README", 1),
+        ("README", 2),
         (lesson_page("start_here"), 2),  # a drawing and a chart
         (lesson_page("reach_floor"), 3),
     ):
