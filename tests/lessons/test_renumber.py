@@ -92,7 +92,7 @@ def test_former_names_lead_to_the_present_ones(project):
     assert former_names(notebooks) == former
     rename_lesson.rename("choose_way", "choose_api", project)
     renumber.renumber("choose_api", 16, project)
-    former = {f"{9:02}_{name}": "choose_api" for name in ("choose_api", "choose_way")}
+    former = {f"{11:02}_{name}": "choose_api" for name in ("choose_api", "choose_way")}
     assert former_names(notebooks) == former, "a file that is there has no other name"
 
 
