@@ -168,7 +168,7 @@ def contents() -> str:
     lessons = "\n".join(
         f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in recorded_lessons()
     )
-    puzzle = lesson_file(PUZZLES)
+    puzzle, _ = puzzles()
     first = f"{title(puzzle)} <notebooks/{puzzle.stem}>"
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)
