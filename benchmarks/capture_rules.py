@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from examples.train_fp16 import capturing
-from examples.train_mlp import GraphedStep
+from examples.train_mlp import GraphedStep, capturing
 from helpers.capture import capture_step
 
 STEPS, EVERY = 12, 4

@@ -2,20 +2,38 @@
 
     python train_mlp.py              ten epochs
     python train_mlp.py --no-graph   without the graph: the losses are the same
+    python train_mlp.py --resume     goes on from train_mlp.pt, after --stop 5, for example
     python train_mlp.py --quick      two epochs, a narrow model
 
-Copy GraphedStep, and change the lines that have a number. train_mlp_eager.py is without them.
+Copy capturing and GraphedStep, and change the lines that have a number. train_mlp_eager.py has
+none of them.
 """
 
-from argparse import ArgumentParser, BooleanOptionalAction
-from collections.abc import Callable
+import gc
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 WARMUP = 3  # steps
+
+
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterator[None]:
+    """Capture the block, next to threads that pin memory and without a garbage collection."""
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # 9
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # 10
+            yield
+    finally:
+        if gc_was_enabled:
+            gc.enable()
 
 
 class GraphedStep:
@@ -37,7 +55,7 @@ class GraphedStep:
         if self.calls <= WARMUP:  # 2
             return self._warm_up()
         if self.calls == WARMUP + 1:
-            with torch.cuda.graph(self.graph):
+            with capturing(self.graph):
                 self.loss = self.step(self.inputs, self.targets)
         self.graph.replay()
         return self.loss.clone()  # 3
@@ -76,21 +94,48 @@ def evaluate(model: nn.Module, loader: DataLoader) -> float:
     return torch.stack(right).mean().item()
 
 
-def main(argv: list[str] | None = None) -> list[float]:
-    """Train, and return the loss of every step."""
+def save_checkpoint(
+    model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: LRScheduler, epoch: int
+) -> None:
+    """Save what a training needs to go on from this epoch."""
+    parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+    checkpoint = {name: part.state_dict() for name, part in parts.items()}
+    torch.save(checkpoint | {"epoch": epoch}, "train_mlp.pt")
+
+
+def load_checkpoint(
+    model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: LRScheduler
+) -> int:
+    """Go on from train_mlp.pt, before the first step. Returns the next epoch."""
+    checkpoint = torch.load("train_mlp.pt", map_location="cuda", weights_only=True)  # 11
+    model.load_state_dict(checkpoint["model"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    scheduler.load_state_dict(checkpoint["scheduler"])
+    return checkpoint["epoch"]
+
+
+def parse_args(argv: list[str] | None) -> Namespace:
+    """The command line."""
     parser = ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="a narrow model, two epochs")
+    parser.add_argument("--stop", type=int, help="end after so many epochs")
+    parser.add_argument("--resume", action="store_true", help="go on from train_mlp.pt")
     parser.add_argument("--graph", action=BooleanOptionalAction, default=True)
-    args = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> list[float]:
+    """Train, and return the loss of every step."""
+    args = parse_args(argv)
     epochs, width = (2, 64) if args.quick else (10, 1024)
 
     torch.manual_seed(0)
     train_loader, valid_loader = make_loaders()
     model = make_model(width)
-    learning_rate = torch.tensor(1e-3, device="cuda")  # 6
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, capturable=True)  # 7
+    rate = torch.tensor(1e-3, device="cuda")  # 6
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, capturable=True, fused=True)  # 7
     steps = epochs * len(train_loader)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
+    scheduler = CosineAnnealingLR(optimizer, T_max=steps)
 
     def train_step(inputs, targets):
         optimizer.zero_grad(set_to_none=True)
@@ -103,7 +148,9 @@ def main(argv: list[str] | None = None) -> list[float]:
 
     step = GraphedStep(train_step) if args.graph else train_step
     losses = []
-    for epoch in range(epochs):
+    start = load_checkpoint(model, optimizer, scheduler) if args.resume else 0
+    for epoch in range(start, args.stop or epochs):
+        torch.manual_seed(epoch)  # a training that is resumed draws the same numbers
         for inputs, targets in train_loader:
             losses.append(step(inputs.cuda(), targets.cuda()))
             scheduler.step()
@@ -111,8 +158,7 @@ def main(argv: list[str] | None = None) -> list[float]:
                 lr = scheduler.get_last_lr()[0]
                 print(f"step {len(losses)}: loss {sum(losses[-50:]) / 50:.4f}, lr {lr:.6f}")
         print(f"epoch {epoch}: accuracy {evaluate(model, valid_loader):.3f}")
-
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "train_mlp.pt")
+        save_checkpoint(model, optimizer, scheduler, epoch + 1)
     return [float(loss) for loss in losses]
 
 

@@ -24,7 +24,10 @@ KINDS = {  # what the lesson's table says
     "6 learning rate": "silent",
     "7 capturable": "raises",
     "8 detach": "raises",
+    "9 no collection": "same",  # unless garbage holds a graph: see capture_rules
+    "10 thread_local": "same",  # unless a thread pins memory meanwhile: see capture_rules
 }
+RESUME = {"11 rate on the GPU": ('map_location="cuda"', 'map_location="cpu"')}
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +64,17 @@ def test_without_a_line_it_ends_as_the_lesson_says(change, eager_losses):
     assert ending(lambda: losses_of(CHANGES[change])[0], eager_losses) == KINDS[change]
 
 
+@pytest.mark.parametrize(("changes", "right"), [((), 9), (RESUME.values(), 5)])
+def test_a_training_goes_on_as_if_it_had_not_stopped(changes, right, eager_losses):
+    losses_of(flags=["--stop", "1"])
+    losses, replays = losses_of(*changes, flags=["--resume"])
+    assert len(losses) == 9 and replays == 6
+    assert sum(map(float.__eq__, losses, eager_losses[9:])) == right
+
+
 def test_every_numbered_line_is_left_out_once():
-    assert {change[0] for change in CHANGES} == set(numbered_lines("train_mlp"))
+    names = [*CHANGES, *RESUME]
+    assert {name.split()[0] for name in names} == set(numbered_lines("train_mlp"))
     assert CHANGES.keys() == KINDS.keys()
 
 
@@ -79,13 +91,13 @@ def test_it_runs_by_itself(monkeypatch, capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["step 50", "epoch 0", "step 100", "epoch 1"]
     saved = torch.load(tmp_path / "train_mlp.pt", weights_only=True, map_location="cpu")
-    assert saved.keys() == {"model", "optimizer"}
+    assert saved.keys() == {"model", "optimizer", "scheduler", "epoch"} and saved["epoch"] == 2
 
 
 def test_the_lesson_names_the_lines_that_change():
     before, after = (file_of(name).read_text() for name in ("train_mlp_eager", "train_mlp"))
     row = re.compile(r"^\| (\d+) \| `(.*)` \| `(.*)` \|$", re.MULTILINE)
     rows = row.findall(prose(lesson_file(LESSON)))
-    assert len(rows) == 4
+    assert len(rows) == 5
     for number, old, new in rows:
         assert old in before and new in after and f"# {number}\n" in after
