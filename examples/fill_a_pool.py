@@ -40,11 +40,11 @@ def recorded_on_a_stream(x: Tensor, side: torch.cuda.Stream) -> None:
             y.sum()
         y.record_stream(side)
         del y
-    torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(side)
 
 
 def waited_for(x: Tensor, side: torch.cuda.Stream) -> None:
-    """The same without record_stream: the capturing stream waits before it frees."""
+    """The same without record_stream: the capturing stream waits before the tensor is freed."""
     for _ in range(COUNT):
         y = x * 2
         side.wait_stream(torch.cuda.current_stream())
