@@ -35,6 +35,7 @@ PROXY = (
 )
 
 # downloads as measured with torch 2.15.0 (CUDA) and 2.13.0 (CPU)
+FULL = 2**26  # bytes: with fewer left on the disk, that is what a step failed of
 CPU, CUDA = "torch for the CPU, about 0.4 GB in all", "torch for CUDA, about 3.2 GB in all"
 
 
@@ -171,6 +172,8 @@ def main(arguments: list[str]) -> None:
     if importlib.util.find_spec("ensurepip") is None:
         install_it = "install it (on Debian and Ubuntu, apt install python3-venv)"
         sys.exit(f"This Python has no ensurepip: {install_it}.")
+    if not os.access(ROOT, os.W_OK):
+        sys.exit(f"{ROOT} cannot be written: copy the course to a folder where you may write.")
     parser = argparse.ArgumentParser(prog="python -m course.set_up")
     parser.add_argument("extra", nargs="?", default="")
     parser.add_argument("--cpu", action="store_true")
@@ -181,6 +184,8 @@ def main(arguments: list[str]) -> None:
     except KeyboardInterrupt:
         sys.exit("The set-up was interrupted; the same command starts it again.")
     except Failed as failure:
+        if shutil.disk_usage(ROOT).free < FULL:
+            sys.exit(f"The disk of {ROOT} is full: make room, and the same command starts it again.")
         sys.exit(f"The set-up did not finish: {failure}. The same command starts it again.")
 
 

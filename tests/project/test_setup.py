@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -300,6 +301,23 @@ def test_without_a_python_make_says_so(checkout):
 )
 def test_a_python_that_cannot_do_it_is_refused_first(monkeypatch, module, attribute, value, said):
     monkeypatch.setattr(importlib.import_module(module), attribute, value)
+    with pytest.raises(SystemExit, match=said):
+        set_up.main([])
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("os.access", False, "cannot be written: copy the course to"),
+        ("shutil.disk_usage", SimpleNamespace(free=0), "is full: make room"),
+    ],
+)
+def test_a_folder_that_takes_nothing_is_named(monkeypatch, name, answer, said):
+    def set_up_fails(*_):
+        raise set_up.Failed("Python could not make an environment")
+
+    monkeypatch.setattr(set_up, "set_up", set_up_fails)
+    monkeypatch.setattr(name, lambda *_: answer)
     with pytest.raises(SystemExit, match=said):
         set_up.main([])
 
