@@ -185,7 +185,7 @@ def main(arguments: list[str]) -> None:
         sys.exit("The set-up was interrupted; the same command starts it again.")
     except Failed as failure:
         if shutil.disk_usage(ROOT).free < FULL:
-            sys.exit(f"The disk of {ROOT} is full: make room, and the same command starts it again.")
+            sys.exit(f"The disk of {ROOT} is full: make room, then the same command goes on.")
         sys.exit(f"The set-up did not finish: {failure}. The same command starts it again.")
 
 
