@@ -23,6 +23,7 @@ class Lab:
     """A copy of the course in folder, and the server that `make lab` starts there."""
 
     def __init__(self, folder, port=0):
+        shutil.copy(ROOT / "pyproject.toml", folder)  # its lock is held while lessons are copied
         for part in (*PACKAGES, "docs", "jupyter", "notebooks", "traces"):
             shutil.copytree(
                 ROOT / part,
