@@ -1,5 +1,5 @@
 # The NVIDIA driver comes from the host (--gpus all); without it the lessons play their recordings.
-FROM python:3.12.14-slim-bookworm
+FROM python:3.12.14-slim-bookworm@sha256:0f5b26b9518d002b6173fd61daad821fa340635ebfec5bba471013f9ca114579
 
 # torch.compile builds its launchers with a C compiler
 RUN apt-get update \
