@@ -32,13 +32,22 @@ from cpu_graph.errors import (
     not_pickled,
     refusal,
 )
-from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside, zeroed
+from cpu_graph.hints import (
+    Captured,
+    buffers,
+    lost_inputs,
+    ran_outside,
+    remark,
+    replayed_inside,
+    written_over,
+    zeroed,
+)
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
-from cpu_graph.nodes import POISON, name_of, poisoning, unseen
+from cpu_graph.nodes import POISON, is_anew, name_of, poisoning, unseen
 from cpu_graph.order import merge
 from cpu_graph.values import Values
-from cpu_graph.warmups import is_anew, warmed_blocks, warmed_draws, warmed_up
+from cpu_graph.warmups import warmed_blocks, warmed_draws, warmed_up
 
 numbers = count(1)
 
@@ -251,6 +260,7 @@ class CUDAGraph:
         self.stand_in.captures.append(self.record)
         capture.values.end(self.stand_in)
         capture.warmed = warmed_blocks(capture)
+        capture.buffers = buffers(flat(capture.nodes))
         capture.warmed_draws = warmed_draws(self.stand_in, flat(capture.nodes))
         ran_outside(self.stand_in, capture)
         remark(self.stand_in, self.record, capture, flat(capture.nodes))
@@ -308,11 +318,7 @@ class CUDAGraph:
         self.has_instance = True
         device = self.stand_in
         device.launches["graphs"] += 1
-        lost_inputs(device, self.capture)
-        with unseen():
-            self.capture.values.tell_changed(device, self.capture.number)
-        if not self.record.replays:
-            warmed_up(device, self.capture, self.record)
+        self._tell_before_replay()
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)
@@ -326,7 +332,16 @@ class CUDAGraph:
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
         self.record.replays += 1
+        written_over(self.capture)
         zeroed(device, self.capture.anew)
+
+    def _tell_before_replay(self):
+        device, capture = self.stand_in, self.capture
+        lost_inputs(device, capture)
+        with unseen():
+            capture.values.tell_changed(device, capture.number)
+        if not self.record.replays:
+            warmed_up(device, capture, self.record)
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
@@ -367,6 +382,7 @@ class CUDAGraph:
         for block in capture.written.keys() | capture.poisoned:
             block.last_graph = capture.number
             block.overwritten = None
+            block.uncomputed = False
         newer = {
             block
             for older, generation in capture.written.items()

@@ -10,10 +10,7 @@ from collections import Counter
 import torch
 
 from cpu_graph.hints import tell, zeroed
-
-# they write what does not depend on what was there
-ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
-ANEW |= {"_foreach_copy_"}
+from cpu_graph.nodes import is_anew
 
 
 class Use:
@@ -53,10 +50,6 @@ def note_eager(device, node, in_place):
             use.since = use.since if use.times else now
             use.times[node.operator] += 1
             use.written_at = now
-
-
-def is_anew(operator):
-    return operator.name().split("::")[-1].split(".")[0] in ANEW
 
 
 def warmed_blocks(capture):

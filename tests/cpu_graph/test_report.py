@@ -1,6 +1,7 @@
 """What `python -m cpu_graph run` and the plugin say of a program: each fault, and nothing else."""
 
 import copy
+import functools
 import sys
 import threading
 from pathlib import Path
@@ -184,6 +185,54 @@ def freed_twice(gone):
     assert other.shape == (4,)
 
 
+def cached_workspace(use):
+    """A library makes its workspace at its first call, which is captured, and keeps it."""
+
+    @functools.lru_cache
+    def workspace():
+        return torch.zeros(4, device="cuda") if use.startswith("counter") else empty()
+
+    def empty():
+        return torch.empty(4, device="cuda")
+
+    x = torch.ones(4, device="cuda")
+    if use.endswith("made before"):
+        workspace()
+    replay = captured(lambda: workspace().copy_(x).sum())
+    if use.startswith("read before"):
+        workspace().sum()
+    replay()
+    if use.startswith("counter"):
+        workspace().add_(1)
+    elif use.startswith("filled"):
+        workspace().fill_(7)
+    if use == "filled anew, read at once":
+        workspace().sum()
+    replay()
+    if use == "filled anew":
+        workspace().fill_(7)
+    workspace().sum()
+
+
+def static_input_of_the_capture(gradients):
+    """A static input that is made in the capture, and written before each replay; or gradients,
+    which are made there and set to zero by the program in between."""
+    weight, made = torch.ones(4, device="cuda", requires_grad=True), []
+
+    def work():
+        made.append(torch.empty(4, device="cuda"))
+        (made[0] * weight[:2].sum()).sum().backward()
+
+    replay = captured(work)
+    for _ in range(2):
+        made[0].fill_(1)
+        replay()
+        if gradients:
+            weight.grad.clone()
+            weight.grad.zero_()
+    made[0].sum()
+
+
 def graphed_twice(twice):
     model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
     for _ in range(1 + twice):
@@ -207,6 +256,11 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("gradients added", micro_batches, "", "eagerly"),
     ("memory gone", freed_twice, True, False),
     ("replay in a capture", graphed_twice, True, False),
+    ("made in the capture", cached_workspace, "filled", "filled, made before"),
+    ("made in the capture", cached_workspace, "counter", "counter, made before"),
+    ("not computed yet", cached_workspace, "read before", "read before, made before"),
+    ("made in the capture", cached_workspace, "filled", "filled anew"),
+    ("made in the capture", cached_workspace, "filled", "filled anew, read at once"),
 ]
 
 
@@ -220,6 +274,13 @@ def test_a_fault_is_told_and_its_repair_is_not(kind, program, wrong, right):
                 assert kind == "replay in a capture"
         assert {finding.kind for finding in device.findings} == expected, device.hints
         assert kind != "memory gone" or len(device.findings) == len(expected), "told once"
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_what_a_capture_makes_may_be_written_for_it(gradients):
+    with cpu_graphs() as device:
+        static_input_of_the_capture(gradients)
+    assert device.findings == []
 
 
 def test_a_race_is_told_with_both_launches_their_lines_and_the_tensor():
