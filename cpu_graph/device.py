@@ -54,6 +54,7 @@ class Device:
         self.lock = RLock()  # one launch at a time
         self.asked = Asked()
         self.pools = []  # of use_mem_pool blocks, the innermost last
+        self.in_backward = False
         self.in_range = False  # whether torch's check of a quantile's range is left out
 
     @property

@@ -1,6 +1,7 @@
 """A CUDA graph on the stand-in: a capture that runs nothing, and its replay."""
 
 import warnings
+import weakref
 from itertools import count
 from types import CellType, FunctionType
 
@@ -67,6 +68,7 @@ class Capture:
         self.clocks = {device.stream: {}}  # of each stream that takes part
         self.ticks = count(1)
         self.lost = False
+        self.handle = None  # a weak reference to that of its graph, once it has ended
         self.outside = []  # launches that ran during it and are not in it
         self.values = Values()
         self.poisoned = set()
@@ -74,8 +76,14 @@ class Capture:
         self.anew = set()  # block that it writes without regard to what is there
         self.changed = {}  # block -> the operators that change what is there
         self.reads = {}  # block from outside -> its first Read
+        self.empty = {}  # block -> the generation of what torch.empty has made there, and the node
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
+
+    def laid_out(self, node):
+        """Note who makes tensors without a launch."""
+        for block, *_ in node.spans:
+            self.empty[block] = block.generation, node
 
     def add(self, node):
         clock = self.clocks[self.device.stream]
@@ -255,12 +263,13 @@ class CUDAGraph:
         self.capture = capture
         self.finalizing = True  # hooks of torch's run now, and find the driver's graph alive
         self.handle = Handle(self.stand_in)
+        capture.handle = weakref.ref(self.handle)
         launches = sum(node.operator is not POISON for node in flat(capture.nodes))
         self.record = Captured(capture.number, shown(capture.line), launches)
         self.stand_in.captures.append(self.record)
         capture.values.end(self.stand_in)
         capture.warmed = warmed_blocks(capture)
-        capture.buffers = buffers(flat(capture.nodes))
+        capture.buffers = buffers(capture, flat(capture.nodes))
         capture.warmed_draws = warmed_draws(self.stand_in, flat(capture.nodes))
         ran_outside(self.stand_in, capture)
         remark(self.stand_in, self.record, capture, flat(capture.nodes))

@@ -142,12 +142,19 @@ def lost(capture):
             yield block, read
 
 
+def kept_by_its_pool(block, read):
+    """Whether the memory of a tensor that is gone stays as it is: its graph lives, and only a later
+    capture in that pool may get it."""
+    producer = block.tenant and block.tenant.handle
+    return block.generation == read.generation and producer is not None and bool(producer())
+
+
 def lost_inputs(device, capture):
     """At a replay: say which tensors are gone, and which results of its pool are another
     graph's.
     """
     for block, read in lost(capture):
-        if read.told:
+        if read.told or kept_by_its_pool(block, read):
             continue
         read.told = True
         owner = (
@@ -191,7 +198,7 @@ class InputLiveness:
             raise refusal(f"CUDA graph replay detected {len(dead)} dead tensor(s).\n{readers}")
 
 
-def buffers(nodes):
+def buffers(capture, nodes):
     """At the end of a capture: the tensors that torch.empty and its like have made and that are
     there still, if the graph does not read what it finds in them: (block, generation) -> the node
     that has made it.
@@ -202,9 +209,11 @@ def buffers(nodes):
         for place in tree_leaves(node.outputs):
             if isinstance(place, Place) and place.block not in given:
                 made[place.block] = node
-        if not base_name(node.operator).startswith(("empty", "new_empty")):
-            for block, *_ in node.spans:
-                reads_first.setdefault(block, block in given and not is_anew(node.operator))
+        for block, *_ in node.spans:
+            reads_first.setdefault(block, block in given and not is_anew(node.operator))
+    for block, (generation, node) in capture.empty.items():
+        if generation == block.generation:
+            made[block] = node
     return {
         (block, block.generation): node
         for block, node in made.items()
@@ -227,6 +236,15 @@ def used_eagerly(device, node, anew):
     changed = {block for (block, *_), writes in node.spans.items() if writes}
     read = {block for block, *_ in node.spans} - (changed if anew else set())
     overwritten(device, read)
+    if device.in_backward and adds_to_itself(node):
+        tell(
+            device,
+            "gradient overwritten",
+            f"A gradient in the memory of graph {next(iter(read)).tenant.number} was overwritten "
+            f"by its next replay, before the backward pass at {shown(node.line)} adds to it. Give "
+            "every parameter a gradient of its own first, and keep it with "
+            "zero_grad(set_to_none=False).",
+        )
     for block in read:
         if block.uncomputed and not (device.capture and device.capture is block.tenant):
             tell(
@@ -249,6 +267,18 @@ def used_eagerly(device, node, anew):
         block.lost = block.unread = None
     for block in changed:
         block.lost, block.unread = None, node
+
+
+def adds_to_itself(node):
+    """Whether a launch adds the result of a graph to the very same memory."""
+    first, *others = node.args
+    alike = others and isinstance(first, Place) and isinstance(others[0], Place)
+    return (
+        base_name(node.operator) in ("add", "add_")
+        and alike
+        and (first.block, first.where) == (others[0].block, others[0].where)
+        and first.block.tenant is not None
+    )
 
 
 def overwritten(device, blocks):

@@ -161,6 +161,12 @@ def is_factory(operator):
 
 
 @cache
+def launches_nothing(operator):
+    """Whether it makes a tensor and leaves its memory as it is."""
+    return base_name(operator).startswith(("empty", "new_empty")) and not marked(operator)
+
+
+@cache
 def is_anew(operator):
     """Whether it writes what does not depend on what was there."""
     overload = name_of(operator).partition(".")[2]

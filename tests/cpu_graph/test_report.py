@@ -230,7 +230,34 @@ def static_input_of_the_capture(gradients):
         if gradients:
             weight.grad.clone()
             weight.grad.zero_()
-    made[0].sum()
+    return made[0]
+
+
+def graphed_micro_batches(kind):
+    """Two backward passes of a graphed module add up; the first one's gradient is the graph's own
+    memory, or the program's."""
+    model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
+    graphed = torch.cuda.make_graphed_callables(model, (x,))
+    if kind == "a gradient of its own":
+        model.weight.grad, model.bias.grad = map(torch.zeros_like, (model.weight, model.bias))
+    for _ in range(2):
+        if kind == "one at a time":
+            model.zero_grad(set_to_none=True)
+        graphed(x).sum().backward()
+
+
+def result_of_another_pool(producer):
+    """A graph reads a result of another graph's pool whose tensor nobody holds: that pool alone
+    hands it on, for as long as its graph lives."""
+    x, graphs = torch.ones(4, device="cuda"), [torch.cuda.CUDAGraph() for _ in range(2)]
+    with torch.cuda.graph(graphs[0]):
+        result = x * 2
+    with torch.cuda.graph(graphs[1]):
+        result = result + 1
+    graphs[0].replay()
+    if producer == "is gone":
+        del graphs[0]
+    graphs[-1].replay()
 
 
 def graphed_twice(twice):
@@ -256,6 +283,9 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("gradients added", micro_batches, "", "eagerly"),
     ("memory gone", freed_twice, True, False),
     ("replay in a capture", graphed_twice, True, False),
+    ("memory gone", result_of_another_pool, "is gone", "is there"),
+    ("gradient overwritten", graphed_micro_batches, "", "a gradient of its own"),
+    ("gradient overwritten", graphed_micro_batches, "", "one at a time"),
     ("made in the capture", cached_workspace, "filled", "filled, made before"),
     ("made in the capture", cached_workspace, "counter", "counter, made before"),
     ("not computed yet", cached_workspace, "read before", "read before, made before"),
@@ -279,7 +309,8 @@ def test_a_fault_is_told_and_its_repair_is_not(kind, program, wrong, right):
 @pytest.mark.parametrize("gradients", [False, True])
 def test_what_a_capture_makes_may_be_written_for_it(gradients):
     with cpu_graphs() as device:
-        static_input_of_the_capture(gradients)
+        made = static_input_of_the_capture(gradients)
+        assert made.tolist() == [1, 1, 1, 1], "torch.empty launches nothing that a replay repeats"
     assert device.findings == []
 
 
