@@ -156,6 +156,23 @@ def lazily_scaled(kind):
     replay()
 
 
+def with_a_constant(batch):
+    """A module has a buffer that never changes; the step draws its batch, or has a static one."""
+    model, static = nn.Linear(4, 4).cuda(), torch.ones(8, 4, device="cuda")
+    model.register_buffer("scale", torch.ones(4, device="cuda"))
+
+    def step():
+        model.zero_grad()
+        x = torch.randn(8, 4, device="cuda") if batch == "drawn" else static
+        model(x * model.scale).square().mean().backward()
+        with torch.no_grad():
+            model.weight.sub_(model.weight.grad)
+
+    for _ in range(3):
+        step()
+    captured(step)()
+
+
 def micro_batches(zeroed):
     """Each replay adds the gradients of a micro-batch; the optimizer's step is eager, or a graph
     of its own that sets them to zero behind it."""
@@ -279,6 +296,7 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("warm-up", warm_up, "one batch", "real batches"),
     ("warm-up", lazily_scaled, "on one batch", "restored"),
     ("warm-up", lazily_scaled, "on one batch", "a rate that changes"),
+    ("warm-up", with_a_constant, "static", "drawn"),
     ("gradients added", micro_batches, "", "by a graph"),
     ("gradients added", micro_batches, "", "eagerly"),
     ("memory gone", freed_twice, True, False),
