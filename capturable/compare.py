@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from capturable.comparison_inputs import fill_padding, fill_with_rubbish, fresh, in_order, tensors
 from capturable.inputs import Call, named_parts
-from capturable.likely_causes import Evidence, likely_causes
+from capturable.likely_causes import likely_causes
 from capturable.load_step import batch_of
 from capturable.stand_in import gpu_or_stand_in, is_not_modelled
 from capturable.step_state import StepState, random_states, seed_all, set_random_states
@@ -131,7 +131,7 @@ def compare(
         counts.clear()
         graphed = Side(make_graphed, seed)
         built = counts.copy()
-        comparing = _Comparing(eager, again, graphed, rtol)
+        comparing = Comparing(eager, again, graphed, rtol)
         comparing.run(calls, pad, read_at_once, seed)
         found = comparing.found
         if found.difference is None:
@@ -142,12 +142,13 @@ def compare(
                 )
         else:
             noticed = list(device.findings) if device else []
-            found.causes = likely_causes(comparing.evidence(found.difference, noticed))
+            comparing.look_further()
+            found.causes = likely_causes(comparing, noticed)
         found.counted = _counted(comparing, device, built, counts - built)
         return found
 
 
-class _Comparing:
+class Comparing:
     """The comparison under way: the steps, called in turn with equal batches."""
 
     def __init__(self, eager: Side, again: Side, graphed: Side, rtol: float) -> None:
@@ -171,7 +172,8 @@ class _Comparing:
     def state(self, side: Side) -> dict[str, Any]:
         """What a step keeps, under the eager step's names."""
         names = self.names if side is self.graphed else {name: name for name in self.names}
-        return side.state.values(names, self.gradients)
+        called = len(side.results) > 0  # gradients that a capture leaves are nobody's result
+        return side.state.values(names, self.gradients and called)
 
     def run(self, calls: int, pad: Sequence[str], read_at_once: bool, seed: int) -> None:
         """Compare until something differs."""
@@ -291,11 +293,24 @@ class _Comparing:
         self.found.difference = Difference(kind, call, name, text)
         return True
 
-    def _call_once_more(self, batch: Call) -> None:
-        """Call both steps with another batch, to see whether the result follows it."""
-        with suppress(Exception):  # the difference is known already
-            self.eager.call(fresh(batch))
-            self.graphed.call(fresh(batch))
+    @property
+    def difference(self) -> Difference:
+        """The difference that was found."""
+        assert self.found.difference
+        return self.found.difference
+
+    def graphed_value(self, name: str) -> Any:
+        """What the step with graphs keeps under a name."""
+        return self.state(self.graphed).get(name, 0.0)
+
+    def look_further(self) -> None:
+        """Call both steps with another batch if the first one's result differs already, to see
+        whether the result follows the batch."""
+        kind, call, *_ = self.difference
+        if kind == "result" and call == 1 and len(self.batches) > 1:
+            with suppress(Exception):
+                self.eager.call(fresh(self.batches[1]))
+                self.graphed.call(fresh(self.batches[1]))
 
     def agreed(self) -> str:
         """What was compared, and how equal it is."""
@@ -303,29 +318,8 @@ class _Comparing:
         state = f"{len(self.state(self.eager))} tensors and numbers of state after each"
         return f"{how}: the results of {len(self.batches)} calls, {state}, random states."
 
-    def evidence(self, difference: Difference, noticed: list[Any]) -> Evidence:
-        """What may point to the cause of the difference."""
-        kind, call, name, _ = difference
-        if kind == "result" and call == 1 and len(self.batches) > 1:
-            self._call_once_more(self.batches[1])
-        return Evidence(
-            kind,
-            call,
-            name,
-            self.again.step,
-            self.error,
-            self.eager.results,
-            self.graphed.results,
-            self.start,
-            self.state(self.eager),
-            self.state(self.graphed),
-            self.batches,
-            self.drew,
-            noticed,
-        )
 
-
-def _counted(comparing: _Comparing, device: Any, built: Counter, later: Counter) -> str:
+def _counted(comparing: Comparing, device: Any, built: Counter, later: Counter) -> str:
     """How many graphs were captured and replayed, and what a call launches."""
     where = "a GPU" if device is None else "the stand-in for CUDA graphs, in place of a GPU"
     calls = len(comparing.graphed.results)
@@ -401,8 +395,9 @@ def _copies(values: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_shared(*sides: Side) -> None:
     """Raise NotComparable if two of the steps have a tensor in common."""
     seen: dict[int, int] = {}
-    for number, side in enumerate(sides):
-        for name, value in side.state.values({n: n for n in side.state.places}, True).items():
+    kept = [side.state.values({n: n for n in side.state.places}, True) for side in sides]
+    for number, values in enumerate(kept):
+        for name, value in values.items():
             where = (
                 value.untyped_storage().data_ptr()
                 if isinstance(value, torch.Tensor) and value.layout == torch.strided

@@ -1,5 +1,7 @@
 """Backward passes and streams: a GPU's autograd has rules that the CPU's need not know."""
 
+from contextlib import contextmanager
+
 import torch
 from torch.utils._pytree import tree_leaves
 
@@ -49,6 +51,16 @@ def overrides_stale_streams():
     return getattr(torch._C, "_override_stale_capture_stream", bool)()
 
 
+@contextmanager
+def under_way(device):
+    """A backward pass: what it adds to a gradient is another one."""
+    before, device.in_backward = device.in_backward, True
+    try:
+        yield
+    finally:
+        device.in_backward = before
+
+
 def backward(device, function, /, *args, **kwargs):
     """Autograd works on the stream of the forward pass, and the caller's stream waits for it."""
     root = next(
@@ -66,7 +78,7 @@ def backward(device, function, /, *args, **kwargs):
     )
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)
-    with wanting(device, "cuda"):
+    with wanting(device, "cuda"), under_way(device):
         if not hop:
             return function(*args, **kwargs)
         streams[1].wait_stream(streams[0])

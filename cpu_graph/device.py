@@ -7,10 +7,18 @@ from threading import RLock, get_ident, local
 import torch
 
 from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
-from cpu_graph.hints import overwritten, raced
+from cpu_graph.hints import raced, used_eagerly
 from cpu_graph.lines import users_line
 from cpu_graph.memory import LARGE, Memory, Place, rounded
-from cpu_graph.nodes import Node, called, drawing, poisoning, written_by
+from cpu_graph.nodes import (
+    Node,
+    called,
+    drawing,
+    is_anew,
+    is_factory,
+    poisoning,
+    written_by,
+)
 from cpu_graph.order import HOST, Order
 from cpu_graph.placement import Asked
 from cpu_graph.tables import strides_of
@@ -46,6 +54,7 @@ class Device:
         self.lock = RLock()  # one launch at a time
         self.asked = Asked()
         self.pools = []  # of use_mem_pool blocks, the innermost last
+        self.in_backward = False
         self.in_range = False  # whether torch's check of a quantile's range is left out
 
     @property
@@ -121,7 +130,9 @@ class Device:
         elif any(not newer.free for newer in block.overlaps):
             block.unknown_address = True  # part of it may be the newer block's
         block.tenant = capture
-        return self.memory.tensor(block, shape, stride, dtype)
+        tensor = self.memory.tensor(block, shape, stride, dtype)
+        block.uncomputed = capture is not None
+        return tensor
 
     def eager_pool(self, kind):
         """The pool that use_mem_pool names, or None for the common one."""
@@ -140,15 +151,14 @@ class Device:
 
     def node(self, operator, args, kwargs, outputs=None, draws=None):
         """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
-        if not self.capturing():
-            overwritten(
-                self, {block for t in tensors_in(args, kwargs) if (block := self.memory.find(t))}
-            )
         kept = [*written_by(operator, args, kwargs), *tensors_in(outputs)]
-        spans = self.spans(tensors_in(args, kwargs), False) | self.spans(kept, True)
+        given = [] if is_factory(operator) else tensors_in(args, kwargs)
+        spans = self.spans(given, False) | self.spans(kept, True)
         node = Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
         node.line = users_line()
-        if self.capturing():
+        if not self.capturing():
+            used_eagerly(self, node, is_anew(operator))
+        else:
             written = {id(tensor) for tensor in kept}
             given = [t for t in tensors_in(args, kwargs) if id(t) not in written]
             self.capture.values.note(node, [t for t in given if not self.memory.find(t)])
@@ -204,6 +214,7 @@ class Device:
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
             block.overwritten = None
+            block.uncomputed = False
         return outputs if made else node.read  # which a race may have changed
 
     def move(self, tensor, stride, kind):

@@ -1,6 +1,7 @@
 """A CUDA graph on the stand-in: a capture that runs nothing, and its replay."""
 
 import warnings
+import weakref
 from itertools import count
 from types import CellType, FunctionType
 
@@ -32,13 +33,22 @@ from cpu_graph.errors import (
     not_pickled,
     refusal,
 )
-from cpu_graph.hints import Captured, lost_inputs, ran_outside, remark, replayed_inside, zeroed
+from cpu_graph.hints import (
+    Captured,
+    buffers,
+    lost_inputs,
+    ran_outside,
+    remark,
+    replayed_inside,
+    written_over,
+    zeroed,
+)
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
-from cpu_graph.nodes import POISON, name_of, poisoning, unseen
+from cpu_graph.nodes import POISON, is_anew, name_of, poisoning, unseen
 from cpu_graph.order import merge
 from cpu_graph.values import Values
-from cpu_graph.warmups import is_anew, warmed_blocks, warmed_draws, warmed_up
+from cpu_graph.warmups import warmed_blocks, warmed_draws, warmed_up
 
 numbers = count(1)
 
@@ -58,6 +68,7 @@ class Capture:
         self.clocks = {device.stream: {}}  # of each stream that takes part
         self.ticks = count(1)
         self.lost = False
+        self.handle = None  # a weak reference to that of its graph, once it has ended
         self.outside = []  # launches that ran during it and are not in it
         self.values = Values()
         self.poisoned = set()
@@ -65,8 +76,14 @@ class Capture:
         self.anew = set()  # block that it writes without regard to what is there
         self.changed = {}  # block -> the operators that change what is there
         self.reads = {}  # block from outside -> its first Read
+        self.empty = {}  # block -> the generation of what torch.empty has made there, and the node
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
+
+    def laid_out(self, node):
+        """Note who makes tensors without a launch."""
+        for block, *_ in node.spans:
+            self.empty[block] = block.generation, node
 
     def add(self, node):
         clock = self.clocks[self.device.stream]
@@ -246,11 +263,13 @@ class CUDAGraph:
         self.capture = capture
         self.finalizing = True  # hooks of torch's run now, and find the driver's graph alive
         self.handle = Handle(self.stand_in)
+        capture.handle = weakref.ref(self.handle)
         launches = sum(node.operator is not POISON for node in flat(capture.nodes))
         self.record = Captured(capture.number, shown(capture.line), launches)
         self.stand_in.captures.append(self.record)
         capture.values.end(self.stand_in)
         capture.warmed = warmed_blocks(capture)
+        capture.buffers = buffers(capture, flat(capture.nodes))
         capture.warmed_draws = warmed_draws(self.stand_in, flat(capture.nodes))
         ran_outside(self.stand_in, capture)
         remark(self.stand_in, self.record, capture, flat(capture.nodes))
@@ -308,11 +327,7 @@ class CUDAGraph:
         self.has_instance = True
         device = self.stand_in
         device.launches["graphs"] += 1
-        lost_inputs(device, self.capture)
-        with unseen():
-            self.capture.values.tell_changed(device, self.capture.number)
-        if not self.record.replays:
-            warmed_up(device, self.capture, self.record)
+        self._tell_before_replay()
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)
@@ -326,7 +341,16 @@ class CUDAGraph:
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
         self.record.replays += 1
+        written_over(self.capture)
         zeroed(device, self.capture.anew)
+
+    def _tell_before_replay(self):
+        device, capture = self.stand_in, self.capture
+        lost_inputs(device, capture)
+        with unseen():
+            capture.values.tell_changed(device, capture.number)
+        if not self.record.replays:
+            warmed_up(device, capture, self.record)
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
@@ -367,6 +391,7 @@ class CUDAGraph:
         for block in capture.written.keys() | capture.poisoned:
             block.last_graph = capture.number
             block.overwritten = None
+            block.uncomputed = False
         newer = {
             block
             for older, generation in capture.written.items()

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from cpu_graph.errors import NotModelled, refusal
 from cpu_graph.lines import shown
 from cpu_graph.memory import Place
-from cpu_graph.nodes import name_of
+from cpu_graph.nodes import base_name, is_anew, is_factory, name_of
 from cpu_graph.order import HOST
 from cpu_graph.trees import tensors_in
 
@@ -72,15 +72,20 @@ def clock_of(node):
     return node.stream[0] if isinstance(node.stream, tuple) else None
 
 
-def places(node):
+def places(node, outputs=True):
     """The tensors in the device's memory among what a launch takes and returns."""
-    given = tree_leaves((node.args, node.kwargs, node.outputs))
+    given = tree_leaves((node.args, node.kwargs, node.outputs if outputs else ()))
     return [leaf for leaf in given if isinstance(leaf, Place)]
 
 
+def said_of(node):
+    """A launch in words."""
+    return f"{name_of(node.operator)} at {shown(node.line)}"
+
+
 def said(node, inside=False):
-    """A launch in words; inside: as one of two in the same graph."""
-    name = f"{name_of(node.operator)} at {shown(node.line)}"
+    """A launch in words, with its stream; inside: as one of two in the same graph."""
+    name = said_of(node)
     if node.graph is None:
         return f"{name} (by the CPU)" if node.stream == HOST else f"{name} (stream {node.stream})"
     where = f"captured on stream {node.stream[1]}" if inside else f"on stream {node.replayed_on}"
@@ -110,8 +115,7 @@ def remark(device, record, capture, nodes):
     remarks = []
     for node in nodes:
         if any(block.kind == "pinned" and not writes for (block, *_), writes in node.spans.items()):
-            where = f"{name_of(node.operator)} at {shown(node.line)}"
-            remarks.append(f"each replay reads pinned memory again: {where}")
+            remarks.append(f"each replay reads pinned memory again: {said_of(node)}")
     if capture.outside:
         remarks.append(
             f"{len(capture.outside)} operators ran outside of it during the capture, the first: "
@@ -138,12 +142,19 @@ def lost(capture):
             yield block, read
 
 
+def kept_by_its_pool(block, read):
+    """Whether the memory of a tensor that is gone stays as it is: its graph lives, and only a later
+    capture in that pool may get it."""
+    producer = block.tenant and block.tenant.handle
+    return block.generation == read.generation and producer is not None and bool(producer())
+
+
 def lost_inputs(device, capture):
     """At a replay: say which tensors are gone, and which results of its pool are another
     graph's.
     """
     for block, read in lost(capture):
-        if read.told:
+        if read.told or kept_by_its_pool(block, read):
             continue
         read.told = True
         owner = (
@@ -185,6 +196,89 @@ class InputLiveness:
         if dead:
             readers = "".join(f"  read by {read.operator}\n" for _, read in dead)
             raise refusal(f"CUDA graph replay detected {len(dead)} dead tensor(s).\n{readers}")
+
+
+def buffers(capture, nodes):
+    """At the end of a capture: the tensors that torch.empty and its like have made and that are
+    there still, if the graph does not read what it finds in them: (block, generation) -> the node
+    that has made it.
+    """
+    reads_first, made = {}, {}
+    for node in nodes:
+        given = {place.block for place in places(node, outputs=False)}
+        for place in tree_leaves(node.outputs):
+            if isinstance(place, Place) and place.block not in given:
+                made[place.block] = node
+        for block, *_ in node.spans:
+            reads_first.setdefault(block, block in given and not is_anew(node.operator))
+    for block, (generation, node) in capture.empty.items():
+        if generation == block.generation:
+            made[block] = node
+    return {
+        (block, block.generation): node
+        for block, node in made.items()
+        if is_factory(node.operator)
+        and not (block.free or node.draws or reads_first.get(block, True))
+    }
+
+
+def written_over(capture):
+    """After a replay: note what eager launches wrote to its buffers, and nobody has read."""
+    for block in capture.reads:
+        block.unread = None
+    for (block, generation), maker in capture.buffers.items():
+        if block.unread and block.generation == generation:
+            block.lost, block.unread = (block.unread, capture.number, maker), None
+
+
+def used_eagerly(device, node, anew):
+    """Before an eager launch: tell what is wrong with the memory that it reads."""
+    changed = {block for (block, *_), writes in node.spans.items() if writes}
+    read = {block for block, *_ in node.spans} - (changed if anew else set())
+    overwritten(device, read)
+    if device.in_backward and adds_to_itself(node):
+        tell(
+            device,
+            "gradient overwritten",
+            f"A gradient in the memory of graph {next(iter(read)).tenant.number} was overwritten "
+            f"by its next replay, before the backward pass at {shown(node.line)} adds to it. Give "
+            "every parameter a gradient of its own first, and keep it with "
+            "zero_grad(set_to_none=False).",
+        )
+    for block in read:
+        if block.uncomputed and not (device.capture and device.capture is block.tenant):
+            tell(
+                device,
+                "not computed yet",
+                f"{said_of(node)} reads what was made in the capture of graph "
+                f"{block.tenant.number}, and no replay has written it: a capture computes nothing. "
+                "Replay the graph first; what other code uses too, make before the capture.",
+            )
+        if block.lost:
+            earlier, number, maker = block.lost
+            tell(
+                device,
+                "made in the capture",
+                f"{said_of(maker)} made a tensor in the capture of graph {number}, "
+                f"{said_of(earlier)} wrote to it, and a replay wrote over that before "
+                f"{said_of(node)} reads it: a tensor that other code keeps and uses too, such as "
+                "a cached workspace, is to be made before the capture.",
+            )
+        block.lost = block.unread = None
+    for block in changed:
+        block.lost, block.unread = None, node
+
+
+def adds_to_itself(node):
+    """Whether a launch adds the result of a graph to the very same memory."""
+    first, *others = node.args
+    alike = others and isinstance(first, Place) and isinstance(others[0], Place)
+    return (
+        base_name(node.operator) in ("add", "add_")
+        and alike
+        and (first.block, first.where) == (others[0].block, others[0].where)
+        and first.block.tenant is not None
+    )
 
 
 def overwritten(device, blocks):

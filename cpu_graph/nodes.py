@@ -17,6 +17,9 @@ CONVERSIONS = {aten._to_copy.default, aten.copy_.default}
 POISON = torch.Tensor.fill_  # no operator that a program's launch has
 CPU_MATMUL = "expected m1 and m2"  # what a GPU calls mat1 and mat2
 NO_MEMORY = re.compile(r"DefaultCPUAllocator.* allocate (\d+) bytes")
+# they write what does not depend on what was there
+ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
+ANEW |= {"_foreach_copy_"}
 OUT_OF_BOUNDS = (
     "out of range in self",
     "out of bounds for dimension",
@@ -148,6 +151,31 @@ def as_on_a_gpu(operator, error, args, kwargs):
 def name_of(operator):
     """An operator's name as its errors and lists give it: aten::add.Tensor."""
     return operator.name() if callable(getattr(operator, "name", None)) else str(operator)
+
+
+@cache
+def is_factory(operator):
+    """Whether it makes a tensor of a shape, as torch.zeros and zeros_like, and reads none."""
+    name = base_name(operator)
+    return name.startswith(("empty", "zeros", "ones", "full", "new_")) or name.endswith("_like")
+
+
+@cache
+def launches_nothing(operator):
+    """Whether it makes a tensor and leaves its memory as it is."""
+    return base_name(operator).startswith(("empty", "new_empty")) and not marked(operator)
+
+
+@cache
+def is_anew(operator):
+    """Whether it writes what does not depend on what was there."""
+    overload = name_of(operator).partition(".")[2]
+    return base_name(operator) in ANEW or overload == "out" or overload.endswith("_out")
+
+
+def base_name(operator):
+    """Its name without namespace and overload: add for aten::add.Tensor."""
+    return name_of(operator).split("::")[-1].split(".")[0]
 
 
 @contextmanager

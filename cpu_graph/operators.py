@@ -1,6 +1,6 @@
 """What the stand-in does with an operator: run it, record it, or refuse it as a GPU would."""
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch._C import _get_dispatch_mode, _TorchDispatchModeKey
@@ -20,7 +20,7 @@ from cpu_graph.errors import (
     is_refusal,
     refusal,
 )
-from cpu_graph.nodes import name_of
+from cpu_graph.nodes import launches_nothing, name_of
 from cpu_graph.order import HOST
 from cpu_graph.shapes import not_computed
 from cpu_graph.tables import (
@@ -178,6 +178,11 @@ def launch(device, operator, args, kwargs, placed, kind):
     check_known(device, operator, args, placed)
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
+    if launches_nothing(operator):
+        made = laid_out(device, operator, args, kwargs, kind)
+        if device.capturing():
+            device.capture.laid_out(device.node(operator, args, kwargs, made))
+        return made
     if not device.capturing():
         device.launches["operators"] += 1
         result = device.execute(operator, args, kwargs, kind, device.stream, generator)
@@ -231,13 +236,16 @@ def check_kernel(name, placed):
             )
 
 
-def record(device, operator, args, kwargs, kind, draws):
-    def allocate(shape, stride, dtype):
-        return device.allocate(shape, stride, dtype, kind)
+def laid_out(device, operator, args, kwargs, kind):
+    """Results in memory as it is."""
+    allocate = partial(device.allocate, kind=kind)
+    return not_computed(operator, args, kwargs, allocate)
 
+
+def record(device, operator, args, kwargs, kind, draws):
     outputs = None
     if operator._schema.returns:
-        outputs = not_computed(operator, args, kwargs, allocate)
+        outputs = laid_out(device, operator, args, kwargs, kind)
     device.capture.add(device.node(operator, args, kwargs, outputs, draws))
     return outputs
 

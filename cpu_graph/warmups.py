@@ -10,10 +10,7 @@ from collections import Counter
 import torch
 
 from cpu_graph.hints import tell, zeroed
-
-# they write what does not depend on what was there
-ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
-ANEW |= {"_foreach_copy_"}
+from cpu_graph.nodes import is_anew
 
 
 class Use:
@@ -55,14 +52,10 @@ def note_eager(device, node, in_place):
             use.written_at = now
 
 
-def is_anew(operator):
-    return operator.name().split("::")[-1].split(".")[0] in ANEW
-
-
 def warmed_blocks(capture):
     """At the end of a capture: the blocks that its operators have changed before, on its inputs."""
     inputs = [
-        block.use
+        block
         for block in capture.reads
         if block not in capture.written
         and block.kind == "cuda"
@@ -74,11 +67,12 @@ def warmed_blocks(capture):
     def warmed(block):
         use, operators = block.use, capture.changed[block]
         repeated = use and any(use.times[operator] > 1 for operator in operators)
-        return repeated and all(each.read_at >= use.since > each.written_at for each in inputs)
+        uses = [each.use for each in inputs]
+        return repeated and all(each.read_at >= use.since > each.written_at for each in uses)
 
-    return [
-        block for block in capture.changed if block in capture.reads and inputs and warmed(block)
-    ]
+    found = [block for block in capture.changed if block in capture.reads and warmed(block)]
+    # a step that draws its batch reads weights and buffers alone
+    return found if found and len(names_of(capture.device, inputs)) < len(inputs) else []
 
 
 def warmed_draws(device, nodes):
@@ -94,7 +88,7 @@ def warmed_up(device, capture, record):
             "the random state was not set after it"
         )
     blocks = [block for block in capture.warmed if block.use.times]
-    names = names_of(device, blocks) if blocks else []
+    names = sorted(set(names_of(device, blocks).values())) if blocks else []
     if names:
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         tell(
@@ -107,7 +101,7 @@ def warmed_up(device, capture, record):
 
 
 def names_of(device, blocks):
-    """The names of blocks that hold weights and buffers of a module, or state of an optimizer."""
+    """Block -> name, of those with a module's weights and buffers, or an optimizer's state."""
     names = {}
     for thing in gc.get_objects():
         kind = type(thing)  # isinstance would ask proxies for their class
@@ -127,4 +121,4 @@ def names_of(device, blocks):
             block = device.memory.find(tensor)
             if block in blocks:
                 names[block] = name
-    return sorted(set(names.values()))
+    return names

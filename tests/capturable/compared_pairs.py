@@ -4,7 +4,13 @@ unusual way. Each function is a factory."""
 import torch
 from torch.nn import functional as F
 
-RIGHT = ("captured_late", "optimizer_outside", "padded_and_masked", "other_optimizer_settings")
+RIGHT = (
+    "captured_late",
+    "optimizer_outside",
+    "padded_and_masked",
+    "other_optimizer_settings",
+    "gradients_of_noisy_inputs",
+)
 WRONG = {  # the pair -> what differs first, and the cause that is named
     "batch_not_copied": ("result", "Rebound static input"),
     "warmup_that_trains": ("construction", "Side effects of the warm-up"),
@@ -13,6 +19,8 @@ WRONG = {  # the pair -> what differs first, and the cause that is named
     "padding_in_the_mean": ("result", "Padding that reaches a result"),
     "penalty_every_second_step": ("result", "Frozen branch"),
     "copy_without_a_wait": ("result", "race: "),
+    "gradients_added_up": ("state", "Gradient accumulation into graph memory"),
+    "average_rebound": ("construction", "State not updated in place"),
 }
 OPTIONS = {"padded_and_masked": {"pad": ["padded"]}}
 
@@ -329,3 +337,81 @@ def graphed_copy_without_a_wait():
         return landing.clone()
 
     return step, static_x
+
+
+def eager_gradients_added_up():
+    model = torch.nn.Linear(4, 3).cuda()
+    return _two_micro_batches(model, model), torch.randn(6, 4, device="cuda")
+
+
+def graphed_gradients_added_up():
+    """The first gradient is memory of the backward graph, which the second replay overwrites."""
+    model = torch.nn.Linear(4, 3).cuda()
+    graphed = torch.cuda.make_graphed_callables(model, (torch.randn(3, 4, device="cuda"),))
+    return _two_micro_batches(model, graphed)
+
+
+def _two_micro_batches(model, forward):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        for micro_batch in x.chunk(2):
+            forward(micro_batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def eager_average_rebound():
+    average = {"of": torch.zeros(4, device="cuda")}
+
+    def step(x):
+        average["of"] = 0.9 * average["of"] + 0.1 * x.mean(0)
+        return x - average["of"]
+
+    return step, torch.randn(6, 4, device="cuda")
+
+
+def graphed_average_rebound():
+    eager, x = eager_average_rebound()
+    graph, result = _captured(eager, x, warmup=0)
+
+    def step(new_x, eager=eager):
+        x.copy_(new_x)
+        graph.replay()
+        return result.clone()
+
+    return step
+
+
+def _noisy(generator):
+    model = torch.nn.Linear(4, 3).cuda()
+
+    def step(x):
+        model.zero_grad()
+        noise = torch.empty_like(x).normal_(generator=generator)
+        model(x + noise).square().mean().backward()
+
+    return step, model
+
+
+def eager_gradients_of_noisy_inputs():
+    generator = torch.Generator("cuda").manual_seed(3)
+    return _noisy(generator)[0], torch.randn(6, 4, device="cuda")
+
+
+def graphed_gradients_of_noisy_inputs():
+    """Nothing but gradients is the result, and they are there from the capture on."""
+    generator, graph = torch.Generator("cuda").manual_seed(3), torch.cuda.CUDAGraph()
+    eager, model = _noisy(generator)
+    x = torch.randn(6, 4, device="cuda")
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        eager(x)
+
+    def step(new_x, model=model, generator=generator):
+        x.copy_(new_x)
+        graph.replay()
+
+    return step

@@ -1,6 +1,7 @@
 """What `python -m cpu_graph run` and the plugin say of a program: each fault, and nothing else."""
 
 import copy
+import functools
 import sys
 import threading
 from pathlib import Path
@@ -155,6 +156,23 @@ def lazily_scaled(kind):
     replay()
 
 
+def with_a_constant(batch):
+    """A module has a buffer that never changes; the step draws its batch, or has a static one."""
+    model, static = nn.Linear(4, 4).cuda(), torch.ones(8, 4, device="cuda")
+    model.register_buffer("scale", torch.ones(4, device="cuda"))
+
+    def step():
+        model.zero_grad()
+        x = torch.randn(8, 4, device="cuda") if batch == "drawn" else static
+        model(x * model.scale).square().mean().backward()
+        with torch.no_grad():
+            model.weight.sub_(model.weight.grad)
+
+    for _ in range(3):
+        step()
+    captured(step)()
+
+
 def micro_batches(zeroed):
     """Each replay adds the gradients of a micro-batch; the optimizer's step is eager, or a graph
     of its own that sets them to zero behind it."""
@@ -184,6 +202,81 @@ def freed_twice(gone):
     assert other.shape == (4,)
 
 
+def cached_workspace(use):
+    """A library makes its workspace at its first call, which is captured, and keeps it."""
+
+    @functools.lru_cache
+    def workspace():
+        return torch.zeros(4, device="cuda") if use.startswith("counter") else empty()
+
+    def empty():
+        return torch.empty(4, device="cuda")
+
+    x = torch.ones(4, device="cuda")
+    if use.endswith("made before"):
+        workspace()
+    replay = captured(lambda: workspace().copy_(x).sum())
+    if use.startswith("read before"):
+        workspace().sum()
+    replay()
+    if use.startswith("counter"):
+        workspace().add_(1)
+    elif use.startswith("filled"):
+        workspace().fill_(7)
+    if use == "filled anew, read at once":
+        workspace().sum()
+    replay()
+    if use == "filled anew":
+        workspace().fill_(7)
+    workspace().sum()
+
+
+def static_input_of_the_capture(gradients):
+    """A static input that is made in the capture, and written before each replay; or gradients,
+    which are made there and set to zero by the program in between."""
+    weight, made = torch.ones(4, device="cuda", requires_grad=True), []
+
+    def work():
+        made.append(torch.empty(4, device="cuda"))
+        (made[0] * weight[:2].sum()).sum().backward()
+
+    replay = captured(work)
+    for _ in range(2):
+        made[0].fill_(1)
+        replay()
+        if gradients:
+            weight.grad.clone()
+            weight.grad.zero_()
+    return made[0]
+
+
+def graphed_micro_batches(kind):
+    """Two backward passes of a graphed module add up; the first one's gradient is the graph's own
+    memory, or the program's."""
+    model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
+    graphed = torch.cuda.make_graphed_callables(model, (x,))
+    if kind == "a gradient of its own":
+        model.weight.grad, model.bias.grad = map(torch.zeros_like, (model.weight, model.bias))
+    for _ in range(2):
+        if kind == "one at a time":
+            model.zero_grad(set_to_none=True)
+        graphed(x).sum().backward()
+
+
+def result_of_another_pool(producer):
+    """A graph reads a result of another graph's pool whose tensor nobody holds: that pool alone
+    hands it on, for as long as its graph lives."""
+    x, graphs = torch.ones(4, device="cuda"), [torch.cuda.CUDAGraph() for _ in range(2)]
+    with torch.cuda.graph(graphs[0]):
+        result = x * 2
+    with torch.cuda.graph(graphs[1]):
+        result = result + 1
+    graphs[0].replay()
+    if producer == "is gone":
+        del graphs[0]
+    graphs[-1].replay()
+
+
 def graphed_twice(twice):
     model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
     for _ in range(1 + twice):
@@ -203,10 +296,19 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("warm-up", warm_up, "one batch", "real batches"),
     ("warm-up", lazily_scaled, "on one batch", "restored"),
     ("warm-up", lazily_scaled, "on one batch", "a rate that changes"),
+    ("warm-up", with_a_constant, "static", "drawn"),
     ("gradients added", micro_batches, "", "by a graph"),
     ("gradients added", micro_batches, "", "eagerly"),
     ("memory gone", freed_twice, True, False),
     ("replay in a capture", graphed_twice, True, False),
+    ("memory gone", result_of_another_pool, "is gone", "is there"),
+    ("gradient overwritten", graphed_micro_batches, "", "a gradient of its own"),
+    ("gradient overwritten", graphed_micro_batches, "", "one at a time"),
+    ("made in the capture", cached_workspace, "filled", "filled, made before"),
+    ("made in the capture", cached_workspace, "counter", "counter, made before"),
+    ("not computed yet", cached_workspace, "read before", "read before, made before"),
+    ("made in the capture", cached_workspace, "filled", "filled anew"),
+    ("made in the capture", cached_workspace, "filled", "filled anew, read at once"),
 ]
 
 
@@ -220,6 +322,14 @@ def test_a_fault_is_told_and_its_repair_is_not(kind, program, wrong, right):
                 assert kind == "replay in a capture"
         assert {finding.kind for finding in device.findings} == expected, device.hints
         assert kind != "memory gone" or len(device.findings) == len(expected), "told once"
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_what_a_capture_makes_may_be_written_for_it(gradients):
+    with cpu_graphs() as device:
+        made = static_input_of_the_capture(gradients)
+        assert made.tolist() == [1, 1, 1, 1], "torch.empty launches nothing that a replay repeats"
+    assert device.findings == []
 
 
 def test_a_race_is_told_with_both_launches_their_lines_and_the_tensor():

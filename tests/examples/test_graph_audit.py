@@ -22,7 +22,7 @@ def capture():
     x = torch.ones(4, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        graph.result = x * 2
+        graph.x, graph.result = x, x * 2
     return graph
 
 
