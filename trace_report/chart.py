@@ -58,7 +58,7 @@ def time_bars(traces: dict[str, Trace]) -> Figure:
     colours = [COLOURS[lane] for lane in table]
     table.plot.barh(width=0.8, ax=axes, legend=False, color=colours)
     _label(axes, table.max(axis=None), "per step (host: at most)")
-    axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
+    axes.figure.legend(loc="outside lower left", ncols=3)
     return axes.figure
 
 

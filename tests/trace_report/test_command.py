@@ -250,18 +250,19 @@ def test_strange_names_have_a_picture(read_events, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "events",
+    ("events", "end_us"),
     [
-        [step(0, 0, 0), launch(0, 1) | {"dur": 0}, kernel(0, 0, 1)],
-        [*(step(n, 100 * n, 100) for n in range(5)), launch(410, 1), kernel(420, 9, 1)],
-        [step(0, 0, 100), step(1, 100, 100), launch(10, 1), kernel(20, 5, 1), launch(300, 2)],
+        ([step(0, 0, 0), launch(0, 1) | {"dur": 0}, kernel(0, 0, 1)], 1),
+        ([*(step(n, 100 * n, 100) for n in range(5)), launch(410, 1), kernel(420, 9, 1)], 29),
+        ([step(0, 0, 100), step(1, 100, 100), launch(10, 1), kernel(20, 5, 1), launch(300, 2)], 25),
     ],
     ids=["no length", "events in the last step only", "a launch after the steps"],
 )
-def test_steps_of_no_length_or_without_events_are_drawn(read_events, tmp_path, events):
+def test_steps_of_no_length_or_without_events_are_drawn(read_events, tmp_path, events, end_us):
     trace = read_events(*events)
     draw({"odd": trace}, tmp_path / "odd.png")
-    assert data_of(page({"odd": trace}))["end"] > 0 and "NaN" not in page({"odd": trace})
+    html = page({"odd": trace})
+    assert data_of(html)["end"] == end_us and "NaN" not in html
 
 
 def test_a_trace_of_marks_alone_has_a_report(write_trace, tmp_path):

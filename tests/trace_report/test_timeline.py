@@ -3,10 +3,13 @@ browsers.
 """
 
 import pytest
+from matplotlib.colors import to_hex
 
 from course.recordings.recording import recorded_lesson
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
+from trace_report.lanes import COLOURS
+from trace_report.lanes import timeline as draw_timeline
 from trace_report.timeline import timeline, timeline_data
 from trace_report.trace import read_trace
 
@@ -55,6 +58,46 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
         "launched 11 µs before, by cudaGraphLaunch, which started 1 more.",
     ]
     assert [bar[5] for bar in bars] == [[], [4], [5, 6], [], [1], [2], [2]]
+
+
+@pytest.fixture
+def crossed(read_events):
+    """A step of 50 µs that begins at 3 µs, and GPU work of no step: before, meanwhile, too long."""
+    ranged = event("user_annotation", "forward", 1, 20)
+    wait = event("cuda_runtime", "cudaDeviceSynchronize", 30, 9)
+    others = [kernel(-3, 2, 90), kernel(0, 4, 91, stream=9), kernel(38, 5, 92)]
+    return read_events(step(0, 0, 50), ranged, launch(5, 1), wait, kernel(10, 30, 1), *others)
+
+
+def test_work_of_no_step_is_shown_as_far_as_it_runs_in_the_step(crossed):
+    ((_, bars),) = timeline_data({"a": crossed}, 0)["variants"]
+    found = [(start, dur) for _, start, dur, *_, other in bars if other]
+    assert found == [(0, 4)]
+
+
+def test_bars_and_ties_are_drawn_where_the_events_are(crossed):
+    """On paper: (from, to, top, bottom, colour, opacity), from above; ties end at the bars."""
+    axes = draw_timeline(crossed)
+    bars = []
+    for lane in axes.collections[:-1]:
+        for path in lane.get_paths():
+            (left, top), (right, bottom) = path.get_extents().get_points().round(2)
+            bars.append(
+                (left, right, top, bottom, to_hex(lane.get_facecolor()[0]), lane.get_alpha())
+            )
+    host, launched, waiting, busy = (
+        COLOURS[name].lower() for name in ("host time", "launch", "waiting", "GPU busy time")
+    )
+    assert bars == [
+        (1, 21, -0.35, 0.35, host, 0.75),
+        (5, 6, 0.65, 1.35, launched, None),
+        (30, 39, 0.65, 1.35, waiting, None),
+        (10, 40, 1.65, 2.35, busy, None),
+        (0, 4, 2.65, 3.35, busy, 0.3),
+    ]
+    (tie,) = axes.collections[-1].get_segments()
+    assert tie.tolist() == [[5, 1.35], [10, 1.65]]
+    assert axes.get_xlim() == (0, pytest.approx(40.4))
 
 
 def test_traces_share_the_lanes_and_the_scale(trace, read_events):

@@ -276,7 +276,11 @@ def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
 
 
 def test_an_unmarked_trace_is_promised_nothing(read_events):
-    trace = read_events(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1))
+    host = [
+        event("cpu_op", "compile", 0, 10**7),
+        event("cuda_runtime", "cudaDeviceSynchronize", 30, 10**6),
+    ]
+    trace = read_events(*host, launch(10, 1), kernel(20, 1, 1))
     assert trace.verdict() == (
         "No verdict: the trace has no steps, so call profiler.step() after each one. "
         "For the whole trace, 10 s, the GPU is idle for 100%."
