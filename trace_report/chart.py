@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from trace_report.lanes import COLOURS, in_unit, sheet, timelines
-from trace_report.shown import host_work, one_step, shown_step
+from trace_report.shown import host_work, one_step, pale, shown_step
 from trace_report.table import BARS, summaries, unmarked
 from trace_report.trace import Trace
 from trace_report.units import in_words, percent
@@ -105,7 +105,8 @@ def steps(traces: dict[str, Trace]) -> Figure:
         said.append(f"{trace.steps.name[step]} ({short[name]}{binned})")
     end_us = max(map(_end_us, shown.values()))
     shown = {name: _without_short_names(trace, end_us) for name, trace in shown.items()}
-    column = timelines(shown, end_us=end_us, title=f"On one time axis: {', '.join(said)}.")
+    title = f"On one time axis: {', '.join(said)}.{pale(shown.values())}"
+    column = timelines(shown, end_us=end_us, title=title)
     return column[0].figure
 
 

@@ -19,7 +19,7 @@ from tests.support.pictures import data_of
 from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import MOST_DRAWN, main
-from trace_report.chart import draw, time_bars
+from trace_report.chart import draw, steps, time_bars
 from trace_report.lanes import COLOURS
 from trace_report.names import read_named
 from trace_report.page import page
@@ -144,6 +144,9 @@ def test_the_step_that_is_shown_is_the_median_one_with_its_own_work(read_events)
     assert alone.gpu[alone.gpu.step == 0].start_us.tolist() == [520]
     others = alone.gpu[alone.gpu.step < 0]
     assert others.start_us.tolist() == [60, 130, 220] and others.end_us.tolist() == [130, 220, 520]
+    said = "Pale: what other steps launched."
+    title = steps({"made": trace}).get_suptitle()
+    assert title.replace("\n", " ").endswith(said) and said in page({"made": trace})
 
 
 def test_a_step_of_many_events_is_shown_whole_in_bins(write_trace):

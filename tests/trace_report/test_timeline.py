@@ -100,6 +100,23 @@ def test_bars_and_ties_are_drawn_where_the_events_are(crossed):
     assert axes.get_xlim() == (0, pytest.approx(40.4))
 
 
+def test_a_name_beside_its_bar_is_tied_to_it(read_events):
+    names = [
+        event("user_annotation", name, at, 4) for name, at in (("load_batch", 0), ("forward", 5))
+    ]
+    axes = draw_timeline(read_events(step(0, 0, 99), *names, launch(5, 1), kernel(9, 90, 1)))
+    texts = {text.get_text(): text.get_position()[0] for text in axes.texts}
+    assert texts["load_batch"] == 0 and texts["forward"] > 9
+    (tie,) = axes.lines
+    assert tie.get_xdata().tolist() == [7, texts["forward"]]
+
+
+def test_a_step_that_does_not_wait_has_no_lane_of_waits(read_events):
+    wait = event("cuda_runtime", "cudaDeviceSynchronize", 60, 9)
+    axes = draw_timeline(read_events(step(0, 0, 50), launch(5, 1), kernel(9, 9, 1), wait))
+    assert "launches" in [label.get_text() for label in axes.get_yticklabels()]
+
+
 def test_traces_share_the_lanes_and_the_scale(trace, read_events):
     other = read_events(
         step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=19), name="other.json"

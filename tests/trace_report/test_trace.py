@@ -147,6 +147,16 @@ def test_work_of_no_step_decides_nothing(read_events, others, why):
     assert re.search(why, read_events(*two_steps(*others, busy_us=1)).verdict())
 
 
+def test_what_is_less_than_a_hundredth_of_a_step_is_not_said(read_events):
+    short = [launch(-9, 77), launch(-8, 78), kernel(96, 0.5, 77), kernel(97, 0.5, 78)]
+    short[3]["name"] = "ncclDevKernel"
+    summary = (trace := read_events(*two_steps(*short))).summary()
+    assert (summary.outside_us, summary.collective_us) == (1, 0.5)
+    assert trace.verdict().startswith(
+        "GPU-bound: the GPU is idle for 9% of a traced step of 100 µs; the"
+    )
+
+
 @pytest.mark.parametrize("device", [-1, -7.5, float("inf"), float("nan")])
 def test_a_device_that_cannot_be_is_the_only_one(read_events, device):
     events = two_steps()
