@@ -118,11 +118,12 @@ def test_a_step_without_a_launch_is_all_before_its_first(read_events):
 
 
 def two_steps(*others, busy_us=90, name="k"):
-    """Of 100 µs each, in which the GPU works for so long, and others."""
+    """Of 100 µs each, in which the GPU works for so long and the host waits for 38, and others."""
     events = [*others]
     for n in range(2):
         work = kernel(100 * n + 5, busy_us, n) | {"name": name}
-        events += [step(n, 100 * n, 100), launch(100 * n + 1, n), work]
+        wait = event("cuda_runtime", "cudaDeviceSynchronize", 100 * n + 60, 38)
+        events += [step(n, 100 * n, 100), launch(100 * n + 1, n), work, wait]
     return events
 
 
@@ -145,6 +146,11 @@ def test_orphans_are_counted_and_kept_out(read_events):
 )
 def test_work_of_no_step_decides_nothing(read_events, others, why):
     assert re.search(why, read_events(*two_steps(*others, busy_us=1)).verdict())
+
+
+def test_copies_alone_come_from_no_graph(read_events):
+    copies = [one | {"cat": one["cat"].replace("kernel", "gpu_memcpy")} for one in two_steps()]
+    assert "No graph was launched" in read_events(*copies).verdict()
 
 
 def test_what_is_less_than_a_hundredth_of_a_step_is_not_said(read_events):
