@@ -95,16 +95,6 @@ def test_a_wrong_option_is_named(files, options, words, capsys):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [None, b"no trace", b"\x1f\x8b", b'{"traceEvents": []}'])
-def test_what_is_no_trace_is_one_sentence(tmp_path, content, capsys):
-    path = tmp_path / "broken.json"
-    if content is not None:
-        path.write_bytes(content)
-    assert main([str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and f"{path} cannot be read as a profiler" in err
-
-
 def test_a_report_that_cannot_be_written_is_one_sentence(files, tmp_path, capsys):
     for option, name in (("--html", "missing/report.html"), ("--chart", "missing/report.png")):
         assert main([*files, option, str(tmp_path / name)]) == 2

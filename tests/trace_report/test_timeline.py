@@ -5,13 +5,10 @@ browsers.
 import pytest
 from matplotlib.colors import to_hex
 
-from course.recordings.recording import recorded_lesson
-from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
 from trace_report.lanes import COLOURS
 from trace_report.lanes import timeline as draw_timeline
-from trace_report.timeline import timeline, timeline_data
-from trace_report.trace import read_trace
+from trace_report.timeline import timeline_data
 
 
 @pytest.fixture
@@ -124,17 +121,3 @@ def test_traces_share_the_lanes_and_the_scale(trace, read_events):
     data = timeline_data({"a": trace, "b": other}, 0)
     assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 19"]
     assert data["end"] == 85
-
-
-def test_a_step_that_is_not_there_is_named(trace):
-    with pytest.raises(IndexError, match="steps 0 to 1, not 2"):
-        timeline({"a": trace}, 2, "")
-
-
-def test_it_is_small_and_asks_nobody_for_anything():
-    recording = recorded_lesson("start_here")
-    files = {"eager": "eager", "graph": "whole_step_graph"}
-    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
-    html = timeline(traces, 3, "Where scripts run")
-    assert len(html) < 60_000 and "http" not in html.replace("http://www.w3.org/", "")
-    assert data_of(html) == timeline_data(traces, 3) and "Where scripts run" in html
