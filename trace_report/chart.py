@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from trace_report.lanes import COLOURS, in_unit, sheet, timelines
-from trace_report.shown import host_work, one_step, shown_step
+from trace_report.shown import host_work, one_step, pale, shown_step
 from trace_report.table import BARS, summaries, unmarked
 from trace_report.trace import Trace
 from trace_report.units import in_words, percent
@@ -58,7 +58,7 @@ def time_bars(traces: dict[str, Trace]) -> Figure:
     colours = [COLOURS[lane] for lane in table]
     table.plot.barh(width=0.8, ax=axes, legend=False, color=colours)
     _label(axes, table.max(axis=None), "per step (host: at most)")
-    axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
+    axes.figure.legend(loc="outside lower left", ncols=3)
     return axes.figure
 
 
@@ -105,7 +105,8 @@ def steps(traces: dict[str, Trace]) -> Figure:
         said.append(f"{trace.steps.name[step]} ({short[name]}{binned})")
     end_us = max(map(_end_us, shown.values()))
     shown = {name: _without_short_names(trace, end_us) for name, trace in shown.items()}
-    column = timelines(shown, end_us=end_us, title=f"On one time axis: {', '.join(said)}.")
+    title = f"On one time axis: {', '.join(said)}.{pale(shown.values())}"
+    column = timelines(shown, end_us=end_us, title=title)
     return column[0].figure
 
 

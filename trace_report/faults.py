@@ -6,7 +6,6 @@ import pandas as pd
 from trace_report.trace_file import GIVES_WORK, named, no_gpu
 
 CLOCK_US = 1  # how far the clocks of CPU and GPU may be apart: older traces count whole µs
-LOST = 0.01  # more launches than this share have no GPU activity: the trace has lost some
 DEVICE_WAITS = ".*(?:Device|Ctx|Context)Synchronize"
 
 
@@ -63,13 +62,12 @@ def _without_kernels(launches, gpu):
     """Launches of the steps without any activity: each graph has one, and each kernel."""
     calls = launches[(launches.step >= 0) & named(launches, GIVES_WORK)]
     lost = calls[~calls.correlation.isin(gpu.correlation)]
+    if lost.empty:
+        return ""
+    what, of = "kernel launches", len(calls)
     if lost.graph.any():
         what, of = "graph launches", calls.graph.sum()
         lost = lost[lost.graph]
-    elif len(lost) > LOST * len(calls):
-        what, of = "kernel launches", len(calls)
-    else:
-        return ""
     return (
         f"{len(lost)} of the steps' {of} {what} have no kernel in the trace, because CUPTI, which "
         "records kernels, has lost or not seen them: record fewer steps, with no other profiler "

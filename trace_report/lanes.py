@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from trace_report.intervals import busy_time
+from trace_report.shown import end_us_of, of_step
 from trace_report.trace import Trace
-from trace_report.trace_file import outermost
 from trace_report.units import in_words, unit
 
 COLOURS = {
@@ -76,9 +76,9 @@ def timelines(
     title: str | None = None,
 ) -> np.ndarray:
     """Draw the same step of several traces, a dict of name -> Trace, on one time axis."""
-    parts = {name: _of_step(trace, step) for name, trace in traces.items()}
+    parts = {name: of_step(trace, step) for name, trace in traces.items()}
     lanes = [len(_labels(part)) for part in parts.values()]
-    end = end_us or max([_end(part) for part in parts.values()]) or 1
+    end = end_us or max([end_us_of(part) for part in parts.values()]) or 1
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
     title = title or _work(parts)
     column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
@@ -94,31 +94,10 @@ def _work(parts):
     """For how long the GPU works in the step of each trace, and when its work ends."""
     said = []
     for name, part in parts.items():
-        busy_us, end_us = np.nan_to_num([busy_time(part["gpu"]), _end({"gpu": part["gpu"]})])
+        busy_us, end_us = np.nan_to_num([busy_time(part["gpu"]), end_us_of({"gpu": part["gpu"]})])
         text = f"{in_words(busy_us)} of {in_words(end_us)}"
         said.append(f"{text} ({name})" if name else text)
     return f"The GPU works for {', '.join(said)}."
-
-
-def _end(part):
-    """When the last event of a step ends, from the step's start; 0 without any."""
-    return max([0, *((rows.at_us + rows.dur_us).max() for rows in part.values() if len(rows))])
-
-
-def _of_step(trace, step):
-    """The step's outermost host ranges, launches, waits and GPU activities, from its start; and
-    others: GPU activities of no step meanwhile.
-    """
-    start_us = trace.start_us(step)
-    ranges = outermost(trace.annotations[trace.annotations.step == step])
-    tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
-    part = {
-        name: rows[rows.step == step].assign(at_us=rows.start_us - start_us).sort_values("at_us")
-        for name, rows in tables.items()
-    }
-    others = trace.gpu[trace.gpu.step < 0].assign(at_us=trace.gpu.start_us - start_us)
-    inside = (others.at_us >= 0) & (others.at_us + others.dur_us <= _end(part))
-    return part | {"others": others[inside]}
 
 
 def _streams(part):
@@ -173,6 +152,7 @@ def _ranges(axes, ranges, end):
     """The host ranges, with names inside where they fit, else above them where there is room."""
     apart = {"edgecolor": "white", "linewidth": 1} if len(ranges) < 200 else {}
     _lane(axes, 0, ranges, "host time", alpha=0.75, **apart)
+    tie = {"color": COLOURS["host time"], "linewidth": 0.7, "clip_on": False}
     taken = 0
     for name, at_us, dur_us in ranges[["name", "at_us", "dur_us"]].itertuples(index=False):
         # The profiler calls a range Optimizer.step#SGD.step; the second half says it.
@@ -184,6 +164,8 @@ def _ranges(axes, ranges, end):
             axes.text(
                 at_us + shown_us / 2, 0, name, ha="center", va="center", fontsize=10, color="white"
             )
-        elif left >= taken and shown_us > 0:
+        elif left >= taken and left - at_us < 0.4 * end and shown_us > 0:
+            if left > at_us + shown_us:  # a line ties the name to its bar
+                axes.plot([at_us + shown_us / 2, left], [-0.37, -0.58], **tie)
             axes.text(left, -0.6, name, va="bottom", fontsize=10, color=COLOURS["host time"])
             taken = left + width

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from trace_report.lanes import COLOURS
-from trace_report.shown import host_work, one_step, shown_step
+from trace_report.shown import host_work, one_step, pale, shown_step
 from trace_report.table import BARS, numbers, summaries, unmarked
 from trace_report.timeline import timeline
 from trace_report.trace import Trace
@@ -67,7 +67,8 @@ def page(traces: dict[str, Trace]) -> str:
         shown=" ".join(
             escape(_shown(name, traces[name], chosen[name], events))
             for name, (_, events) in alone.items()
-        ),
+        )
+        + pale(trace for trace, _ in alone.values()),
         numbers=_number_table(numbers(table)),
     )
 

@@ -1,6 +1,7 @@
 """The step of a trace that a report shows, in few enough bars to draw."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -62,6 +63,38 @@ def one_step(trace: Trace, step: int) -> tuple[Trace, int]:
         }
     own = trace.steps.loc[[step]].reset_index(drop=True).assign(step=0)
     return replace(trace, steps=own, **tables), count if count > MOST else 0
+
+
+def pale(alone: Iterable[Trace]) -> str:
+    """What the pale bars in a picture of these traces of one step are; "" if it has none."""
+    return (
+        " Pale: what other steps launched."
+        if any((one.gpu.step < 0).any() for one in alone)
+        else ""
+    )
+
+
+def of_step(trace: Trace, step: int) -> dict[str, pd.DataFrame]:
+    """The step's outermost host ranges, launches, waits and GPU activities, each with at_us, from
+    the step's start; and others: GPU activities of no step meanwhile.
+    """
+    start_us = trace.start_us(step)
+    ranges = outermost(trace.annotations[trace.annotations.step == step])
+    tables = {"ranges": ranges, "launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
+    tables = {name: rows[rows.step == step] for name, rows in tables.items()}
+    tables["others"] = trace.gpu[trace.gpu.step < 0]
+    part = {
+        name: rows.assign(at_us=rows.start_us - start_us).sort_values("at_us")
+        for name, rows in tables.items()
+    }
+    others = part.pop("others")
+    inside = (others.at_us >= 0) & (others.at_us + others.dur_us <= end_us_of(part))
+    return part | {"others": others[inside]}
+
+
+def end_us_of(part: dict[str, pd.DataFrame]) -> float:
+    """When the last event of these tables ends, from the step's start; 0 without any."""
+    return max([0, *((rows.at_us + rows.dur_us).max() for rows in part.values() if len(rows))])
 
 
 def _binned(rows, edges, lane):

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 
 from trace_report.lanes import COLOURS
-from trace_report.shown import short
+from trace_report.shown import of_step, short
 from trace_report.touch import touchable
 from trace_report.trace import Trace
-from trace_report.trace_file import outermost
 from trace_report.units import in_words
 
 # a lane and its colour
@@ -59,19 +58,13 @@ def _rows(trace, step):
     """The step's outermost host ranges, launches, waits and GPU activities in one table, each with
     its lane.
     """
-    start_us = trace.start_us(step)
-    ranges = outermost(trace.annotations[trace.annotations.step == step]).assign(correlation=np.nan)
-    device = trace.gpu.device.map(
-        "GPU {:.0f}, ".format if trace.gpu.device.nunique() > 1 else "GPU ".format
-    )
-    gpu = trace.gpu.assign(lane=device + trace.gpu.stream.map("stream {:.0f}".format))
-    host = zip(HOST, (ranges, trace.launches, trace.waits.assign(correlation=np.nan)), strict=True)
-    every = pd.concat([*(rows.assign(lane=lane) for lane, rows in host), gpu])
-    every = every.assign(at_us=every.start_us - start_us).sort_values("start_us")
-    own = every.step == step
-    end_us = every.end_us[own].max()
-    others = (every.step < 0) & ~every.lane.isin(HOST) & (every.at_us >= 0)
-    rows = every[own | (others & (every.end_us <= end_us))]
+    part = of_step(trace, step)
+    gpu = pd.concat([part["gpu"], part["others"]])
+    number = "GPU {:.0f}, " if trace.gpu.device.nunique() > 1 else "GPU "
+    lanes = gpu.device.map(number.format) + gpu.stream.map("stream {:.0f}".format)
+    host = [part["ranges"], part["launches"], part["waits"].assign(correlation=np.nan)]
+    tables = [rows.assign(lane=lane) for lane, rows in zip(HOST, host, strict=True)]
+    rows = pd.concat([*tables, gpu.assign(lane=lanes)]).sort_values("at_us")
     return rows.assign(name=rows.name.map(short).str.slice(0, LONGEST))
 
 

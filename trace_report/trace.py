@@ -91,6 +91,10 @@ class Trace:
         """The GPU activities that the steps launched."""
         return self.gpu[self.gpu.step >= 0]
 
+    def _on(self, devices):
+        """What these devices do on launches of the trace, of a step or not."""
+        return self.gpu[self.gpu.device.isin(devices) & ~self.gpu.orphan]
+
     def _blocked(self):
         """For how long per step launch calls wait for the GPU: while it works, a copy that returns
         only when it has ended, and a call that takes LONG times as long as others of its name.
@@ -108,7 +112,7 @@ class Trace:
         """How long no GPU of the steps works from these times until each step's first launch."""
         first_us = self.launches.groupby("step").start_us.min().reindex(self.steps.index)
         until_us = np.fmax(first_us.fillna(self.steps.end_us), begin_us)
-        gpus = self.gpu[self.gpu.device.isin(self._own().device)]
+        gpus = self._on(self._own().device)
         edges = [begin_us, until_us]
         return np.diff(edges - busy_until(gpus, edges), axis=0)[0]
 
@@ -164,15 +168,16 @@ class Trace:
         Counts are of all steps from the first to the last that launch something. Times are of the
         steady_steps: step_us is the traced time per step, from GPU end to GPU end; pause_us, the
         time between steps, is no part of it. In step_us the busiest of the gpus that the steps use
-        works for gpu_busy_us on the steps' own launches, for earlier_us on others only, and idles
-        for idle_share, an upper bound, since the profiler slows the host. any_busy_us: at least one
-        GPU works. collective_us: the busiest one runs nothing but kernels of NCCL, which also run
-        while they wait for another rank. loader_us makes up loader_share of the idle time. Host
-        times are of the steady steps but the last, whose mark holds the profiler's stop.
+        works for gpu_busy_us on the steps' own launches, for outside_us on others only, and idles
+        for idle_share, an upper bound, since the profiler slows the host. Orphans are no work:
+        orphan_us is the part of the idle time in which one runs. any_busy_us: at least one GPU
+        works. collective_us: the busiest one runs nothing but kernels of NCCL, which also run while
+        they wait for another rank. loader_us makes up loader_share of the idle time. Host times are
+        of the steady steps but the last, whose mark holds the profiler's stop.
         """
         spans, own = self.spans(), self._own()
         edges = spans[["start_us", "end_us", "pause_us", "resume_us"]].to_numpy()
-        used = self.gpu[self.gpu.device.isin(own.device)]
+        used = self._on(own.device)
         gpus = [rows for _, rows in own.groupby("device")]
 
         def per_step(times):
@@ -183,7 +188,8 @@ class Trace:
             return per_step(busy_until(activities, edges))
 
         own = max(gpus, key=within, default=own)  # of the busiest
-        busiest = self.gpu[self.gpu.device.isin(own.device)]
+        busiest = self._on(own.device)
+        every = self.gpu[self.gpu.device.isin(own.device)]
         means, launching = self._means(spans)
         step_us, work_us = per_step(edges), within(busiest)
         idle_us = max(0.0, step_us - work_us)
@@ -191,7 +197,8 @@ class Trace:
         means["gpu_busy_us"] = within(own)  # work of two steps at once counts once
         means["any_busy_us"] = within(used)
         means["collective_us"] = work_us - within(busiest[~named(busiest, NCCL)])
-        means["earlier_us"] = work_us - within(own)
+        means["outside_us"] = work_us - within(own)
+        means["orphan_us"] = within(every) - work_us
         means["step_us"] = step_us
         means["pause_us"] = (spans.resume_us - spans.pause_us).mean()
         means["idle_share"] = idle_us / step_us if step_us else 0.0

@@ -153,12 +153,13 @@ def named(table: pd.DataFrame, pattern: str) -> pd.Series:
 def _join(gpu, launches):
     """Give each GPU activity its launch: the one with the same correlation id, in either API.
 
-    An activity without a device is on the only device of the steps, or on device -1.
+    An activity without a device (a number from 0 on) is on the only one of the steps, or on -1.
     """
     by_id = launches.dropna(subset="correlation").drop_duplicates("correlation")
     by_id = by_id.set_index("correlation")
     launch_us = gpu.correlation.map(by_id.start_us)
     gpu = gpu.assign(
+        device=gpu.device.where(gpu.device.between(0, np.inf, inclusive="left")),
         kind=gpu.category.map(GPU),
         launch_us=launch_us,
         launched_us=gpu.correlation.map(by_id.end_us),

@@ -26,6 +26,8 @@ def _no_step(s):
             f"{in_words(s.step_us)}, the GPU is idle for {s.idle_share:.0%}."
         )
     if s.gpu_busy_us < SHORTEST_US:
+        if s.kernels + s.copies_and_memsets:
+            return "the GPU activities of the steps have no length."
         return "no GPU activity was launched inside a step."
     if s.step_us < 1:
         return f"a step of {s.step_us:.2g} µs is too short to judge."
@@ -49,7 +51,7 @@ def _undecided(s):
     """Why a sound trace does not say which of CPU and GPU is the limit; "" where it does."""
     anywhere, collective = s.any_busy_us / s.step_us, s.collective_us / s.step_us
     of = f"of a traced step of {in_words(s.step_us)}"
-    if s.gpus > 1 and s.idle_share >= CPU_BOUND > 1 - anywhere:
+    if s.gpus > 1 and s.idle_share >= CPU_BOUND and _decided(1 - anywhere) != "CPU-bound":
         return (
             f"{s.gpus:.0f} GPUs work in turns: the busiest one works for "
             f"{1 - s.idle_share:.0%} {of}, but at least one of them for {anywhere:.0%}, so "
@@ -61,14 +63,31 @@ def _undecided(s):
             f"another {collective:.0%}, and these also run while they wait for another rank: "
             "compare the traces of all ranks."
         )
-    least = 1 - SLOWED * (1 - s.idle_share)  # idle in a step without the profiler
-    if s.idle_share >= CPU_BOUND > least:
+    outside, orphan = s.outside_us / s.step_us, s.orphan_us / s.step_us
+    if _decided(s.idle_share + outside) != _decided(s.idle_share):
+        return (
+            f"for {outside:.0%} {of} the GPU works only on launches from outside the steps: call "
+            "profiler.step() after each step, and record nothing else."
+        )
+    if _decided(s.idle_share - orphan) != _decided(s.idle_share):
+        return (
+            f"for {orphan:.0%} {of} the GPU works only on launches that the trace does not hold: "
+            "call torch.cuda.synchronize() before the first recorded step."
+        )
+    if not _decided(s.idle_share):
         return (
             f"the GPU is idle for {s.idle_share:.0%} {of}, but the profiler slows the host, and "
             f"without it may be idle for less than {CPU_BOUND:.0%}: time the step without the "
             "profiler."
         )
     return ""
+
+
+def _decided(idle_share):
+    """CPU-bound or GPU-bound; "" where a step without the profiler may be the other."""
+    if idle_share < CPU_BOUND:
+        return "GPU-bound"
+    return "CPU-bound" if 1 - SLOWED * (1 - idle_share) >= CPU_BOUND else ""
 
 
 def _limit(s):
@@ -85,8 +104,8 @@ def _waits_for_data(s):
 
 def _remarks(s):
     """What one should know of the numbers."""
-    if s.earlier_us > 0.01 * s.step_us:
-        share = s.earlier_us / s.step_us
+    if s.outside_us > 0.01 * s.step_us:
+        share = s.outside_us / s.step_us
         yield f"for {share:.0%} it works only on launches from outside the steps"
     if s.collective_us > 0.01 * s.step_us:
         share = s.collective_us / s.step_us

@@ -96,9 +96,18 @@ def walk(figure, bars):
     for bar in (bars[0], launch, bars[launch[PARTNERS][0]]):
         keyboard.press("ArrowDown")
         expect(figure.locator("output")).to_contain_text(bar[SAID])
+    middle, scale = middle_of_chosen(figure), scale_of(figure)
     keyboard.press("Enter")
     expect(figure.locator("rect")).not_to_have_count(len(bars))
-    expect(figure.locator("rect.chosen")).to_have_count(1)
+    assert abs(middle_of_chosen(figure) - middle) < 2, "the chosen bar stays where it is"
+    assert round(scale_of(figure) / scale, 2) == 4
+    keyboard.press("Escape")
+    keyboard.press("ArrowUp")
+    keyboard.press("ArrowUp")
+    for _ in range(4):
+        keyboard.press("Enter")
+    name = figure.locator("output b").inner_text()
+    expect(figure.locator("text.inside", has_text=name).first).to_be_visible()
     keyboard.press("Escape")
     expect(figure.locator("rect")).to_have_count(len(bars))
 
@@ -113,6 +122,21 @@ def zoom(figure, ticks):
     ):
         figure.get_by_role("button", name=name).click()
         assert (ticks_of(figure) == ticks) == same
+
+
+def middle_of_chosen(figure):
+    """Where on the page the middle of the chosen bar is."""
+    box = figure.locator("rect.chosen").bounding_box()
+    return box["x"] + box["width"] / 2
+
+
+def scale_of(figure):
+    """Pixels per µs, by the axis."""
+    first, second = (
+        (float(figure.locator("line.grid").nth(n).get_attribute("x1")), float(text.split()[0]))
+        for n, text in enumerate([text for text in ticks_of(figure) if " µs" in text][:2])
+    )
+    return (second[0] - first[0]) / (second[1] - first[1])
 
 
 def ticks_of(figure):

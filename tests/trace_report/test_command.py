@@ -19,7 +19,7 @@ from tests.support.pictures import data_of
 from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import MOST_DRAWN, main
-from trace_report.chart import draw, time_bars
+from trace_report.chart import draw, steps, time_bars
 from trace_report.lanes import COLOURS
 from trace_report.names import read_named
 from trace_report.page import page
@@ -95,16 +95,6 @@ def test_a_wrong_option_is_named(files, options, words, capsys):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [None, b"no trace", b"\x1f\x8b", b'{"traceEvents": []}'])
-def test_what_is_no_trace_is_one_sentence(tmp_path, content, capsys):
-    path = tmp_path / "broken.json"
-    if content is not None:
-        path.write_bytes(content)
-    assert main([str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and f"{path} cannot be read as a profiler" in err
-
-
 def test_a_report_that_cannot_be_written_is_one_sentence(files, tmp_path, capsys):
     for option, name in (("--html", "missing/report.html"), ("--chart", "missing/report.png")):
         assert main([*files, option, str(tmp_path / name)]) == 2
@@ -144,6 +134,9 @@ def test_the_step_that_is_shown_is_the_median_one_with_its_own_work(read_events)
     assert alone.gpu[alone.gpu.step == 0].start_us.tolist() == [520]
     others = alone.gpu[alone.gpu.step < 0]
     assert others.start_us.tolist() == [60, 130, 220] and others.end_us.tolist() == [130, 220, 520]
+    said = "Pale: what other steps launched."
+    title = steps({"made": trace}).get_suptitle()
+    assert title.replace("\n", " ").endswith(said) and said in page({"made": trace})
 
 
 def test_a_step_of_many_events_is_shown_whole_in_bins(write_trace):
@@ -250,18 +243,19 @@ def test_strange_names_have_a_picture(read_events, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "events",
+    ("events", "end_us"),
     [
-        [step(0, 0, 0), launch(0, 1) | {"dur": 0}, kernel(0, 0, 1)],
-        [*(step(n, 100 * n, 100) for n in range(5)), launch(410, 1), kernel(420, 9, 1)],
-        [step(0, 0, 100), step(1, 100, 100), launch(10, 1), kernel(20, 5, 1), launch(300, 2)],
+        ([step(0, 0, 0), launch(0, 1) | {"dur": 0}, kernel(0, 0, 1)], 1),
+        ([*(step(n, 100 * n, 100) for n in range(5)), launch(410, 1), kernel(420, 9, 1)], 29),
+        ([step(0, 0, 100), step(1, 100, 100), launch(10, 1), kernel(20, 5, 1), launch(300, 2)], 25),
     ],
     ids=["no length", "events in the last step only", "a launch after the steps"],
 )
-def test_steps_of_no_length_or_without_events_are_drawn(read_events, tmp_path, events):
+def test_steps_of_no_length_or_without_events_are_drawn(read_events, tmp_path, events, end_us):
     trace = read_events(*events)
     draw({"odd": trace}, tmp_path / "odd.png")
-    assert data_of(page({"odd": trace}))["end"] > 0 and "NaN" not in page({"odd": trace})
+    html = page({"odd": trace})
+    assert data_of(html)["end"] == end_us and "NaN" not in html
 
 
 def test_a_trace_of_marks_alone_has_a_report(write_trace, tmp_path):

@@ -3,12 +3,12 @@ browsers.
 """
 
 import pytest
+from matplotlib.colors import to_hex
 
-from course.recordings.recording import recorded_lesson
-from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
-from trace_report.timeline import timeline, timeline_data
-from trace_report.trace import read_trace
+from trace_report.lanes import COLOURS
+from trace_report.lanes import timeline as draw_timeline
+from trace_report.timeline import timeline_data
 
 
 @pytest.fixture
@@ -57,6 +57,63 @@ def test_each_bar_says_how_long_it_is_and_who_launched_whom(trace):
     assert [bar[5] for bar in bars] == [[], [4], [5, 6], [], [1], [2], [2]]
 
 
+@pytest.fixture
+def crossed(read_events):
+    """A step of 50 µs that begins at 3 µs, and GPU work of no step: before, meanwhile, too long."""
+    ranged = event("user_annotation", "forward", 1, 20)
+    wait = event("cuda_runtime", "cudaDeviceSynchronize", 30, 9)
+    others = [kernel(-3, 2, 90), kernel(0, 4, 91, stream=9), kernel(38, 5, 92)]
+    return read_events(step(0, 0, 50), ranged, launch(5, 1), wait, kernel(10, 30, 1), *others)
+
+
+def test_work_of_no_step_is_shown_as_far_as_it_runs_in_the_step(crossed):
+    ((_, bars),) = timeline_data({"a": crossed}, 0)["variants"]
+    found = [(start, dur) for _, start, dur, *_, other in bars if other]
+    assert found == [(0, 4)]
+
+
+def test_bars_and_ties_are_drawn_where_the_events_are(crossed):
+    """On paper: (from, to, top, bottom, colour, opacity), from above; ties end at the bars."""
+    axes = draw_timeline(crossed)
+    bars = []
+    for lane in axes.collections[:-1]:
+        for path in lane.get_paths():
+            (left, top), (right, bottom) = path.get_extents().get_points().round(2)
+            bars.append(
+                (left, right, top, bottom, to_hex(lane.get_facecolor()[0]), lane.get_alpha())
+            )
+    host, launched, waiting, busy = (
+        COLOURS[name].lower() for name in ("host time", "launch", "waiting", "GPU busy time")
+    )
+    assert bars == [
+        (1, 21, -0.35, 0.35, host, 0.75),
+        (5, 6, 0.65, 1.35, launched, None),
+        (30, 39, 0.65, 1.35, waiting, None),
+        (10, 40, 1.65, 2.35, busy, None),
+        (0, 4, 2.65, 3.35, busy, 0.3),
+    ]
+    (tie,) = axes.collections[-1].get_segments()
+    assert tie.tolist() == [[5, 1.35], [10, 1.65]]
+    assert axes.get_xlim() == (0, pytest.approx(40.4))
+
+
+def test_a_name_beside_its_bar_is_tied_to_it(read_events):
+    names = [
+        event("user_annotation", name, at, 4) for name, at in (("load_batch", 0), ("forward", 5))
+    ]
+    axes = draw_timeline(read_events(step(0, 0, 99), *names, launch(5, 1), kernel(9, 90, 1)))
+    texts = {text.get_text(): text.get_position()[0] for text in axes.texts}
+    assert texts["load_batch"] == 0 and texts["forward"] > 9
+    (tie,) = axes.lines
+    assert tie.get_xdata().tolist() == [7, texts["forward"]]
+
+
+def test_a_step_that_does_not_wait_has_no_lane_of_waits(read_events):
+    wait = event("cuda_runtime", "cudaDeviceSynchronize", 60, 9)
+    axes = draw_timeline(read_events(step(0, 0, 50), launch(5, 1), kernel(9, 9, 1), wait))
+    assert "launches" in [label.get_text() for label in axes.get_yticklabels()]
+
+
 def test_traces_share_the_lanes_and_the_scale(trace, read_events):
     other = read_events(
         step(0, 0, 90), launch(5, 1), kernel(80, 5, 1, stream=19), name="other.json"
@@ -64,17 +121,3 @@ def test_traces_share_the_lanes_and_the_scale(trace, read_events):
     data = timeline_data({"a": trace, "b": other}, 0)
     assert [lane for lane, _ in data["lanes"]][-2:] == ["GPU stream 7", "GPU stream 19"]
     assert data["end"] == 85
-
-
-def test_a_step_that_is_not_there_is_named(trace):
-    with pytest.raises(IndexError, match="steps 0 to 1, not 2"):
-        timeline({"a": trace}, 2, "")
-
-
-def test_it_is_small_and_asks_nobody_for_anything():
-    recording = recorded_lesson("start_here")
-    files = {"eager": "eager", "graph": "whole_step_graph"}
-    traces = {name: read_trace(recording.trace(file)) for name, file in files.items()}
-    html = timeline(traces, 3, "Where scripts run")
-    assert len(html) < 60_000 and "http" not in html.replace("http://www.w3.org/", "")
-    assert data_of(html) == timeline_data(traces, 3) and "Where scripts run" in html

@@ -117,14 +117,57 @@ def test_a_step_without_a_launch_is_all_before_its_first(read_events):
     assert list(trace.per_step().loader_us) == [0, 50]
 
 
-def test_time_on_earlier_launches_is_not_idle(read_events):
-    """As in the originals' trace: replays of the warm-up still run when the first step begins."""
-    replay = launch(10, 1, "cudaGraphLaunch")
-    trace = read_events(step(0, 0, 100), kernel(-50, 110, 77), replay, kernel(60, 40, 1))
-    summary = trace.summary()
-    found = (summary.orphans, summary.gpu_busy_us, summary.earlier_us, summary.idle_share)
-    assert found == (1, 40, 60, 0)
-    assert "for 60% it works only on launches from outside the steps" in trace.verdict()
+def two_steps(*others, busy_us=90, name="k"):
+    """Of 100 µs each, in which the GPU works for so long and the host waits for 38, and others."""
+    events = [*others]
+    for n in range(2):
+        work = kernel(100 * n + 5, busy_us, n) | {"name": name}
+        wait = event("cuda_runtime", "cudaDeviceSynchronize", 100 * n + 60, 38)
+        events += [step(n, 100 * n, 100), launch(100 * n + 1, n), work, wait]
+    return events
+
+
+def test_orphans_are_counted_and_kept_out(read_events):
+    """Whatever they hide, as here that a kernel waits for another rank."""
+    orphan = kernel(105, 90, 77)
+    summary = read_events(*two_steps(orphan), name="a.json").summary()
+    assert summary[["orphans", "orphan_us", "outside_us"]].tolist() == [1, 0, 0]
+    trace = read_events(*two_steps(orphan, name="ncclDevKernel_AllReduce"))
+    assert trace.summary().collective_us == 90
+    assert "runs only NCCL kernels for another 90%" in trace.verdict()
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        ([kernel(10, 85, 77)], "for 85% .* only on launches that the trace does not hold: call"),
+        ([launch(-9, 77), kernel(10, 85, 77)], "for 85% .* only on launches from outside the"),
+    ],
+)
+def test_work_of_no_step_decides_nothing(read_events, others, why):
+    assert re.search(why, read_events(*two_steps(*others, busy_us=1)).verdict())
+
+
+def test_copies_alone_come_from_no_graph(read_events):
+    copies = [one | {"cat": one["cat"].replace("kernel", "gpu_memcpy")} for one in two_steps()]
+    assert "No graph was launched" in read_events(*copies).verdict()
+
+
+def test_what_is_less_than_a_hundredth_of_a_step_is_not_said(read_events):
+    short = [launch(-9, 77), launch(-8, 78), kernel(96, 0.5, 77), kernel(97, 0.5, 78)]
+    short[3]["name"] = "ncclDevKernel"
+    summary = (trace := read_events(*two_steps(*short))).summary()
+    assert (summary.outside_us, summary.collective_us) == (1, 0.5)
+    assert trace.verdict().startswith(
+        "GPU-bound: the GPU is idle for 9% of a traced step of 100 µs; the"
+    )
+
+
+@pytest.mark.parametrize("device", [-1, -7.5, float("inf"), float("nan")])
+def test_a_device_that_cannot_be_is_the_only_one(read_events, device):
+    events = two_steps()
+    events[2]["args"]["device"] = device
+    assert read_events(*events).verdict().startswith("GPU-bound: the GPU is idle for 10%")
 
 
 def test_a_step_that_is_a_graph_is_not_told_to_use_one(read_events):
@@ -249,7 +292,11 @@ def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
 
 
 def test_an_unmarked_trace_is_promised_nothing(read_events):
-    trace = read_events(event("cpu_op", "compile", 0, 10**7), launch(10, 1), kernel(20, 1, 1))
+    host = [
+        event("cpu_op", "compile", 0, 10**7),
+        event("cuda_runtime", "cudaDeviceSynchronize", 30, 10**6),
+    ]
+    trace = read_events(*host, launch(10, 1), kernel(20, 1, 1))
     assert trace.verdict() == (
         "No verdict: the trace has no steps, so call profiler.step() after each one. "
         "For the whole trace, 10 s, the GPU is idle for 100%."
@@ -501,7 +548,8 @@ def test_arguments_of_any_form_are_read(read_events, args):
 @pytest.mark.parametrize("duration", [0, 1e-300])
 def test_activities_of_no_length_are_nothing_to_judge(read_events, duration):
     trace = read_events(step(0, 0, 1e15), launch(1, 1), kernel(5, duration, 1))
-    assert np.isfinite(trace.summary()).all() and trace.verdict() == NOTHING
+    assert np.isfinite(trace.summary()).all()
+    assert trace.verdict() == "No verdict: the GPU activities of the steps have no length."
 
 
 def test_lessons_command_prints_the_numbers_and_a_verdict(recorded_trace):

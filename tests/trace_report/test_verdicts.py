@@ -251,6 +251,11 @@ KINDS = [sound, without_device, without_ids, another_gpu, gpus_in_turns, pauses,
 KINDS += [clock_off, waiting_collective, loader_worker, two_processes, unknown_gpus, nothing_long]
 
 
+def unslowed(share):
+    """What a share of idle time may be without the profiler."""
+    return 1 - SLOWED * (1 - share)
+
+
 def drawn(kind, seed):
     """A run of the kind that lies near no border."""
     for attempt in range(100):
@@ -259,7 +264,7 @@ def drawn(kind, seed):
             return made
         shares = made.shares()
         borders = [shares["idle"], shares["none"], shares["idle"] + shares["collective"]]
-        borders.append(1 - SLOWED * (1 - shares["idle"]))
+        borders += [unslowed(shares["idle"]), unslowed(shares["none"])]
         near = [abs(share - CPU_BOUND) < NEAR for share in borders]
         if not any(near) and abs(shares["loading"] - LOADER_BOUND) > NEAR:
             return made
@@ -271,11 +276,11 @@ def expected(made):
     shares = made.shares()
     if made.refused:
         return "No verdict"
-    if shares["idle"] >= CPU_BOUND > shares["none"] + 1e-9:
+    if shares["idle"] >= CPU_BOUND > unslowed(shares["none"]):
         return "No verdict"
     if shares["idle"] < CPU_BOUND <= shares["idle"] + shares["collective"]:
         return "No verdict"
-    if shares["idle"] >= CPU_BOUND > 1 - SLOWED * (1 - shares["idle"]):
+    if shares["idle"] >= CPU_BOUND > unslowed(shares["idle"]):
         return "No verdict"
     return "CPU-bound" if shares["idle"] >= CPU_BOUND else "GPU-bound"
 
