@@ -73,6 +73,8 @@ def lesson(
     _open = None  # also where the recording is missing
     about = {} if opened.live else opened.recording.about
     _open = opened
+    if _history:
+        _history.watch(playing=not opened.live)
     if opened.live:
         ranks.watch(shell, ranks.LIMIT if too_few(gpus) else 0)
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")

@@ -45,7 +45,8 @@ def main() -> int:
     before = set(changed())
     update_links()
     lessons = changed_lessons()
-    recorded = [path for path in lessons if path in recorded_lessons()]
+    there = recorded_lessons()
+    recorded = [path for path in lessons if path in there]
     try:
         readme.write(recorded)
         read.write(recorded)

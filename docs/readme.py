@@ -173,7 +173,7 @@ def needed(path: Path) -> list[Path]:
 
 def ratios() -> str:
     """How long the first lesson's step takes in every recording that has it both ways."""
-    eager, graph, faster = ([pair[n] for pair in same_step()] for n in range(3))
+    eager, graph, faster = zip(*same_step(), strict=True)
     return (
         "How many times faster depends on the host's CPU: over the recordings, the eager step took "
         f"{min(eager):,.0f} to {max(eager):,.0f} µs, and the graph {min(graph):.0f} to "

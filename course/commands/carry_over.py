@@ -85,6 +85,9 @@ def _carried(path: Path, base: Path) -> bool:
     if found := stale(_notebook(file), Recording.of(path, content | then)):
         raise RefusedError(f"{path.stem} has changed since: {'; '.join(found)}")
     now = program(code_cells(_notebook(file)))
+    for cell, old in zip(now["cells"], content["cells"], strict=True):
+        if cell["cell"] == old["cell"]:  # a comment of its first line is no change
+            cell["begins"] = old["begins"]
     # a tool is that of the recording, not this copy
     tools = {tool: then["definitions"][tool] for tool in TOOLS if tool in now["definitions"]}
     known = {tool: old for tool, old in content["definitions"].items() if tool in tools}

@@ -96,12 +96,12 @@ def update_cells(
     changed = []
     for path in sorted(root.glob("notebooks/**/*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        before = nbformat.writes(notebook)
+        before = [cell.source for cell in notebook.cells]
         for cell in notebook.cells:
             if cell.cell_type == "markdown" or code(cell.source):
                 cell.source = update(cell.source)
-        if (after := nbformat.writes(notebook)) != before:
-            path.write_text(after + "\n", encoding="utf-8")
+        if [cell.source for cell in notebook.cells] != before:
+            path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
             changed.append(path)
     return changed
 

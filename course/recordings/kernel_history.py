@@ -8,7 +8,7 @@ import ast
 import hashlib
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -34,6 +34,7 @@ from course.recordings.recording import RecordedCell, Recording, as_written
 from course.recordings.statements import Cell, Statement, hash_of, needed, parsed
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
+GIVEN = ("In", "Out", "get_ipython", "exit", "quit", "open")  # by IPython
 ELSEWHERE = "or run this on a machine with a CUDA GPU."
 
 
@@ -61,7 +62,8 @@ class History:
         self.shell = shell
         self.statements: list[Statement] = []
         self.played: set[str] = set()  # their hashes
-        self.objects: dict[str, Any] = {}  # what each name of the notebook meant after a cell
+        self.watching = True
+        self.objects: dict[str, Callable] = {}  # what each name meant after a cell
         self.files: dict[str, str] = {}  # digests of the modules' files, as they were imported
         sources = getattr(shell.history_manager, "input_hist_raw", [])
         for source in sources:  # what ran before the lesson was opened
@@ -76,11 +78,24 @@ class History:
             self.statements += cell.statements
             self._look(cell.source.strip().partition("\n")[0], cell.binds())
 
+    def watch(self, playing: bool) -> None:
+        """Objects are compared only where cells are played: lists and dicts, to which there are no
+        weak references, live on until the next cell.
+        """
+        started = playing and not self.watching
+        self.watching = playing
+        if started:
+            self._look("", self.shell.user_ns)  # they are as the statements left them
+        elif not playing:
+            self.objects.clear()
+
     def _look(self, where: str, explained: Iterable[str] = ()) -> None:
         """Note the names that mean other objects than before, if no statement says why: as if an
         unknown statement had bound them.
         """
-        given = self.shell.user_ns_hidden
+        if not self.watching:
+            return
+        given = {name: self.shell.user_ns_hidden.get(name, self) for name in GIVEN}
         variables = {
             name: value
             for name, value in self.shell.user_ns.items()
@@ -99,8 +114,7 @@ class History:
                 self.files[name] = _digest(Path(file))
 
     def _knows(self, name: str, value: object) -> bool:
-        known = self.objects.get(name)
-        return known() is value if isinstance(known, weakref.ref) else known == id(value)
+        return name in self.objects and self.objects[name]() is value
 
     def allows(
         self, cell: Cell, recording: Recording
@@ -164,6 +178,9 @@ def _check_code(
             f"{changed[0]} is not what {short(recording.path)} was made with{more}: restore it "
             f"with git, {ELSEWHERE}"
         )
+    mine = {file.stem for file in Path().glob("*.py")}
+    if taken := sorted(mine & sys.stdlib_module_names):
+        raise NeedsGPU(f"{taken[0]}.py takes the place of Python's own {taken[0]}: rename it.")
     for module in {module_of(name) for name in now if "/" not in name} - {""}:
         file, room = module_file(module), find_spec(module.partition(".")[0])
         if room is None or room.origin != str(module_file(room.name)):
@@ -176,12 +193,14 @@ def _check_code(
     return other_tools(now, then)
 
 
-def _mark(value: object) -> Any:
-    """What tells an object from others, and does not keep it alive."""
+def _mark(value: Any) -> Callable[[], Any]:
+    """What returns an object; it keeps alive only an object to which there are no weak references,
+    whose id could otherwise be that of another one by then.
+    """
     try:
         return weakref.ref(value)
     except TypeError:
-        return id(value)
+        return lambda: value
 
 
 def _digest(file: Path) -> str:

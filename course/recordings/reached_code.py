@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
 from glob import escape
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,9 @@ from course.recordings.counts import ROOMS, TOOLS, counts, tool_of
 from course.recordings.free_names import Function
 from course.recordings.statements import IMPORT, bound, canonical, parsed, short_hash
 
+SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)  # in Python's order
+REBINDING = {"globals", "locals", "vars", "setattr", "delattr", "exec", "eval", "__import__"}
+DUNDER = re.compile("__.*__")
 Bindings = dict[str, list[ast.stmt]]  # the statements that bind each name, in order
 
 
@@ -117,7 +121,7 @@ class _Reached:
         nodes = [*known.get(first, []), *known.get("*", [])]
         for node in nodes:
             if isinstance(node, IMPORT):
-                self.places += _imported(node, name, self.root)
+                self._import(_imported(node, name, self.root))
         own = [node for node in nodes if not isinstance(node, IMPORT)]
         if not module or not own:
             return
@@ -134,9 +138,19 @@ class _Reached:
     def _take(self, module: str, node: ast.AST) -> None:
         """A piece of code counts: follow what it mentions."""
         self.places += [(module, name) for name in _names(node)]
-        self.places += _imported_inside(node, self.root)
+        self._import(_imported_inside(node, self.root))
         self.attributes |= _attributes(node)
         self.found |= _files(node, module, self.root)
+
+    def _import(self, places: list[tuple[str, str]]) -> None:
+        """Code imports these names: follow them; one that its module does not bind has no text."""
+        self.places += places
+        for module, name in places:
+            first = name.partition(".")[0]
+            known = _module(self.root, module).bindings
+            is_name = first and not DUNDER.fullmatch(first) and counts(module)
+            if is_name and not tool_of(module) and not {first, "*"} & known.keys():
+                self.found[f"{module}.{first}"] = ""
 
     def _take_methods(self) -> bool:
         """The methods that something has mentioned by now count; returns whether there were any."""
@@ -213,9 +227,11 @@ def module_of(definition: str, root: Path = ROOT) -> str:
 def module_file(module: str, root: Path = ROOT) -> Path | None:
     """The file of a module of the project; None for other modules."""
     path = root.joinpath(*module.split("."))
-    files = (path / "__init__.py", path.with_suffix(".py"))  # in Python's order
-    own = module.partition(".")[0] in ROOMS
-    return next((file for file in files if file.is_file()), None) if own else None
+    if module.partition(".")[0] not in ROOMS:
+        return None
+    files = (f"{place}{suffix}" for place in (path / "__init__", path) for suffix in SUFFIXES)
+    # a Path for each would take three times as long
+    return next((Path(file) for file in files if os.path.isfile(file)), None)  # noqa: PTH113
 
 
 def _own_name(definition: str) -> str:
@@ -284,7 +300,7 @@ def _methods(node: ast.AST) -> list[Any]:
     return [
         inner
         for inner in node.body
-        if isinstance(inner, Function) and not re.fullmatch("__.*__", inner.name)
+        if isinstance(inner, Function) and not DUNDER.fullmatch(inner.name)
     ]
 
 
@@ -387,8 +403,10 @@ def _read_module(file: Path) -> Module:
 
 @lru_cache(maxsize=512)
 def _parsed(file: Path, changed: int, size: int) -> Module:
-    """The module in a file, which was last changed then, and has that many bytes."""
-    body = ast.parse(file.read_bytes()).body
+    """The module in a file, which was last changed then, and has that many bytes; an empty one for
+    a compiled file, which says not what it binds.
+    """
+    body = ast.parse(file.read_bytes()).body if file.suffix == ".py" else []
     imports = set()
     for node in body:
         match node:
@@ -396,22 +414,52 @@ def _parsed(file: Path, changed: int, size: int) -> Module:
                 imports |= {one.name for one in names}
             case ast.ImportFrom(str(module), names):
                 imports |= {module, *(f"{module}.{one.name}" for one in names)}
-    return Module(_bindings(body), [node for node in body if _has_effects(node)], imports)
+    functions = {node.name for node in body if isinstance(node, Function)}
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ROOMS:
+            functions |= {name for name in bound(node) if name.islower()}  # no class
+    effects = [node for node in body if _has_effects(node, functions)]
+    return Module(_bindings(body), effects, imports)
 
 
-def _has_effects(node: ast.stmt) -> bool:
-    """Whether a module's statement does more than bind names, as it is imported."""
+def _has_effects(node: ast.stmt, functions: set[str]) -> bool:
+    """Whether a module's statement does more than bind names, as it is imported: those of Python
+    itself (__path__) count, and so does what may bind others, by a call of these functions too.
+    """
     match node:
-        case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef():
+        case ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant()):
             return False
-        case ast.AsyncFunctionDef() | ast.Expr(ast.Constant()):
-            return False
-        case ast.Assign(targets):
-            return not all(isinstance(target, ast.Name | ast.Tuple) for target in targets)
-        case ast.AnnAssign(target) | ast.AugAssign(target):
-            return not isinstance(target, ast.Name)
         case ast.If(
             ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), _, []
         ):
             return False
+        case (
+            ast.Assign()
+            | ast.AnnAssign()
+            | ast.AugAssign()
+            | ast.ClassDef()
+            | ast.FunctionDef()
+            | ast.AsyncFunctionDef()
+        ):
+            special = {name for name in bound(node) if DUNDER.fullmatch(name)}
+            return bool(special - {"__all__", "__version__"}) or _may_rebind(node, functions)
     return True
+
+
+def _may_rebind(node: ast.AST, functions: set[str]) -> bool:
+    """Whether what runs as a definition is imported may bind other names: its value, decorators and
+    defaults, and the body of a class.
+    """
+    match node:
+        case ast.Name(name) if name in REBINDING:
+            return True
+        case ast.Call(ast.Name(name)) if name in functions:
+            return True
+        case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
+            return True
+    inner = ast.iter_child_nodes(node)
+    if isinstance(node, Function):
+        inner = iter([*node.decorator_list, node.args])
+    if isinstance(node, ast.Lambda):  # which calls none as it is made
+        functions = set()
+    return any(_may_rebind(one, functions) for one in inner)

@@ -18,10 +18,8 @@ HASHES = {"cells", "definitions", "digest", "readings", "statements"}
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """The project with these two recordings, under git; at its second commit the clock differs, at
-    its third a name.
-    """
+def made(tmp_path_factory):
+    """The project with these two recordings, under git; at its second commit the clock differs."""
     root = tmp_path_factory.mktemp("carry_over")
     for room in (*ROOMS, "notebooks"):
         shutil.copytree(ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__"))
@@ -38,6 +36,12 @@ def project(tmp_path_factory):
     timing.write_text(timing.read_text().replace("= time.perf_counter", "= time.monotonic"))
     commit(root)
     return root
+
+
+@pytest.fixture
+def project(made, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(made, tmp_path / "project")
 
 
 def git(root, *words):
@@ -87,6 +91,19 @@ def test_a_new_name_is_carried_over_but_no_recording_that_was_stale(project):
     assert after[0] == before[0] and after[1] != before[1]
     assert "graph_nodes.KINDS_OF_EDGES" in after[1] and "EDGE_TYPES" not in after[1]
     assert measured(after[1]) == measured(before[1])
+
+
+def test_a_comment_in_the_line_that_names_a_cell_changes_no_recording(project):
+    before = (project / COUNTS).read_bytes()
+    (lesson,) = project.glob("notebooks/*_capture_and_replay.ipynb")
+    line = 'counter = torch.zeros(1, device=\\"cuda\\")'
+    assert line in before.decode() and line in lesson.read_text()
+    lesson.write_text(lesson.read_text().replace(line, f"{line}  # mine"))
+    commit(project)
+    done = carry_over(project, "HEAD~1")
+    assert "0 recordings got new hashes" in done.stdout
+    assert "capture_and_replay" not in done.stderr
+    assert (project / COUNTS).read_bytes() == before
 
 
 @pytest.mark.parametrize("words", [[], ["HEAD", "one"], ["no_such_commit"]])

@@ -108,6 +108,12 @@ REBINDING = (  # without a statement of the cell that assigns the name
     "%prun -q globals().update(build=print)",
     "%%timeit -n 1 -r 1\nglobals().update(build=print)",
     "get_ipython().run_line_magic('run', '-i {mine}.py')",
+    # and some of ten
+    "async def patch():\n    global build\n    build = print\nawait patch()",
+    "from unittest.mock import patch\npatch('__main__.build', print).start();",
+    "import builtins\nbuiltins.mine = print\nget_ipython().user_ns.pop('build');",
+    "get_ipython().push({'build': print}, interactive=False)",
+    "vars(__import__('__main__')).update(build=print)",
 )
 
 
@@ -120,6 +126,19 @@ def test_a_name_bound_in_another_way_is_noticed_by_its_object(learner, cell, tmp
     said = refusal(learner, between=[cell.replace("{mine}", mine)])
     assert "`build`" in said and "run the lesson's own cells" in said
     assert learner.run_all(*PLAIN, RESULT, LATER) == []
+
+
+def test_another_dict_at_the_same_address_is_noticed(learner):
+    """The ids of objects say nothing: a dict made after another one has gone may have its id."""
+    assert "has changed `plans`" in refusal(
+        learner, between=["exec('del plans\\nplans = {8: [2, print]}')"]
+    )
+
+
+def test_a_module_that_takes_the_place_of_pythons_own_is_noticed(learner, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "random.py").touch()
+    assert "random.py takes the place of Python's own random: rename it" in refusal(learner)
 
 
 def test_an_object_that_comes_between_two_cells_is_noticed(learner):
@@ -171,6 +190,7 @@ def test_a_class_without_its_docstring_and_cells_in_another_order_play(learner):
     "cell",
     [
         "plans.clear()",
+        "mine = build\nmine.__code__ = mine.__code__",
         "Attention.forward = lambda self, x: x",
         "import helpers.timing as timing\ntiming.quartiles = timing.quartiles",
         "import os\nos.environ['MINE'] = '1'",

@@ -2,6 +2,7 @@
 not reach plays.
 """
 
+import py_compile
 import re
 import shutil
 
@@ -81,6 +82,12 @@ def link(old, new):
         (root / old).symlink_to(root / new)
 
     return change
+
+
+def compiled(root):
+    """A module's code without its source."""
+    py_compile.compile(str(root / TIMING), str(root / "helpers/timing.pyc"))
+    (root / TIMING).unlink()
 
 
 def package_of(root):
@@ -165,12 +172,40 @@ NOTICED = {
         write("helpers/mine.py", "def _time(*_): ..."),
         append(TIMING, "from helpers.mine import _time"),
     ],
+    "a name bound in an assignment": [append(TIMING, "mine = globals().update(measure=print)")],
+    "in one with a type": [append(TIMING, "mine: object = globals().update(measure=print)")],
+    "in one that adds": [append(TIMING, "mine = 0\nmine += bool(globals().update(measure=print))")],
+    "in a default": [append(TIMING, "def mine(x=globals().update(measure=print)): ...")],
+    "in a decorator": [
+        append(TIMING, "@(lambda f: globals().update(measure=print))\ndef mine(): ...")
+    ],
+    "in a class": [append(TIMING, "class Mine:\n    globals()['measure'] = print")],
+    "by setattr": [
+        append(TIMING, "import sys\nmine = setattr(sys.modules[__name__], 'measure', print)")
+    ],
+    "by a function called in an assignment": [
+        append(TIMING, "def patch():\n    global measure\n    measure = print\nmine = patch()")
+    ],
+    "by another module's class": [
+        write("helpers/mine.py", "import helpers.timing\nclass M:\n    helpers.timing.measure = 1"),
+        append(MODEL, "import helpers.mine"),
+    ],
+    "a compiled module beside it": [write("helpers/timing.so", "")],
+    "a compiled module in its place": [compiled],
+    "a package that lies elsewhere": [append("helpers/__init__.py", "__path__ = ['/mine']")],
+    "a name that the module makes when asked": [
+        edit(TIMING, r"^def measure\(", "def _measure("),
+        append(TIMING, "def __getattr__(name): return print"),
+    ],
+    "a module's builtins": [append(TIMING, "__builtins__ = {}")],
 }
 PLAYED = {
     "a comment": [append(MODEL, "# mine")],
     "a docstring": [edit(TIMING, '"""Wait for the GPU', '"""Wait for it')],
     "a type": [edit(TIMING, "rounds: int = 20", "rounds: object = 20")],
     "another function": [append(MODEL, "def mine(): ...")],
+    "another constant, made by torch": [append(MODEL, "MINE = torch.ones(3)")],
+    "another class": [append(MODEL, "class Mine:\n    size = 3\n\n    def f(self): self.x = 3")],
     "another module": [write("helpers/mine.py", "def measure(): ...")],
     "a colour": [append("helpers/charts.py", "COLOURS = {}")],
     "a verdict": [append("helpers/trace.py", "Trace.verdict = print")],
@@ -185,9 +220,6 @@ PLAYED = {
             r"^def synchronize(.|\n)*?^(?=def)",
             "from helpers.stopwatch import synchronize\n",
         ),
-    ],
-    "a patch in an assignment, as the guide says": [
-        append(TIMING, "mine = globals().update(measure=print)")
     ],
     "a script's own part": [append(MODEL, 'if __name__ == "__main__":\n    make_model()')],
 }
