@@ -10,6 +10,7 @@ from cpu_graph.callbacks import called_back, made_in_python
 from cpu_graph.errors import NO_PINNING, refusal
 from cpu_graph.methods import CHECKS, HANDLERS
 from cpu_graph.placement import any_on_gpu, default_place, moved, place, wanting
+from cpu_graph.trees import tensors_in
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 # what they make, they make where it is asked for, wherever a tensor among the arguments is
@@ -60,6 +61,9 @@ class Functions(TorchFunctionMode):
         if want is None and function is torch.Tensor.new_tensor and any_on_gpu(device, args[0]):
             want = "cuda"
         if function in FROM_DATA:
+            for tensor in tensors_in(*args) if isinstance(args[0], list | tuple) else ():
+                if tensor.numel() == 1:
+                    tensor.item()  # torch fetches each in C++, which no mode sees
             made = function(*args, **kwargs)
             return moved(device, made, want) if want and device.kind(made) != want else made
         if want is None and function not in ON_THE_HOST and any_on_gpu(device, (args, kwargs)):

@@ -48,7 +48,7 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
             use(_naming(history, returned, answer))
 
     problem = first_problem(answer, run, gpu)
-    shown = drawn(seen[0], faults=bool(problem)) if seen else None
+    shown = drawn(seen[0], str(problem) or None) if seen else None
     said = f"✗ {name}: {problem}" if problem else f"✓ {name} is right."
     return Drawn(not problem, said, shown)
 
