@@ -32,6 +32,13 @@ ON_THE_HOST = {
 }
 
 
+def fetch(args):
+    """Wait for each number on the GPU in a list: torch does in C++, which no mode sees."""
+    for tensor in tensors_in(*args) if isinstance(args[0], list | tuple) else ():
+        if tensor.numel() == 1:
+            tensor.item()
+
+
 class Functions(TorchFunctionMode):
     """Sees every function and method of torch that user code calls."""
 
@@ -61,9 +68,7 @@ class Functions(TorchFunctionMode):
         if want is None and function is torch.Tensor.new_tensor and any_on_gpu(device, args[0]):
             want = "cuda"
         if function in FROM_DATA:
-            for tensor in tensors_in(*args) if isinstance(args[0], list | tuple) else ():
-                if tensor.numel() == 1:
-                    tensor.item()  # torch fetches each in C++, which no mode sees
+            fetch(args)
             made = function(*args, **kwargs)
             return moved(device, made, want) if want and device.kind(made) != want else made
         if want is None and function not in ON_THE_HOST and any_on_gpu(device, (args, kwargs)):

@@ -320,7 +320,7 @@ class CUDAGraph:
         clock = device.order.tick(device.stream)
         try:
             with device.lock, unseen():
-                launched = self._launch(launch, clock)
+                self._launch(launch, clock)
         except Exception as error:
             if is_refusal(error):
                 raise
@@ -328,7 +328,6 @@ class CUDAGraph:
         self.last = device.order.now(device.stream)
         self.record.replays += 1
         zeroed(device, self.capture.anew)
-        device.tell("launched", launched, self)
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
@@ -361,7 +360,7 @@ class CUDAGraph:
         for generator, number in capture.end.items():
             if number:
                 generator.set_raw_state(states[generator, number])
-        return launched
+        device.tell("launched", launched, self)
 
     def _write_over(self, launch):
         """Poison newer blocks that a real allocator might have cut out of those just written;

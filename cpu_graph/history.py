@@ -133,10 +133,10 @@ class History(Listener):
             self.steps.append(Step(WAIT, waits=True))
 
     def blame(self, where, what):
-        """Say what goes wrong at each step after the first capture for which where(step) is true."""
+        """Say what goes wrong at the steps after the first capture where where(step) is true."""
         for step in self.steps[self.begun :]:
             if where(step):
-                step.faults[next(iter({**step.writes, **step.reads}), None)] = what
+                step.faults.setdefault(next(iter({**step.writes, **step.reads}), None), what)
 
     def find_faults(self):
         """Note at each step what goes wrong between it and the others."""
