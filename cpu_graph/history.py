@@ -65,7 +65,7 @@ class History(Listener):
         self.names = {}  # of the tensor of a number in a block
         self.begun = 0  # steps before the first capture
         self.first = {}  # block -> the number of the tensor that a graph took with it
-        self.made = {}  # block -> the operator of a graph that first writes there
+        self.made = {}  # block -> the operator that first writes there
 
     def name(self, tensor, name):
         """Call a tensor as the program calls it."""
@@ -87,6 +87,8 @@ class History(Listener):
         """Call what a launch writes as its line does: y in y = 10 * x."""
         name = target(*node.line) if node.line else ""
         for (block, *_), writes in node.spans.items():
+            if writes:
+                self.made.setdefault(block, f"{operator_of(node)}()")
             if name and writes:
                 for one, known in list(self.names.items()):
                     if known == name and one[0].tenant is block.tenant is not None:
@@ -106,10 +108,8 @@ class History(Listener):
                 self.steps.pop()  # torch.cuda.graph waits before it begins
             self.begun = self.begun if self.captures else len(self.steps)
             self.captures[capture.number] = capture
-        for (block, *_), writes in node.spans.items():
+        for block, *_ in node.spans:
             self.first.setdefault(block, block.generation)
-            if writes:
-                self.made.setdefault(block, f"{operator_of(node)}()")
         self.name_target(node)
 
     def launched(self, nodes, graph):

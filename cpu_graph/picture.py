@@ -75,26 +75,13 @@ def drawn(history, wrong=""):
     for block, left in x.items():
         parts.append(_fitted(left + width / 2, top + 30, history.name_of(block), width, BOLD))
     y, held = top + 42, {}
-    end = LEFT + width * len(columns)
     for step in _rows(history, columns):
         held |= step.values
         marked = {} if wrong is None else step.faults
-        parts.append(text(8, y + 19, _cut(history.label(step), LEFT), 13))
-        for block, left in x.items():
-            kind = WRITTEN if block in step.writes else READ if block in step.reads else NEITHER
-            sign = "r" * (block in step.reads) + "w" * (block in step.writes)
-            cell = left + 2, y + 2, width - 4, ROW - 5
-            parts.append(box(*cell, *(WRONG if block in marked else kind)))
-            parts.append(_fitted(left + width / 2, y + 20, held.get(block, ""), width - 18))
-            parts.append(text(left + 6, y + 11, sign, 10, GREY))
-        what = ", ".join(dict.fromkeys(marked.values()))
-        waits = "the CPU waits" * step.waits
-        parts.append(text(end + 16, y + 19, what or waits, 12, RED if what else GREY))
-        for block in marked.keys() & x.keys():
-            parts.append(arrow((end + 14, y + 28), (x[block] + width - 2, y + 28), RED))
+        parts += _draw_row(history, step, marked, held, (x, y, width))
         for block, what in marked.items():
-            words = history.label(step), history.name_of(block), what
-            faults.append(f"{': '.join(words[:1])}: {' '.join(filter(None, words[1:]))}.")
+            name = history.name_of(block)
+            faults.append(f"{history.label(step)}: {name} {what}.".replace(":  ", ": "))
         said.append(_row_in_words(step, history, columns))
         y += ROW
     for line in wrap(wrong, WIDTH // 8) if wrong and not faults else ():
@@ -104,6 +91,26 @@ def drawn(history, wrong=""):
     parts.append(text(8, y + 20, LEGEND, 12, GREY))
     words = " ".join([TITLE, *(said or [NONE]), *(f"Wrong: {one}" for one in faults)])
     return Picture(drawing(WIDTH, y + 30, TITLE, *parts), words, faults)
+
+
+def _draw_row(history, step, marked, held, where):
+    """One step: its label, the memory, and what goes wrong."""
+    x, y, width = where
+    end = LEFT + width * len(x)
+    parts = [text(8, y + 19, _cut(history.label(step), LEFT), 13)]
+    for block, left in x.items():
+        kind = WRITTEN if block in step.writes else READ if block in step.reads else NEITHER
+        sign = "r" * (block in step.reads) + "w" * (block in step.writes)
+        colours = WRONG if block in marked else kind
+        parts.append(box(left + 2, y + 2, width - 4, ROW - 5, *colours))
+        parts.append(_fitted(left + width / 2, y + 20, held.get(block, ""), width - 18))
+        parts.append(text(left + 6, y + 11, sign, 10, GREY))
+    what = ", ".join(dict.fromkeys(marked.values()))
+    waits = "the CPU waits" * step.waits
+    parts.append(text(end + 16, y + 19, what or waits, 12, RED if what else GREY))
+    for block in marked.keys() & x.keys():
+        parts.append(arrow((end + 14, y + 28), (x[block] + width - 2, y + 28), RED))
+    return parts
 
 
 def _columns(history):

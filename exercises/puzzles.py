@@ -10,6 +10,8 @@ from cpu_graph import on_stand_in
 from cpu_graph.history import History, watched
 from cpu_graph.log import Listener, heard_by, places
 from cpu_graph.picture import Picture, drawn, picture
+from exercises.answers.graph_use import Wrong
+from exercises.answers.launches import around_replays
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
 from exercises.scenarios import scenario
@@ -18,6 +20,10 @@ from exercises.scenarios.solve_puzzles import Seen
 __all__ = ["check_capture", "picture"]
 
 NO_PUZZLE = "Give check_capture the function of a puzzle under its name: check_capture(ten_times)."
+INSIDE = (
+    "It replays the graph inside of its own capture.",
+    "Call replay after the `with` block: the graph is complete once its capture has ended.",
+)
 FOR_SHOW = (
     "The results do not depend on the replays: operators outside of the graph compute them.",
     "Let the graph compute, and read what its replays wrote.",
@@ -57,7 +63,8 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
         try:
             with watched(device) as history:
                 seen[:] = [history]
-                use(_naming(history, returned, answer))
+                with around_replays(_outside_of_captures):
+                    use(_naming(history, returned, answer))
             if first:
                 _replays_matter(use, returned)
         except Seen as wrong:
@@ -70,10 +77,17 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
     return Drawn(not problem, said, shown)
 
 
+def _outside_of_captures(replay: Callable, graph: Any) -> None:
+    if torch.cuda.is_current_stream_capturing():
+        raise Wrong(INSIDE)
+    replay(graph)
+
+
 class Spoiled(Listener):
     """Adds 1 to all that a replay writes, once it is done."""
 
     def launched(self, nodes: list, graph: Any) -> None:
+        """Add it, if this was a replay."""
         for node in nodes if graph else ():
             written = {block for (block, *_), writes in node.spans.items() if writes}
             for place in places((node.args, node.kwargs, node.outputs)):
