@@ -73,15 +73,17 @@ class History(Listener):
             self.names.setdefault((block, block.generation), name)
 
     def name_of(self, block):
-        """The names of the tensor that a graph took with a block, and of later ones there; else
-        the operator that makes it.
-        """
+        """The names of the tensor that a graph took with a block, and of later ones there."""
         known = [
             name
             for (one, number), name in self.names.items()
             if one is block and number >= self.first.get(block, 0)
         ]
-        return ", ".join(dict.fromkeys(known)) or self.made.get(block, "")
+        return ", ".join(dict.fromkeys(known))
+
+    def title_of(self, block):
+        """The names of a block, or the operator that makes it."""
+        return self.name_of(block) or self.made.get(block, "")
 
     def name_target(self, node):
         """Call what a launch writes as its line does: y in y = 10 * x."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 
 from cpu_graph.graphs import flat
-from cpu_graph.history import NOBODY, watched
+from cpu_graph.history import NOBODY, WAIT, watched
 from cpu_graph.log import on_stand_in, operator_of, ordered, writes_what
 from cpu_graph.nodes import POISON
 from cpu_graph.svg import arrow, box, drawing, image, text
@@ -20,10 +20,10 @@ from cpu_graph.torch_names import cpu_graphs
 WIDTH = 800
 LEFT, RIGHT = 150, 250  # the lanes of words
 GRAPHS = 3  # how many are drawn, at most
-NODES, COLUMNS = 6, 6
+NODES, COLUMNS = 5, 6
 ROWS = 18
 NODE, GAP = 150, 16
-LANE, ROW = 52, 30
+LANE, ROW = 64, 30
 READ, WRITTEN = ("#CFE6F7", "#0072B2"), ("#FCE5C2", "#C87A00")
 NEITHER = "#FFFFFF", "#CCCCCC"
 PLAIN, WRONG = ("#FFFFFF", "#222222"), ("#F8D0D6", "#B00020")
@@ -73,14 +73,14 @@ def drawn(history, wrong=""):
     width = min(110.0, (WIDTH - LEFT - RIGHT) / max(1, len(columns)))
     x = {block: LEFT + width * at for at, block in enumerate(columns)}
     for block, left in x.items():
-        parts.append(_fitted(left + width / 2, top + 30, history.name_of(block), width, BOLD))
+        parts.append(_fitted(left + width / 2, top + 30, history.title_of(block), width, BOLD))
     y, held = top + 42, {}
     for step in _rows(history, columns):
         held |= step.values
         marked = {} if wrong is None else step.faults
         parts += _draw_row(history, step, marked, held, (x, y, width))
         for block, what in marked.items():
-            name = history.name_of(block)
+            name = history.title_of(block)
             faults.append(f"{history.label(step)}: {name} {what}.".replace(":  ", ": "))
         said.append(_row_in_words(step, history, columns))
         y += ROW
@@ -131,7 +131,7 @@ def _rows(history, columns):
         mine = {b for b in step.reads | step.writes if b in columns}
         if at < history.begun:
             mine = {b for b in mine if history.first[b] == step.writes.get(b)}
-        if not mine and not (at >= history.begun and (step.waits or step.faults)):
+        if not mine and not (at >= history.begun and (step.operator == WAIT or step.faults)):
             continue
         last = kept[-1] if kept else step
         apart = any(one.faults or one.waits or one.graph is not None for one in (last, step))
@@ -164,33 +164,36 @@ def _draw_graph(history, capture, number, top, lists):
     }
     for one, other in _edges(list(place)):
         (x, y), (to_x, to_y) = place[one], place[other]
-        parts.append(arrow((x + width, y + 20), (to_x - 1, to_y + 20)))
+        parts.append(arrow((x + width, y + 25), (to_x - 1, to_y + 25)))
     bad = {node: "races with a node of another stream" for pair in _races(nodes) for node in pair}
     if failed and not capture.lost:
         end = capture.clocks[capture.origin]
         bad |= {n: "is on a stream that was not joined" for n in nodes if not n.before(end)}
     for node, (x, y) in place.items():
-        parts.append(box(x, y, width, 40, *(WRONG if node in bad else PLAIN)))
-        parts.append(_fitted(x + width / 2, y + 17, operator_of(node), width, BOLD))
-        parts.append(_fitted(x + width / 2, y + 33, _uses(history, node), width))
+        parts.append(box(x, y, width, 50, *(WRONG if node in bad else PLAIN)))
+        for line, words in enumerate((operator_of(node), *_uses(history, node))):
+            more = "" if line else BOLD
+            parts.append(
+                _fitted(x + width / 2, y + 15 + 15 * line, words, width, more, 11 + (line == 0))
+            )
     found = [f"{operator_of(node)} {what}." for node, what in bad.items()]
     found += ["The capture failed here."] * bool(failed and capture.lost)
     wrong += found
     more = len(nodes) - len(place)
     parts.append(text(LEFT, top + 20, " ".join(found), 12, RED, BOLD))
     parts.append(text(WIDTH - 130, top + 20, f"and {more} more nodes" * (more > 0), 12, GREY))
-    told = [f"{operator_of(node)} ({_uses(history, node)})" for node in nodes]
+    told = [f"{operator_of(node)} ({' '.join(_uses(history, node)).strip()})" for node in nodes]
     where = f"on {len(streams)} streams" if len(streams) > 1 else "on one stream"
     said.append(f"{title.capitalize()}, {where}: {', '.join(told)}.")
     return 32 + LANE * len(streams)
 
 
-def _fitted(middle, y, words, width, more=""):
-    return text(middle, y, _cut(words, width), 12, more=f"{MIDDLE} {more}")
+def _fitted(middle, y, words, width, more="", size=12):
+    return text(middle, y, _cut(words, width, size), size, more=f"{MIDDLE} {more}")
 
 
-def _cut(words, width):
-    most = max(3, int(width / 7.2))
+def _cut(words, width, size=13):
+    most = max(3, int(width / (0.6 * size)))
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
@@ -214,17 +217,21 @@ def _races(nodes):
 
 
 def _uses(history, node):
-    """What a node reads and writes: x → y."""
-    sides = [[], []]
-    for (block, *_), writes in node.spans.items():
-        sides[writes].append(history.name_of(block))
-    return " → ".join(", ".join(dict.fromkeys(side)) for side in sides).strip()
+    """What a node reads, and "→ y" for what it writes if that has a name."""
+    reads, writes = {}, {}
+    for (block, *_), written in node.spans.items():
+        if not written:
+            reads[history.title_of(block)] = True
+        elif name := history.name_of(block):
+            writes[name] = True
+    return ", ".join(reads), f"→ {', '.join(writes)}" * bool(writes)
 
 
 def _row_in_words(step, history, columns):
-    reads = [history.name_of(b) for b in step.reads if b in columns]
-    writes = [f"{history.name_of(b)} = {step.values[b]}" for b in step.writes if b in columns]
+    reads = [history.title_of(b) for b in step.reads if b in columns]
+    writes = [f"{history.title_of(b)} = {step.values[b]}" for b in step.writes if b in columns]
     said = [f"reads {', '.join(reads)}"] if reads else []
     said += [f"writes {', '.join(writes)}"] if writes else []
     said += ["the CPU waits"] if step.waits else []
-    return f"{history.label(step).capitalize()} {' and '.join(said)}."
+    label = history.label(step)
+    return f"{label[0].upper()}{label[1:]}: {' and '.join(said)}."

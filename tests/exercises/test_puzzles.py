@@ -126,7 +126,7 @@ def doubled():
 
 def test_a_capture_of_ones_own_is_drawn():
     found = picture(doubled)
-    assert found.faults == [] and "Replay reads x and writes y = 2 4 6." in found.said
+    assert found.faults == [] and "Replay: reads x and writes y = 2 4 6." in found.said
     with cpu_graphs():
         assert picture(doubled).svg == found.svg
     assert NONE in picture(lambda: None).said
