@@ -16,6 +16,7 @@ from cpu_graph.nodes import (
     drawing,
     is_anew,
     is_factory,
+    leaves_unfilled,
     poisoning,
     written_by,
 )
@@ -48,7 +49,8 @@ class Device:
         self.findings = []  # what was noticed, see hints
         self.adding = {}  # what was told of gradients that are not set to zero -> their blocks
         self.captures = []  # those that ended well, as Captured
-        self.order = Order(self.memory.finished, partial(raced, self))
+        self.listeners = []  # see log.Listener
+        self.order = Order(self.memory.finished, partial(raced, self), partial(self.tell, "waited"))
         self.under_way = None  # the capture, in whichever thread
         self.of_thread = OfThread()
         self.lock = RLock()  # one launch at a time
@@ -94,6 +96,11 @@ class Device:
         """Whether a stream, or the current one, takes part in the capture under way."""
         capture = self.under_way
         return capture is not None and (self.stream if stream is None else stream) in capture.clocks
+
+    def tell(self, event, *what):
+        """Call a method of all listeners."""
+        for listener in self.listeners:
+            getattr(listener, event)(*what)
 
     def refuse(self, number):
         """Raise a CUDA error. A capture under way is lost by it."""
@@ -197,9 +204,7 @@ class Device:
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}
-        outputs = mapped(
-            lambda t: t if id(t) in given else self.move(t, strides_of(operator, t), kind), result
-        )
+        outputs = mapped(lambda t: t if id(t) in given else self.move(t, operator, kind), result)
         made = tensors_in(outputs)
         node.read = None if made else result
         node.outputs, node.spans = (
@@ -215,10 +220,13 @@ class Device:
             block.writer = stream
             block.overwritten = None
             block.uncomputed = False
+        self.tell("launched", [node], None)
         return outputs if made else node.read  # which a race may have changed
 
-    def move(self, tensor, stride, kind):
-        moved = self.allocate(tensor.shape, stride, tensor.dtype, kind)
+    def move(self, tensor, operator, kind):
+        moved = self.allocate(tensor.shape, strides_of(operator, tensor), tensor.dtype, kind)
         if kind != "cpu":
             self.order.save({self.memory.span(moved): True})
+        if leaves_unfilled(operator):
+            return moved  # with what its memory holds
         return moved.copy_(tensor)

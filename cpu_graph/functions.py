@@ -10,6 +10,7 @@ from cpu_graph.callbacks import called_back, made_in_python
 from cpu_graph.errors import NO_PINNING, refusal
 from cpu_graph.methods import CHECKS, HANDLERS
 from cpu_graph.placement import any_on_gpu, default_place, moved, place, wanting
+from cpu_graph.trees import tensors_in
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 # what they make, they make where it is asked for, wherever a tensor among the arguments is
@@ -29,6 +30,13 @@ ON_THE_HOST = {
     torch.Tensor.__getitem__,
     torch.Tensor.__setitem__,
 }
+
+
+def fetch(args):
+    """Wait for each number on the GPU in a list: torch does in C++, which no mode sees."""
+    for tensor in tensors_in(*args) if isinstance(args[0], list | tuple) else ():
+        if tensor.numel() == 1:
+            tensor.item()
 
 
 class Functions(TorchFunctionMode):
@@ -60,6 +68,7 @@ class Functions(TorchFunctionMode):
         if want is None and function is torch.Tensor.new_tensor and any_on_gpu(device, args[0]):
             want = "cuda"
         if function in FROM_DATA:
+            fetch(args)
             made = function(*args, **kwargs)
             return moved(device, made, want) if want and device.kind(made) != want else made
         if want is None and function not in ON_THE_HOST and any_on_gpu(device, (args, kwargs)):

@@ -104,6 +104,7 @@ class Capture:
                 else:
                     self.changed.setdefault(block, set()).add(node.operator)
         self.bodies[-1].append(node)
+        self.device.tell("recorded", self, node)
 
     def unjoined(self):
         """Whether some stream did work that the capturing stream did not wait for at the end."""
@@ -354,6 +355,7 @@ class CUDAGraph:
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
+        launched = []
         states = {}
         for generator, begins in capture.start.items():
             states[generator, 0] = generator.raw_state() if capture.end[generator] else begins
@@ -375,12 +377,14 @@ class CUDAGraph:
             else:
                 node.run()
             raced |= device.order.enter(node)
+            launched.append(node)
             merge(device.order.clocks[device.stream], inside)
         raced |= self._write_over(launch)
         device.order.settle(raced)
         for generator, number in capture.end.items():
             if number:
                 generator.set_raw_state(states[generator, number])
+        device.tell("launched", launched, self)
 
     def _write_over(self, launch):
         """Poison newer blocks that a real allocator might have cut out of those just written;

@@ -6,40 +6,46 @@ import math
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from unittest.mock import patch
 
-from cpu_graph.device import Device
-from cpu_graph.graphs import Capture, CUDAGraph, flat
+from cpu_graph.graphs import flat
 from cpu_graph.hints import lost
-from cpu_graph.log import operator_of, places
-from cpu_graph.nodes import POISON, unseen
-from cpu_graph.order import HOST, Order
+from cpu_graph.lines import users_line
+from cpu_graph.log import Listener, heard_by, operator_of, places
+from cpu_graph.nodes import POISON, leaves_unfilled, unseen
 from cpu_graph.warmups import is_anew
 
 SHOWN = 3  # numbers of a tensor
+WAIT = "synchronize"
 NOBODY = "\N{MIDDLE DOT}"  # in the place of a number that nobody has written
 
 
 @dataclass
 class Step:
-    """A replay of the graph of that number, or an operator outside of graphs: the blocks that it
-    reads and writes, with the number of the tensor there; their values after it; what goes wrong.
+    """A replay of the graph of that number, an operator outside of graphs, or a wait: the blocks
+    that it reads and writes, with the number of the tensor there; their values after it; what goes
+    wrong.
     """
 
     operator: str
     graph: int | None = None
+    line: tuple | None = None
     reads: dict = field(default_factory=dict)
     writes: dict = field(default_factory=dict)
     values: dict = field(default_factory=dict)
     faults: dict = field(default_factory=dict)
     draws: bool = False
-    by_cpu: bool = False  # the CPU runs it
     waits: bool = False  # the CPU waits for it
+
+    @property
+    def fetches(self):
+        """Whether it is a read by the CPU."""
+        return self.graph is None and bool(self.reads) and not self.writes
 
     def touch(self, node):
         """Add what one of its launches does."""
         self.draws |= bool(node.draws)
-        self.by_cpu |= node.stream == HOST
+        if leaves_unfilled(node.operator):
+            return
         written = {block for (block, *_), writes in node.spans.items() if writes}
         for place in places((node.args, node.kwargs)):
             read = place.block not in written or not (is_anew(node.operator) or node.draws)
@@ -49,7 +55,7 @@ class Step:
         self.values |= {place.block: numbers(place) for place in places(vars(node).copy())}
 
 
-class History:
+class History(Listener):
     """The captures and steps of a program on the stand-in, and the names of its tensors."""
 
     def __init__(self, device):
@@ -59,7 +65,7 @@ class History:
         self.names = {}  # of the tensor of a number in a block
         self.begun = 0  # steps before the first capture
         self.first = {}  # block -> the number of the tensor that a graph took with it
-        self.launched = []  # in the step of now
+        self.made = {}  # block -> the operator that first writes there
 
     def name(self, tensor, name):
         """Call a tensor as the program calls it."""
@@ -75,10 +81,16 @@ class History:
         ]
         return ", ".join(dict.fromkeys(known))
 
+    def title_of(self, block):
+        """The names of a block, or the operator that makes it."""
+        return self.name_of(block) or self.made.get(block, "")
+
     def name_target(self, node):
         """Call what a launch writes as its line does: y in y = 10 * x."""
         name = target(*node.line) if node.line else ""
         for (block, *_), writes in node.spans.items():
+            if writes:
+                self.made.setdefault(block, f"{operator_of(node)}()")
             if name and writes:
                 for one, known in list(self.names.items()):
                     if known == name and one[0].tenant is block.tenant is not None:
@@ -90,25 +102,43 @@ class History:
         if step.graph is not None:
             number = list(self.captures).index(step.graph) + 1
             return f"replay of graph {number}" if len(self.captures) > 1 else "replay"
-        return "read by the CPU" if step.by_cpu and step.reads else step.operator
+        return "read by the CPU" if step.fetches else step.operator
 
-    @contextmanager
-    def step(self, graph=None):
-        """Note the launches of the block as one step."""
-        self.launched, epoch = [], self.device.order.epoch
-        gone = [block for block, _ in lost(graph.capture)] if graph and graph.capture else []
-        yield
-        nodes = [node for node in self.launched if node.operator is not POISON]
+    def recorded(self, capture, node):
+        if capture.number not in self.captures:
+            while self.steps and self.steps[-1].operator == WAIT:
+                self.steps.pop()  # torch.cuda.graph waits before it begins
+            self.begun = self.begun if self.captures else len(self.steps)
+            self.captures[capture.number] = capture
+        for block, *_ in node.spans:
+            self.first.setdefault(block, block.generation)
+        self.name_target(node)
+
+    def launched(self, nodes, graph):
+        nodes = [node for node in nodes if node.operator is not POISON]
         if not nodes:
             return
-        step = Step(operator_of(nodes[0]), graph.capture.number if graph else None)
+        step = Step(operator_of(nodes[0]), graph and graph.capture.number, nodes[0].line)
         for node in nodes:
             step.touch(node)
             if not graph:
                 self.name_target(node)
-        step.waits = self.device.order.epoch > epoch
+        gone = [block for block, _ in lost(graph.capture)] if graph else []
         step.faults = dict.fromkeys(gone, "reads memory that was freed")
         self.steps.append(step)
+
+    def waited(self):
+        last = self.steps[-1] if self.steps else Step(WAIT)
+        if last.graph is None and last.line == users_line():
+            last.waits = True  # as item does
+        elif last.operator != WAIT:
+            self.steps.append(Step(WAIT, waits=True))
+
+    def blame(self, where, what):
+        """Say what goes wrong at the steps after the first capture where where(step) is true."""
+        for step in self.steps[self.begun :]:
+            if where(step):
+                step.faults.setdefault(next(iter({**step.writes, **step.reads}), None), what)
 
     def find_faults(self):
         """Note at each step what goes wrong between it and the others."""
@@ -117,19 +147,24 @@ class History:
         inputs = {block for capture in self.captures.values() for block in capture.reads}
         written = {}  # block -> the number of the step that wrote there last
         replayed = {}  # graph -> the number of its last replay
-        unread, overwrote = set(), {}  # results that nobody has read; the replay that was on them
+        unread = set()  # results that nobody has read since they were written
+        overwrote = {}  # result -> the replays that wrote over one that nobody has read
         for at, step in enumerate(self.steps):
             if step.graph is None:
                 for block in step.reads.keys() & results:
                     if block not in written:
                         step.faults[block] = "no replay has written it"
-                    elif block in unread and block in overwrote:
-                        overwrote[block].faults[block] = "overwrites what nobody has read"
+                    for replay in overwrote.get(block, ()):
+                        replay.faults[block] = "overwrites what nobody has read"
                         step.faults[block] = "reads what was overwritten"
                 unread -= step.reads.keys() | step.writes.keys()
             else:
                 self._read_again(step, written, replayed.get(step.graph))
-                overwrote |= dict.fromkeys(step.writes.keys() & unread, step)
+                for block in step.writes.keys() - inputs:
+                    if block in unread:
+                        overwrote.setdefault(block, []).append(step)
+                    else:
+                        overwrote.pop(block, None)
                 unread |= step.writes.keys() - inputs
                 replayed[step.graph] = at
             written |= dict.fromkeys(step.writes, at)
@@ -146,13 +181,19 @@ class History:
                     warm_up.faults[block] = "changes what the graph goes on from"
         new = step.draws or any(written.get(block, -1) >= (last or 0) for block in reads)
         if last is not None and reads and not new and not step.faults:
-            step.faults[reads[0]] = "reads the same input again"
+            drawn = [block for block in reads if self.steps[written[block]].draws]
+            step.faults[(drawn or reads)[0]] = "reads the same input again"
 
 
 def numbers(place):
     """The first numbers at a place, as they are read."""
     with unseen():
-        first = place.view().flatten()[: SHOWN + 1].tolist()
+        return brief(place.view())
+
+
+def brief(tensor):
+    """The first numbers of a tensor on the CPU."""
+    first = tensor.flatten()[: SHOWN + 1].tolist()
     more = "…" if len(first) > SHOWN else ""
     return " ".join(NOBODY if math.isnan(one) else f"{one:.4g}" for one in first[:SHOWN]) + more
 
@@ -177,36 +218,8 @@ def target(file, line):
 def watched(device):
     """Note what the program does in the block, on this stand-in."""
     history = History(device)
-    add, enter = Capture.add, Order.enter
-    execute, replay = Device.execute, CUDAGraph.replay
-
-    def added(capture, node):
-        add(capture, node)
-        history.begun = history.begun if history.captures else len(history.steps)
-        history.captures.setdefault(capture.number, capture)
-        for block, *_ in node.spans:
-            history.first.setdefault(block, block.generation)
-        history.name_target(node)
-
-    def entered(order, node):
-        history.launched.append(node)
-        return enter(order, node)
-
-    def executed(*arguments, **options):
-        with history.step():
-            return execute(*arguments, **options)
-
-    def replayed(graph):
-        with history.step(graph):
-            replay(graph)
-
-    with (
-        patch.object(Capture, "add", added),
-        patch.object(Order, "enter", entered),
-        patch.object(Device, "execute", executed),
-        patch.object(CUDAGraph, "replay", replayed),
-    ):
-        try:
+    try:
+        with heard_by(history):
             yield history
-        finally:
-            history.find_faults()
+    finally:
+        history.find_faults()

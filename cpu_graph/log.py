@@ -5,13 +5,14 @@ there is no log, and every list is empty.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
 from torch.utils._pytree import tree_leaves
 
 from cpu_graph.device import Device
-from cpu_graph.graphs import CUDAGraph
+from cpu_graph.graphs import Capture, CUDAGraph
 from cpu_graph.memory import Place
 from cpu_graph.nodes import Node
 
@@ -19,6 +20,30 @@ from cpu_graph.nodes import Node
 def on_stand_in() -> Device | None:
     """The stand-in's device inside of a block of cpu_graphs(), else None."""
     return CUDAGraph.stand_in
+
+
+class Listener:
+    """Is told what the stand-in does, once it is done. Its methods do nothing: override some."""
+
+    def recorded(self, capture: Capture, node: Node) -> None:
+        """A capture has got a node."""
+
+    def launched(self, nodes: list[Node], graph: CUDAGraph | None) -> None:
+        """A replay of a graph has run these nodes, or they are one operator outside of graphs."""
+
+    def waited(self) -> None:
+        """The CPU has waited for the GPU."""
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Tell a listener what the stand-in in force does in the block. On a GPU nobody is told."""
+    listeners = device.listeners if (device := on_stand_in()) else []
+    listeners.append(listener)
+    try:
+        yield
+    finally:
+        listeners.remove(listener)
 
 
 def launch_log() -> list[Node]:

@@ -133,8 +133,8 @@ def to(device, function, tensor, /, *args, **kwargs):
 
 @instead_of(Tensor.tolist)
 def on_host(device, function, tensor, /, *args, **kwargs):
-    """A copy for the host to look at, once the work before it is done."""
-    if device.kind(tensor) == "cuda":
+    """A copy for the host to look at, once the work before it is done; of pinned memory at once."""
+    if device.kind(tensor) != "cpu":
         tensor = moved(device, tensor.detach(), "cpu")
     return function(tensor.detach() if function is Tensor.tolist else tensor, *args, **kwargs)
 

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from cpu_graph import core
 from cpu_graph.errors import NotModelled, cuda_error, is_refusal, out_of_memory, refusal
 from cpu_graph.memory import Place
+from cpu_graph.tables import UNFILLED
 from cpu_graph.trees import mapped, tensors_in
 
 aten = torch.ops.aten
@@ -55,6 +56,8 @@ class Node:
         """Run it, from its random state if it draws; returns the state it ends with."""
         if any(block.returned for block, *_ in self.spans):
             raise cuda_error(700)
+        if leaves_unfilled(self.operator):
+            return None
         given = self.args, self.kwargs, self.outputs
         args, kwargs, outputs = mapped(Place.view, given, Place)
         with drawing(self.state) as ended:
@@ -82,6 +85,11 @@ def poisoning(block):
     """A node that overwrites a whole block with NaN."""
     span = block, 0, block.home[3]
     return Node(POISON, (Place(block, block.bytes), 0xFF), {}, None, {span: True})
+
+
+def leaves_unfilled(operator):
+    """Whether its result is what its memory holds."""
+    return operator in UNFILLED and not torch.are_deterministic_algorithms_enabled()
 
 
 def called(operator, args, kwargs):

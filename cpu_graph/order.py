@@ -17,11 +17,12 @@ HOST, QUEUE = "host", 1024  # launches
 class Order:
     """The clocks of streams and host, the log, and what memory held when the log began."""
 
-    def __init__(self, finished, raced):
+    def __init__(self, finished, raced, waited):
         self.clocks = defaultdict(dict)
         self.ticks = count(1)
         self.finished = finished  # called when the host has waited for everything
         self.raced = raced  # called with each two launches that race, the earlier one first
+        self.waited = waited  # called when the host has waited
         self.epoch = 0  # how often it has: an older clock says nothing about what is still pending
         self.log = []
         self.before = {}  # what blocks held when the log began
@@ -52,6 +53,8 @@ class Order:
                 part.clear()
             self.epoch += 1
             self.finished()
+        if stream == HOST:
+            self.waited()
 
     def synchronize(self):
         """The host waits for everything."""

@@ -8,28 +8,29 @@ that nobody has filled, a stream that was not joined.
 """
 
 from dataclasses import dataclass, replace
+from textwrap import wrap
 
 from cpu_graph.graphs import flat
-from cpu_graph.history import watched
+from cpu_graph.history import NOBODY, WAIT, watched
 from cpu_graph.log import on_stand_in, operator_of, ordered, writes_what
 from cpu_graph.nodes import POISON
 from cpu_graph.svg import arrow, box, drawing, image, text
 from cpu_graph.torch_names import cpu_graphs
 
-WIDTH = 760
-LEFT, RIGHT = 150, 240  # the lanes of words
+WIDTH = 800
+LEFT, RIGHT = 150, 250  # the lanes of words
 GRAPHS = 3  # how many are drawn, at most
 NODES, COLUMNS = 5, 6
 ROWS = 18
-NODE, GAP = 98, 18
-LANE, ROW = 52, 30
+NODE, GAP = 150, 16
+LANE, ROW = 64, 30
 READ, WRITTEN = ("#CFE6F7", "#0072B2"), ("#FCE5C2", "#C87A00")
 NEITHER = "#FFFFFF", "#CCCCCC"
 PLAIN, WRONG = ("#FFFFFF", "#222222"), ("#F8D0D6", "#B00020")
 RED, GREY = WRONG[1], "#666666"
 BOLD, MIDDLE = 'font-weight="bold"', 'text-anchor="middle"'
 TITLE = "A capture, the memory of its graph, and its replays."
-LEGEND = "r: read, w: written, ·: nobody has written it, red: what goes wrong"
+LEGEND = f"r: read, w: written, {NOBODY}: nobody has written it, red: what goes wrong"
 NONE = "Nothing was captured."
 
 
@@ -58,43 +59,58 @@ def picture(function, *arguments):
     return drawn(history)
 
 
-def drawn(history, faults=True):
-    """The picture of what was watched; faults: whether it shows what goes wrong."""
+def drawn(history, wrong=""):
+    """The picture of what was watched. wrong: what a check says of it; None if all of it is right:
+    then nothing is red.
+    """
     columns = _columns(history)
-    parts, said = [], []
-    wrong, top = [], 0
+    parts, said, faults = [], [], []
+    top = 0
     for number, capture in enumerate(list(history.captures.values())[:GRAPHS], 1):
-        top += _draw_graph(history, capture, number, top, (parts, said, wrong))
-    if not columns:
+        top += _draw_graph(history, capture, number, top, (parts, said, faults))
+    if not history.captures:
         parts.append(text(8, top + 20, NONE, 14, RED, BOLD))
     width = min(110.0, (WIDTH - LEFT - RIGHT) / max(1, len(columns)))
     x = {block: LEFT + width * at for at, block in enumerate(columns)}
     for block, left in x.items():
-        parts.append(_fitted(left + width / 2, top + 30, history.name_of(block), width, BOLD))
+        parts.append(_fitted(left + width / 2, top + 30, history.title_of(block), width, BOLD))
     y, held = top + 42, {}
-    end = LEFT + width * len(columns)
     for step in _rows(history, columns):
         held |= step.values
-        marked = step.faults if faults else {}
-        parts.append(text(8, y + 19, _cut(history.label(step), LEFT), 13))
-        for block, left in x.items():
-            kind = WRITTEN if block in step.writes else READ if block in step.reads else NEITHER
-            sign = "r" * (block in step.reads) + "w" * (block in step.writes)
-            cell = left + 2, y + 2, width - 4, ROW - 5
-            parts.append(box(*cell, *(WRONG if block in marked else kind)))
-            parts.append(_fitted(left + width / 2, y + 20, held.get(block, ""), width - 18))
-            parts.append(text(left + 6, y + 11, sign, 10, GREY))
-        parts.append(text(end + 10, y + 19, "the CPU waits" * step.waits, 12, GREY))
+        marked = {} if wrong is None else step.faults
+        parts += _draw_row(history, step, marked, held, (x, y, width))
         for block, what in marked.items():
-            wrong.append(f"{history.label(step)}: {history.name_of(block)} {what}.")
-            parts.append(text(end + 16, y + 19, what, 12, RED, BOLD))
-            if block in x:
-                parts.append(arrow((end + 14, y + 28), (x[block] + width - 2, y + 28), RED))
+            name = history.title_of(block)
+            faults.append(f"{history.label(step)}: {name} {what}.".replace(":  ", ": "))
         said.append(_row_in_words(step, history, columns))
         y += ROW
+    for line in wrap(wrong, WIDTH // 8) if wrong and not faults else ():
+        parts.append(text(8, y + 20, line, 13, RED, BOLD))
+        y += 20
+    faults = faults or [wrong] * bool(wrong)
     parts.append(text(8, y + 20, LEGEND, 12, GREY))
-    words = " ".join([TITLE, *(said or [NONE]), *(f"Wrong: {one}" for one in wrong)])
-    return Picture(drawing(WIDTH, y + 30, TITLE, *parts), words, wrong)
+    words = " ".join([TITLE, *(said or [NONE]), *(f"Wrong: {one}" for one in faults)])
+    return Picture(drawing(WIDTH, y + 30, TITLE, *parts), words, faults)
+
+
+def _draw_row(history, step, marked, held, where):
+    """One step: its label, the memory, and what goes wrong."""
+    x, y, width = where
+    end = LEFT + width * len(x)
+    parts = [text(8, y + 19, _cut(history.label(step), LEFT), 13)]
+    for block, left in x.items():
+        kind = WRITTEN if block in step.writes else READ if block in step.reads else NEITHER
+        sign = "r" * (block in step.reads) + "w" * (block in step.writes)
+        colours = WRONG if block in marked else kind
+        parts.append(box(left + 2, y + 2, width - 4, ROW - 5, *colours))
+        parts.append(_fitted(left + width / 2, y + 20, held.get(block, ""), width - 18))
+        parts.append(text(left + 6, y + 11, sign, 10, GREY))
+    what = ", ".join(dict.fromkeys(marked.values()))
+    waits = "the CPU waits" * step.waits
+    parts.append(text(end + 16, y + 19, what or waits, 12, RED if what else GREY))
+    for block in marked.keys() & x.keys():
+        parts.append(arrow((end + 14, y + 28), (x[block] + width - 2, y + 28), RED))
+    return parts
 
 
 def _columns(history):
@@ -115,11 +131,11 @@ def _rows(history, columns):
         mine = {b for b in step.reads | step.writes if b in columns}
         if at < history.begun:
             mine = {b for b in mine if history.first[b] == step.writes.get(b)}
-        if not mine:
+        if not mine and not (at >= history.begun and (step.operator == WAIT or step.faults)):
             continue
         last = kept[-1] if kept else step
-        together = {last.graph, step.graph} == {None} and not last.faults and not step.faults
-        if kept and together and not mine & last.values.keys():
+        apart = any(one.faults or one.waits or one.graph is not None for one in (last, step))
+        if kept and not apart and not mine & last.values.keys():
             operators = dict.fromkeys([*last.operator.split(", "), step.operator])
             changes = {
                 n: getattr(last, n) | getattr(step, n) for n in ("reads", "writes", "values")
@@ -141,39 +157,43 @@ def _draw_graph(history, capture, number, top, lists):
     for at, _ in enumerate(streams):
         lane = "side stream" if at else "capture stream"
         parts.append(text(8, top + 52 + LANE * at, lane, 12, GREY))
+    width = min(NODE, (WIDTH - LEFT) / max(1, len(nodes[:NODES])) - GAP - 8)
     place = {
-        node: (LEFT + at * (NODE + GAP), top + 28 + LANE * streams.index(node.stream))
+        node: (LEFT + at * (width + GAP), top + 28 + LANE * streams.index(node.stream))
         for at, node in enumerate(nodes[:NODES])
     }
     for one, other in _edges(list(place)):
         (x, y), (to_x, to_y) = place[one], place[other]
-        parts.append(arrow((x + NODE, y + 20), (to_x - 1, to_y + 20)))
+        parts.append(arrow((x + width, y + 25), (to_x - 1, to_y + 25)))
     bad = {node: "races with a node of another stream" for pair in _races(nodes) for node in pair}
     if failed and not capture.lost:
         end = capture.clocks[capture.origin]
         bad |= {n: "is on a stream that was not joined" for n in nodes if not n.before(end)}
     for node, (x, y) in place.items():
-        parts.append(box(x, y, NODE, 40, *(WRONG if node in bad else PLAIN)))
-        parts.append(_fitted(x + NODE / 2, y + 17, operator_of(node), NODE, BOLD))
-        parts.append(_fitted(x + NODE / 2, y + 33, _uses(history, node), NODE))
-    after = LEFT + len(place) * (NODE + GAP) - 10
-    more = f"+ {len(nodes) - NODES}" if len(nodes) > NODES else ""
-    more = "the capture failed here" if failed and capture.lost else more
-    parts.append(text(after, top + 52, more, 13, RED if failed else GREY))
-    wrong += [f"{operator_of(node)} {what}." for node, what in bad.items()]
-    told = [f"{operator_of(node)} ({_uses(history, node)})" for node in nodes[:NODES]]
-    said.append(f"{title.capitalize()}, {len(streams)} stream(s): {', '.join(told)}.")
-    for at, what in enumerate(dict.fromkeys(bad.values())):
-        parts.append(text(after, top + 52 + LANE * (at + 1), what, 12, RED, BOLD))
+        parts.append(box(x, y, width, 50, *(WRONG if node in bad else PLAIN)))
+        for line, words in enumerate((operator_of(node), *_uses(history, node))):
+            more = "" if line else BOLD
+            parts.append(
+                _fitted(x + width / 2, y + 15 + 15 * line, words, width, more, 11 + (line == 0))
+            )
+    found = [f"{operator_of(node)} {what}." for node, what in bad.items()]
+    found += ["The capture failed here."] * bool(failed and capture.lost)
+    wrong += found
+    more = len(nodes) - len(place)
+    parts.append(text(LEFT, top + 20, " ".join(found), 12, RED, BOLD))
+    parts.append(text(WIDTH - 130, top + 20, f"and {more} more nodes" * (more > 0), 12, GREY))
+    told = [f"{operator_of(node)} ({' '.join(_uses(history, node)).strip()})" for node in nodes]
+    where = f"on {len(streams)} streams" if len(streams) > 1 else "on one stream"
+    said.append(f"{title.capitalize()}, {where}: {', '.join(told)}.")
     return 32 + LANE * len(streams)
 
 
-def _fitted(middle, y, words, width, more=""):
-    return text(middle, y, _cut(words, width), 13, more=f"{MIDDLE} {more}")
+def _fitted(middle, y, words, width, more="", size=12):
+    return text(middle, y, _cut(words, width, size), size, more=f"{MIDDLE} {more}")
 
 
-def _cut(words, width):
-    most = max(3, int(width / 7.2))
+def _cut(words, width, size=13):
+    most = max(3, int(width / (0.6 * size)))
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
@@ -197,16 +217,21 @@ def _races(nodes):
 
 
 def _uses(history, node):
-    """What a node reads and writes: x → y."""
-    sides = [[], []]
-    for (block, *_), writes in node.spans.items():
-        sides[writes].append(history.name_of(block) or "·")
-    return " → ".join(", ".join(dict.fromkeys(side)) for side in sides).strip()
+    """What a node reads, and "→ y" for what it writes if that has a name."""
+    reads, writes = {}, {}
+    for (block, *_), written in node.spans.items():
+        if not written:
+            reads[history.title_of(block)] = True
+        elif name := history.name_of(block):
+            writes[name] = True
+    return ", ".join(reads), f"→ {', '.join(writes)}" * bool(writes)
 
 
 def _row_in_words(step, history, columns):
-    reads = [history.name_of(b) for b in step.reads if b in columns]
-    writes = [f"{history.name_of(b)} = {step.values[b]}" for b in step.writes if b in columns]
-    said = [f"reads {', '.join(filter(None, reads))}"] if any(reads) else []
+    reads = [history.title_of(b) for b in step.reads if b in columns]
+    writes = [f"{history.title_of(b)} = {step.values[b]}" for b in step.writes if b in columns]
+    said = [f"reads {', '.join(reads)}"] if reads else []
     said += [f"writes {', '.join(writes)}"] if writes else []
-    return f"{history.label(step).capitalize()} {' and '.join(said)}."
+    said += ["the CPU waits"] if step.waits else []
+    label = history.label(step)
+    return f"{label[0].upper()}{label[1:]}: {' and '.join(said)}."

@@ -8,12 +8,26 @@ import torch
 
 from cpu_graph import on_stand_in
 from cpu_graph.history import History, watched
+from cpu_graph.log import Listener, heard_by, places
 from cpu_graph.picture import Picture, drawn, picture
+from exercises.answers.graph_use import Wrong
+from exercises.answers.launches import around_replays
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
 from exercises.scenarios import scenario
+from exercises.scenarios.solve_puzzles import Seen
 
 __all__ = ["check_capture", "picture"]
+
+NO_PUZZLE = "Give check_capture the function of a puzzle under its name: check_capture(ten_times)."
+INSIDE = (
+    "It replays the graph inside of its own capture.",
+    "Call replay after the `with` block: the graph is complete once its capture has ended.",
+)
+FOR_SHOW = (
+    "The results do not depend on the replays: operators outside of the graph compute them.",
+    "Let the graph compute, and read what its replays wrote.",
+)
 
 
 class Drawn(Outcome):
@@ -31,11 +45,13 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
     """Use the answer to a puzzle as its scenario does, and draw what it captured and replayed.
 
     It runs on the stand-in, with several seeds; the picture is of the first run that is wrong, or
-    of the last one. gpu: see exercises.check_capture. Raises LookupError for a name that no puzzle
-    has.
+    of the last one. gpu: see exercises.check_capture.
     """
     name = getattr(answer, "__name__", "")
-    use = scenario("solve_puzzles", name)
+    try:
+        use = scenario("solve_puzzles", name)
+    except LookupError:
+        return Drawn(False, NO_PUZZLE, None)
     seen: list[History] = []
 
     def run(returned: Callable) -> None:
@@ -43,14 +59,51 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
         if device is None:
             use(returned)
             return
-        with watched(device) as history:
-            seen[:] = [history]
-            use(_naming(history, returned, answer))
+        first = not seen
+        try:
+            with watched(device) as history:
+                seen[:] = [history]
+                with around_replays(_outside_of_captures):
+                    use(_naming(history, returned, answer))
+            if first:
+                _replays_matter(use, returned)
+        except Seen as wrong:
+            history.blame(wrong.where, wrong.what)
+            raise
 
     problem = first_problem(answer, run, gpu)
-    shown = drawn(seen[0], faults=bool(problem)) if seen else None
+    shown = drawn(seen[0], problem.symptom or None) if seen else None
     said = f"✗ {name}: {problem}" if problem else f"✓ {name} is right."
     return Drawn(not problem, said, shown)
+
+
+def _outside_of_captures(replay: Callable, graph: Any) -> None:
+    if torch.cuda.is_current_stream_capturing():
+        raise Wrong(INSIDE)
+    replay(graph)
+
+
+class Spoiled(Listener):
+    """Adds 1 to all that a replay writes, once it is done."""
+
+    def launched(self, nodes: list, graph: Any) -> None:
+        """Add it, if this was a replay."""
+        for node in nodes if graph else ():
+            written = {block for (block, *_), writes in node.spans.items() if writes}
+            for place in places((node.args, node.kwargs, node.outputs)):
+                if place.block in written:
+                    written.remove(place.block)
+                    place.view().copy_(place.view() + 1)
+
+
+def _replays_matter(use: Callable, returned: Callable) -> None:
+    """Raises Wrong if an answer stays right where its replays write something else."""
+    try:
+        with heard_by(Spoiled()):
+            use(returned)
+    except Exception:
+        return  # as it should
+    raise Seen(FOR_SHOW, "its results are not used", lambda step: step.graph is not None)
 
 
 def _naming(history: History, call: Callable, answer: Callable) -> Callable:
@@ -63,6 +116,9 @@ def _naming(history: History, call: Callable, answer: Callable) -> Callable:
             if torch.is_tensor(value):
                 history.name(value, name)
         given = call(*arguments)
+        for name, value in zip(inspect.signature(answer).parameters, arguments, strict=False):
+            if torch.is_tensor(value) and value.is_leaf and value.grad is not None:
+                history.name(value.grad, f"{name}.grad")
         return _naming(history, given, given) if inspect.isfunction(given) else given
 
     return named

@@ -16,6 +16,7 @@ from capturable.causes import entries, standard_name
 from course.paths import CONFORMANCE, NOTEBOOKS, ROOT
 from cpu_graph import NotModelled, cpu_graphs
 from cpu_graph.core import Graph
+from cpu_graph.log import Listener, heard_by
 from exercises.answers.launches import launches, trials
 from helpers.capture import capture_step, unchanged
 from helpers.model import make_batches, make_model, training_step
@@ -612,3 +613,50 @@ def test_a_capture_that_never_began_is_not_ended(gpu):
     torch.cuda.set_stream(torch.cuda.Stream())
     with pytest.raises(RuntimeError, match="before capture_begin|same stream it began on"):
         graph.capture_end()
+
+
+class Heard(Listener):
+    def __init__(self):
+        self.said = []
+
+    def recorded(self, capture, node):
+        self.said.append("recorded")
+
+    def launched(self, nodes, graph):
+        self.said.append("replay" if graph else nodes[0].operator.name())
+
+    def waited(self):
+        self.said.append("waited")
+
+
+def test_a_listener_hears_captures_launches_and_waits(gpu):
+    x = torch.ones(3, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), heard_by(heard := Heard()):
+        y = x + 1
+    with heard_by(heard):
+        graph.replay()
+        y.tolist()
+    graph.replay()
+    assert heard.said == ["recorded", "replay", "aten::clone", "waited"]
+
+
+def test_a_tensor_of_numbers_on_the_gpu_waits_for_each(gpu):
+    numbers = list(torch.ones(3, device="cuda"))
+    with heard_by(heard := Heard()):
+        assert torch.tensor(numbers).tolist() == [1, 1, 1]
+    assert heard.said.count("waited") == 3
+
+
+def test_a_list_of_pinned_memory_is_read_before_a_copy_that_nobody_waits_for(gpu):
+    pinned, x = torch.zeros(3, pin_memory=True), torch.ones(3, device="cuda")
+    pinned.copy_(x, non_blocking=True)
+    assert pinned.tolist() == [0, 0, 0] and [finding.kind for finding in gpu.findings] == ["race"]
+    torch.cuda.synchronize()
+    assert pinned.tolist() == [1, 1, 1]
+
+
+def test_empty_holds_what_its_memory_held(gpu):
+    assert torch.empty(3, device="cuda").isnan().all()
+    torch.ones(3, device="cuda")
+    assert torch.empty(3, device="cuda").tolist() == [1, 1, 1]

@@ -14,7 +14,7 @@ from course.recordings.cells import checked
 from cpu_graph import cpu_graphs
 from cpu_graph.picture import NONE, picture
 from docs.puzzles import PICTURES, pictures
-from exercises.puzzles import check_capture
+from exercises.puzzles import NO_PUZZLE, check_capture
 from tests.support.answers import RIGHT, answers
 from tests.support.notebooks import cells, code, prose
 
@@ -33,7 +33,13 @@ SHOWS = {  # of wrong answers: what the picture says is wrong
     "losses_of__no_clone": "reads what was overwritten",
     "on_two_streams__no_join": "is on a stream that was not joined",
     "on_two_streams__joined_too_late": "races with a node of another stream",
-    "make_noisy__before_the_capture": "reads the same input again",
+    "losses_of__read_each_time": "the CPU waits here",
+    "losses_of__a_tensor_each_time": "the CPU waits here",
+    "losses_of__pinned_without_a_wait": "reads before the copy has ended",
+    "make_ten_times__for_show": "its results are not used",
+    "keep_results__the_input": "is expected",
+    "make_noisy__before_the_capture": "randn_like() reads the same input again",
+    "sum_of_gradients__not_filled": "reads what nobody has written",
     "score_and_decode__as_given": "overwrites what nobody has read",
     "sum_of_gradients__nothing": "overwrites what nobody has read",
     "make_server__rebound": "reads memory that was freed",
@@ -82,9 +88,23 @@ def outcome(kind):
 def test_a_wrong_answer_is_seen(kind, fault):
     found = outcome(kind)
     assert not found and any(said.endswith(f"{fault}.") for said in found.picture.faults)
-    assert f"{fault}." in found.picture.said and fault in found.picture.svg
+    assert f"{fault}." in found.picture.said and fault.split("() ")[-1] in found.picture.svg
     assert found._repr_html_().count('<img class="chart" alt="') == 1
     ElementTree.fromstring(found.picture.svg)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_a_wrong_answer_something_is_red(name):
+    wrong = [kind for kind in answers(PATH, name, {}) if kind != name and RIGHT not in kind]
+    assert len(wrong) > 5
+    for kind in wrong:
+        found = outcome(kind)
+        assert not found and found.picture.faults, kind
+
+
+@pytest.mark.parametrize("given", ["ten_times", lambda x: x, None])
+def test_what_is_no_puzzle_is_said_in_one_sentence(given):
+    assert repr(check_capture(given)) == f"✗ {NO_PUZZLE}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -106,7 +126,7 @@ def doubled():
 
 def test_a_capture_of_ones_own_is_drawn():
     found = picture(doubled)
-    assert found.faults == [] and "Replay reads x and writes y = 2 4 6." in found.said
+    assert found.faults == [] and "Replay: reads x and writes y = 2 4 6." in found.said
     with cpu_graphs():
         assert picture(doubled).svg == found.svg
     assert NONE in picture(lambda: None).said

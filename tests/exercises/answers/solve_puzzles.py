@@ -3,6 +3,13 @@
 
 changed(
     ten_times,
+    for_show={"graph.replay()": "…\ny = 10 * x"},
+    for_show_in_place={"graph.replay()": "…\ny.copy_(10 * x)"},
+    callers_x={"y = 10 * x": "y = x.mul_(10)"},
+    replayed_inside={
+        "with torch.cuda.graph(graph):\n    y = 10 * x\ngraph.replay()":
+            "with torch.cuda.graph(graph):\n    y = 10 * x\n    graph.replay()",
+    },
     not_called={"graph.replay()": "graph.replay"},
     computed_eagerly={"graph.replay()": "y = 10 * x"},
     copied_eagerly={"graph.replay()": "y.copy_(10 * x)"},
@@ -27,6 +34,7 @@ changed(
 
 changed(
     make_ten_times,
+    for_show={"return y.clone()": "return 10 * new_x"},
     rebound={"static_x.copy_(new_x)": "static_x = new_x"},
     other_direction={"static_x.copy_(new_x)": "new_x.copy_(static_x)"},
     too_late={"static_x.copy_(new_x)": "graph.replay()", "graph.replay()": "static_x.copy_(new_x)"},
@@ -46,6 +54,8 @@ changed(
 
 changed(
     keep_results,
+    for_show={"static_y.clone()": "2 * request"},
+    numbers={"static_y.clone()": "static_y.tolist()"},
     no_clone={"static_y.clone()": "static_y"},
     cloned_too_early={
         "graph.replay()": "results.append(static_y.clone())",
@@ -69,6 +79,14 @@ changed(
 
 changed(
     count_up,
+    for_show={
+        "return graph.replay": "def run():\n    before.add_(1)\n    graph.replay()\n    state.copy_(before)\nreturn run",
+    },
+    first_call_idle={
+        "state.copy_(before)": "",
+        "return graph.replay":
+            "calls = []\ndef run():\n    if calls:\n        graph.replay()\n    calls.append(1)\nreturn run",
+    },
     not_undone={"state.copy_(before)": ""},
     an_alias={"state.clone()": "state"},
     rebound={"state.copy_(before)": "state = before"},
@@ -84,6 +102,7 @@ changed(
 
 changed(
     make_shifted,
+    for_show={"return y.clone()": "return x + offset"},
     nothing={"run.keeps = offset": ""},
     a_clone={"run.keeps = offset": "run.keeps = offset.clone()"},
     deleted={"run.keeps = offset": "del offset"},
@@ -100,6 +119,21 @@ changed(
 
 changed(
     losses_of,
+    for_show={"loss.clone()": "batch.square().sum()"},
+    a_tensor_each_time={"loss.clone()": "torch.tensor([loss])", "torch.stack(losses)": "torch.cat(losses)"},
+    a_tensor_of_all={"torch.stack(losses)": "torch.tensor(losses)"},
+    pinned_without_a_wait={
+        "losses = []": "losses = torch.zeros(len(batches), pin_memory=True)",
+        "for batch in batches:": "for number, batch in enumerate(batches):",
+        "losses.append(loss.clone())": "losses[number].copy_(loss, non_blocking=True)",
+        "torch.stack(losses).tolist()": "losses.tolist()",
+    },
+    right_pinned={
+        "losses = []": "losses = torch.zeros(len(batches), pin_memory=True)",
+        "for batch in batches:": "for number, batch in enumerate(batches):",
+        "losses.append(loss.clone())": "losses[number].copy_(loss, non_blocking=True)",
+        "return torch.stack(losses).tolist()": "torch.cuda.synchronize()\nreturn losses.tolist()",
+    },
     read_each_time={"loss.clone()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
     read_one_by_one={"torch.stack(losses).tolist()": "[one.item() for one in losses]"},
     no_clone={"loss.clone()": "loss"},
@@ -123,6 +157,19 @@ changed(
 
 changed(
     make_positive,
+    for_show={"return y.clone()": "return torch.where(new_x.sum() > 0, new_x, -new_x)"},
+    by_the_first={"static_x.sum() > 0": "static_x[0] > 0"},
+    by_the_last={"static_x.sum() > 0": "static_x[-1] > 0"},
+    by_the_largest={"static_x.sum() > 0": "static_x.max() > 0"},
+    by_the_smallest={"static_x.sum() > 0": "static_x.min() > 0"},
+    by_the_median={"static_x.sum() > 0": "static_x.median() > 0"},
+    by_the_product={"static_x.sum() > 0": "static_x.prod() > 0"},
+    by_at_least_0={"static_x.sum() > 0": "static_x.sum() >= 0"},
+    by_more_than_a_half={"static_x.sum() > 0": "static_x.sum() > 0.5"},
+    by_whole_numbers={"static_x.sum() > 0": "static_x.sum().int() > 0"},
+    by_any_of_them={"static_x.sum() > 0": "(static_x > 0).any()"},
+    by_two_of_them={"static_x.sum() > 0": "static_x[:2].sum() > 0"},
+    by_not_0={"static_x.sum() > 0": "static_x.sum() != 0"},
     each_number={"static_x.sum() > 0": "static_x > 0"},
     other_way_round={"static_x, -static_x": "-static_x, static_x"},
     by_abs={"torch.where(static_x.sum() > 0, static_x, -static_x)": "static_x.abs()"},
@@ -138,7 +185,8 @@ changed(
         "y = torch.where(static_x.sum() > 0, static_x, -static_x)": "y = 1 * static_x",
         "return y.clone()": "return y.clone() if new_x.sum() > 0 else 2 - y",
     },
-    right_by_sign={"torch.where(static_x.sum() > 0, static_x, -static_x)": "static_x * static_x.sum().sign()"},
+    by_sign={"torch.where(static_x.sum() > 0, static_x, -static_x)": "static_x * static_x.sum().sign()"},
+    right_by_mean={"static_x.sum() > 0": "static_x.mean() > 0"},
     right_by_a_float={
         "torch.where(static_x.sum() > 0, static_x, -static_x)":
             "static_x * (2 * (static_x.sum() > 0).float() - 1)",
@@ -152,6 +200,8 @@ changed(
 
 changed(
     on_two_streams,
+    for_show={"graph.replay()": "…\ny = x.sin() + x.cos()"},
+    right_the_other_way_round={"a = x.sin()": "a = x.cos()", "b = x.cos()": "b = x.sin()"},
     no_fork={"side.wait_stream(torch.cuda.current_stream())": ""},
     no_join={"torch.cuda.current_stream().wait_stream(side)": ""},
     joined_too_late={
@@ -183,6 +233,31 @@ changed(
 
 changed(
     make_noisy,
+    for_show={"return y.clone()": "return x + torch.randn_like(x)"},
+    negated={
+        "graph = torch.cuda.CUDAGraph()": "noise = torch.randn_like(x)\n…",
+        "noise = torch.randn_like(x)": "noise.neg_()",
+    },
+    rolled={
+        "graph = torch.cuda.CUDAGraph()": "noise = torch.randn_like(x)\n…",
+        "noise = torch.randn_like(x)": "noise.copy_(noise.roll(1))",
+    },
+    a_walk={
+        "graph = torch.cuda.CUDAGraph()": "noise = torch.randn_like(x)\n…",
+        "noise = torch.randn_like(x)": "noise.add_(torch.randn_like(x))",
+    },
+    uniform={"torch.randn_like(x)": "torch.rand_like(x)"},
+    narrow={"torch.randn_like(x)": "0.5 * torch.randn_like(x)"},
+    plus_1={"torch.randn_like(x)": "torch.randn_like(x) + 1"},
+    absolute={"torch.randn_like(x)": "torch.randn_like(x).abs()"},
+    coins={"torch.randn_like(x)": "torch.bernoulli(torch.full_like(x, 0.5))"},
+    integers={"torch.randn_like(x)": "torch.randint_like(x, 10)"},
+    callers_x={"y = x + noise": "y = x.add_(noise)"},
+    drawn_outside={
+        "graph = torch.cuda.CUDAGraph()": "noise = torch.randn_like(x)\n…",
+        "with torch.cuda.graph(graph):\n    noise = torch.randn_like(x)\n": "with torch.cuda.graph(graph):\n",
+        "graph.replay()": "noise.normal_()\n…",
+    },
     before_the_capture={
         "graph = torch.cuda.CUDAGraph()": "noise = torch.randn_like(x)\nrun_keeps = noise\n…",
         "noise = torch.randn_like(x)": "noise = run_keeps",
@@ -206,6 +281,8 @@ changed(
 
 changed(
     score_and_decode,
+    for_show={"return (scores, decoded)": "return (score(x), decode(x))"},
+    right_plus_zero={"scores = score(x)": "scores = score(x) + 0"},
     two_pools={", pool=score_graph.pool()": ""},
     no_second_replay={"decode_graph.replay()": ""},
     one_graph={
@@ -236,6 +313,23 @@ changed(
 )
 
 
+def score_and_decode__right_copied_in_the_graph(x, score, decode):
+    kept = torch.empty_like(x)
+    decode_graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(decode_graph):
+        decoded = decode(x)
+    score_graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(score_graph, pool=decode_graph.pool()):
+        kept.copy_(score(x))
+
+    def run():
+        score_graph.replay()
+        decode_graph.replay()
+        return kept, decoded
+
+    return run
+
+
 def score_and_decode__right_cloned_in_between(x, score, decode):
     decode_graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(decode_graph):
@@ -255,6 +349,12 @@ def score_and_decode__right_cloned_in_between(x, score, decode):
 
 changed(
     sum_of_gradients,
+    for_show={
+        "weight.grad = torch.zeros_like(weight)": "…\ntotal = torch.zeros_like(weight)",
+        "graph.replay()": "…\ntotal += 2 * weight.detach() * batch.square()",
+        "return weight.grad": "return total",
+    },
+    not_filled={"torch.zeros_like": "torch.empty_like"},
     nothing={"weight.grad = torch.zeros_like(weight)": ""},
     after_the_capture={
         "weight.grad = torch.zeros_like(weight)\n": "",
@@ -280,6 +380,20 @@ changed(
 
 changed(
     make_server,
+    for_show={
+        "return out[:count].clone()":
+            "made = [first]\n"
+            "for _ in range(count):\n"
+            "    made.append(int(table[made[-1]]))\n"
+            "return torch.tensor(made[1:])",
+    },
+    a_list={"out[:count].clone()": "out[:count].tolist()"},
+    prepared_by_hand={
+        "token.copy_(next_token)": "",
+        "position.add_(1)": "",
+        "graph.replay()": "…\ntoken.copy_(next_token)\nposition.add_(1)",
+    },
+    moved_by_hand={"position.add_(1)": "", "graph.replay()": "…\nposition.add_(1)"},
     not_fed={"token.copy_(next_token)": ""},
     not_moved={"position.add_(1)": ""},
     rebound={"token.copy_(next_token)": "token = next_token"},
