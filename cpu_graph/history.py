@@ -108,7 +108,10 @@ class History(Listener):
         if capture.number not in self.captures:
             while self.steps and self.steps[-1].operator == WAIT:
                 self.steps.pop()  # torch.cuda.graph waits before it begins
-            self.begun = self.begun if self.captures else len(self.steps)
+            if not self.captures:
+                self.begun = len(self.steps)
+                for step in self.steps:
+                    step.waits = False  # for inputs: no matter
             self.captures[capture.number] = capture
         for block, *_ in node.spans:
             self.first.setdefault(block, block.generation)

@@ -172,10 +172,8 @@ def _draw_graph(history, capture, number, top, lists):
     for node, (x, y) in place.items():
         parts.append(box(x, y, width, 50, *(WRONG if node in bad else PLAIN)))
         for line, words in enumerate((operator_of(node), *_uses(history, node))):
-            more = "" if line else BOLD
-            parts.append(
-                _fitted(x + width / 2, y + 15 + 15 * line, words, width, more, 11 + (line == 0))
-            )
+            more, size = ("", 10) if line else (BOLD, 12)
+            parts.append(_fitted(x + width / 2, y + 15 + 14 * line, words, width, more, size))
     found = [f"{operator_of(node)} {what}." for node, what in bad.items()]
     found += ["The capture failed here."] * bool(failed and capture.lost)
     wrong += found
