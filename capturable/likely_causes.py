@@ -2,15 +2,12 @@
 the stand-in has noticed, what check finds in the eager step, and signs of a single cause."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from capturable.causes import entries, standard_name
 from capturable.comparison_inputs import tensors
 from capturable.explain import explain
 from capturable.values_apart import numbers, same
-
-if TYPE_CHECKING:
-    from capturable.compare import Comparing
 
 MOST = 3
 CPU_DRAWS = "CPU random numbers"
@@ -29,8 +26,11 @@ OF_RULES = {  # a rule of check that names a frozen value
 }
 
 
-def likely_causes(comparing: "Comparing", noticed: Sequence[Any]) -> list[str]:
-    """A few causes, each with what points to it and the fix; none where nothing points to one."""
+def likely_causes(comparing: Any, noticed: Sequence[Any]) -> list[str]:
+    """A few causes, each with what points to it and the fix; none where nothing points to one.
+
+    comparing: the comparison that has found a difference, a Comparing of compare.
+    """
     kind = comparing.difference.kind
     if kind == "error":
         said = f"{type(comparing.error).__name__}: {comparing.error}"
@@ -62,7 +62,7 @@ def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
             yield f"{_named(finding.kind)}: {finding.sentence}"
 
 
-def _signs(comparing: "Comparing") -> Iterator[str]:
+def _signs(comparing: Any) -> Iterator[str]:
     """Causes that have a sign of their own."""
     kind, _, name, _ = comparing.difference
     if kind == "later":
@@ -83,7 +83,7 @@ def _signs(comparing: "Comparing") -> Iterator[str]:
         yield _told(title, f"the eager step draws from {drawn}, a replay does not")
 
 
-def _repeated(comparing: "Comparing", name: str) -> Iterator[str]:
+def _repeated(comparing: Any, name: str) -> Iterator[str]:
     """The graph returned what it had returned before, and eager did not."""
     pairs = zip(comparing.eager.results, comparing.graphed.results, strict=False)
     values = [(eager.get(name), graphed.get(name)) for eager, graphed in pairs]
@@ -94,7 +94,7 @@ def _repeated(comparing: "Comparing", name: str) -> Iterator[str]:
             return
 
 
-def _padding(comparing: "Comparing") -> list[str]:
+def _padding(comparing: Any) -> list[str]:
     """A batch of fewer rows than others, where nothing else is known."""
     rows = [
         next((len(leaf) for leaf in tensors(batch) if leaf.dim()), 0) for batch in comparing.batches
@@ -106,7 +106,7 @@ def _padding(comparing: "Comparing") -> list[str]:
     return [_told("Padded rows that reach the real ones", seen)]
 
 
-def _checked(comparing: "Comparing") -> Iterator[str]:
+def _checked(comparing: Any) -> Iterator[str]:
     """What check finds in the eager step."""
     from capturable.preflight import preflight
 
