@@ -64,8 +64,8 @@ def drawn(history, wrong=""):
     then nothing is red.
     """
     columns = _columns(history)
-    parts, said, faults = [], [], []
-    top = 0
+    parts, top = [], 0
+    said, faults = [], []
     for number, capture in enumerate(list(history.captures.values())[:GRAPHS], 1):
         top += _draw_graph(history, capture, number, top, (parts, said, faults))
     if not history.captures:

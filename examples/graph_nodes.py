@@ -12,7 +12,7 @@ In a shell, without a GPU, this prints what differs; the exit status is 1 if som
     python examples/graph_nodes.py yesterday.json today.json
 
 cuda.bindings, which comes with torch's CUDA builds, asks the driver about nodes and edges.
-set_parameters changes the executable graph, which replay() launches: call
+set_parameters and update change the executable graph, which replay() launches: call
 instantiate() before. The definition stays as it was captured.
 """
 
@@ -221,6 +221,35 @@ def set_parameters(graph: torch.cuda.CUDAGraph, node: Any, values: list[bytes]) 
     pointers = (ctypes.c_void_p * len(copies))(*map(ctypes.addressof, copies))
     p.kernelParams = ctypes.addressof(pointers)
     ask("cuGraphExecKernelNodeSetParams", graph.raw_cuda_graph_exec(), node, p)
+
+
+class _Info(ctypes.Structure):
+    """The driver's CUgraphExecUpdateResultInfo."""
+
+    _fields_ = [
+        ("result", ctypes.c_int),
+        ("node", ctypes.c_void_p),
+        ("other_node", ctypes.c_void_p),
+    ]
+
+
+def update(graph: torch.cuda.CUDAGraph, new: torch.cuda.CUDAGraph) -> str:
+    """Give an executable graph all that a new capture holds; "success", or why the driver refuses.
+
+    cuda.bindings keeps that reason to itself, so this calls
+    the driver. Keep new: its memory is used from now on.
+    """
+    from cuda.bindings import driver
+
+    info, pair = _Info(), (graph.raw_cuda_graph_exec(), new.raw_cuda_graph())
+    ctypes.CDLL("libcuda.so.1").cuGraphExecUpdate_v2(
+        *map(ctypes.c_void_p, pair), ctypes.byref(info)
+    )
+    return (
+        driver.CUgraphExecUpdateResult(info.result)
+        .name.removeprefix("CU_GRAPH_EXEC_UPDATE_")
+        .lower()
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -436,7 +436,8 @@ def score_and_decode(answer: Callable) -> None:
 
     with watch() as built:
         run = returned(answer(x, noted(score), noted(decode)))
-    given, expected, replayed = [], [], []
+    given, expected = [], []
+    replayed = []
     for _ in range(3):
         new = numbers()
         x.copy_(new)

@@ -25,6 +25,8 @@ def held(monkeypatch, path, name, gpu, seeds=SEEDS):
     """seeds: those that right answers are tried with; wrong ones may need any."""
     said, asked = {}, answers(path, name, {})
     for kind, answer in asked.items():
+        if "__for_show" in kind:
+            continue  # the puzzles' own check replays once more, with other results
         right = kind == name or RIGHT in kind
         monkeypatch.setattr(runs, "SEEDS", seeds if right else SEEDS)
         outcome = verdict(monkeypatch, path, name, answer, gpu)
