@@ -34,8 +34,8 @@ PROXY = (
     "PIP_INDEX_URL), and UV_SYSTEM_CERTS=1 lets uv trust the certificates that your system trusts"
 )
 
+FULL = 2**26  # bytes: if a step failed with fewer left on the disk, this is why
 # downloads as measured with torch 2.15.0 (CUDA) and 2.13.0 (CPU)
-FULL = 2**26  # bytes: with fewer left on the disk, that is what a step failed of
 CPU, CUDA = "torch for the CPU, about 0.4 GB in all", "torch for CUDA, about 3.2 GB in all"
 
 

@@ -191,10 +191,10 @@ class History(Listener):
 def numbers(place):
     """The first numbers at a place, as they are read."""
     with unseen():
-        return brief(place.view())
+        return shown_numbers(place.view())
 
 
-def brief(tensor):
+def shown_numbers(tensor):
     """The first numbers of a tensor on the CPU."""
     first = tensor.flatten()[: SHOWN + 1].tolist()
     more = "…" if len(first) > SHOWN else ""

@@ -46,6 +46,18 @@ def heard_by(listener: Listener) -> Iterator[None]:
         listeners.remove(listener)
 
 
+@contextmanager
+def heard_by_nobody() -> Iterator[None]:
+    """Tell no listener what the stand-in in force does in the block."""
+    listeners = device.listeners if (device := on_stand_in()) else []
+    before = [*listeners]
+    listeners.clear()
+    try:
+        yield
+    finally:
+        listeners.extend(before)
+
+
 def launch_log() -> list[Node]:
     """What has been launched since the CPU last waited for the GPU."""
     device = on_stand_in()

@@ -10,7 +10,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from cpu_graph import core
 from cpu_graph.errors import NotModelled, cuda_error, is_refusal, out_of_memory, refusal
 from cpu_graph.memory import Place
-from cpu_graph.tables import UNFILLED
 from cpu_graph.trees import mapped, tensors_in
 
 aten = torch.ops.aten
@@ -89,7 +88,7 @@ def poisoning(block):
 
 def leaves_unfilled(operator):
     """Whether its result is what its memory holds."""
-    return operator in UNFILLED and not torch.are_deterministic_algorithms_enabled()
+    return launches_nothing(operator) and not torch.are_deterministic_algorithms_enabled()
 
 
 def called(operator, args, kwargs):

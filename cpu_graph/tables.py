@@ -94,14 +94,6 @@ READS_A_COPY = {  # the same, by a copy to ordinary memory, which a capture refu
 }
 if not SINCE_2_15:
     READS_A_COPY[aten.histc.default] = WAITING.pop(aten.histc.default)
-UNFILLED = {  # they leave in their memory what is there
-    aten.empty.memory_format,
-    aten.empty_like.default,
-    aten.empty_permuted.default,
-    aten.empty_strided.default,
-    aten.new_empty.default,
-    aten.new_empty_strided.default,
-}
 UNKNOWN_IN_CAPTURES = {  # they call libraries that may wait or copy; not compared with a GPU
     "embedding_renorm_",
     "_linalg_eigh",
