@@ -1,5 +1,6 @@
 """A training script before and after its capture, on the stand-in."""
 
+import ast
 import re
 import runpy
 import sys
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from course.lessons import lesson_file
+from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from tests.support.notebooks import prose
 from tests.support.scripts import ending, file_of, names_of, numbered_lines, of_the_lesson
@@ -92,6 +94,13 @@ def test_it_runs_by_itself(monkeypatch, capsys, tmp_path):
     assert [line.split(":")[0] for line in lines] == ["step 50", "epoch 0", "step 100", "epoch 1"]
     saved = torch.load(tmp_path / "train_mlp.pt", weights_only=True, map_location="cpu")
     assert saved.keys() == {"model", "optimizer", "scheduler", "epoch"} and saved["epoch"] == 2
+
+
+def test_the_scripts_to_copy_open_their_captures_alike():
+    modules = [ast.parse(path.read_text()) for path in (ROOT / "examples").glob("*.py")]
+    nodes = [node for module in modules for node in module.body]
+    copies = [ast.dump(node) for node in nodes if getattr(node, "name", "") == "capturing"]
+    assert len(copies) > 5 and len(set(copies)) == 1
 
 
 def test_the_lesson_names_the_lines_that_change():
