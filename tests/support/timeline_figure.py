@@ -48,10 +48,22 @@ def touch_all(figure, data):
     (_, bars), (_, others) = data["variants"]
     figure.scroll_into_view_if_needed()
     ticks = ticks_of(figure)
+    names(figure, bars, data["end"])
     hover(figure, data["lanes"], bars)
     switch(figure, bars, others, ticks)
     walk(figure, bars)
     zoom(figure, ticks)
+
+
+def names(figure, bars, end):
+    """A bar of the first lane bears its name where that fits: 7 pixels a letter."""
+    width = figure.locator("svg").evaluate("plot => plot.clientWidth")
+    fits = [
+        bar[NAME]
+        for bar in bars
+        if bar[LANE] == 0 and bar[LONG] / end * width > 7 * len(bar[NAME])
+    ]
+    assert figure.locator("text.inside").all_text_contents() == fits
 
 
 def hover(figure, lanes, bars):
