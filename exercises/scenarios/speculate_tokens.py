@@ -1,5 +1,5 @@
-"""Scenarios of Speculate tokens: a speculative step, several steps up to a limit, drafts from the
-text itself.
+"""Scenarios of Speculate tokens: drafts are verified, a speculative step, several steps up to a
+limit, drafts from the text itself.
 """
 
 import copy
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from examples.decoder import Config, Decoder, new_kv_cache, project
 from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
     Wrong,
     copied,
     filled,
@@ -27,7 +28,11 @@ NOT_GREEDY = (
     "The text of row {} is not greedy decoding's, with a drafter that is not always right.",
     "Count the agreements up to the first disagreement.",
 )
+AFTER_A_REJECTED_ONE = ("A draft counts although one before it was rejected.", NOT_GREEDY[1])
 DRAFTS_WRITTEN = "A rejected draft stays in text: write the model's choices, not the drafts."
+NOT_THE_MODELS = (
+    "input_pos moves by the accepted drafts alone: the model's own token after them counts too."
+)
 WARMED = ("The warm-up has written tokens.", "Put text and input_pos back, in place.")
 NOT_MOVED = ("input_pos does not move.", "Advance it in place, inside of the capture.")
 NOT_READ = (
@@ -82,6 +87,72 @@ def greedy(model: Decoder, state: State, count: int) -> Tensor:
         text.scatter_(1, input_pos + 1, logits.argmax(dim=-1))
         input_pos += 1
     return text
+
+
+def drafts_with(model: Decoder, state: State, right: Tensor, k: int) -> Tensor:
+    """Drafts (B, k) of which the first right (B, 1) are accepted. The first wrong one is followed
+    by what the model would write after it.
+    """
+    text, input_pos, cache = copied(state)
+    tokens, drafts = text.gather(1, input_pos), []
+    for number in range(k):
+        choice = logits_of(model, tokens, input_pos + number, cache).argmax(dim=-1)
+        tokens = torch.where(right == number, (choice + 1) % SIZES.vocab_size, choice)
+        drafts.append(tokens)
+    return torch.cat(drafts, dim=1)
+
+
+def verified(model: Decoder, state: State, drafts: Tensor, prefix: bool = True) -> Tensor:
+    """Verify drafts, advance the state in place, and return how many are accepted; prefix=False
+    counts drafts after a rejected one too.
+    """
+    text, input_pos, cache = state
+    positions = input_pos + torch.arange(drafts.shape[1] + 1, device="cuda")
+    tokens = torch.cat((text.gather(1, input_pos), drafts), dim=1)
+    choices = logits_of(model, tokens, positions, cache).argmax(dim=-1)
+    agreements = (choices[:, :-1] == drafts).long()
+    accepted = (agreements.cumprod(dim=1) if prefix else agreements).sum(dim=1, keepdim=True)
+    text.scatter_(1, positions + 1, choices)
+    input_pos += accepted + 1
+    return accepted
+
+
+def graph_verify(answer: Callable) -> None:
+    """Four drafts for two rows; a rejected draft is followed by ones that agree with it."""
+    model, k = Decoder(SIZES, "cuda").requires_grad_(False), 3
+    start = prompted(model, rows=2)
+    right = [(0, 2), (k, 1), (1, k), (2, 0)]
+    state = copied(start)
+    requests, expected = [], []
+    for pair in right:
+        numbers = torch.tensor(pair, device="cuda")[:, None]
+        requests.append(drafts_with(model, state, numbers, k))
+        expected.append(verified(model, state, requests[-1]))
+
+    def other(drafts=requests, **breaks):
+        own = copied(start)
+        return [verified(model, own, one, **breaks) for one in drafts]
+
+    own = copied(start)  # kept alive: a graph holds addresses only
+    function = answer(model, *own, k)
+    if not same(own[:2], start[:2]):
+        raise Wrong(WARMED)
+    used = use(function, requests)
+    accepted = sum(used.given) if all(one.shape == (2, 1) for one in used.given) else 0
+    if torch.equal(own[1], start[1]):
+        raise Wrong(NOT_MOVED)
+    if not torch.equal(own[1], state[1]) and torch.equal(own[1], start[1] + accepted):
+        raise Wrong(NOT_THE_MODELS)
+    first = int(start[1][0]) + 1
+    if own[0][0, first] == requests[0][0, 0]:
+        raise Wrong(DRAFTS_WRITTEN)
+    symptoms = {
+        AFTER_A_REJECTED_ONE: lambda: other(prefix=False),
+        EVERY_TIME_THE_FIRST: lambda: other(requests[:1] * 4),
+    }
+    used.gives(expected, symptoms)
+    used.replays(graphs=4, operators=8)
+    written(own, state[1], greedy(model, start, 12))
 
 
 def written(own: State, expected_pos: Tensor, expected: Tensor) -> None:

@@ -78,6 +78,8 @@ RIGHT: dict[str, str] = {
     "serve_requests: 1 to 2 in 1:": "The first slot is written in each call.",
     "decode_ahead: swap copied.record()": INDEPENDENT,
     "decode_ahead: 0 to 1 in batches[0]": ANY_BATCH,
+    "graph_verify: swap positions = input_pos + offsets": INDEPENDENT,
+    "graph_verify: swap text.scatter_(1, positions + 1, choices)": INDEPENDENT,
     "graph_speculate: swap positions = input_pos + offsets": INDEPENDENT,
     "graph_speculate: swap read = [text.gather(1, input_pos)]": INDEPENDENT,
     "graph_speculate: swap text.scatter_(1, positions + 1, choices)": INDEPENDENT,

@@ -2,6 +2,55 @@
 
 
 changed(
+    graph_verify,
+    drafts_not_copied={
+        "with unchanged(text, input_pos):\n"
+        "    replay = capture_step(step, static_drafts)": "kept = []",
+        "return lambda drafts: replay(drafts).clone()":
+            "def verify(drafts):\n"
+            "    if not kept:\n"
+            "        with unchanged(text, input_pos):\n"
+            "            kept.append(capture_step(lambda: step(drafts)))\n"
+            "    return kept[0]().clone()\n"
+            "return verify",
+    },
+    right_by_hand={
+        "with unchanged(text, input_pos):\n"
+        "    replay = capture_step(step, static_drafts)":
+            "with unchanged(text, input_pos):\n"
+            "    step(static_drafts)\n"
+            "graph = torch.cuda.CUDAGraph()\n"
+            "with torch.cuda.graph(graph):\n"
+            "    accepted = step(static_drafts)",
+        "return lambda drafts: replay(drafts).clone()":
+            "def verify(drafts):\n"
+            "    static_drafts.copy_(drafts)\n"
+            "    graph.replay()\n"
+            "    return accepted.clone()\n"
+            "verify.keeps = offsets\n"
+            "return verify",
+    },
+    all_agreements={"agreements.cumprod(dim=1).sum": "agreements.sum"},
+    own_token_lost={"accepted + 1": "accepted"},
+    drafts_written={
+        "text.scatter_(1, positions + 1, choices)": "text.scatter_(1, positions[:, 1:], drafts)",
+    },
+    not_cloned={"replay(drafts).clone()": "replay(drafts)"},
+    eager={"replay(drafts).clone()": "step(drafts)"},
+    text_written={"unchanged(text, input_pos)": "unchanged(input_pos)"},
+    moved_outside={
+        "input_pos.add_(accepted + 1)": "",
+        "return lambda drafts: replay(drafts).clone()":
+            "def verify(drafts):\n"
+            "    accepted = replay(drafts).clone()\n"
+            "    input_pos.add_(accepted.tolist()[0][0] + 1)\n"
+            "    return accepted\n"
+            "return verify",
+    },
+)
+
+
+changed(
     graph_speculate,
     last_draft_unread={"torch.cat((input_pos - 1, input_pos), dim=1)": "input_pos"},
     text_written={"unchanged(text, input_pos)": "unchanged(input_pos)"},
