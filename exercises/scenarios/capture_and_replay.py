@@ -1,4 +1,4 @@
-"""Scenarios: a graph serves requests, a network predicts, a state moves."""
+"""Scenarios: a network predicts, a state moves."""
 
 import copy
 import gc
@@ -10,11 +10,8 @@ from torch import nn
 
 from exercises.answers.graph_use import (
     ON_THE_STAND_IN,
-    ONE_BEHIND,
     Wrong,
     close,
-    copied,
-    match_symptoms,
     not_the_last,
     nothing_freed,
     use,
@@ -26,33 +23,6 @@ FROZEN = (
     "Every result is divided by the sample's magnitude.",
     "That is a number, which the capture has frozen: compute it in the capture, as a tensor.",
 )
-
-
-def serve(answer: Callable) -> None:
-    """A graph that doubles three numbers, and a few requests."""
-    static_input = torch.randn(3, device="cuda")
-    before = copied(static_input)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_output = 2 * static_input
-    requests = list(torch.randn(few(3), 3, device="cuda"))
-    given = copied(requests)
-    expected = [2 * request for request in requests]
-
-    used = use(lambda: answer(graph, static_input, static_output, requests), [()], what="It")
-    found = tensors_of(used.kept[0], len(requests), "results")
-    if not close(requests, given):
-        raise Wrong("It changes the requests: copy each into static_input.")
-    if used.seen.captured:
-        raise Wrong("It captures a graph of its own: replay the one that it was given.")
-    replayed_for_each(used.seen, len(requests), "requests")
-    if close(found, expected):
-        return
-    old = "Every result is that of the old static_input: write each request into it with copy_."
-    match_symptoms(found, [(old, [2 * before] * len(found))])
-    not_the_last(found)
-    match_symptoms(found, [(ONE_BEHIND, [2 * before, *expected[:-1]])])
-    raise Wrong("The results are not twice the requests.")
 
 
 def make_predictor(answer: Callable) -> None:

@@ -1,5 +1,5 @@
 """Scenarios of Capture a mixture of experts: a count of drops, a capacity that was frozen, a
-capacity that may be too small, and experts on two ranks. The last scenario plays the other rank.
+capacity that may be too small.
 """
 
 from collections.abc import Callable
@@ -46,20 +46,6 @@ OTHER_REPLAYS = (
     "{found} graph launches where {right} are asked.",
     "Each call replays the first graph, and only after a drop the second one too.",
 )
-BY_RANK = (
-    "Rows meet the wrong expert.",
-    "exchange returns them by rank, and the product needs them by expert: "
-    "transpose, do not only reshape.",
-)
-BACK = (
-    "Results come back at the wrong rows.",
-    "Before the second exchange they must be by rank again.",
-)
-FROZEN_ROWS = (
-    "Rows that the sample left empty are zero in every result.",
-    "The graph sends as many rows as at its capture, and later buffers fill more: send them all.",
-)
-OTHER_PARTS = "exchange got {found} parts, not one for each of the {right} ranks."
 
 
 def sizes() -> tuple[int, int]:
@@ -246,87 +232,3 @@ def _loads(n_expert):
     while (loads - capacity).clamp(min=0).sum() > 0.01 * loads.sum():
         capacity += 1
     return loads[:, torch.randperm(n_expert)], capacity
-
-
-def graph_my_experts(answer: Callable) -> None:
-    """Rank 0, then rank 1, of two, with three experts each; four buffers of four rows each.
-
-    The sample, which is the first buffer, fills the first row of each expert only.
-    """
-    world_size, n_mine = 2, 3
-    n_expert, capacity = world_size * n_mine, 4
-    n_embd, n_hidden = sizes()
-    for rank in range(world_size):
-        up = torch.randn(n_expert, n_embd, n_hidden, device="cuda")
-        parts_of_up = up.view(world_size, n_mine, n_embd, n_hidden)
-        buffers = torch.randn(4, world_size, n_expert, capacity, n_embd, device="cuda")
-        buffers[0, :, :, 1:] = 0
-        sample = buffers[0, rank].clone()
-        other = Other(rank, parts_of_up, torch.zeros_like(buffers[0, 0]))
-        own_up = parts_of_up[rank].clone()
-        with callers_own("sample", sample):
-            function = returned(answer(own_up, other.exchange, world_size, sample))
-            function(buffers[3, rank])
-        if other.calls != {True, False}:
-            raise Wrong(
-                "The results stay on the rank of their expert.", "A second exchange returns them."
-            )
-
-        def call(number, function=function, other=other, buffers=buffers, rank=rank):
-            other.buffer.copy_(buffers[number, 1 - rank])
-            return function(buffers[number, rank])
-
-        used = use(call, [(number,) for number in range(4)])
-        expected = [both[rank] @ up for both in buffers]
-        used.gives(expected, _exchanged_wrongly(buffers, expected, parts_of_up, rank))
-        used.replays(graphs=4, operators=12)
-
-
-def _exchanged_wrongly(buffers, expected, up, rank):
-    """What is wrong with the exchanges of a rank -> the results that it leads to."""
-    world_size, n_mine, n_embd, n_hidden = up.shape
-    own = slice(rank * n_mine, (rank + 1) * n_mine)
-    sent = [torch.cat([right[:, :1], 0 * right[:, 1:]], 1) for right in expected]
-    symptoms = {FROZEN_ROWS: sent, BY_RANK: [], BACK: []}
-    for both, right in zip(buffers, expected, strict=True):
-        received = both[:, own]  # (world_size, n_mine, capacity, n_embd)
-        by_rank = received.reshape(n_mine, -1, n_embd) @ up[rank]
-        by_expert = received.transpose(0, 1).flatten(1, 2) @ up[rank]
-        for message, y in ((BY_RANK, by_rank), (BACK, by_expert)):
-            wrong = right.clone()
-            wrong[own] = y.reshape(world_size, n_mine, -1, n_hidden)[rank]
-            symptoms[message].append(wrong)
-    return symptoms
-
-
-class Other:
-    """The other rank: it sends its buffer, and the results of the rows that it receives."""
-
-    def __init__(self, rank: int, up: Tensor, buffer: Tensor):
-        self.rank = rank
-        self.up = up  # (world_size, n_mine, n_embd, n_hidden)
-        self.buffer = buffer
-        self.calls: set[bool] = set()  # of the first exchange, of the second
-        self.received = buffer
-
-    def exchange(self, parts: Tensor) -> Tensor:
-        """What each rank sends to this one, by rank."""
-        if len(parts) != len(self.up):
-            raise Wrong(OTHER_PARTS.format(found=len(parts), right=len(self.up)))
-        if not parts.is_contiguous():
-            raise Wrong(
-                "exchange got a tensor that is not contiguous.",
-                "NCCL sends memory as it is: call .contiguous().",
-            )
-        # One row per expert, or all, arrive or go back: four sizes, all of them different.
-        rows_of_one = self.buffer[:, :1].numel()
-        first = parts.numel() in (rows_of_one, self.buffer.numel())
-        self.calls.add(first)
-        if first:
-            self.received = parts[1 - self.rank].reshape(len(self.up[0]), -1, self.up.shape[2])
-            buffer = self.buffer[:, : self.received.shape[1]]
-            theirs = buffer.reshape(len(self.up), -1)[self.rank]
-        else:
-            theirs = self.received @ self.up[1 - self.rank]
-        both = [parts[self.rank].flatten(), theirs.flatten()]
-        return torch.stack(both if self.rank == 0 else both[::-1]).view_as(parts)

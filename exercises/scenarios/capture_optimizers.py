@@ -1,4 +1,4 @@
-"""Scenarios: a schedule, a scheduler that waits, an fp16 step, a prefetcher."""
+"""Scenarios: a scheduler that waits, an fp16 step, a prefetcher."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -29,7 +29,6 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import (
-    ANEW,
     TRAINED,
     draw_batches,
     few,
@@ -40,21 +39,12 @@ from exercises.scenarios.common import (
     several,
     sgd,
     sgd_step,
-    tensors_of,
     train_step,
     untrained,
 )
 from exercises.scenarios.repair_ten_scripts import counted
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
-RATE_STAYS = (
-    "The learning rate stays that of the capture.",
-    "Keep it in a tensor, and write the new rate into this tensor.",
-)
-OLD_AVERAGES = (
-    "The warm-up left its averages in the optimizer.",
-    "Put Adam's state back to zero too, in place.",
-)
 FIRST_LOSS = (f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
 READS_MUCH = (
     "The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} steps.",
@@ -79,7 +69,6 @@ SCALED = (
 )
 NOT_CLIPPED = "The gradients are not clipped as in the given step."
 PLATEAU = (0.1, 0, 0.2)  # factor, patience and threshold of the given scheduler
-ADAM = 1e-4  # capturable and fused Adam round otherwise than Adam with numbers of the CPU
 TOO_EARLY = (
     "The static batch is filled before the next batch has arrived.",
     "Wait for the copy first.",
@@ -97,44 +86,6 @@ NOT_BESIDE = (
     "The losses are right, but {beside} of {steps} copies run during a replay.",
     "The others wait for it, or it for them.",
 )
-
-
-def train_with_schedule(answer: Callable) -> None:
-    """Adam on one batch, with a learning rate that falls from step to step."""
-    net, [batch] = perceptron(nn.Tanh()), draw_batches(1)
-    rates = [0.1 / 2**number for number in range(few(4, 6))]
-    count = len(rates)
-    fixed = [rates[0]] * len(rates)
-    own = copy.deepcopy(net)
-    losses = partial(losses_of, net, torch.optim.Adam, [batch] * count)
-    expected = losses(rates)
-    with watch() as seen:
-        found = tensors_of(answer(own, *batch, rates), count)
-    not_the_last(found)
-    if not close(found[0], expected[0]):
-        raise Wrong(FIRST_LOSS)
-    averages = partial(_with_old_averages, net, batch, rates)
-    symptoms = [(OLD_AVERAGES, partial(averages, warm_up)) for warm_up in range(1, 12)]
-    symptoms += [(RATE_STAYS, partial(losses, fixed)), (ANEW, partial(losses, rates, anew=True))]
-    as_expected(found, expected, symptoms, ADAM)
-    detached(found)
-    replayed_for_each(seen, count, "rates")
-
-
-def _with_old_averages(net, batch, rates, warm_up):
-    """The losses of an eager training whose Adam has taken warm-up steps; the weights have not."""
-    twin = copy.deepcopy(net)
-    adam = torch.optim.Adam(twin.parameters(), lr=rates[0])
-    for _ in range(warm_up):
-        train_step(twin, adam, *batch)
-    with torch.no_grad():
-        for trained, initial in zip(twin.parameters(), net.parameters(), strict=True):
-            trained.copy_(initial)
-    losses = []
-    for rate in rates:
-        adam.param_groups[0]["lr"] = rate
-        losses.append(train_step(twin, adam, *batch))
-    return losses
 
 
 def train_on_plateau(answer: Callable) -> None:

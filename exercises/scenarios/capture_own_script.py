@@ -1,6 +1,4 @@
-"""Scenarios: a step that captures itself, a schedule, a smaller last batch, a training that is
-resumed.
-"""
+"""Scenarios: a step that captures itself, a schedule, a training that is resumed."""
 
 import copy
 from collections.abc import Callable
@@ -84,29 +82,6 @@ def train_with_falling_rate(answer: Callable) -> None:
     frozen = losses_at([*rates[: WARMUP + 1], *[rates[WARMUP]] * 6])
     as_expected(losses, expected, [(FROZEN, frozen), (CONSTANT, losses_at(rates[:1] * 10))])
     detached(losses)
-
-
-def step_for_any_batch(answer: Callable) -> None:
-    """Two epochs of four batches of six rows and one of two."""
-    net = perceptron(nn.Tanh())
-    batches = [batch for rows in [6, 6, 6, 6, 2] * 2 for batch in draw_batches(1, rows)]
-    expected = losses_of(net, momentum, batches)
-    full = [batch for batch in batches if len(batch[0]) == 6]
-    without = losses_of(net, momentum, full)
-    with callers_own("the first batch", batches):
-        step = partial(train_step, net, momentum(net.parameters()))
-        used = use(answer(step, 6), batches)
-        not_eager(used.seen)
-        one_graph(used.seen)
-    given = [loss for loss, batch in zip(used.given, batches, strict=True) if len(batch[0]) == 6]
-    if close(given, without):
-        raise Wrong("The full batches are trained as if the smaller ones did not exist.")
-    used.gives(expected)
-    if len(used.seen.replayed) < len(full) - WARMUP:
-        raise Wrong(
-            f"{len(used.seen.replayed)} replays: {len(full) - WARMUP} "
-            "full batches follow the warm-up."
-        )
 
 
 def resume(answer: Callable) -> None:

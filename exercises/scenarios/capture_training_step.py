@@ -1,23 +1,15 @@
-"""Scenarios: two broken captures, a training run that goes on, a whole training step, gradients
-alone, a stopwatch for a capture.
-"""
+"""Scenarios: two broken captures, a training run that goes on, a whole training step."""
 
 import copy
-import gc
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from cpu_graph.log import launch_log
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Watched,
     Wrong,
     as_expected,
     close,
@@ -30,9 +22,7 @@ from exercises.answers.graph_use import (
 from exercises.answers.launches import launches
 from exercises.scenarios.common import (
     ANEW,
-    NO_WARM_UP,
     TRAINED,
-    Runs,
     draw_batches,
     losses_of,
     momentum,
@@ -44,7 +34,6 @@ from exercises.scenarios.common import (
     replayed_for_each,
     several,
     sgd,
-    sgd_step,
     tensors_of,
     train_step,
     untrained,
@@ -54,7 +43,6 @@ from helpers.capture import unchanged
 
 CALLERS = "inputs or targets"
 LARGEST_NORM = 0.1
-WARM_UP = 3
 NOT_CLIPPED = "The gradients are not clipped: clip them after backward, inside the captured step."
 
 
@@ -206,119 +194,3 @@ def _clipped(make: Callable) -> Callable:
         return optimizer
 
     return build
-
-
-def gradients_of(answer: Callable) -> None:
-    """A network, and the gradients of the mean of its squared results after each of four calls."""
-    net, batches = perceptron(nn.Tanh()), [inputs for inputs, _ in draw_batches(4)]
-    parameters = list(net.parameters())
-    expected = [
-        list(torch.autograd.grad(net(batch).square().mean(), parameters)) for batch in batches
-    ]
-    right, losses = [net(batch).square().mean().detach() for batch in batches], []
-    with callers_own("inputs", batches):
-        _, recorded = passes(net)
-        replay = answer(net, batches[0])
-        on_side_stream(recorded.eager)
-        if recorded.cold:
-            raise Wrong(NO_WARM_UP)
-
-        def gradients(batch):
-            loss = replay(batch)
-            losses.append(loss.clone() if torch.is_tensor(loss) else loss)
-            if any(parameter.grad is None for parameter in parameters):
-                raise Wrong(
-                    "After a call .grad is None.",
-                    "The graph writes where .grad was in the capture, so leave it there.",
-                )
-            return [parameter.grad for parameter in parameters]
-
-        used = use(gradients, batches)
-        used.kept = used.given  # the next call may write over gradients
-        pairs = zip(used.given, used.given[1:], strict=False)
-        grown = [[new - old for old, new in zip(*pair, strict=True)] for pair in pairs]
-        if close(grown, expected[1:]):
-            raise Wrong(
-                "The gradients add up: the capture must begin without any, or zero them itself."
-            )
-        used.gives(expected)
-        used.replays(graphs=4, operators=12)
-    losses = tensors_of(losses, 4)
-    as_expected(losses, right, what="Loss")
-    detached(losses)
-
-
-@dataclass
-class Stopwatch:
-    """A clock whose differences are unique, and what had happened at each reading of it."""
-
-    seen: Watched
-    step: Runs
-    collections: int = 0
-    readings: list = field(default_factory=list)
-
-    def __call__(self) -> float:
-        """The time; it doubles with each reading."""
-        self.readings.append(
-            {
-                "steps": len(self.step.eager),
-                "collections": self.collections,
-                "captures": len(self.seen.captured),
-                "replays": len(self.seen.replayed),
-                "pending": len(launch_log()),
-            }
-        )
-        return float(2 ** len(self.readings))
-
-    def interval(self, seconds: float) -> tuple[dict, dict] | None:
-        """The two readings that lie so many seconds apart."""
-        for first in range(len(self.readings)):
-            for last in range(first + 1, len(self.readings)):
-                if math.isclose(seconds, 2 ** (last + 1) - 2 ** (first + 1)):
-                    return self.readings[first], self.readings[last]
-        return None
-
-
-def time_capture(answer: Callable) -> None:
-    """A step that counts how often it runs, and a clock that looks at what the GPU has to do."""
-    net, [(inputs, targets)] = perceptron(nn.Tanh()), draw_batches(1)
-    step = Runs(sgd_step(net))
-    with watch() as seen:
-        clock = Stopwatch(seen, step)
-
-        def collect(*_):
-            clock.collections += 1
-            return 0
-
-        with patch.object(gc, "collect", collect), callers_own(CALLERS, (inputs, targets)):
-            result = answer(step, inputs, targets, clock)
-    times = several(result, "the time of the warm-up", "the time of the capture")
-    for name, seconds in zip(PARTS, times, strict=True):
-        _covers_its_part(name, clock.interval(seconds))
-    on_side_stream(step.eager)
-
-
-def _covers_its_part(name, span):
-    """Raises Wrong unless exactly the part's own work was done between the two readings."""
-    if span is None:
-        raise Wrong(f"The time of the {name} is not the difference of two readings of clock().")
-    first, last = span
-    if first["pending"] or last["pending"]:
-        raise Wrong(
-            f"For the time of the {name}, the clock is read while the GPU still has work to do.",
-            "Wait for the GPU before each reading.",
-        )
-    for what, word in WORDS.items():
-        found, expected = last[what] - first[what], PARTS[name].get(what, 0)
-        if found != expected:
-            number = f"{found} {word}{'' if found == 1 else 's'}"
-            raise Wrong(f"The time of the {name} covers {number}, not {expected}.")
-
-
-PARTS = {"warm-up": {"steps": WARM_UP}, "capture": {"captures": 1}}
-WORDS = {
-    "steps": "eager step",
-    "collections": "garbage collection",
-    "captures": "capture",
-    "replays": "replay",
-}

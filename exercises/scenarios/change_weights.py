@@ -1,5 +1,5 @@
-"""Scenarios of Change weights under live graphs: a head in int8 that is updated, merge and unmerge,
-an adapter for each row, an update on another stream.
+"""Scenarios of Change weights under live graphs: merge and unmerge, an adapter for each row, an
+update on another stream.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from cpu_graph import on_stand_in
 from cpu_graph.log import launch_log
@@ -16,7 +16,6 @@ from exercises.answers.graph_use import (
     Used,
     Wrong,
     close,
-    copied,
     filled,
     match_symptoms,
     nothing_freed,
@@ -24,33 +23,11 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import few, functions, not_eager
-from exercises.scenarios.rules import callers_own, freed_right_after, one_graph, reads
+from exercises.scenarios.rules import callers_own, freed_right_after, one_graph
 
-OLD_WEIGHTS = (
-    "After an update the graph still computes with the old weights: it reads the tensors that it "
-    "captured. Copy the new values into these."
-)
-OLD_HEAD = (
-    "After an update the body is new and the int8 head is still made of the old weight: quantise "
-    "again, and copy the values and the scale into the captured tensors."
-)
-HALF_QUANTISED = (
-    "After an update the int8 values are new and their scale is old, or "
-    "the other way round: copy both."
-)
-OLD_BODY = "After an update the head is new and the body old: copy all weights."
 HALF_WRITTEN = (
     "A replay computed with a part of the new weights.",
     "The current stream has to wait until all are written.",
-)
-NOT_QUANTISED = "The head is not in int8: its outputs are those of the weight itself."
-READS_THE_WEIGHT = (
-    "The graph reads the weight of the head: make the int8 values outside of it, so that a replay "
-    "reads them alone."
-)
-READS_FLOATS = (
-    "The graph reads no int8 tensor: multiply the int8 values by their scale inside of it, because "
-    "a product that is kept outside takes four times their memory."
 )
 NEVER_MERGED = (
     "merge has no effect on the graph.",
@@ -118,79 +95,6 @@ def still(kept: list, expected: list) -> None:
     """Raises Wrong unless results of earlier calls are as they were."""
     if not close(kept, expected):
         raise Wrong("A later replay wrote over a result: clone it.")
-
-
-class Net(nn.Module):
-    """A body, and a head whose rows have an outlier each, so that int8 changes its outputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
-        self.head = nn.Linear(8, 3, bias=False)
-        self.to("cuda").requires_grad_(False)
-        self.load_state_dict(self.drawn())
-
-    def drawn(self) -> dict[str, Tensor]:
-        """A state_dict of random weights."""
-        state = {name: torch.randn_like(tensor) for name, tensor in self.state_dict().items()}
-        state["head.weight"][:, 0] *= 40
-        return state
-
-
-def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 values and a scale per row."""
-    scale = weight.abs().amax(dim=1, keepdim=True) / 127
-    return (weight / scale).round().to(torch.int8), scale
-
-
-def int8_predictor(answer: Callable) -> None:
-    """Two batches, an update, two batches, another update, two batches."""
-    net = Net()
-    states = [copied(net.state_dict()), net.drawn(), net.drawn()]
-    batches = torch.randn(3, 2, few(), 4, device="cuda")
-    sample = batches[0, 0].clone()
-    with callers_own("sample", sample), watch() as built:
-        predict, update = functions(answer(net, sample), "predict", "update")
-        _int8(net, predict, update, states, batches)
-    one_graph(built)
-    reads(built, torch.int8, READS_FLOATS)
-
-
-def _int8(net, predict, update, states, batches):
-    """Raises Wrong unless predict computes with the body and the int8 head of the last update."""
-
-    def outputs(body, head, rows):
-        hidden = [torch.tanh(row @ body["body.0.weight"].T + body["body.0.bias"]) for row in rows]
-        return [one @ head.T for one in hidden]
-
-    def symptoms(number, rows):
-        now = states[number]
-        values, scale = quantised(now["head.weight"])
-        yield NOT_QUANTISED, outputs(now, now["head.weight"], rows)
-        for old in states[:number]:
-            old_values, old_scale = quantised(old["head.weight"])
-            yield OLD_WEIGHTS, outputs(old, old_values * old_scale, rows)
-            yield OLD_HEAD, outputs(now, old_values * old_scale, rows)
-            yield HALF_QUANTISED, outputs(now, values * old_scale, rows)
-            yield HALF_QUANTISED, outputs(now, old_values * scale, rows)
-            yield OLD_BODY, outputs(old, values * scale, rows)
-
-    kept, expected = [], []
-    for number, (state, pair) in enumerate(zip(states, batches, strict=True)):
-        if number:
-            without_capture(update, copied(state))
-        rows = list(pair)
-        values, scale = quantised(state["head.weight"])
-        right = outputs(state, values * scale, rows)
-        used = use(predict, rows, "predict")
-        as_eager(used, right, symptoms(number, rows))
-        kept += used.kept
-        expected += right
-    still(kept, expected)
-    net.head.weight.zero_()
-    outputs_of_zero = predict(batches[-1, 0])
-    if close(outputs_of_zero, torch.zeros_like(outputs_of_zero)):
-        raise Wrong(READS_THE_WEIGHT)
 
 
 def adapter_server(answer: Callable) -> None:

@@ -1,6 +1,4 @@
-"""Scenarios: a step as the tree advises, graphs around a read, a graph or eager, and a graph of all
-but the optimizer.
-"""
+"""Scenarios: graphs around a read, a graph or eager, and a graph of all but the optimizer."""
 
 import copy
 from collections.abc import Callable
@@ -22,7 +20,7 @@ from exercises.scenarios.common import (
     tensors_of,
     untrained,
 )
-from exercises.scenarios.rules import callers_own, detached, from_one_graph, one_graph
+from exercises.scenarios.rules import callers_own, detached, from_one_graph
 from helpers.capture import unchanged
 
 RATE_STAYS = ("The rate stays that of the capture.", "Leave optimizer.step() outside of the graph.")
@@ -31,48 +29,6 @@ NEVER_MOVES = (
     "After the replay .grad must be there for optimizer.step().",
 )
 RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
-
-ADVISED = [  # found, graphs of a step, and whether optimizer.step() runs outside of them
-    ({"idle": 0.199, "optimizer": 1.8}, 0, True),
-    ({"idle": 0.201, "optimizer": 0.995}, 1, True),
-    ({"idle": 0.201, "optimizer": 1.005}, 1, False),
-]
-
-
-def train_as_advised(answer: Callable) -> None:
-    """Three readers: a busy GPU, a short optimizer, and one that takes longer than the GPU."""
-    net, batches = perceptron(nn.Tanh()), draw_batches(4)
-    expected, symptoms = _trained(net, batches)
-    for found, graphs, outside in ADVISED:
-        own = copy.deepcopy(net)
-        optimizer = momentum(own.parameters())
-        given = copied(batches[0])
-        with callers_own("inputs or targets", given, batches):
-            with nothing_drawn(), untrained(own), watch() as built:
-                train = answer(own, optimizer, *given, dict(found))
-            one_graph(built)
-            stepped: list[bool] = []  # a True for each call of optimizer.step()
-            optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
-            used = use(train, batches)
-            used.gives(expected, symptoms)
-            detached(used.kept)
-        _as_advised(used, built, len(stepped), found, graphs, outside)
-
-
-def _as_advised(used, built, stepped, found, graphs, outside):
-    """Raises Wrong unless the steps ran as the tree says for found."""
-    case = f"(found is {found})"
-    if not graphs:
-        if built.captured or used.counts["graphs"]:
-            raise Wrong(f"It captures a step in which the GPU idles for less than a fifth {case}.")
-        return
-    if not built.captured and not used.counts["graphs"]:
-        raise Wrong(f"It stays eager where the GPU idles for a fifth or more {case}.")
-    if outside and not stepped:
-        raise Wrong(f"The optimizer is in the graph, where the tree leaves it out {case}.")
-    if stepped and not outside:
-        raise Wrong(f"The optimizer runs outside of the graph, where the tree takes it in {case}.")
-    used.replays(graphs=len(used.given), operators=len(used.given) * (12 if outside else 3))
 
 
 def graph_around_read(answer: Callable) -> None:

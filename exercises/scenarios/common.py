@@ -205,11 +205,11 @@ def perceptron(*between: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), *between, nn.Linear(8, 2)).cuda()
 
 
-def draw_batches(count: int, rows: int = 0) -> list:
-    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; by default the seed of the run
-    chooses the rows.
+def draw_batches(count: int) -> list:
+    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the
+    rows.
     """
-    rows = rows or few()
+    rows = few()
     return [
         (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
         for _ in range(count)

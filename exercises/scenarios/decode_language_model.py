@@ -1,5 +1,5 @@
-"""Scenarios: a decoder's next tokens: of one prompt after the other, drawn, of several rows, up to
-the end.
+"""Scenarios: a decoder's next tokens: of one prompt after the other, of several rows, up to the
+end.
 """
 
 from collections.abc import Callable, Iterator
@@ -131,26 +131,6 @@ def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator
         yield MOVED.format(late), decoded(model, (state[0], positions, cache), count, draw())
         yield WARMED.format(late + 1), later[late : late + count]
         yield DREW, decoded(model, state, count, draw(late))
-
-
-def graph_decode(answer: Callable) -> None:
-    """The most likely tokens of one row, then tokens that a generator draws for two."""
-    for rows, temperature, calls in ((1, 0.0, 4), (2, 0.9, 4)):
-        (model, state), seed = prompted(rows), few(1, 1000)
-
-        def draw(late=0, rows=rows, temperature=temperature, seed=seed):
-            generator = torch.Generator("cuda").manual_seed(seed)
-            for _ in range(late):
-                sample(torch.zeros(rows, SIZES.vocab_size, device="cuda"), 1.0, generator)
-            return temperature, generator
-
-        expected = decoded(model, state, calls, draw())
-        own = copied(state)  # kept alive: a graph holds addresses only
-        used = use(_without_wait(answer(model, *own, *draw())), [()] * calls)
-        if not close(used.given, expected):
-            match_symptoms(used.given, broken(model, state, calls, draw))
-        used.gives(expected)
-        used.replays(graphs=calls, operators=calls)
 
 
 def _without_wait(following: Any) -> Any:

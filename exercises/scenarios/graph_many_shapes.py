@@ -29,16 +29,6 @@ FROM_THE_CPU = (
     "The capture is refused, because the function copies a tensor from the CPU.",
     'Make it on the GPU, with device="cuda".',
 )
-COUNTED_BEHIND = "A value behind the request counts: mask all values from `length` on."
-ZERO = (
-    "For a request of negative values the result is 0: the values behind it were set to zero, "
-    "which is larger. Use -inf."
-)
-ONE_TOO_MANY = "The first value behind the request counts too: compare with < instead of <=."
-ONE_LENGTH = (
-    "Every request is treated as if it had the length of the first one: compare with the tensor "
-    "`length`, whose value a replay reads anew."
-)
 SPREAD = (
     "The standard deviation is too large for requests that are shorter than x.",
     "Behind the request, `centered` is zero minus the mean, and its square counts: mask again "
@@ -56,36 +46,6 @@ TOO_EARLY = (
     "Result {number} is not the one of its request.",
     "The buffer was read before its copy was complete: wait for the event of that copy, then read.",
 )
-
-
-def largest_valid(answer: Callable) -> None:
-    """Values with finite and other numbers behind the valid ones; the answer is captured."""
-    size = 6
-    lengths = [3, 2, size, few(2, 5), 1, 4]
-    values = torch.randn(len(lengths), size, device="cuda")
-    values[1] = -1e30 * (1 + values[1].abs())  # near the lowest float
-    values[3] -= 9
-    requests = _filled_behind(values, lengths)
-
-    captured = _captured(answer, requests[0])
-
-    def replay(values, length):
-        return captured(values, length).reshape(())
-
-    expected = [values[:n].max() for (values, _), n in zip(requests, lengths, strict=True)]
-    finite = list(zip(requests[:4], lengths[:4], strict=True))
-    symptoms = {
-        COUNTED_BEHIND: [values.max() for (values, _), _ in finite],
-        ZERO: [
-            largest.clamp(min=0) if length < size else largest
-            for largest, (_, length) in zip(expected[:4], finite, strict=True)
-        ],
-        ONE_TOO_MANY: [values[: length + 1].max() for (values, _), length in finite],
-        ONE_LENGTH: [values[: lengths[0]].max() for (values, _), _ in finite],
-    }
-    use(replay, requests[:4], what="It").gives(expected[:4], symptoms)
-    if not close(use(replay, requests[4:], what="It").given, expected[4:]):
-        raise Wrong(SPOILT)
 
 
 def _filled_behind(values, lengths):

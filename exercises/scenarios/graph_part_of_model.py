@@ -34,9 +34,6 @@ NO_GRADIENT = (
     "The part before the graph gets no gradient and does not train.",
     "What does the graph return for its input?",
 )
-NO_BACKWARD = (
-    "The graphed part gets no gradient: captured by hand, its forward pass has no backward."
-)
 OTHER_SHAPE = (
     "The gradients are not the eager ones: does the sample have the shape "
     "of what the part before returns?"
@@ -65,20 +62,6 @@ class Decides(nn.Module):
         """(rows, fan_in) to (rows, 8)."""
         hidden = self.layer(inputs)
         return hidden.sin() if hidden.sum().item() > 0 else hidden.cos()
-
-
-def graph_middle(answer: Callable) -> None:
-    """Three parts, of which the first reads a value; four passes, each compared with eager."""
-    middle = Net(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(few(1, 4))])
-    net = nn.Sequential(Decides(), middle, nn.Linear(8, 2)).cuda()
-
-    def check(found, replayed, captured):
-        if any(gradient is None for gradient in found[2:-2]):
-            raise Wrong(NO_BACKWARD)
-        if found[0] is not None and len(replayed) != 2:
-            raise Wrong(OTHER_LAUNCHES.format(len(replayed), 2))
-
-    _pass_by_pass(answer, net, check)
 
 
 def graph_second(answer: Callable) -> None:

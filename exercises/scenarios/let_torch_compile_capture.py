@@ -23,7 +23,6 @@ from exercises.answers.graph_use import (
     Wrong,
     close,
     copied,
-    not_the_last,
     use,
 )
 from exercises.scenarios.common import (
@@ -33,7 +32,6 @@ from exercises.scenarios.common import (
     momentum,
     momentum_empty,
     perceptron,
-    tensors_of,
     untrained,
 )
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
@@ -247,36 +245,6 @@ def _gets_a_graph(notes: Compilation) -> None:
             "(mutated inputs), so it gets no graph.",
             "Add 1 outside of it, or mark the argument as static.",
         )
-
-
-def predict(answer: Callable) -> None:
-    """Five batches through a network whose outputs are kept."""
-    net = perceptron(nn.Tanh())
-    batches = [inputs for inputs, _ in draw_batches(5)]
-    with torch.no_grad():
-        expected = [net(batch) for batch in batches]
-    with compiling() as notes:
-        outputs = tensors_of(answer(net, batches), len(batches), "outputs")
-    if notes.own < len(batches):
-        raise Wrong(MODE)
-    if notes.with_grad:
-        raise Wrong(
-            "Gradients are on, so each output waits for a backward pass that never comes.",
-            "Keep torch.no_grad().",
-        )
-    if close(outputs, expected):
-        in_graphs = {tensor.data_ptr() for tensor in notes.outputs.values()}
-        if notes.calls_in_step and any(output.data_ptr() in in_graphs for output in outputs):
-            raise Wrong(
-                f"The outputs are right, but {notes.calls_in_step + 1} calls belong to one step, "
-                "and each call gets a graph and memory of its own.",
-                "A step that keeps its outputs grows with the batches: clone each output.",
-            )
-        return
-    not_the_last(outputs)
-    if close(outputs[:1], expected[:1]):
-        raise Wrong("The first output is right, a later one is overwritten.", "Clone each output.")
-    raise Wrong("The outputs are not the model's.")
 
 
 def graph_compiled(answer: Callable) -> None:

@@ -1,4 +1,4 @@
-"""Scenarios: needless nodes, and branches."""
+"""Scenarios: needless nodes, and lanes."""
 
 import copy
 from collections import Counter
@@ -12,7 +12,6 @@ from cpu_graph import on_stand_in
 from cpu_graph.log import operator_of
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
 from exercises.scenarios.common import (
-    NO_WARM_UP,
     Runs,
     draw_batches,
     few,
@@ -29,7 +28,6 @@ from helpers.model import training_step
 PRODUCTS = ("aten::mm", "aten::addmm")
 MIXED = "The results are in the order of the launches: give them in that of the works."
 LANES = "One lane waits for the other: fork both first, and join after the last work."
-IN_TURN = ("One branch waits for the other.", "Fork before both, and join after both.")
 COSTS = (
     [2.0, 3.0, 7.0, 1.0, 5.0, 6.0],
     [1.0, 1.0, 4.0, 2.0, 4.0, 3.0, 3.0],
@@ -95,37 +93,6 @@ def capture_in_lanes(answer: Callable) -> None:
     if on_stand_in() is not None:
         _short([work.captured[-1] for work in works], costs)
         at_the_same_time(_products(built.captured[0].capture.nodes), LANES)
-
-
-def sum_of_branches(answer: Callable) -> None:
-    """Two functions of one input, on two branches of a graph, and their sum."""
-    inputs = list(torch.randn(5, 2, 4, device="cuda"))
-    weights = torch.randn(2, 4, 4, device="cuda")
-    left, right = (Runs(lambda x, weight=weight: (x @ weight).sin()) for weight in weights)
-    expected = [left.function(x) + right.function(x) for x in inputs]
-    sample = inputs[0].clone()
-    with callers_own("sample or x", sample, inputs):
-        with watch() as built:
-            function = answer(left, right, sample)
-        used = use(function, inputs)
-    used.replays(graphs=5, operators=15)
-    one_graph(built)
-    if on_stand_in() is not None:
-        if left.captured == right.captured:
-            raise Wrong(
-                "Both functions are captured on one stream.", "That is a chain, not branches."
-            )
-        nodes = built.captured[0].capture.nodes
-        if nodes[-1].operator.name().startswith("aten::sin"):  # with which each branch ends
-            raise Wrong(
-                "The sum is not in the graph.", "Add the two results inside of the capture."
-            )
-        if any(not product.before(nodes[-1].clock) for product in _products(nodes)):
-            raise Wrong("The sum does not wait for both branches.", "Join before you add.")
-        at_the_same_time(_products(nodes), IN_TURN)
-    used.gives(expected)
-    if left.cold or right.cold:
-        raise Wrong(NO_WARM_UP)
 
 
 def _products(nodes):

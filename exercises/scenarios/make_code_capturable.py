@@ -1,4 +1,4 @@
-"""Scenarios: choices, counters and logs on the GPU."""
+"""Scenarios: choices and logs on the GPU."""
 
 from collections.abc import Callable
 
@@ -64,36 +64,6 @@ def entropy(answer: Callable) -> None:
         logarithm = torch.where(case > 0, case, 1).log()
         expected.append([-(case * logarithm).sum(), torch.where(case > 0, -logarithm - 1, 0)])
     used.gives(expected)
-
-
-def ramp(answer: Callable) -> None:
-    """A function that counts its calls, captured at its first and replayed a few times more than it
-    counts.
-    """
-    steps = few(3, 6)
-    vectors, calls = 1 + torch.rand(steps + 3, 4, device="cuda"), range(1, steps + 4)
-    function = answer(steps)
-    x = vectors[0].clone()
-    before = _kept(function)
-    replay = capture_step(function, x, warmup=0)
-    _moved_nothing(function, before)
-
-    def scaled(factors):
-        return [vector * factor for vector, factor in zip(vectors, factors, strict=True)]
-
-    symptoms = {
-        ("Every replay repeats the first call.", "Count in a tensor, in place."): scaled(
-            [1 / steps] * len(calls)
-        ),
-        ("The factor rises beyond 1.", "Clamp it."): scaled(call / steps for call in calls),
-        ("It lags by one call.", "Count first, then compute the factor."): scaled(
-            min(1, (c - 1) / steps) for c in calls
-        ),
-    }
-    expected = scaled(min(1, call / steps) for call in calls)
-    used = use(replay, list(vectors), what="It")
-    used.kept = used.given  # the graph's output
-    used.gives(expected, symptoms)
 
 
 def logger(answer: Callable) -> None:

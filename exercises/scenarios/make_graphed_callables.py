@@ -16,7 +16,6 @@ from exercises.answers.graph_use import (
     close,
     copied,
     match_symptoms,
-    parting,
     use,
     watch,
 )
@@ -131,60 +130,6 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
         raise Wrong(
             "The loss is right, but the gradients differ from eager.",
             "Does the second forward pass overwrite what the backward pass of the first one reads?",
-        )
-
-
-def graph_for_accumulation(answer: Callable) -> None:
-    """A model with batch normalization, and an ordinary loop of three steps with two micro-batches
-    each.
-    """
-    net = Net(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
-    twin, batches = copy.deepcopy(net), draw_batches(6)
-    before, sample = copied(net.state_dict()), batches[0][0].clone()
-    buffers = {name: buffer.data_ptr() for name, buffer in net.named_buffers()}
-    with callers_own("inputs", sample):
-        graphed = _module(_answer(answer, net, sample))
-        if not close(graphed.state_dict(), before):
-            raise Wrong(
-                "The warm-up moved the running statistics of batch normalization: "
-                "put the buffers back in place."
-            )
-        for name, buffer in graphed.named_buffers():
-            if buffer.data_ptr() != buffers[name]:
-                raise Wrong(
-                    f"{name} is a new tensor, but the graph still updates the old one, whose "
-                    "memory may be freed: copy the value back in place."
-                )
-        for pair in (batches[:2], batches[2:4], batches[4:]):
-            for module in (graphed, twin):
-                module.zero_grad(set_to_none=False)
-            expected = accumulated_gradients(twin, pair)
-            with watch() as seen:
-                found = accumulated_gradients(graphed, pair)
-            once = copy.deepcopy(twin)
-            once.zero_grad()
-            last = accumulated_gradients(once, pair[1:])
-            _added(found, expected, last, seen)
-        if not close(graphed.state_dict(), twin.state_dict()):
-            raise Wrong("The running statistics after the training are not those of eager.")
-
-
-def _added(found: list, expected: list, last: list, seen: Watched) -> None:
-    """Raises Wrong unless the gradients of two graphed passes are those of two eager ones.
-
-    last: those of the second pass.
-    """
-    if not seen.replayed:
-        raise Wrong(OTHER_MODE)
-    if close(found, [2 * gradient for gradient in last]):
-        raise Wrong(
-            "After two micro-batches .grad holds twice the gradient of the second one: it is the "
-            "graph's own memory, which the second replay overwrites."
-        )
-    if not close(found, expected):
-        raise Wrong(
-            "After two micro-batches the gradients are not the sums of both. "
-            + parting(found, expected, what="Gradient")
         )
 
 

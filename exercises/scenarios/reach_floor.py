@@ -21,7 +21,7 @@ from exercises.scenarios.common import (
     sgd_step,
     untrained,
 )
-from exercises.scenarios.rules import callers_own, detached, from_one_graph
+from exercises.scenarios.rules import callers_own, detached
 
 TOO_EARLY = (
     "A replay reads its buffer before its batch has arrived.",
@@ -94,19 +94,6 @@ def prefetching(answer: Callable) -> None:
             "The losses are right, but the copies do not run during the steps.",
             "A replay should wait for its own batch only, and the CPU for nothing.",
         )
-
-
-def steps_in_one_graph(answer: Callable) -> None:
-    """Three stacks of k batches, and a step of plain SGD that the answer is given."""
-    net, steps = perceptron(), few(2, 5)
-    batches = draw_batches(3 * steps)
-    stacks = _stacked_batches(batches, steps)
-    expected = _stacks(losses_of(net, sgd, batches), steps)
-    with untrained(net):
-        train = from_one_graph(answer, sgd_step(net), net, *stacks[0])
-    used = _use_on_stacks(train, stacks, steps)
-    used.gives(expected)
-    used.replays(graphs=3, operators=18)
 
 
 def bf16_steps_in_one_graph(answer: Callable) -> None:

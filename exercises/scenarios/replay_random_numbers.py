@@ -36,12 +36,6 @@ class Operators(TorchDispatchMode):
         if self.captured and not self.captured & self.before:
             raise Wrong(NO_WARM_UP)
 
-    def refuse_undrawn(self) -> None:
-        """Raises Wrong if no operator had drawn a random number before the capture."""
-        drawing = torch.Tag.nondeterministic_seeded
-        if self.captured and not any(drawing in operator.tags for operator in self.before):
-            raise Wrong(NO_WARM_UP)
-
 
 def flip_graph(answer: Callable) -> None:
     """Five batches of 32 images; each image should be mirrored in half of the calls."""
@@ -166,48 +160,6 @@ def _numpy_seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(state)
-
-
-def noise_graph(answer: Callable) -> None:
-    """A generator that was seeded and has drawn twice, and five more draws of one shape."""
-    shape = (few(), 3)
-    seed = few(1, 1000)
-    before, calls = 2, 5
-
-    def draws(count, generator=None):
-        return [torch.randn(shape, device="cuda", generator=generator) for _ in range(count)]
-
-    every = draws(before + calls + 11, torch.Generator("cuda").manual_seed(seed))
-    later = every[before:]
-    expected = later[:calls]
-    torch.cuda.manual_seed(seed + 1)
-    default = draws(calls)
-    torch.cuda.manual_seed(seed + 1)
-
-    own = torch.Generator("cuda").manual_seed(seed)
-    draws(before, own)
-    with Operators() as operators:
-        draw = answer(own, shape)
-    used = use(draw, [()] * calls)
-    symptoms = {
-        "Every draw is the same: draw the numbers inside the capture.": expected[:1] * calls,
-        "The numbers come from the default generator: pass generator=generator.": default,
-        "The numbers begin again at the seed: draw from the generator that you were given, not "
-        "from a new one with its seed, and do not seed it.": every[:calls],
-    }
-    for late in range(1, 11):
-        symptoms[
-            f"The first draw is number {late + 1}: the warm-up drew too. Restore the generator's "
-            "state after it."
-        ] = later[late : late + calls]
-    used.replays(graphs=calls, operators=calls)
-    used.gives(expected, symptoms)
-    if not close(draws(1, own), later[calls : calls + 1]):
-        raise Wrong(
-            "The generator that you were given has not advanced: the graph draws from a different "
-            "one. Capture the draw with generator=generator."
-        )
-    operators.refuse_undrawn()
 
 
 def paired(answer: Callable) -> None:

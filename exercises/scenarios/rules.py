@@ -16,7 +16,6 @@ from cpu_graph import on_stand_in
 from cpu_graph.log import is_replay, launch_log, ordered
 from cpu_graph.nodes import Node
 from exercises.answers.graph_use import Watched, Wrong, copied, filled, same, watch
-from exercises.scenarios.common import nodes_of
 
 OVERWRITES = (
     "It changes a tensor of the caller: {}.",
@@ -92,14 +91,3 @@ def freed_right_after(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
     caller's next tensors would. Keep what it returns.
     """
     return [torch.full(shape, 7.0, device="cuda") for shape in shapes]
-
-
-def reads(seen: Watched, dtype: torch.dtype, said: str | tuple[str, str]) -> None:
-    """A graph reads values of this dtype: raises Wrong(said) if no node of the captured graphs
-    does. Only the stand-in knows.
-    """
-    if on_stand_in() is None:
-        return
-    arguments = tree_leaves([(node.args, node.kwargs) for node in nodes_of(seen)])
-    if not any(getattr(leaf, "dtype", None) == dtype for leaf in arguments):
-        raise Wrong(said)

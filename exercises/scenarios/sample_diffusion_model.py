@@ -1,4 +1,4 @@
-"""Scenarios: a sampler, a scheduler on the CPU, a seed per picture, guidance that ends early."""
+"""Scenarios: a sampler, a scheduler on the CPU, a seed per picture."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -9,16 +9,14 @@ from torch import Tensor
 
 from exercises.answers.graph_use import (
     Used,
-    Watched,
     Wrong,
     close,
     filled,
     match_symptoms,
     same,
     use,
-    watch,
 )
-from exercises.scenarios.common import Runs, few
+from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own, from_one_graph
 
 FROZEN = (
@@ -53,10 +51,6 @@ OTHER_TABLE = (
 ONE_LEVEL = (
     "The model sees the same noise level in every step.",
     "Write the level of each step into the very tensor that the graph reads.",
-)
-BOTH = (
-    "The guided step runs in {} of {} steps, and {} steps are above the cutoff.",
-    "Two graphs: decide between replays which one a step needs.",
 )
 
 
@@ -278,72 +272,4 @@ def _seeded(used, repeated):
         raise Wrong(
             "The picture of a seed depends on the other seeds of its batch.",
             "Each picture needs a generator of its own.",
-        )
-
-
-class Steps:
-    """A step with guidance, which notes in which graphs it is, and one without."""
-
-    def __init__(self, size: int, seen: Watched) -> None:
-        self.model = Denoiser(size)
-        self.guided = Runs(lambda x, sigma: self.model(x, sigma, 3.0), seen)
-
-    def plain(self, x: Tensor, sigma: Any) -> Tensor:
-        """The velocity without guidance."""
-        return self.model(x, sigma, 1.0)
-
-    def pictures(self, x: Tensor, levels: list, cutoff: float, late: bool = False) -> Tensor:
-        """Those of an eager loop; late: the steps at the cutoff are guided, too."""
-        for sigma, next_sigma in pairwise(levels):
-            above = sigma >= cutoff if late else sigma > cutoff
-            guidance = 3.0 if above else 1.0
-            x = x + (next_sigma - sigma) * self.model.velocity(x, sigma, guidance)
-        return x
-
-
-def graph_late_guidance(answer: Callable) -> None:
-    """Five calls: guidance ends at different levels, never, and at once."""
-    size = few(3, 6)
-    noises = list(torch.randn(6, few(), size, device="cuda"))
-    levels = [1.0, 0.75, 0.5, 0.25, 0.0]
-    calls = [(levels, 0.6), (levels, 0.5), (levels[::2], 0.3), (levels, 0.0), (levels, 1.0)]
-    requests = [
-        (noise, list(given), end) for noise, (given, end) in zip(noises[1:], calls, strict=True)
-    ]
-
-    with callers_own("noise", *noises):
-        with watch() as seen:
-            steps = Steps(size, seen)
-            sample = answer(steps.guided, steps.plain, noises[0])
-        used = use(sample, requests)
-    expected = [steps.pictures(*request) for request in requests]
-    if used.counts["graphs"] and not close(used.given, expected):
-        steps.model.check(guided=False)
-        _late(used, steps, requests)
-    total = sum(len(given) - 1 for given, _ in calls)
-    _per_step(used, total)
-    above = sum(sigma > end for given, end in calls for sigma in given[:-1])
-    guided = sum(graph in steps.guided.graphs for graph in used.seen.replayed)
-    if guided != above:
-        raise Wrong(filled(BOTH, guided, total, above))
-    used.gives(expected)
-
-
-def _late(used, steps, requests):
-    """Raises Wrong with what the pictures of a sampler show whose guidance ends early."""
-    always = [steps.pictures(noise, levels, -1.0) for noise, levels, _ in requests]
-    never = [steps.pictures(noise, levels, 2.0) for noise, levels, _ in requests]
-    at_cutoff = [steps.pictures(*request, late=True) for request in requests]
-    for said, results in (("with", always), ("without", never)):
-        if close(used.given, results):
-            raise Wrong(
-                f"Every step is {said} guidance.",
-                "What Python decides is recorded once: decide between replays.",
-            )
-    if close(used.given, at_cutoff):
-        raise Wrong("A step whose noise level is equal to the cutoff is guided.")
-    if close(used.given[3:], [always[3], never[4]]):
-        raise Wrong(
-            "The steps without guidance do not begin where those with guidance ended.",
-            "Both graphs must change one tensor.",
         )

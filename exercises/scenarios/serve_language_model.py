@@ -1,6 +1,4 @@
-"""Scenarios: attention over a length, a step in pieces, requests of several tokens, a decoder one
-step ahead.
-"""
+"""Scenarios: a step in pieces, requests of several tokens, a decoder one step ahead."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -18,9 +16,7 @@ from exercises.answers.graph_use import (
     Watched,
     Wrong,
     close,
-    copied,
     filled,
-    same,
     use,
     watch,
 )
@@ -34,12 +30,8 @@ from exercises.scenarios.common import (
     replayed_for_each,
     smallest_that_holds,
 )
-from exercises.scenarios.rules import callers_own, from_one_graph, one_graph
+from exercises.scenarios.rules import callers_own, one_graph
 
-WRITES = (
-    "It writes to keys or values, so the caller loses rows.",
-    "Select in new tensors: masked_fill, not masked_fill_.",
-)
 NOT_COPIED = (
     "The next graph does not read what the outside function returned: it reads the address of the "
     "output that it saw in the capture. Copy every new output to that address."
@@ -86,73 +78,6 @@ STEP_LATE = (
     "The tokens of step {number} are those of the step before.",
     "Copy the new batch into the static input before the replay, and read its own tokens.",
 )
-
-
-def graph_attention(answer: Callable) -> None:
-    """Keys and values of different lengths, with NaN beyond the length."""
-    dim, max_len = 4, 8
-    rows = torch.randn(2, max_len, dim, device="cuda")
-    caches = torch.full_like(rows, torch.nan)
-    keys, values = caches
-    written = caches.clone()
-    lengths = [few(3, 5), 1, max_len, few(5, 8), 2]
-    queries = [torch.randn(dim, device="cuda") for _ in lengths]
-
-    def fill(length):
-        if not same(caches, written):
-            raise Wrong(WRITES)
-        caches.fill_(torch.nan)
-        caches[:, :length] = rows[:, :length]
-        written.copy_(caches)
-
-    def calls():
-        for query, length in zip(queries, lengths, strict=True):
-            fill(length)
-            yield query, length
-
-    expected = [
-        (rows[0, :length] @ query).softmax(0) @ rows[1, :length]
-        for query, length in zip(queries, lengths, strict=True)
-    ]
-    fill(1)
-    attend = from_one_graph(answer, keys, values)
-    used = use(attend, calls())
-    if used.counts["graphs"] and not used.seen.captured:
-        fill(max_len)
-        _attends_to_the_length(attend, queries, rows)
-        if any(result.isnan().any() for result in used.given):
-            raise Wrong(
-                "NaN beyond the length reaches the result.",
-                "Arithmetic with a mask keeps it: 0 times NaN and NaN minus infinity are NaN. "
-                "Select, in the scores and in the values.",
-            )
-    used.gives(expected)
-    used.replays(graphs=len(lengths), operators=6 * len(lengths))
-
-
-def _attends_to_the_length(attend, queries, rows):
-    """Raises Wrong if the rows that count are not the first ones; no row holds NaN here."""
-    one, other, shorter = (
-        copied(attend(query, length))
-        for query, length in ((queries[0], 7), (queries[1], 7), (queries[0], 2))
-    )
-    if close(one, shorter):
-        raise Wrong(
-            "Every replay attends to as many rows as the capture did.",
-            "A length that is a Python number is frozen: keep it in a tensor, and write into that.",
-        )
-    if close(one, other):
-        raise Wrong(
-            "Every replay computes with the same query.", "Copy the new one into a static input."
-        )
-    right, row_too_many = (
-        (rows[0, :length] @ queries[0]).softmax(0) @ rows[1, :length] for length in (2, 3)
-    )
-    if close(shorter, row_too_many) and not close(shorter, right):  # on a GPU both may be
-        raise Wrong(
-            "The row at position `length` counts too.",
-            "The first length rows are those below it: compare with <.",
-        )
 
 
 def capture_in_pieces(answer: Callable) -> None:

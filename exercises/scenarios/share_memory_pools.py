@@ -18,8 +18,6 @@ from exercises.answers.graph_use import (
     watch,
 )
 from exercises.scenarios.common import (
-    NO_WARM_UP,
-    Runs,
     few,
     functions,
     in_one_pool,
@@ -28,74 +26,12 @@ from exercises.scenarios.common import (
 )
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
-OVERWRITTEN = (
-    "The decoded results are decode(score(request)).",
-    "The decoder reads what the scorer has written.",
-)
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
     "Each graph has its own memory. Do both streams wait: for the copy of the inputs before the "
     "replays, and for the replays before their results are read?"
 )
 SHUFFLED = "The functions are not in the order of the samples: the list has to follow them."
-
-
-def scored_decoder(answer: Callable) -> None:
-    """Three functions, of which the third to be captured is the second to be replayed.
-
-    The decoder frees intermediate results of the size of the scores: a scorer that is captured
-    later gets their memory, even if the encoder's output is kept alive.
-    """
-    encoder = nn.Sequential(nn.Linear(4, 16), nn.Tanh()).cuda()
-    decoder = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3)).cuda()
-    scorer = nn.Linear(4, 16).cuda()
-    rows = few()
-    requests = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
-    sample = requests[0].clone()
-    with torch.no_grad():
-        expected = [(scorer(request), decoder(encoder(request))) for request in requests]
-        wrong = [(scorer(request), decoder(scorer(request))) for request in requests]
-        with callers_own("sample", sample):
-            with watch() as built:
-                encode, score, decode = runs = [
-                    Runs(function, built) for function in (encoder, scorer, decoder)
-                ]
-                predict = answer(encode, decode, score, sample)
-            used = use(predict, requests)
-    not_eager(used.seen)
-    if _decoded_alone(used.given, expected) and _captured_later(built, score, decode):
-        raise Wrong(
-            "The scores are those of no request.",
-            "The scorer was captured after the decoder, so its output is stored where the decoder "
-            "keeps an intermediate result, and the decoder's replay overwrites it.",
-        )
-    used.gives(expected, {OVERWRITTEN: wrong})
-    order = [graph for function in runs for graph in function.graphs[-1:]]
-    if used.seen.replayed != order * len(requests) or len(set(order)) < 3:
-        raise Wrong(
-            "A call does not replay encode, score and decode, in this order and as three graphs.",
-            "A server may stop after the score.",
-        )
-    in_one_pool(built)
-    if any(function.cold for function in runs):
-        raise Wrong(NO_WARM_UP)
-    used.replays(graphs=3 * len(requests), operators=6 * len(requests))
-
-
-def _decoded_alone(given: list, expected: list) -> bool:
-    """Whether each call decoded rightly, but returned other scores than eager's."""
-    if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in given):
-        return False
-    pairs = list(zip(given, expected, strict=True))
-    decoded = all(close(yours[1], right[1]) for yours, right in pairs)
-    return decoded and not any(close(yours[0], right[0]) for yours, right in pairs)
-
-
-def _captured_later(built: Watched, one: Runs, other: Runs) -> bool:
-    """Whether the graph of one function was captured after that of the other."""
-    if not one.graphs or not other.graphs:
-        return False
-    return built.captured.index(one.graphs[-1]) > built.captured.index(other.graphs[-1])
 
 
 def two_models(answer: Callable) -> None:

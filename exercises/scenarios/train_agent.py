@@ -1,4 +1,4 @@
-"""Scenarios: a rollout, normalised observations, a replay buffer, a delayed update."""
+"""Scenarios: a rollout, normalised observations, a delayed update."""
 
 import copy
 from collections.abc import Callable
@@ -14,7 +14,6 @@ from exercises.answers.graph_use import (
     close,
     copied,
     match_symptoms,
-    returned,
     same,
     use,
 )
@@ -24,10 +23,6 @@ from exercises.scenarios.rules import callers_own, from_one_graph
 SAME_START = (
     "Every play begins where the first one began.",
     "The next play continues where the last one ended: leave the state to the graph.",
-)
-SHIFTED = (
-    "The first call does not store its rows at the beginning of the buffer.",
-    "The warm-up has moved the position: put it back in place.",
 )
 FROZEN_STATISTICS = (
     "Every call normalises with the statistics of the same moment: mean and variance do not follow "
@@ -144,66 +139,6 @@ def _normalized(policy, sample, batches, warm_up=0, frozen=False):
         if not frozen or number < warm_up:
             mean, var = new_mean, new_var
     return results[warm_up:]
-
-
-def graph_replay_buffer(answer: Callable) -> None:
-    """Six calls of two rows each fill a buffer of nine rows, and begin to overwrite it."""
-    buffer = torch.zeros(9, 3, device="cuda")
-    calls = list(torch.arange(1.0, 37.0, device="cuda").view(6, 2, 3))
-    sample = -torch.ones(2, 3, device="cuda")
-    store_and_draw = returned(from_one_graph(answer, buffer, 200, sample))
-    stored, held = [], torch.zeros(9, 3, device="cuda")
-
-    def call(number):
-        drawn = store_and_draw(calls[number])
-        stored.append(copied(buffer))
-        return drawn
-
-    with callers_own("sample", sample):
-        used = use(call, range(6))
-    not_eager(used.seen)
-    _stored_as_a_ring(stored, calls, held)
-    for number, drawn in enumerate(used.given):
-        if not torch.is_tensor(drawn) or drawn.shape != (200, 3):
-            raise Wrong("Each call should return a tensor of the shape (200, 3) in this run.")
-        ids = set(drawn[:, 0].tolist())
-        so_far = {row[0] for row in stored[number].tolist() if row[0] > 0}
-        if not ids <= so_far:
-            raise Wrong(
-                "A row is drawn that was never stored.",
-                "Draw among the rows that are filled, and count them on the GPU.",
-            )
-        if not ids & set(calls[number][:, 0].tolist()):
-            raise Wrong(
-                "Of the rows that the last call stored, it draws none, in many draws.",
-                "The number of filled rows grows: a Python number is frozen.",
-            )
-    used.gives(used.given)  # the caller keeps them
-    used.replays(graphs=6, operators=18)
-
-
-def _stored_as_a_ring(stored, calls, held):
-    """Raises Wrong unless the buffer holds after each call what an eager one holds."""
-    first = stored[0]
-    for number, rows in enumerate(calls):
-        index = (2 * number + torch.arange(2, device="cuda")) % len(held)
-        held[index] = rows
-        if same(stored[number], held):
-            continue
-        if number == 0:
-            if same(first[:2], rows):
-                raise Wrong(
-                    "After the first call the buffer holds rows that no call has stored.",
-                    "The warm-up stored them: put the buffer back in place.",
-                )
-            missing = not (first == rows[0]).all(1).any()
-            raise Wrong("The first call does not store its rows." if missing else SHIFTED)
-        if (stored[number] != first).any(1).sum() <= len(rows):
-            raise Wrong(
-                "Every call stores its rows at the same place.",
-                "The position must be a tensor that the graph moves on.",
-            )
-        raise Wrong(f"After call {number + 1} the buffer does not hold the rows of all calls.")
 
 
 class Learner:

@@ -1,6 +1,4 @@
-"""Scenarios: accumulation, a resumed training, a checkpoint that is loaded into a graph, an
-evaluation.
-"""
+"""Scenarios: accumulation, a resumed training, a checkpoint that is loaded into a graph."""
 
 import copy
 from collections.abc import Callable
@@ -30,10 +28,8 @@ from exercises.scenarios.common import (
     draw_batches,
     few,
     functions,
-    in_one_pool,
     momentum_empty,
     not_eager,
-    nothing_drawn,
     perceptron,
     tensors_of,
     train_step,
@@ -87,11 +83,6 @@ NEW_DRAWS = (
     "Set the random state of the checkpoint.",
 )
 NEW_WEIGHTS = ("The weights are those of the new process.", "Load the model too.")
-NO_DROPOUT = "Training has no dropout: call net.train() in the step that is captured."
-DROPOUT_IN_EVALUATION = (
-    "The evaluation has dropout: call net.eval() in the function that is captured."
-)
-EVALUATION_TRAINS = "The evaluation changes the weights: it only computes the loss."
 NEW_TENSORS = (
     "The {owner} has new tensors for its {what}, and the graph goes on with the old ones.",
     "Copy into those that are there.",
@@ -333,65 +324,6 @@ def checkpoints(answer: Callable) -> None:
                 "Dropout draws other numbers than after the checkpoint: "
                 "save the random state, and set it."
             )
-
-
-def train_and_evaluate(answer: Callable) -> None:
-    """A network with dropout: a graph trains it, and another one evaluates it in between."""
-    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(6)
-    random = torch.cuda.get_rng_state()
-    start = copy.deepcopy(net)
-    losses = partial(in_turn, start, batches, random)
-    expected = losses()
-    torch.cuda.set_rng_state(random)
-    optimizer, _ = momentum(net, 0.1)
-    given = copied(batches[0])
-    with callers_own("inputs or targets", given, batches):
-        with nothing_drawn(), untrained(net), watch() as seen:
-            pair = functions(answer(net, optimizer, *given), "train", "evaluate")
-        momentum_empty(optimizer)
-        in_one_pool(seen)
-        used = use(
-            lambda number, *batch: pair[number % 2](*batch),
-            [(number, *batch) for number, batch in enumerate(batches)],
-            what="A function that you return",
-        )
-    used.gives(
-        expected,
-        {
-            EVERY_TIME_THE_FIRST: partial(in_turn, start, batches[:1] * 6, random),
-            NO_DROPOUT: partial(losses, train_mode=False),
-            DROPOUT_IN_EVALUATION: partial(losses, eval_mode=False),
-            EVALUATION_TRAINS: partial(losses, evaluation_trains=True),
-        },
-    )
-    if any(loss.requires_grad for loss in used.kept[1::2]):
-        raise Wrong("The evaluation records what a backward pass needs: use torch.no_grad().")
-    detached(used.kept)
-    used.replays(graphs=6, operators=6 * 3)
-
-
-def in_turn(
-    net: nn.Module,
-    batches: list,
-    random: torch.Tensor,
-    train_mode: bool = True,
-    eval_mode: bool = True,
-    evaluation_trains: bool = False,
-) -> list:
-    """Eager losses of a copy of net: batches 0, 2, 4 train it, the others evaluate it."""
-    torch.cuda.set_rng_state(random)
-    net, losses = copy.deepcopy(net), []
-    optimizer, _ = momentum(net, 0.1)
-    for number, (inputs, targets) in enumerate(batches):
-        evaluates = number % 2 == 1
-        net.train(not eval_mode if evaluates else train_mode)
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        losses.append(loss.detach())
-        if evaluation_trains or not evaluates:
-            loss.backward()
-            optimizer.step()
-    return losses
 
 
 def four_losses(replay: Callable, lr: torch.Tensor) -> list:

@@ -3,46 +3,6 @@
 from helpers.capture import capture_step
 
 
-def serve__without_the_graph(graph, static_input, static_output, requests):
-    return [2 * request for request in requests]
-
-
-def serve__one_replay(graph, static_input, static_output, requests):
-    graph.replay()
-    return [2 * request for request in requests]
-
-
-def serve__a_graph_for_each(graph, static_input, static_output, requests):
-    results = []
-    for request in requests:
-        own_graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(own_graph):
-            result = 2 * request
-        own_graph.replay()
-        results.append(result.clone())
-    return results
-
-
-def serve__right_copied_into_new_tensors(graph, static_input, static_output, requests):
-    results = [torch.empty_like(request) for request in requests]
-    for request, result in zip(requests, results, strict=True):
-        static_input.copy_(request)
-        graph.replay()
-        result.copy_(static_output)
-    return results
-
-
-changed(
-    serve,
-    replayed_too_early={
-        "static_input.copy_(request)": "graph.replay()",
-        "graph.replay()": "static_input.copy_(request)",
-    },
-    new_tensor_under_the_old_name={"static_input.copy_(request)": "static_input = request"},
-    without_clone={"results.append(static_output.clone())": "results.append(static_output)"},
-)
-
-
 def make_predictor__eager(net, sample):
     return net
 

@@ -21,21 +21,6 @@ def in_groups(x, order, counts, up):
     return torch.empty_like(y).index_copy_(0, order, y)
 
 
-def graph_counted__added_outside(layer, total, sample):
-    def step(x):
-        y, kept = layer(x)
-        return y, (~kept).sum()
-
-    replay = capture_step(step, sample.clone())
-
-    def call(x):
-        y, drops = replay(x)
-        total.add_(drops)
-        return y.clone()
-
-    return call
-
-
 changed(
     graph_counted,
     warm_up_counted={"unchanged(total)": "unchanged()"},
@@ -63,6 +48,20 @@ changed(
     right_in_place={
         "def step(x):": "…\n    nonlocal total",
         "total.add_((~kept).sum())": "total += kept.logical_not().count_nonzero()",
+    },
+)
+
+
+changed(
+    graph_counted__another_total,
+    added_outside={
+        "total + ": "",
+        "return lambda x: replay(x)[0].clone()":
+            "def call(x):\n"
+            "    y, drops = replay(x)\n"
+            "    total.add_(drops)\n"
+            "    return y.clone()\n"
+            "return call",
     },
 )
 
@@ -188,31 +187,5 @@ changed(
             "small = capture_step(step, static_x)",
         "y, kept = small(x)": "y, is_short = small(x)",
         "not kept.all()": "is_short",
-    },
-)
-
-
-def graph_my_experts__parts_by_expert(up, exchange, world_size, sample):
-    return captured(lambda buffer: exchange(buffer @ up[0]), sample)
-
-
-changed(
-    graph_my_experts,
-    back_by_expert={
-        "y.view(n_mine, world_size, buffer.shape[1], -1).transpose(0, 1)":
-            "y.view(world_size, n_mine, buffer.shape[1], -1)",
-    },
-    reshaped={
-        "received.transpose(0, 1).flatten(1, 2)": "received.view(n_mine, -1, buffer.shape[2])",
-        "y.view(n_mine, world_size, buffer.shape[1], -1).transpose(0, 1)":
-            "y.view(world_size, n_mine, buffer.shape[1], -1)",
-    },
-    not_contiguous={"y.contiguous()": "y"},
-    not_returned={"exchange(y.contiguous()).flatten(0, 1)": "y.flatten(0, 1)"},
-    not_cloned={"replay(buffer).clone()": "replay(buffer)"},
-    eager={"replay(buffer).clone()": "step(buffer)"},
-    right_broadcast={
-        "y = received.transpose(0, 1).flatten(1, 2) @ up": "y = received @ up",
-        "y = y.view(n_mine, world_size, buffer.shape[1], -1).transpose(0, 1)": "",
     },
 )

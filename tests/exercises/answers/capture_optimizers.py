@@ -2,43 +2,6 @@
 
 
 changed(
-    train_with_schedule,
-    not_capturable={", capturable=True": ""},
-    not_cloned={"replay().clone()": "replay()"},
-    nothing_restored={"unchanged(net, optimizer)": "unchanged()"},
-    eager={"replay().clone()": "step()"},
-    rate_is_a_number={"lr.fill_(rate)": "optimizer.param_groups[0]['lr'] = rate"},
-    averages_left={"unchanged(net, optimizer)": "unchanged(net)"},
-    no_warm_up={"capture_step(step)": "capture_step(step, warmup=0)"},
-    adamw={"torch.optim.Adam(": "torch.optim.AdamW("},
-    right_rates_on_the_gpu={
-        "for rate in rates:": "for rate in torch.tensor(rates, device='cuda'):",
-        "lr.fill_(rate)": "lr.copy_(rate)",
-    },
-    right_scheduler={
-        "with unchanged(net, optimizer):":
-            "shares = [rate / rates[0] for rate in rates + rates[-1:]]\n"
-            "scheduler = lr_scheduler.LambdaLR(optimizer, shares.__getitem__)\n"
-            "…",
-        "lr.fill_(rate)": "",
-        "losses.append(replay().clone())": "…\nscheduler.step()",
-    },
-    right_fused={"capturable=True": "fused=True, capturable=True"},
-    right_a_graph_for_each_rate={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step)":
-            "replays = []\n"
-            "with unchanged(net, optimizer):\n"
-            "    for rate in rates:\n"
-            "        optimizer.param_groups[0]['lr'] = rate\n"
-            "        replays.append(capture_step(step))",
-        "for rate in rates:\n"
-        "    lr.fill_(rate)": "for replay in replays:",
-    },
-)
-
-
-changed(
     train_on_plateau,
     not_cloned={
         "torch.stack([replay().clone() for _ in range(steps)])": "[replay() for _ in range(steps)]",

@@ -69,50 +69,6 @@ changed(
 )
 
 
-def step_for_any_batch__graph_for_all(step, batch_size):
-    return GraphedStep(step)
-
-
-def step_for_any_batch__eager(step, batch_size):
-    return step
-
-
-def step_for_any_batch__padded(step, batch_size):
-    graphed = GraphedStep(step)
-
-    def train(inputs, targets):
-        missing = batch_size - len(inputs)
-        inputs = torch.cat([inputs, inputs.new_zeros(missing, inputs.shape[1])])
-        targets = torch.cat([targets, targets.new_zeros(missing, targets.shape[1])])
-        return graphed(inputs, targets)
-
-    return train
-
-
-def step_for_any_batch__new_graph_each_time(step, batch_size):
-    def train(inputs, targets):
-        return capture_step(step, inputs.clone(), targets.clone(), warmup=1)().clone()
-
-    return train
-
-
-def step_for_any_batch__right_wrapper_for_each_shape(step, batch_size):
-    wrappers = {}
-
-    def train(inputs, targets):
-        if len(inputs) not in wrappers:
-            wrappers[len(inputs)] = GraphedStep(step)
-        return wrappers[len(inputs)](inputs, targets)
-
-    return train
-
-
-changed(
-    step_for_any_batch,
-    skipped={"return step(inputs, targets)": "return torch.zeros((), device='cuda')"},
-)
-
-
 def resume__loaded_inside(net, optimizer, step, batch, checkpoint):
     with unchanged(net, optimizer):
         net.load_state_dict(checkpoint["net"])

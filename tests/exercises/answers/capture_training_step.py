@@ -1,8 +1,5 @@
 """Answers to the exercises of *Capture a training step*: wrong ones, and other right ones (`__right_`)."""
 
-import gc
-
-
 changed(
     train_epoch,
     the_callers_batch_is_static={"[tensor.clone() for tensor in batches[0]]": "batches[0]"},
@@ -175,91 +172,4 @@ changed(
 changed(
     capture_training__right_by_hand,
     right_one_stream={"torch.cuda.graph(graph)": "torch.cuda.graph(graph, stream=stream)"},
-)
-
-
-def gradients_of__dropped_after_the_capture(net, inputs):
-    replay = gradients_of(net, inputs)
-    net.zero_grad(set_to_none=True)
-    return replay
-
-
-def gradients_of__first_inputs(net, inputs):
-    replay = gradients_of(net, inputs)
-    return lambda inputs: replay()
-
-
-def gradients_of__on_the_default_stream(net, inputs):
-    net(inputs).square().mean().backward()
-    net.zero_grad(set_to_none=True)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static_loss = net(inputs).square().mean()
-        static_loss.backward()
-
-    def replay(new):
-        inputs.copy_(new)
-        graph.replay()
-        return static_loss.detach()
-
-    return replay
-
-
-changed(
-    gradients_of,
-    loss_read={"return loss.detach()": "return loss.item()"},
-    add_up={"net.zero_grad(set_to_none=True)": ""},
-    eager={"return capture_step(step, inputs.clone())": "return step"},
-    no_warm_up={"(step, inputs.clone())": "(step, inputs, warmup=0)"},
-    right_zeroed={"net.zero_grad(set_to_none=True)": "net.zero_grad(set_to_none=False)"},
-)
-
-
-changed(
-    gradients_of__on_the_default_stream,
-    right_dropped_before_the_capture={
-        "net(inputs).square().mean().backward()":
-            "inputs = inputs.clone()\n"
-            "side_stream = torch.cuda.Stream()\n"
-            "side_stream.wait_stream(torch.cuda.current_stream())\n"
-            "with torch.cuda.stream(side_stream):\n"
-            "    …\n"
-            "torch.cuda.current_stream().wait_stream(side_stream)",
-    },
-)
-
-
-def time_capture__right_capture_step(step, inputs, targets, clock):
-    side_stream = torch.cuda.Stream()
-    torch.cuda.synchronize()
-    start = clock()
-    with torch.cuda.stream(side_stream):
-        for _ in range(3):
-            step(inputs, targets)
-    side_stream.synchronize()
-    warm_up = clock() - start
-
-    gc.collect()
-    start = clock()
-    capture_step(step, inputs, targets, warmup=0)
-    torch.cuda.synchronize()
-    return warm_up, clock() - start
-
-
-changed(
-    time_capture,
-    collects={"graph = torch.cuda.CUDAGraph()": "gc.collect()\n…"},
-    warms_up_twice={
-        "graph = torch.cuda.CUDAGraph()":
-            "for _ in range(3):\n"
-            "    step(inputs, targets)\n"
-            "…",
-    },
-    replays={
-        "captured = clock()":
-            "graph.replay()\n"
-            "torch.cuda.synchronize()\n"
-            "…",
-    },
-    milliseconds={"warmed_up - start, captured": "1000 * (warmed_up - start), 1000 * captured"},
 )

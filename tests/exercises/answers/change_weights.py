@@ -1,101 +1,9 @@
 """Answers to the exercises of *Change weights under live graphs*: wrong ones, and other right ones (`__right_`)."""
 
 
-def int8_predictor__captured_again(net, sample):
-    predictors = [int8_predictor(net, sample)]
-
-    def update(state_dict):
-        net.load_state_dict(state_dict)
-        predictors.append(int8_predictor(net, sample))
-
-    return lambda inputs: predictors[-1][0](inputs), update
-
-
-def int8_predictor__not_int8(net, sample):
-    replay = capture_step(lambda inputs: net.head(net.body(inputs)), sample.clone())
-    return lambda inputs: replay(inputs).clone(), net.load_state_dict
-
-
-def int8_predictor__quantised_in_the_graph(net, sample):
-    def step(inputs):
-        values, scale = quantise_rows(net.head.weight)
-        return net.body(inputs) @ (values * scale).T
-
-    replay = capture_step(step, sample.clone())
-    return lambda inputs: replay(inputs).clone(), net.load_state_dict
-
-
-def int8_predictor__right_by_hand(net, sample):
-    static_inputs = sample.clone()
-    values, scale = quantise_rows(net.head.weight)
-    net.body(static_inputs) @ (values * scale).T
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = net.body(static_inputs) @ (values * scale).T
-
-    def predict(inputs):
-        static_inputs.copy_(inputs)
-        graph.replay()
-        return outputs.clone()
-
-    def update(state_dict):
-        for name, weight in net.named_parameters():
-            weight.data.copy_(state_dict[name])
-        new_values, new_scale = quantise_rows(net.head.weight)
-        values.copy_(new_values)
-        scale.copy_(new_scale)
-
-    return predict, update
-
-
 def captured_layer(layer, sample):
     replay = capture_step(layer, sample.clone())
     return lambda inputs: replay(inputs).clone()
-
-
-def int8_predictor__floats_kept(net, sample):
-    def product():
-        scale = net.head.weight.abs().amax(dim=1, keepdim=True) / 127
-        return (net.head.weight / scale).round().to(torch.int8) * scale
-
-    weight = product()
-    replay = capture_step(lambda inputs: net.body(inputs) @ weight.T, sample.clone())
-
-    def update(state_dict):
-        net.load_state_dict(state_dict)
-        weight.copy_(product())
-
-    return lambda inputs: replay(inputs).clone(), update
-
-
-changed(
-    int8_predictor,
-    body_forgotten={
-        "net.load_state_dict(state_dict)": "net.head.weight.copy_(state_dict['head.weight'])",
-    },
-    head_forgotten={"captured.copy_(new)": "pass"},
-    assigned={"net.load_state_dict(state_dict)": "net.load_state_dict(state_dict, assign=True)"},
-    scale_forgotten={
-        "zip((values, scale), quantise_rows(net.head.weight), strict=True)":
-            "zip((values,), quantise_rows(net.head.weight))",
-    },
-    not_cloned={"replay(inputs).clone()": "replay(inputs)"},
-)
-
-
-def adapter_server__subtracted(layer, sample):
-    deltas = []
-
-    def merge(A, B):
-        if deltas:
-            unmerge()
-        deltas.append(B @ A)
-        layer.weight.add_(deltas[-1])
-
-    def unmerge():
-        layer.weight.sub_(deltas.pop())
-
-    return captured_layer(layer, sample), merge, unmerge
 
 
 def adapter_server__right_delta_in_the_graph(layer, sample):
@@ -129,6 +37,20 @@ changed(
             "nonlocal replay\n"
             "…\n"
             "replay = capture_step(layer, sample.clone())",
+    },
+)
+
+
+changed(
+    adapter_server__right_data,
+    subtracted={
+        "base = layer.weight.detach().clone()": "deltas = []",
+        "layer.weight.data.copy_(torch.addmm(base, B, A))":
+            "if deltas:\n"
+            "    unmerge()\n"
+            "deltas.append(B @ A)\n"
+            "layer.weight.add_(deltas[-1])",
+        "layer.load_state_dict({'weight': base})": "layer.weight.sub_(deltas.pop())",
     },
 )
 

@@ -1,65 +1,6 @@
 """Answers to the exercises of *Choose an API*: wrong ones, and other right ones (`__right_`)."""
 
 
-def train_as_advised__captured_in_the_first_call(net, optimizer, inputs, targets, found):
-    made = []
-
-    def train(inputs, targets):
-        if not made:
-            made.append(train_as_advised(net, optimizer, inputs, targets, found))
-        return made[0](inputs, targets)
-
-    return train
-
-
-changed(
-    train_as_advised,
-    always_a_graph={"found['idle'] < 0.2": "False"},
-    forward_alone={
-        "captured = step if whole else forward_backward":
-            "captured = step if whole else lambda x, y: mse_loss(net(x), y).detach()",
-        "if not whole:": "…\n    forward_backward(inputs, targets)",
-    },
-    always_eager={"found['idle'] < 0.2": "True"},
-    always_the_whole_step={"found['optimizer'] > 1": "True"},
-    optimizer_always_outside={"found['optimizer'] > 1": "False"},
-    nothing_restored={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(captured, inputs.clone(), targets.clone())":
-            "replay = capture_step(captured, inputs.clone(), targets.clone())",
-    },
-    momentum_left={"unchanged(net, optimizer)": "unchanged(net)"},
-    captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
-    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
-    right_without_helper={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(captured, inputs.clone(), targets.clone())":
-            "static = (inputs.clone(), targets.clone())\n"
-            "graph = torch.cuda.CUDAGraph()\n"
-            "with unchanged(net, optimizer):\n"
-            "    captured(*static)\n"
-            "    torch.cuda.synchronize()\n"
-            "    with torch.cuda.graph(graph):\n"
-            "        static_loss = captured(*static)",
-        "loss = replay(inputs, targets).clone()":
-            "static[0].copy_(inputs)\n"
-            "static[1].copy_(targets)\n"
-            "graph.replay()\n"
-            "loss = static_loss.clone()",
-    },
-)
-
-
-def graph_around_read__read_in_the_capture(first, left, right, inputs):
-    def both(inputs):
-        hidden = first(inputs)
-        return left(hidden) if hidden.mean() > 0 else right(hidden)
-
-    with torch.no_grad():
-        replay = capture_step(both, inputs.clone())
-    return lambda inputs: replay(inputs).clone()
-
-
 def graph_around_read__both_branches_run(first, left, right, inputs):
     def both(inputs):
         hidden = first(inputs)
@@ -155,6 +96,15 @@ changed(
         "replay_left if hidden.mean() > 0 else replay_right":
             "replay_left if hidden.mean().item() > 0 else replay_right",
         "return replay().clone()": "return replay(hidden).clone()",
+    },
+)
+
+
+changed(
+    graph_around_read__both_branches_run,
+    read_in_the_capture={
+        "return torch.where(hidden.mean() > 0, left(hidden), right(hidden))":
+            "return left(hidden) if hidden.mean() > 0 else right(hidden)",
     },
 )
 

@@ -4,28 +4,6 @@ from bisect import bisect_right
 
 
 changed(
-    largest_valid,
-    sliced={"torch.where(valid, values, -torch.inf)": "values[:length]"},
-    of_all={"torch.where(valid, values, -torch.inf)": "values"},
-    zero_behind={"-torch.inf": "0"},
-    one_too_many={"< length": "<= length"},
-    added_mask={"torch.where(valid, values, -torch.inf)": "(values - 1e9 * ~valid)"},
-    frozen={"torch.where(valid, values, -torch.inf)": "values[:3]"},
-    minus_a_thousand={"-torch.inf": "-1e3"},
-    numbers_from_the_cpu={", device='cuda')": ").cuda()"},
-    right_masked_fill={
-        "torch.where(valid, values, -torch.inf).max()":
-            "values.masked_fill(~valid, -torch.inf).amax()",
-    },
-    right_cumulative={
-        "torch.where(valid, values, -torch.inf).max()":
-            "values.cummax(0).values.gather(0, (length - 1)[None])[0]",
-    },
-    right_lowest_number={"-torch.inf).max()": "torch.finfo(values.dtype).min).topk(1).values[0]"},
-)
-
-
-changed(
     pad_to_buckets,
     captured_on_demand={
         "return answer": "return lambda request: capture_step(total, request.clone())().clone()",

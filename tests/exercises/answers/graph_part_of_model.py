@@ -1,60 +1,6 @@
 """Answers to the exercises of *Graph part of a model*: wrong ones, and other right ones (`__right_`)."""
 
 
-def graph_middle__right_drawn_sample(net, inputs):
-    sample = torch.randn_like(net[0](inputs)).requires_grad_()
-    torch.cuda.make_graphed_callables(net[1], (sample,))
-    return net
-
-
-def graph_middle__right_in_inference_mode(net, inputs):
-    with torch.inference_mode():
-        sample = net[0](inputs)
-    net[1] = torch.cuda.make_graphed_callables(net[1], (sample.clone().requires_grad_(),))
-    return net
-
-
-def graph_middle__right_under_no_grad(net, inputs):
-    with torch.no_grad():
-        sample = net[0](inputs)
-    net[1] = torch.cuda.make_graphed_callables(net[1], (sample.requires_grad_(),))
-    return net
-
-
-def graph_middle__whole_model(net, inputs):
-    return torch.cuda.make_graphed_callables(net, (inputs,))
-
-
-def graph_middle__forward_by_hand(net, inputs):
-    part, static = net[1], net[0](inputs).detach()
-    part(static)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), torch.no_grad():
-        output = part(static)
-
-    def forward(hidden):
-        static.copy_(hidden.detach())
-        graph.replay()
-        return output.clone().requires_grad_()
-
-    part.forward = forward
-    return net
-
-
-def graph_middle__eager(net, inputs):
-    return net
-
-
-changed(
-    graph_middle,
-    sample_without_gradient={".requires_grad_()": ""},
-    sample_of_one_row={"net[0](inputs)": "net[0](inputs)[:1]"},
-    sample_with_a_history={".detach().requires_grad_()": ""},
-    sample_of_the_model={"(sample,)": "(inputs.requires_grad_(),)"},
-    no_warm_up={"(net[1], (sample,))": "(net[1], (sample,), num_warmup_iters=0)"},
-)
-
-
 def graph_second__right_eval_for_the_sample_only(net, inputs):
     net.eval()
     with torch.no_grad():

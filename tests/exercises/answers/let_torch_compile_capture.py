@@ -44,19 +44,6 @@ def make_scaled__another_counter(scale, calls):
     return scaled
 
 
-def make_scaled__compiled_in_each_call(scale, calls):
-    scale = scale.to("cuda")
-
-    def product(x, calls):
-        return (x @ x).relu() * scale * calls
-
-    def scaled(x):
-        calls.add_(1)
-        return torch.compile(product, mode="reduce-overhead")(x, calls)
-
-    return scaled
-
-
 def make_scaled__right_marked_static(scale, calls):
     scale = scale.to("cuda")
     torch._dynamo.mark_static_address(calls)
@@ -102,6 +89,11 @@ changed(
         "return (x @ x).relu() * scale * calls": "return (x @ x).relu() * scale",
         "return compiled(x, scale, calls)": "return compiled(x)",
     },
+    compiled_in_each_call={
+        "@torch.compile(mode='reduce-overhead')\n"
+        "def compiled(x, scale, calls):": "def product(x, calls):",
+        "return compiled(x, scale": "return torch.compile(product, mode='reduce-overhead')(x",
+    },
 )
 
 
@@ -117,33 +109,6 @@ changed(
 changed(
     make_scaled__right_marked_static,
     still_modifies={"torch._dynamo.mark_static_address(calls)": ""},
-)
-
-
-changed(
-    predict,
-    another_mode={"(mode='reduce-overhead')": ""},
-    with_gradients={"torch.no_grad()": "torch.enable_grad()"},
-    the_first_is_missing={
-        "for batch in batches:":
-            "compiled(batches[0])\n"
-            "for batch in batches[1:]:",
-    },
-    only_the_first_cloned={
-        "compiled(batch).clone()": "compiled(batch) if outputs else compiled(batch).clone()",
-    },
-    one_mark={
-        "outputs = []": "…\ntorch.compiler.cudagraph_mark_step_begin()",
-        "compiled(batch).clone()": "compiled(batch)",
-    },
-    right_a_mark_before_each={
-        "outputs.append(compiled(batch).clone())": "torch.compiler.cudagraph_mark_step_begin()\n…",
-    },
-    right_one_mark_and_clones={"outputs = []": "…\ntorch.compiler.cudagraph_mark_step_begin()"},
-    right_on_the_cpu={
-        "torch.no_grad()": "torch.inference_mode()",
-        "compiled(batch).clone()": "compiled(batch).cpu()",
-    },
 )
 
 

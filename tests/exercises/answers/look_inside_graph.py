@@ -83,58 +83,6 @@ changed(
 )
 
 
-def sum_of_branches__eager(left, right, sample):
-    return lambda x: left(x) + right(x)
-
-
-def sum_of_branches__right_with_two_streams_and_events(left, right, sample):
-    static_x = sample.clone()
-    left(static_x)
-    right(static_x)
-    graph = torch.cuda.CUDAGraph()
-    results = []
-    with torch.cuda.graph(graph):
-        forked = torch.cuda.current_stream().record_event()
-        for work in (left, right):
-            side = torch.cuda.Stream()
-            side.wait_event(forked)
-            with torch.cuda.stream(side):
-                results.append(work(static_x))
-                joined = side.record_event()
-            torch.cuda.current_stream().wait_event(joined)
-        total = results[0] + results[1]
-
-    def replay(x):
-        static_x.copy_(x)
-        graph.replay()
-        return total.clone()
-
-    return replay
-
-
-changed(
-    sum_of_branches,
-    not_copied={"static_x.copy_(x)": "static_x.copy_(static_x)"},
-    forked_too_late={
-        "side.wait_stream(main)": "right_result = right(static_x)\n…",
-        "right_result = right(static_x)": "",
-    },
-    not_cloned={"total.clone()": "total"},
-    not_joined={"main.wait_stream(side)": ""},
-    one_stream={"torch.cuda.stream(side)": "torch.cuda.stream(main)"},
-    right_stacked={"left_result + right_result": "torch.stack([left_result, right_result]).sum(0)"},
-    right_in_place={"left_result + right_result": "left_result.add_(right_result)"},
-    right_with_right_on_the_side={
-        "left_result = left(static_x)": "right_result = right(static_x)",
-        "right_result = right(static_x)": "left_result = left(static_x)",
-    },
-    summed_after_the_replay={
-        "total = left_result + right_result": "",
-        "return total.clone()": "return left_result + right_result",
-    },
-)
-
-
 def capture_in_lanes__eager(works, costs, sample):
     return lambda x: [work(x) for work in works]
 

@@ -17,58 +17,6 @@ changed(
 )
 
 
-def ramp__right_factor_itself(steps):
-    factor = torch.zeros((), device="cuda")
-    return lambda x: x * factor.add_(1 / steps).clamp_(max=1)
-
-
-def ramp__moved_in_a_dict(steps):
-    state = {"done": torch.zeros((), device="cuda")}
-
-    def scaled(x):
-        state["done"] = state["done"] + 1
-        return x * (state["done"] / steps).clamp(max=1)
-
-    return scaled
-
-
-changed(
-    ramp,
-    moved_tensor={
-        "done.add_(1)":
-            "nonlocal done\n"
-            "done = done + 1",
-    },
-    one_call_late={
-        "done.add_(1)": "factor = (done / steps).clamp(max=1)\n…",
-        "return x * (done / steps).clamp(max=1)": "return x * factor",
-    },
-    without_end={"return x * (done / steps).clamp(max=1)": "return x * (done / steps)"},
-    value_read={"* (done / steps).clamp(max=1)": "* min(1.0, done.item() / steps)"},
-)
-
-
-changed(
-    ramp__as_given,
-    right_augmented={
-        "done = 0": "done = torch.zeros((), device='cuda')",
-        "return x * min(1.0, done / steps)": "return x * (done / steps).clamp(max=1)",
-    },
-)
-
-
-def logger__right_where(log):
-    rows = torch.arange(len(log), device="cuda")
-    row = torch.zeros((), dtype=torch.int64, device="cuda")
-
-    def write(loss):
-        log.copy_(torch.where(rows == row, loss, log))
-        row.add_(1).remainder_(len(log))
-        return log
-
-    return write
-
-
 changed(
     logger,
     first_row_skipped={
@@ -79,6 +27,12 @@ changed(
     right_index_copy={
         "log[row] = loss": "log.index_copy_(0, row, loss[None])",
         "row.add_(1).remainder_(len(log))": "row.copy_((row + 1) % len(log))",
+    },
+    right_where={
+        "row = torch.zeros(1, dtype=torch.int64, device='cuda')":
+            "rows = torch.arange(len(log), device='cuda')\n"
+            "row = torch.zeros((), dtype=torch.int64, device='cuda')",
+        "log[row] = loss": "log.copy_(torch.where(rows == row, loss, log))",
     },
 )
 

@@ -1,7 +1,6 @@
 """Answers to the exercises of *make_graphed_callables*: wrong ones, and other right ones (`__right_`)."""
 
 from torch import nn
-from helpers.capture import unchanged
 
 
 def graph_without_one_dropout__all_in_eval(net, inputs):
@@ -99,16 +98,6 @@ class Wrapper(nn.Module):
         return self.net(x)
 
 
-def graph_siamese__right_both_in_one_forward(net, a, b):
-    graphed = torch.cuda.make_graphed_callables(Pair(net), (a.clone(), b.clone()))
-
-    def loss_of(a, b):
-        output_a, output_b = graphed(a, b)
-        return (output_a - output_b).square().mean()
-
-    return loss_of
-
-
 class PairLoss(nn.Module):
     def __init__(self, net):
         super().__init__()
@@ -137,37 +126,8 @@ changed(
     graph_siamese,
     eager={"torch.cuda.make_graphed_callables(net, (torch.cat([a, b]),))": "net"},
     no_warmup={"(torch.cat([a, b]),)": "(torch.cat([a, b]),), num_warmup_iters=0"},
-)
-
-
-def graph_for_accumulation__right_by_state_dict(net, inputs):
-    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    graphed = torch.cuda.make_graphed_callables(net, (inputs.clone(),), num_warmup_iters=5)
-    graphed.load_state_dict(before)
-    for parameter in graphed.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    return graphed
-
-
-def graph_for_accumulation__right_unchanged(net, inputs):
-    for parameter in net.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    with unchanged(net):
-        return torch.cuda.make_graphed_callables(net, (inputs.clone(),))
-
-
-changed(
-    graph_for_accumulation,
-    grad_is_none={"parameter.grad = torch.zeros_like(parameter)": "pass"},
-    no_warmup={"(inputs.clone(),)": "(inputs.clone(),), num_warmup_iters=0"},
-    buffers_replaced={
-        "for name, buffer in graphed.named_buffers():\n"
-        "    buffer.copy_(before[name])":
-            "for name, buffer in before.items():\n"
-            "    setattr(graphed[1], name.removeprefix('1.'), buffer)",
+    right_both_in_one_forward={
+        "net, (torch.cat([a, b]),": "Pair(net), (a.clone(), b.clone()",
+        "torch.cat([a, b])).chunk(2": "a, b",
     },
-    buffers_moved={"buffer.copy_(before[name])": "pass"},
-    eager={"torch.cuda.make_graphed_callables(net, (inputs.clone(),))": "net"},
-    the_callers_batch={"inputs.clone()": "inputs"},
-    nothing_returned={"return graphed": ""},
 )

@@ -85,26 +85,6 @@ changed(
 )
 
 
-def longest_gap__right_in_a_loop(name, step):
-    gpu = traces[name].gpu
-    rows = gpu[gpu.step == step].sort_values("start_us")
-    longest, end_us = 0, rows.end_us.iloc[0]
-    for row in rows.itertuples():
-        longest = max(longest, row.start_us - end_us)
-        end_us = max(end_us, row.end_us)
-    return longest
-
-
-changed(
-    longest_gap,
-    of_all_steps={"gpu[gpu.step == step].sort_values": "gpu.sort_values"},
-    from_start_to_start={"rows.start_us - rows.end_us.shift()": "rows.start_us.diff()"},
-    all_together={".max()": ".clip(lower=0).sum()"},
-    of_kernels_alone={"gpu.step == step": "(gpu.step == step) & (gpu.kind == 'kernel')"},
-    not_sorted={"[gpu.step == step].sort_values('start_us')": "[gpu.step == step]"},
-)
-
-
 def train__right_in_one_tensor(step, batches):
     losses = torch.empty(len(batches), device="cuda")
     for number, (inputs, targets) in enumerate(batches):

@@ -47,39 +47,6 @@ changed(
 )
 
 
-def prefetching__right_with_events(step, net, batch):
-    buffers = [[tensor.clone() for tensor in batch] for _ in range(2)]
-    with unchanged(net):
-        replays = [capture_step(step, *buffer) for buffer in buffers]
-    copy_stream = torch.cuda.Stream()
-
-    def copy_in(number, batch):
-        for static, new in zip(buffers[number % 2], batch, strict=True):
-            static.copy_(new)
-
-    def train(batches):
-        losses = []
-        main = torch.cuda.current_stream()
-        arrived = [torch.cuda.Event() for _ in buffers]
-        read = [torch.cuda.Event() for _ in buffers]
-        copy_stream.wait_stream(main)
-        copy_in(0, batches[0])
-        arrived[0].record(main)
-        for number in range(len(batches)):
-            following = (number + 1) % 2
-            if number + 1 < len(batches):
-                copy_stream.wait_event(read[following])
-                with torch.cuda.stream(copy_stream):
-                    copy_in(number + 1, batches[number + 1])
-                arrived[following].record(copy_stream)
-            main.wait_event(arrived[number % 2])
-            losses.append(replays[number % 2]().clone())
-            read[number % 2].record(main)
-        return torch.stack(losses)
-
-    return train
-
-
 changed(
     prefetching,
     no_side_stream={
@@ -102,43 +69,28 @@ changed(
             "    torch.cuda.current_stream().wait_stream(copy_stream)\n"
             "copy_stream.wait_stream(torch.cuda.current_stream())",
     },
-)
-
-
-def steps_in_one_graph__one_step_each(step, net, inputs, targets):
-    with unchanged(net):
-        replay = capture_step(step, inputs[0].clone(), targets[0].clone())
-    return lambda *stacks: torch.stack(
-        [replay(*batch).clone() for batch in zip(*stacks, strict=True)]
-    )
-
-
-def steps_in_one_graph__eager(step, net, inputs, targets):
-    return lambda *stacks: torch.stack([step(*batch) for batch in zip(*stacks, strict=True)])
-
-
-def steps_in_one_graph__right_losses_written(step, net, inputs, targets):
-    losses = torch.zeros(len(inputs), device="cuda")
-
-    def steps(inputs, targets):
-        for number in range(len(losses)):
-            losses[number].copy_(step(inputs[number], targets[number]))
-        return losses
-
-    with unchanged(net):
-        replay = capture_step(steps, inputs.clone(), targets.clone())
-    return lambda *stacks: replay(*stacks).clone()
-
-
-changed(
-    steps_in_one_graph,
-    last_loss={
-        "torch.stack([step(*batch) for batch in zip(inputs, targets, strict=True)])":
-            "[step(*batch) for batch in zip(inputs, targets, strict=True)][-1]",
+    right_with_events={
+        "copy_in(0, batches[0])":
+            "main = torch.cuda.current_stream()\n"
+            "arrived = [torch.cuda.Event() for _ in buffers]\n"
+            "read = [torch.cuda.Event() for _ in buffers]\n"
+            "copy_stream.wait_stream(main)\n"
+            "…",
+        "for number in range(len(batches)):": "arrived[0].record(main)\n…",
+        "torch.cuda.current_stream().wait_stream(copy_stream)\n"
+        "copy_stream.wait_stream(torch.cuda.current_stream())\n"
+        "if number + 1 < len(batches):\n"
+        "    with torch.cuda.stream(copy_stream):\n"
+        "        copy_in(number + 1, batches[number + 1])":
+            "following = (number + 1) % 2\n"
+            "if number + 1 < len(batches):\n"
+            "    copy_stream.wait_event(read[following])\n"
+            "    with torch.cuda.stream(copy_stream):\n"
+            "        copy_in(number + 1, batches[number + 1])\n"
+            "    arrived[following].record(copy_stream)\n"
+            "main.wait_event(arrived[number % 2])",
+        "losses.append(replays[number % 2]().clone())": "…\nread[number % 2].record(main)",
     },
-    warm_up_trained={"unchanged(net)": "unchanged()"},
-    on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
-    losses_not_cloned={"replay(*stacks).clone()": "replay(*stacks)"},
 )
 
 

@@ -31,20 +31,6 @@ def graph_sampler__all_steps_in_the_graph(model, noise):
     return sample
 
 
-def graph_sampler__a_graph_for_each_number(model, noise):
-    loops = {}
-
-    def sample(noise, scale, num_steps):
-        if num_steps not in loops:
-            loops[num_steps] = whole_loop(model, noise, num_steps)
-        x, guidance, replay = loops[num_steps]
-        x.copy_(noise)
-        guidance.fill_(scale)
-        return replay().clone()
-
-    return sample
-
-
 def graph_sampler__eager(model, noise):
     def sample(noise, scale, num_steps):
         x = noise.clone()
@@ -81,21 +67,6 @@ def graph_sampler__right_index_of_one_element(model, noise):
     return sample
 
 
-def graph_sampler__right_update_outside(model, noise):
-    sigma, guidance = scalars(2)
-    replay = capture_step(model, noise.clone(), sigma, guidance)
-
-    def sample(noise, scale, num_steps):
-        x = noise.clone()
-        scale = torch.tensor(scale, device="cuda")
-        for i in range(num_steps):
-            level = torch.full((), 1 - i / num_steps, device="cuda")
-            x -= replay(x, level, scale) / num_steps
-        return x
-
-    return sample
-
-
 changed(
     graph_sampler,
     levels_as_numbers={
@@ -124,6 +95,34 @@ changed(
 changed(
     graph_sampler__right_index_of_one_element,
     index_without_a_dimension={"torch.zeros(1, dtype": "torch.zeros((), dtype"},
+)
+
+
+changed(
+    graph_sampler__all_steps_in_the_graph,
+    a_graph_for_each_number={
+        "x, guidance, replay = whole_loop(model, noise, 4)": "loops = {}",
+        "x.copy_(noise)":
+            "if num_steps not in loops:\n"
+            "    loops[num_steps] = whole_loop(model, noise, num_steps)\n"
+            "x, guidance, replay = loops[num_steps]\n"
+            "…",
+    },
+)
+
+
+changed(
+    graph_sampler__eager,
+    right_update_outside={
+        "def sample(noise, scale, num_steps):":
+            "sigma, guidance = scalars(2)\n"
+            "replay = capture_step(model, noise.clone(), sigma, guidance)\n"
+            "…",
+        "for i in range(num_steps):": "scale = torch.tensor(scale, device='cuda')\n…",
+        "x = x - model(x, 1 - i / num_steps, scale) / num_steps":
+            "level = torch.full((), 1 - i / num_steps, device='cuda')\n"
+            "x -= replay(x, level, scale) / num_steps",
+    },
 )
 
 
@@ -256,64 +255,4 @@ changed(
         "def sample(seeds):": "…\n    replay = capture_step(loop, generators=to_register)",
     },
     eager={"replay().clone()": "loop()"},
-)
-
-
-def graph_late_guidance__levels_as_numbers(guided, plain, noise):
-    x = noise.clone()
-    levels = [1.0, 0.5]
-
-    def step(velocity):
-        return x.add_((levels[1] - levels[0]) * velocity(x, levels[0]))
-
-    replays = [capture_step(lambda: step(plain)), capture_step(lambda: step(guided))]
-
-    def sample(noise, sigmas, cutoff):
-        x.copy_(noise)
-        for levels[:] in zip(sigmas, sigmas[1:]):
-            replays[levels[0] > cutoff]()
-        return x.clone()
-
-    return sample
-
-
-def graph_late_guidance__right_velocities_alone(guided, plain, noise):
-    x = noise.clone()
-    (sigma,) = scalars(1)
-    guided_replay = capture_step(guided, x, sigma)
-    plain_replay = capture_step(plain, x, sigma)
-
-    def sample(noise, sigmas, cutoff):
-        x.copy_(noise)
-        for level, next_level in zip(sigmas, sigmas[1:]):
-            sigma.fill_(level)
-            velocity = guided_replay() if level > cutoff else plain_replay()
-            x.add_(velocity, alpha=next_level - level)
-        return x.clone()
-
-    return sample
-
-
-changed(
-    graph_late_guidance,
-    each_its_own_pictures={
-        "x = noise.clone()": "…\ny = noise.clone()",
-        "x.add_((next_sigma - sigma) * plain(x, sigma))":
-            "y.add_((next_sigma - sigma) * plain(y, sigma))",
-        "x.copy_(noise)": "…\ny.copy_(noise)",
-        "return x.clone()": "return (x if sigmas[i] > cutoff else y).clone()",
-    },
-    never={"sigmas[i] > cutoff": "False"},
-    always={"sigmas[i] > cutoff": "True"},
-    at_the_cutoff_too={"sigmas[i] > cutoff": "sigmas[i] >= cutoff"},
-    kept_output={"return x.clone()": "return x"},
-    changes_the_noise={"x = noise.clone()": "x = noise"},
-    plain_steps_eager={"replay_plain()": "plain_step()"},
-    both_computed={
-        "x = noise.clone()": "…\nend = torch.zeros((), device='cuda')",
-        "guided(x, sigma)": "torch.where(sigma > end, guided(x, sigma), plain(x, sigma))",
-        "x.copy_(noise)": "…\nend.fill_(cutoff)",
-        "sigmas[i] > cutoff": "True",
-    },
-    branch_on_a_tensor={"guided(x, sigma)": "(guided if sigma > 0 else plain)(x, sigma)"},
 )

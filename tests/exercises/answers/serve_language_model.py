@@ -3,52 +3,6 @@
 import torch
 
 
-def graph_attention__captured_in_each_call(keys, values):
-    def attend(q, length):
-        return capture_step(lambda q: (keys[:length] @ q).softmax(0) @ values[:length], q.clone())()
-
-    return attend
-
-
-def graph_attention__eager(keys, values):
-    return lambda q, length: (keys[:length] @ q).softmax(0) @ values[:length]
-
-
-def graph_attention__a_graph_for_each_length(keys, values):
-    static_q = torch.zeros(keys.shape[1], device="cuda")
-    replays = {}
-    for n in range(1, len(keys) + 1):
-        replays[n] = capture_step(lambda q, n=n: (keys[:n] @ q).softmax(0) @ values[:n], static_q)
-    return lambda q, length: replays[length](q).clone()
-
-
-def graph_attention__right_by_where(keys, values):
-    static_q = torch.zeros(keys.shape[1], device="cuda")
-    length = torch.ones(1, dtype=torch.long, device="cuda")
-    rows = torch.arange(len(keys), device="cuda")
-
-    def attend_step(q, length):
-        used = rows < length
-        weights = torch.where(used, (keys @ q).exp(), 0)
-        return (weights / weights.sum()) @ torch.where(used[:, None], values, 0)
-
-    replay = capture_step(attend_step, static_q, length)
-    return lambda q, new_length: replay(q, torch.tensor([new_length], device="cuda")).clone()
-
-
-changed(
-    graph_attention,
-    not_cloned={"replay(q).clone()": "replay(q)"},
-    query_stays={"replay(q)": "replay()"},
-    emptied_in_place={"values.masked_fill(": "values.masked_fill_("},
-    a_row_too_many={"rows >= length": "rows > length"},
-    mask_added={
-        "(keys @ q).masked_fill(behind, -torch.inf)":
-            "keys @ q + torch.where(behind, -torch.inf, 0.0)",
-    },
-)
-
-
 def capture_in_pieces__right_by_context(step, x):
     static_x = x.clone()
     step(static_x, lambda function, *inputs: function(*inputs))

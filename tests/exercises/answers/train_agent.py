@@ -116,55 +116,6 @@ changed(
 )
 
 
-def start_of_ring():
-    return torch.zeros((), dtype=torch.long, device="cuda")
-
-
-def graph_replay_buffer__right_rows_counted_apart(buffer, batch_size, sample):
-    position, filled = start_of_ring(), start_of_ring()
-    offsets = torch.arange(len(sample), device="cuda")
-
-    def step(rows):
-        buffer.index_copy_(0, (position + offsets) % len(buffer), rows)
-        position.copy_((position + len(rows)) % len(buffer))
-        filled.add_(len(rows)).clamp_(max=len(buffer))
-        chance = torch.rand(batch_size, len(buffer), device="cuda")
-        empty = torch.arange(len(buffer), device="cuda") >= filled
-        return buffer.index_select(0, chance.masked_fill(empty, -1.0).argmax(1))
-
-    replay = capture_step(step, sample.clone())
-    for tensor in (buffer, position, filled):
-        tensor.zero_()
-    return lambda rows: replay(rows).clone()
-
-
-changed(
-    graph_replay_buffer,
-    python_position={
-        "position = torch.zeros((), dtype=torch.long, device='cuda')": "position = 0",
-        "def store_and_draw(rows):": "…\n    nonlocal position",
-        "position.add_(len(rows))": "position += len(rows)",
-        "position.clamp(max=len(buffer))": "min(position, len(buffer))",
-        "unchanged(buffer, position)": "unchanged(buffer)",
-        "sample.clone()": "sample.clone(), warmup=0",
-    },
-    warm_up_kept={
-        "with unchanged(buffer, position):\n"
-        "    replay = capture_step(store_and_draw, sample.clone())":
-            "replay = capture_step(store_and_draw, sample.clone(), warmup=1)",
-    },
-    warm_ups_rows={"unchanged(buffer, position)": "unchanged(position)"},
-    drawn_from_all={"position.clamp(max=len(buffer))": "len(buffer)"},
-    filled_as_a_number={"position.clamp(max=len(buffer))": "len(sample)"},
-    eager={"replay(rows).clone()": "store_and_draw(rows)"},
-    kept_output={"replay(rows).clone()": "replay(rows)"},
-    drawn_on_the_cpu={
-        "drawn = (torch.rand(batch_size, device='cuda') * filled).long()":
-            "drawn = torch.randint(int(filled), (batch_size,))",
-    },
-)
-
-
 def graph_delayed_update__right_critic_and_both(net, critic_step, actor_step, delay, batch):
     def both(batch):
         loss = critic_step(batch)

@@ -59,9 +59,6 @@ changed(
 )
 
 
-PARTS = ("model", "optimizer", "scheduler")
-
-
 changed(
     resumed_losses,
     loaded_after_the_capture={
@@ -100,53 +97,26 @@ changed(
         "with unchanged(net, optimizer):\n"
         "    replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])": "",
     },
+    half_eager={
+        "for inputs, targets in batches[checkpoint['step']:]:\n"
+        "    losses.append(replay(inputs, targets).clone())":
+            "for number, (inputs, targets) in enumerate(batches[checkpoint['step']:]):\n"
+            "    call = step if number < 4 else replay\n"
+            "    losses.append(call(inputs, targets).clone())",
+    },
+    right_the_warm_up_trains={
+        "with unchanged(net, optimizer):\n"
+        "    replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])\n"
+        "losses = []\n"
+        "for inputs, targets in batches[checkpoint['step']:]:\n"
+        "    losses.append(replay(inputs, targets).clone())":
+            "call, losses = (step, [])\n"
+            "for number, (inputs, targets) in enumerate(batches[checkpoint['step']:]):\n"
+            "    if number == 3:\n"
+            "        call = capture_step(step, inputs.clone(), targets.clone(), warmup=0)\n"
+            "    losses.append(call(inputs, targets).clone())",
+    },
 )
-
-
-def resumed_losses__right_the_warm_up_trains(net, optimizer, scheduler, checkpoint, batches):
-    def step(inputs, targets):
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    net.load_state_dict(checkpoint["model"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    scheduler.load_state_dict(checkpoint["scheduler"])
-    torch.cuda.set_rng_state(checkpoint["rng_state"])
-    call, losses = step, []
-    for number, (inputs, targets) in enumerate(batches[checkpoint["step"] :]):
-        if number == 3:
-            call = capture_step(step, inputs.clone(), targets.clone(), warmup=0)
-        losses.append(call(inputs, targets).clone())
-        scheduler.step()
-    return losses
-
-
-def resumed_losses__half_eager(net, optimizer, scheduler, checkpoint, batches):
-    def step(inputs, targets):
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    net.load_state_dict(checkpoint["model"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    scheduler.load_state_dict(checkpoint["scheduler"])
-    torch.cuda.set_rng_state(checkpoint["rng_state"])
-    with unchanged(net, optimizer):
-        replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])
-    losses = []
-    for number, (inputs, targets) in enumerate(batches[checkpoint["step"] :]):
-        call = step if number < 4 else replay
-        losses.append(call(inputs, targets).clone())
-        scheduler.step()
-    return losses
-
-
-EVERY = ("exp_avg", "exp_avg_sq", "step")
 
 
 def checkpoints__load_state_dict(net, optimizer):
@@ -198,49 +168,4 @@ changed(
             "    new_weight = torch.nn.Parameter(weight.detach().clone())\n"
             "    setattr(net.get_submodule(module), own, new_weight)",
     },
-)
-
-
-changed(
-    train_and_evaluate,
-    evaluation_trains={
-        "@torch.no_grad()": "",
-        "return mse_loss(net(inputs), targets)":
-            "optimizer.zero_grad()\n"
-            "loss = mse_loss(net(inputs), targets)\n"
-            "loss.backward()\n"
-            "optimizer.step()\n"
-            "return loss.detach()",
-    },
-    no_dropout_in_training={"net.train()": "net.eval()"},
-    dropout_in_evaluation={"net.eval()": "net.train()"},
-    two_pools={
-        "(loss_of, inputs.clone(), targets.clone(), pool=pool)":
-            "(loss_of, inputs.clone(), targets.clone())",
-    },
-    with_gradients={"@torch.no_grad()": ""},
-    nothing_restored={"unchanged(net, optimizer)": "unchanged()"},
-    momentum_not_restored={"unchanged(net, optimizer)": "unchanged(net)"},
-    not_cloned={
-        "replay_step(inputs, targets).clone()": "replay_step(inputs, targets)",
-        "replay_loss(inputs, targets).clone()": "replay_loss(inputs, targets)",
-    },
-    captured_on_the_callers_tensors={
-        "(step, inputs.clone(), targets.clone(), pool=pool)": "(step, inputs, targets, pool=pool)",
-        "(loss_of, inputs.clone(), targets.clone(), pool=pool)":
-            "(loss_of, inputs, targets, pool=pool)",
-    },
-    right_pool_of_the_first={
-        "@torch.no_grad()": "@torch.inference_mode()",
-        "pool = torch.cuda.graph_pool_handle()": "",
-        "(step, inputs.clone(), targets.clone(), pool=pool)":
-            "(step, inputs.clone(), targets.clone())",
-        "(loss_of, inputs.clone(), targets.clone(), pool=pool)":
-            "(loss_of, inputs.clone(), targets.clone(), pool=replay_step.graph.pool())",
-    },
-    old_inputs={
-        "replay_step(inputs, targets)": "replay_step()",
-        "replay_loss(inputs, targets)": "replay_loss()",
-    },
-    eager_evaluation={"replay_loss(inputs, targets).clone()": "loss_of(inputs, targets)"},
 )

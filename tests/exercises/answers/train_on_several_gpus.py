@@ -83,32 +83,6 @@ changed(
 )
 
 
-def skip_together__right_by_hand(net, x, y, limit):
-    """SGD with momentum, written out; the step of the momentum is zero too."""
-    side_stream = torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream):
-        ddp = DistributedDataParallel(net)
-    torch.cuda.current_stream().wait_stream(side_stream)
-    momenta = [torch.zeros_like(weight) for weight in net.parameters()]
-
-    def step(x, y):
-        ddp.zero_grad()
-        loss = mse_loss(ddp(x), y)
-        loss.backward()
-        bad = (~(loss.detach() < limit)).float()
-        dist.all_reduce(bad)
-        with torch.no_grad():
-            for weight, momentum in zip(net.parameters(), momenta, strict=True):
-                momentum.copy_(torch.where(bad == 0, 0.9 * momentum + weight.grad, momentum))
-                weight.sub_(torch.where(bad == 0, 0.1 * momentum, 0))
-        return loss.detach()
-
-    with unchanged(ddp, *momenta):
-        replay = capture_step(step, x.clone(), y.clone(), warmup=11)
-    return lambda x, y: replay(x, y).clone()
-
-
 changed(
     skip_together,
     zero_gradients={
@@ -152,5 +126,25 @@ changed(
             "dist.all_reduce(bad, dist.ReduceOp.MAX)\n"
             "for weight in net.parameters():\n"
             "    weight.grad = torch.where(bad == 0, weight.grad, 0)",
+    },
+    right_by_hand={
+        "side_stream = torch.cuda.Stream()":
+            '"""SGD with momentum, written out; the step of the momentum is zero too."""\n'
+            "…",
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)\n"
+        "momenta = [torch.zeros_like(parameter) for parameter in net.parameters()]\n"
+        "for parameter, momentum in zip(net.parameters(), momenta, strict=True):\n"
+        "    optimizer.state[parameter]['momentum_buffer'] = momentum\n"
+        "state = [*net.parameters(), *momenta]":
+            "momenta = [torch.zeros_like(weight) for weight in net.parameters()]",
+        "optimizer.zero_grad()": "ddp.zero_grad()",
+        "before = [tensor.detach().clone() for tensor in state]\n"
+        "optimizer.step()": "",
+        "for tensor, old in zip(state, before, strict=True):\n"
+        "    tensor.copy_(torch.where(bad == 0, tensor, old))":
+            "for weight, momentum in zip(net.parameters(), momenta, strict=True):\n"
+            "    momentum.copy_(torch.where(bad == 0, 0.9 * momentum + weight.grad, momentum))\n"
+            "    weight.sub_(torch.where(bad == 0, 0.1 * momentum, 0))",
+        "optimizer)": "*momenta)",
     },
 )

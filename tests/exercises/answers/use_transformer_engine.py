@@ -82,25 +82,6 @@ def graph_microbatches__captures_each_call(layer, inputs):
     )
 
 
-def graph_microbatches__right_with_a_tensor(layer, inputs):
-    flag = torch.zeros((), dtype=torch.bool, device="cuda")
-
-    def step(batch):
-        kept = layer.rounded.clone()
-        layer(batch, True)
-        layer.rounded.copy_(torch.where(flag, layer.rounded, kept))
-        return layer(batch, False)
-
-    with unchanged(layer):
-        replay = capture_step(step, inputs.clone())
-
-    def run(batch, is_first_microbatch):
-        flag.fill_(is_first_microbatch)
-        return replay(batch).clone()
-
-    return run
-
-
 def graph_microbatches__right_in_two_replays(layer, inputs):
     with unchanged(layer):
         rounding = capture_step(lambda: layer(inputs, True))
@@ -125,5 +106,19 @@ changed(
             "if is_first_microbatch:\n"
             "    return layer(batch, True)\n"
             "replay = later",
+    },
+    right_with_a_tensor={
+        "with unchanged(layer):":
+            "flag = torch.zeros((), dtype=torch.bool, device='cuda')\n"
+            "def step(batch):\n"
+            "    kept = layer.rounded.clone()\n"
+            "    layer(batch, True)\n"
+            "    layer.rounded.copy_(torch.where(flag, layer.rounded, kept))\n"
+            "    return layer(batch, False)\n"
+            "…",
+        "first = capture_step(partial(layer, is_first_microbatch=True), inputs.clone())\n"
+        "later = capture_step(partial(layer, is_first_microbatch=False), inputs.clone())":
+            "replay = capture_step(step, inputs.clone())",
+        "replay = first if is_first_microbatch else later": "flag.fill_(is_first_microbatch)",
     },
 )
