@@ -46,10 +46,6 @@ REBOUND = (
 WARMED = "The first token is number {}: a warm-up decoded. Undo it."
 MOVED = "The position is {} too far on: the warm-up advanced it. Restore it, as you do the token."
 READ = "The first token is the one that the step reads: return those that come after it."
-LIKELIEST = "These are the most likely tokens: draw them, with the temperature and the generator."
-DREW = (
-    "Other tokens are drawn than eager draws: the warm-up drew too. Put the generator's state back."
-)
 NO_ROOM = (
     "The warm-up decodes beyond the end of the cache, which has room for one "
     "warm-up: capture with warmup=1."
@@ -94,43 +90,34 @@ def prompted(rows: int, room: int = 0) -> tuple[Decoder, State]:
     return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
 
 
-def decoded(
-    model: Decoder, state: State, count: int, draw: tuple = (), **breaks: bool
-) -> list[Tensor]:
-    """The next count tokens. draw: temperature and generator. breaks: feeds=False decodes the same
-    input again, moves=False stays at the position, keeps=False loses what is written into the
-    cache."""
+def decoded(model: Decoder, state: State, count: int, **breaks: bool) -> list[Tensor]:
+    """The next count tokens. breaks: feeds=False decodes the same input again, moves=False stays at
+    the position, keeps=False loses what is written into the cache."""
     feeds, moves, keeps = ({"feeds": True, "moves": True, "keeps": True} | breaks).values()
     (tokens, positions, cache), given = copied(state), []
     for _ in range(count):
-        given.append(sample(model(tokens, positions, cache if keeps else cache.clone()), *draw))
+        given.append(sample(model(tokens, positions, cache if keeps else cache.clone())))
         tokens, positions = given[-1] if feeds else tokens, positions + moves
     return given
 
 
-def broken(model: Decoder, state: State, count: int, draw: Callable) -> Iterator[tuple[str, list]]:
-    """What can be wrong with count tokens, and the tokens it leads to. draw(late) begins late draws
-    later.
-    """
-    expected = decoded(model, state, count, draw())
-    yield READ, [state[0], *expected[:-1]]
-    if draw():
-        yield LIKELIEST, decoded(model, state, count)
-    yield NOT_FED, decoded(model, state, count, draw(), feeds=False)
-    yield REBOUND, decoded(model, state, count, draw(), feeds=False, moves=False)
-    yield FORGETS, decoded(model, state, count, draw(), keeps=False)
+def broken(model: Decoder, state: State, count: int) -> Iterator[tuple[str, list]]:
+    """What can be wrong with count tokens, and the tokens it leads to."""
     tokens, positions, cache = copied(state)
+    yield READ, [tokens, *decoded(model, state, count - 1)]
+    yield NOT_FED, decoded(model, state, count, feeds=False)
+    yield REBOUND, decoded(model, state, count, feeds=False, moves=False)
+    yield FORGETS, decoded(model, state, count, keeps=False)
     late_by = range(1, min(len(LATE), cache.shape[-2] - int(positions.max()) - count) + 1)
-    later = decoded(model, state, count + len(late_by), draw())
-    yield FROZEN, decoded(model, state, count, draw(), moves=False)
+    later = decoded(model, state, count + len(late_by))
+    yield FROZEN, decoded(model, state, count, moves=False)
     for late, token in zip(late_by, later, strict=False):
         model(tokens, positions, cache)
         tokens, positions = token, positions + 1
         for first in (state[0], tokens):
-            yield FROZEN, decoded(model, (first, positions, cache), count, draw(), moves=False)
-        yield MOVED.format(late), decoded(model, (state[0], positions, cache), count, draw())
+            yield FROZEN, decoded(model, (first, positions, cache), count, moves=False)
+        yield MOVED.format(late), decoded(model, (state[0], positions, cache), count)
         yield WARMED.format(late + 1), later[late : late + count]
-        yield DREW, decoded(model, state, count, draw(late))
 
 
 def _without_wait(following: Any) -> Any:
@@ -241,7 +228,7 @@ def graph_rows(answer: Callable) -> None:
         for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
             same = decoded(model, (first, torch.full_like(first, length), cache), calls)
             match_symptoms(used.given, [(ONE_POSITION.format(which), same)])
-        match_symptoms(used.given, broken(model, state, calls, lambda late=0: ()))
+        match_symptoms(used.given, broken(model, state, calls))
     used.gives(expected)
     if not close(first_tokens, first):
         raise Wrong(WRITTEN_OVER)
@@ -288,7 +275,7 @@ def _generated(given, tokens, count, every, made, start):
             raise Wrong(
                 f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit."
             )
-        for message, expected in broken(*start, 3, lambda late=0: ()):
+        for message, expected in broken(*start, 3):
             if given and given[:3] == [token.item() for token in expected][: len(given)]:
                 raise Wrong(message)
         raise Wrong(f"The tokens are not the eager ones: yours {given[:6]}, expected {tokens[:6]}.")

@@ -227,7 +227,7 @@ def graph_seeded_sampler(answer: Callable) -> None:
     def denoise(x, noise):
         return (x @ weight).tanh() + 0.5 * noise
 
-    def alone(seed, again=False):
+    def picture_of(seed, again=False):
         """The picture of a seed; again: with the same noise in each step."""
         generator = torch.Generator("cuda").manual_seed(seed)
         x = torch.randn(size, device="cuda", generator=generator)
@@ -242,8 +242,8 @@ def graph_seeded_sampler(answer: Callable) -> None:
     others = [seed + 40 for seed in first]
     mixed = [first[1], others[0], first[0]][:num_images]
     calls = [first, others, mixed, first, first]
-    expected = [torch.stack([alone(seed) for seed in seeds]) for seeds in calls]
-    repeated = [torch.stack([alone(seed, True) for seed in seeds]) for seeds in calls]
+    expected = [torch.stack([picture_of(seed) for seed in seeds]) for seeds in calls]
+    repeated = [torch.stack([picture_of(seed, True) for seed in seeds]) for seeds in calls]
 
     sample = from_one_graph(answer, denoise, num_images, size, num_steps)
     used = use(sample, [(list(seeds),) for seeds in calls])

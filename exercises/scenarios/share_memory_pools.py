@@ -125,7 +125,7 @@ def graphs_in_one_pool(answer: Callable) -> None:
 
 def _told_apart(functions: tuple, samples: list) -> None:
     """Raises Wrong if the functions take the inputs of other samples than their own."""
-    taken = [[_takes(function, sample) for sample in samples] for function in functions]
+    taken = [[_takes_shape_of(function, sample) for sample in samples] for function in functions]
     if all(row[number] for number, row in enumerate(taken)):
         return
     if any(taken[0]) and taken[0] == taken[1] == taken[2]:
@@ -138,7 +138,7 @@ def _told_apart(functions: tuple, samples: list) -> None:
         raise Wrong(SHUFFLED)
 
 
-def _takes(function: Callable, sample: torch.Tensor) -> bool:
+def _takes_shape_of(function: Callable, sample: torch.Tensor) -> bool:
     """Whether a function takes an input of this shape."""
     try:
         return len(function(sample)) == len(sample)

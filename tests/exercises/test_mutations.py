@@ -19,7 +19,7 @@ def changed(path, name):
     """The changes of an exercise's solution, and the function that each of them leads to; first ""
     and the solution itself.
     """
-    source = answers.alone(path, name)
+    source = answers.solution_source(path, name)
     for what, text in {"": source, **mutants(source)}.items():
         namespace = answers.namespace(path, name)
         exec(compile(ast.parse(text), f"<{name}: {what}>", "exec"), namespace)
@@ -49,7 +49,7 @@ def test_the_list_names_changes_that_exist():
         f"{name}: {change}"
         for path, name in EXERCISES
         if name in listed
-        for change in mutants(answers.alone(path, name))
+        for change in mutants(answers.solution_source(path, name))
     }
 
 

@@ -16,7 +16,7 @@ from exercises.answers import runs
 from exercises.checks import Outcome
 from exercises.unfinished import unfinished
 from helpers.timing import OTHERWISE
-from tests.support.answers import RIGHT, alone, answers
+from tests.support.answers import RIGHT, answers, solution_source
 from tests.support.notebooks import LESSONS, code, each
 
 STILL_TO_DO, WRONG = "○", "✗"
@@ -75,7 +75,7 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
         )
         if kind == "check":
             assert outcome_of(shell, source, name, solution), shell.user_ns[name]
-        run(shell, alone(path, name))
+        run(shell, solution_source(path, name))
         assert run(shell, source), f"{name} needs a name that the played lesson lacks"
         assert sum(RIGHT not in other for other in others) >= 3, (
             f"{name} needs three wrong answers, named {name}__what_is_wrong"

@@ -141,7 +141,7 @@ def is_definition(node):
     return isinstance(node, ast.FunctionDef | ast.ClassDef)
 
 
-def alone(path, name):
+def solution_source(path, name):
     """The source of a solution's function, without anything that its notebook has around it."""
     for cell in code(NOTEBOOKS / "solutions" / path.name):
         for node in ast.parse(cell).body:

@@ -1,6 +1,6 @@
 """Answers to the exercises of *Replay random numbers*: wrong ones, and other right ones (`__right_`)."""
 
-from helpers.capture import unchanged
+from helpers.capture import capture_step, unchanged
 import random
 
 
