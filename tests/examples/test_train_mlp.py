@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 
+from capturable import compare
 from course.lessons import lesson_file
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
@@ -110,3 +111,24 @@ def test_the_lesson_names_the_lines_that_change():
     assert len(rows) == 5
     for number, old, new in rows:
         assert old in before and new in after and f"# {number}\n" in after
+
+
+def test_the_step_is_that_of_the_script_and_its_graph_equals_it():
+    step, script = (ast.dump(_train_step(name)) for name in ("mlp_step", "train_mlp"))
+    assert step == script
+    names = names_of("mlp_step")
+    assert compare(names["eager"], names["graphed"], calls=6).difference is None
+
+
+def test_a_rate_that_is_a_number_is_found_and_named():
+    eager = names_of("mlp_step")["eager"]
+    frozen = names_of("mlp_step", ('torch.tensor(1e-3, device="cuda")', "1e-3"))["graphed"]
+    found = compare(eager, frozen, calls=6)
+    assert found.difference.call == 5 and "lr of AdamW" in str(found)
+
+
+def _train_step(script):
+    nodes = ast.walk(ast.parse(file_of(script).read_text()))
+    found = next(node for node in nodes if getattr(node, "name", "") == "train_step")
+    found.decorator_list = []
+    return found
