@@ -56,7 +56,7 @@ html_js_files = ["course.js"]
 html_favicon = "static/favicon.svg"
 # the workflow that publishes the site knows it
 html_baseurl = ogp_site_url = os.environ.get("SITE_ADDRESS", "")
-ogp_image = "_static/preview.png"
+ogp_image = "_static/cpu_gpu.png"
 ogp_image_alt = (
     "The same training step on one time axis: launched call by call, and as one CUDA graph"
 )

@@ -225,6 +225,14 @@ NOTICED = {
         ),
         append(MODEL, "import helpers.mine\nmine = helpers.mine.patch()"),
     ],
+    "a function moved, then changed": [
+        write("helpers/stopwatch.py", "def synchronize(): ..."),
+        edit(
+            TIMING,
+            r"^def synchronize(.|\n)*?^(?=def)",
+            "from helpers.stopwatch import synchronize\n",
+        ),
+    ],
     "a compiled module beside it": [write("helpers/timing.so", "")],
     "a compiled module in its place": [compiled],
     "a package that lies elsewhere": [append("helpers/__init__.py", "__path__ = ['/mine']")],

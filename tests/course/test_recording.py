@@ -5,7 +5,6 @@ import copy
 import importlib
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -398,26 +397,12 @@ def edit(path, old, new):
     [
         ("rounds: int = 20", "rounds: int = 19", ["helpers.timing.measure has changed"]),
         ("issued = clock()", "issued = clock() + 1", ["helpers.timing._time has changed"]),
-        ("Time variants, a dict", "Time some variants, a dict", []),
-        ("too close to call", "too near", []),
-        ("rows = []\n", "rows = []  # of the table\n\n", []),
-        ("rows = []\n", "rows: list = (\n        []\n    )\n", []),
+        ("rows = []\n", "rows: list = (\n        []  # of the table\n    )\n\n", []),
     ],
 )
 def test_what_a_gpu_cell_reaches_makes_its_recording_stale(copied, old, new, changed):
     edit(copied.root / "helpers" / "timing.py", old, new)
     assert copied.stale() == changed
-
-
-def test_a_function_moved_to_another_module_makes_no_recording_stale(copied):
-    file, new = copied.root / "helpers/timing.py", copied.root / "helpers/stopwatch.py"
-    text = file.read_text()
-    body = re.search(r"^def _time\(.*?(?=^\S)", text, re.MULTILINE | re.DOTALL)[0]
-    new.write_text(body)
-    file.write_text(f"from helpers.stopwatch import _time\n{text.replace(body, '')}")
-    assert copied.stale() == []
-    edit(new, "issued = clock()", "issued = clock() + 1")
-    assert "helpers.stopwatch._time has changed" in copied.stale()
 
 
 @pytest.mark.parametrize(
