@@ -120,7 +120,7 @@ def kernel():
     """The kernel of `make lab`, where %%gpu is known before the first cell was run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(ROOT / "jupyter/data"))
-        manager, client = start_new_kernel(cwd=ROOT)
+        manager, client = start_new_kernel(startup_timeout=PATIENCE, cwd=ROOT)
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
