@@ -180,11 +180,11 @@ def _check_code(
             f"{changed[0]} is not what {short(recording.path)} was made with{more}: restore it "
             f"with git, {ELSEWHERE}"
         )
-    for file in sorted(Path().iterdir()):
-        name = file.name.partition(".")[0]
-        is_module = file.name.endswith(SUFFIXES) or (file / "__init__.py").is_file()
+    for mine in sorted(Path().iterdir()):
+        name = mine.name.partition(".")[0]
+        is_module = mine.name.endswith(SUFFIXES) or (mine / "__init__.py").is_file()
         if is_module and _is_library(name):
-            raise NeedsGPU(f"{file} takes the place of the library {name}: rename it.")
+            raise NeedsGPU(f"{mine} takes the place of the library {name}: rename it.")
     for module in {module_of(name) for name in now if "/" not in name} - {""}:
         file, room = module_file(module), find_spec(module.partition(".")[0])
         if room is None or room.origin != str(module_file(room.name)):

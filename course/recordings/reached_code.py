@@ -418,17 +418,21 @@ def _parsed(file: Path, changed: int, size: int) -> Module:
             case ast.ImportFrom(str(module), names):
                 imports |= {module, *(f"{module}.{one.name}" for one in names)}
     functions = {node.name for node in body if isinstance(node, Function)}
-    own = {*ROOMS}  # what the module calls parts of the project
-    for node in ast.walk(ast.Module(body, [])):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ROOMS:
-            own |= bound(node)
-        elif isinstance(node, ast.Import):
-            own |= {
-                one.asname for one in node.names if one.asname and one.name.split(".")[0] in ROOMS
-            }
+    # what the module calls parts of the project
+    own = {*ROOMS}.union(*map(_of_project, ast.walk(ast.Module(body, []))))
     functions |= {name for name in own if name.islower()}  # no class
     effects = [node for node in body if _has_effects(node, functions) or _patches(node, own)]
     return Module(_bindings(body), effects, imports)
+
+
+def _of_project(node: ast.AST) -> set[str]:
+    """The names that an import gives parts of the project."""
+    match node:
+        case ast.ImportFrom(str(module)) if module.partition(".")[0] in ROOMS:
+            return bound(node)
+        case ast.Import(names):
+            return {one.asname for one in names if one.asname and one.name.split(".")[0] in ROOMS}
+    return set()
 
 
 def _patches(definition: ast.stmt, own: set[str]) -> bool:
