@@ -31,7 +31,7 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
     said = run_python("-m", "course.commands.new_lesson", "check_things", 29, folder=project)
     assert said.returncode == 0, said.stderr
     assert "belongs to the part 'In practice'" in said.stdout
-    file = "29_check_things.ipynb"
+    file = f"{29}_check_things.ipynb"
     for name in (
         f"notebooks/{file}",
         f"notebooks/solutions/{file}",
