@@ -6,7 +6,6 @@
 # make lint     linters and the type checker, on everything
 # make hooks    the same before each commit, and diffs of notebooks cell by cell
 # make record   record the lessons on this machine's GPU           (make record ARGS="start_here")
-# make bench    time the course beside what it grew from          (results in benchmarks/results)
 # make site     build the lessons as web pages                  (docs/_build/html)
 # make pdf      print the core course                         (docs/_build/book/cuda-graphs.pdf)
 # make fix      write what follows from your changes: links, tables, pages of lessons
@@ -14,9 +13,7 @@
 # make readme   write the README's picture and tables again
 # make new-lesson ARGS="verb_object 29"   begin a lesson: its two notebooks and its scenario
 # make links    write today's numbers of the lessons into every link
-# make renumber ARGS="choose_api 5"  give a lesson a new number; one that has it moves up
-# make rename-lesson ARGS="old_name new_name"  the same for its name
-# make rename-helper ARGS="old_name new_name"  a function, class or constant; recordings are carried over
+# make rename ARGS="old_name new_name"  of a lesson (a number may come with it), a function or class
 # make works-on run every lesson live, and keep what it took   (traces/works_on.json)
 # make pins     resolve the tested versions anew                  (constraints.txt)
 # make doctor   say what this machine can do
@@ -41,7 +38,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test quick notebooks lint hooks record bench site pdf read readme new-lesson links renumber rename-lesson rename-helper fix works-on pins doctor clean
+.PHONY: lab progress test quick notebooks lint hooks record site pdf read readme new-lesson links rename fix works-on pins doctor clean
 
 lab: $(VENV)/ready
 	@$(RUN) course.commands.lab $(ARGS)
@@ -70,9 +67,6 @@ hooks: $(VENV)/test
 record: $(VENV)/ready
 	$(RUN) course.commands.record $(ARGS)
 
-bench: $(VENV)/ready
-	$(RUN) benchmarks
-
 site: $(VENV)/test
 	$(RUN) docs.pages
 	$(RUN) sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html
@@ -94,18 +88,10 @@ new-lesson: $(VENV)/ready
 	@$(RUN) course.commands.new_lesson $(ARGS)
 
 links: $(VENV)/ready
-	@$(RUN) course.commands.renumber
+	@$(RUN) course.commands.rename
 
-renumber: $(VENV)/test
-	@$(RUN) course.commands.renumber $(ARGS)
-	@$(RUN) docs.fix
-
-rename-lesson: $(VENV)/test
-	@$(RUN) course.commands.rename_lesson $(ARGS)
-	@$(RUN) docs.fix
-
-rename-helper: $(VENV)/test
-	@$(RUN) course.commands.rename_helper $(ARGS)
+rename: $(VENV)/test
+	@$(RUN) course.commands.rename $(ARGS)
 	@$(RUN) docs.fix
 
 works-on: $(VENV)/works-on

@@ -1,10 +1,8 @@
-"""What the course's graphs bring and what the course costs its user:  make bench
+"""What the course's graphs bring, measured.
 
-Variants   ladder: those of "Shorten a step to its kernel time"; originals: the loops of the
-           examples the course grew from
-Measured   steps: all of them
-Written    report
-Apart      capture_rules: each rule of a capture, kept and broken
+Variants   ladder: those of "Shorten a step to its kernel time"
+Pages      report: their tables, and where they were measured
+Commands   capture_rules: each rule of a capture, kept and broken
            (python -m benchmarks.capture_rules)
            ddp_overlap: what lets DDP's all-reduce overlap (torchrun -m benchmarks.ddp_overlap)
            decode_step: what brings the decode step near to the bandwidth limit

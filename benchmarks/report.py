@@ -13,18 +13,6 @@ from course.commands.record import gpu_slug, provenance
 from course.paths import ROOT
 
 RESULTS = Path(__file__).resolve().parent / "results"
-TITLE = """# What the graphs bring
-
-Written by `make bench`, never by hand.
-"""
-STEPS = """## Training steps
-
-The four loops of the examples that the course grew from ("original", written anew from their description,
-the defect of the last one included) and the rungs of the course's ladder, measured together in interleaved
-rounds. Times are microseconds per training step, median [quartiles]; a ratio is taken round by round. Host
-time is the CPU's time to issue a step; step time is what a loop pays; GPU busy time and the counts are of a
-profiler trace. Products of float32 matrices run in TF32; the rungs with bf16 compute something else.
-"""
 
 
 def table(frame: pd.DataFrame, corner: str = "variant") -> str:
@@ -45,12 +33,6 @@ def _cell(value):
     if pd.isna(value):
         return ""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def steps_section(beside_eager: pd.DataFrame, beside_whole: pd.DataFrame) -> str:
-    """The two tables of benchmarks.steps, under their heading."""
-    again = "The same rounds beside the original's graph of the whole step:"
-    return "\n".join([STEPS, table(beside_eager), again, "", table(beside_whole)])
 
 
 def provenance_section() -> str:

@@ -57,7 +57,7 @@ def by_parts(folder: Path = NOTEBOOKS) -> dict[str, list[Path]]:
         if PARTS.index(part) < PARTS.index(last):
             raise LookupError(
                 f"{path.name} belongs to {part!r}, and its number follows those of {last!r}: "
-                f'make renumber ARGS="{unnumbered(path.stem)} NUMBER" moves it.'
+                f'make rename ARGS="{unnumbered(path.stem)} NN_{unnumbered(path.stem)}" moves it.'
             )
         parts[part].append(path)
         last = part

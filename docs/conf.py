@@ -56,9 +56,9 @@ html_js_files = ["course.js"]
 html_favicon = "static/favicon.svg"
 # the workflow that publishes the site knows it
 html_baseurl = ogp_site_url = os.environ.get("SITE_ADDRESS", "")
-ogp_image = "_static/preview.png"
+ogp_image = "_static/cpu_gpu.png"
 ogp_image_alt = (
-    "The same training step on one time axis: launched call by call, and as one CUDA graph"
+    "Host, GPU busy and step time of the same training step: eager, and as one CUDA graph"
 )
 ogp_social_cards = {"enable": False}  # they would be drawn anew for every page
 html_domain_indices = False

@@ -7,7 +7,7 @@ lessons; and the pages in read/ of the changed lessons, and of those whose next 
 import sys
 from pathlib import Path
 
-from course.commands.renumber import update_links
+from course.commands.rename import update_links
 from course.files import changed
 from course.lessons import lessons, unnumbered
 from course.paths import LessonError

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import table as works_on
-from course.lessons import by_parts, former_names, lesson_file, lessons, optional, title
+from course.lessons import by_parts, lesson_file, lessons, optional, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
@@ -23,14 +23,13 @@ from docs.minutes import said, stated, write_minutes
 from docs.played import recorded_lessons
 from docs.search import GALLERY
 from exercises import unfinished
-from helpers.charts import COLOURS, cpu_gpu_chart
+from helpers.charts import cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import Trace, read_trace
 from trace_report.chart import draw as draw_traces
 
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 EVENING = ("start_here", "capture_and_replay", "capture_training_step", "capture_own_script")
 PATHS = {  # what a reader wants: the lessons that say it; what they need is added
     "have one evening": EVENING,
@@ -67,7 +66,6 @@ CODESPACES_BADGE = "https://github.com/codespaces/badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
 PICTURE = ROOT / "docs/static/cpu_gpu.png"
 REPORT = ROOT / "docs/static/trace_report.png"
-PREVIEW = ROOT / "docs/static/preview.png"  # shown where somebody posts a link to the site
 
 
 def headline() -> str:
@@ -308,33 +306,6 @@ def draw_report(path: Path = REPORT) -> None:
     draw_traces(traces, path, Description=shown(*first_chart()), Software=None)
 
 
-def draw_preview(path: Path = PREVIEW) -> None:
-    """Draw the first lesson's step, eager and as one graph, on one time axis: 1200 by 630."""
-    chart, (eager, graph) = first_chart(), first_traces()
-    lanes = {}
-    # steps that begin idle
-    for name, trace, step in (("eager", eager, 3), ("one graph", graph, 0)):
-        for kind, rows in {"launch": trace.launches, "GPU busy time": trace.gpu}.items():
-            own = rows[rows.step == step]
-            lanes[f"{name}\n{'CPU launches' if kind == 'launch' else 'GPU works'}"] = own, kind
-    step_us = quartiles(chart[0], "step_us")["median"]
-    cut = f"cuts this training step from {step_us.iloc[0]:.0f} to {step_us.iloc[1]:.0f} µs"
-    with matplotlib.rc_context({"savefig.facecolor": "white", "font.size": 20}):
-        figure, axes = plt.subplots(figsize=(12, 6.3), dpi=100, layout="constrained")
-        for row, (own, kind) in enumerate(lanes.values()):
-            began = list(lanes.values())[row // 2 * 2][0].start_us.min()  # with the first launch
-            bars = list(zip(own.start_us - began, own.dur_us, strict=True))
-            axes.broken_barh(bars, (row - 0.35, 0.7), color=COLOURS[kind], linewidth=1)
-        axes.invert_yaxis()
-        axes.set(yticks=range(len(lanes)), yticklabels=lanes, xlim=(0, None))
-        axes.set(xlabel="time in the profiler's trace, µs")
-        axes.spines[["top", "left", "right"]].set_visible(False)
-        axes.tick_params(left=False)
-        figure.suptitle(f"One CUDA graph {cut}", fontweight="bold")
-        figure.savefig(path, metadata={"Description": shown(*chart), "Software": None})
-        plt.close(figure)
-
-
 def badges() -> str:
     """Buttons that open the course in the browser, and where to ask; "" without an address."""
     doors = one_click(repository(), f"notebooks/{lesson_file('start_here').name}")
@@ -354,11 +325,6 @@ def commands() -> str:
     return f"{systems}:\n\n    {fetch}\n    cd cuda-graphs-course\n    make lab"
 
 
-def former_numbers() -> str:
-    """The lessons whose file had another name, with the present number."""
-    return " · ".join(f"{old} {lesson_file(name).stem[:2]}" for old, name in former_names().items())
-
-
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {
         "badges": badges,
@@ -370,7 +336,6 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "ratios": ratios,
     },
     LESSONS: {"lessons": lesson_list, "works on": works_on},
-    CONTRIBUTING: {"former numbers": former_numbers},
 }
 
 
@@ -402,7 +367,6 @@ def write(lessons: list[Path]) -> None:
     if lesson_file("start_here") in lessons:
         draw()
         draw_report()
-        draw_preview()
 
 
 def main() -> int:

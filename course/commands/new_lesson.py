@@ -11,8 +11,7 @@ from pathlib import Path
 
 import nbformat
 
-from course.commands.rename_lesson import refuse
-from course.commands.renumber import renamed, stems
+from course.commands.rename import fit, refuse, renamed, stems
 from course.lessons import PARTS, part_of
 from course.paths import ROOT, short
 
@@ -35,6 +34,8 @@ def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
 
     Raises ValueError for a name or number that is none, or is taken already.
     """
+    if fit(name)[0]:
+        raise ValueError(f"{name!r} is no name of a lesson: give its number after the name.")
     refuse(name, root)
     present = stems(root)
     numbers = {int(stem[:2]): stem for stem in present.values()}
@@ -43,7 +44,7 @@ def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
     if number in numbers:
         raise ValueError(
             f"{number} is the number of {numbers[number]}: begin the lesson at a free one, and "
-            f'move it by make renumber ARGS="{name} {number}".'
+            "`make rename` moves lessons."
         )
     files = present | {name: f"{number:02}_{name}"}
     texts = {

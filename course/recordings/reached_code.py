@@ -23,11 +23,12 @@ import nbformat
 
 from course.paths import ROOT
 from course.recordings.counts import ROOMS, TOOLS, counts, tool_of
-from course.recordings.free_names import Function
+from course.recordings.free_names import Definition, Function
 from course.recordings.statements import IMPORT, bound, canonical, parsed, short_hash
 
 SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)  # in Python's order
 REBINDING = {"globals", "locals", "vars", "setattr", "delattr", "exec", "eval", "__import__"}
+INSIDE = {"__dict__", "__globals__", "__setattr__", "__delattr__", "setattr", "delattr"}
 DUNDER = re.compile("__.*__")
 Bindings = dict[str, list[ast.stmt]]  # the statements that bind each name, in order
 
@@ -122,6 +123,8 @@ class _Reached:
         for node in nodes:
             if isinstance(node, IMPORT):
                 self._import(_imported(node, name, self.root))
+            if isinstance(node, ast.ImportFrom) and "*" in bound(node):
+                self.places.append((node.module or "", "__all__"))  # which names come along
         own = [node for node in nodes if not isinstance(node, IMPORT)]
         if not module or not own:
             return
@@ -415,11 +418,40 @@ def _parsed(file: Path, changed: int, size: int) -> Module:
             case ast.ImportFrom(str(module), names):
                 imports |= {module, *(f"{module}.{one.name}" for one in names)}
     functions = {node.name for node in body if isinstance(node, Function)}
-    for node in body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ROOMS:
-            functions |= {name for name in bound(node) if name.islower()}  # no class
-    effects = [node for node in body if _has_effects(node, functions)]
+    # what the module calls parts of the project
+    own = {*ROOMS}.union(*map(_of_project, ast.walk(ast.Module(body, []))))
+    functions |= {name for name in own if name.islower()}  # no class
+    effects = [node for node in body if _has_effects(node, functions) or _patches(node, own)]
     return Module(_bindings(body), effects, imports)
+
+
+def _of_project(node: ast.AST) -> set[str]:
+    """The names that an import gives parts of the project."""
+    match node:
+        case ast.ImportFrom(str(module)) if module.partition(".")[0] in ROOMS:
+            return bound(node)
+        case ast.Import(names):
+            return {one.asname for one in names if one.asname and one.name.split(".")[0] in ROOMS}
+    return set()
+
+
+def _patches(definition: ast.stmt, own: set[str]) -> bool:
+    """Whether a function or a method, once it is called, may bind names of a module of the project:
+    of its own, or of one that has one of these names (own).
+    """
+    if not isinstance(definition, Definition):
+        return False
+    for node in ast.walk(definition):
+        match node:
+            case (
+                ast.Global() | ast.Name("globals") | ast.Attribute(attr="__dict__" | "__globals__")
+            ):
+                return True
+            case ast.Attribute(ctx=ast.Store()) if bound(node) & own:
+                return True
+            case ast.Call(ast.Name("setattr"), [ast.Name(name), *_]) if name in own:
+                return True
+    return False
 
 
 def _has_effects(node: ast.stmt, functions: set[str]) -> bool:
@@ -452,6 +484,8 @@ def _may_rebind(node: ast.AST, functions: set[str]) -> bool:
     """
     match node:
         case ast.Name(name) if name in REBINDING:
+            return True
+        case ast.Attribute(attr=name) if name in INSIDE:
             return True
         case ast.Call(ast.Name(name)) if name in functions:
             return True

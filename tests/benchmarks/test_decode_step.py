@@ -2,7 +2,6 @@
 
 import pandas as pd
 import pytest
-import torch
 
 pytest.importorskip("triton")
 from benchmarks import decode_step
@@ -16,9 +15,3 @@ def test_the_page_has_a_share_of_each_limit(data_sheet, shares):
     assert f"| one split | 1000.00 [990.00, 1020.00] | {shares} | 98 | 0.0375 |" in page
     assert ("--data-sheet 5`" in page) == (data_sheet is not None)
     assert f"- **one split**: {decode_step.IDEAS['one split'].reason}" in page
-
-
-def test_without_a_gpu_it_says_what_it_needs(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert decode_step.main([]) == 2
-    assert "compute capability 9.0" in capsys.readouterr().err

@@ -190,6 +190,49 @@ NOTICED = {
         write("helpers/mine.py", "import helpers.timing\nclass M:\n    helpers.timing.measure = 1"),
         append(MODEL, "import helpers.mine"),
     ],
+    # what is called where a name is bound
+    "by the names of a module": [
+        append(TIMING, "import helpers.model as m\nmine = m.__dict__.update(BATCH=3)")
+    ],
+    "by an item of these": [
+        append(TIMING, "import helpers.model as m\nmine = m.__dict__.__setitem__('BATCH', 3)")
+    ],
+    "by a function's globals": [
+        append(TIMING, "mine = synchronize.__globals__.update(measure=print)")
+    ],
+    "by the type of a module": [
+        append(TIMING, "import sys\nmine = object.__setattr__(sys.modules[__name__], 'measure', 1)")
+    ],
+    "by a class as it is made": [
+        append(
+            TIMING,
+            "class Patch:\n    def __init__(self):\n        global measure\n"
+            "        measure = print\nmine = Patch()",
+        )
+    ],
+    "by another module's class as it is made": [
+        write(
+            "helpers/mine.py",
+            "import helpers.timing\nclass Patch:\n    def __init__(self):\n"
+            "        helpers.timing.measure = print",
+        ),
+        append(MODEL, "from helpers.mine import Patch\nmine = Patch()"),
+    ],
+    "by another module's function, named with it": [
+        write(
+            "helpers/mine.py",
+            "def patch():\n    from helpers import timing\n    setattr(timing, 'measure', print)",
+        ),
+        append(MODEL, "import helpers.mine\nmine = helpers.mine.patch()"),
+    ],
+    "a function moved, then changed": [
+        write("helpers/stopwatch.py", "def synchronize(): ..."),
+        edit(
+            TIMING,
+            r"^def synchronize(.|\n)*?^(?=def)",
+            "from helpers.stopwatch import synchronize\n",
+        ),
+    ],
     "a compiled module beside it": [write("helpers/timing.so", "")],
     "a compiled module in its place": [compiled],
     "a package that lies elsewhere": [append("helpers/__init__.py", "__path__ = ['/mine']")],
@@ -239,6 +282,14 @@ def test_an_edit_that_a_cell_does_not_reach_plays(root, changes):
     for change in changes:
         change(root)
     assert noticed(root, then) == []
+
+
+def test_what_a_star_brings_along_is_noticed(root):
+    write("helpers/mine.py", "__all__ = []\ndef measure(): ...")(root)
+    append(TIMING, "from helpers.mine import *")(root)
+    then = reached(root)
+    edit("helpers/mine.py", r"\[\]", "['measure']")(root)
+    assert noticed(root, then) == ["helpers.mine.__all__"]
 
 
 def test_another_copy_of_a_tool_is_told_by_its_version(root):

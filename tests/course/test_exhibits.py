@@ -109,12 +109,6 @@ def test_the_consequence_and_lines_that_are_always_the_same_are_left_out(capsys)
     assert exhibits.CUDA_ERRORS[901] in shown().traceback[0]
 
 
-def test_901_is_shown_where_it_comes_first(capsys):
-    with fails("alone", "previous error"):
-        raise RuntimeError(f"CUDA error: {exhibits.CUDA_ERRORS[901]}")
-    assert exhibits.CUDA_ERRORS[901] in capsys.readouterr().out
-
-
 def test_causes_of_other_lessons_link_to_headings_that_exist():
     lessons = {entry.title: entry.lesson for entry in entries()}
     for title, heading in exhibits.SHOWN_UNDER.items():
@@ -172,13 +166,6 @@ def test_a_wrong_value_must_be_the_wrong_one_and_the_fixed_one_right():
 def test_a_right_value_is_no_exhibit(got, wrong, right):
     with pytest.raises(AssertionError, match="expected the wrong value"):
         silent("frozen", "does not change", got, wrong, right)
-
-
-def test_a_cell_that_is_run_again_replaces_its_exhibit():
-    for _ in range(2):
-        silent("a", "symptom", 1, wrong=1, right=2)
-        silent("b", "symptom", 1, wrong=1, right=2)
-    assert shown().exhibit.tolist() == ["a", "b"]
 
 
 def raise_an_error():

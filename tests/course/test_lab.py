@@ -13,7 +13,7 @@ from nbformat.v4 import new_markdown_cell, new_output
 from course import progress
 from course.commands import lab
 from course.files import SavingError
-from course.lessons import FORMER_NAMES, lesson_file, lessons
+from course.lessons import lesson_file
 from course.set_up import NO_ROOT
 from tests.support.lab import Lab
 from tests.support.machine import wait_for
@@ -156,17 +156,6 @@ def test_copies_follow_a_lesson_that_is_renumbered(course, changed):
     assert lab.update(folder, copy) == [there] * changed
 
 
-def test_copies_follow_a_lesson_that_is_renamed(course):
-    folder, copy = course
-    write_notebook(copy / "00_one.ipynb", "mine")
-    renumber(folder, _00_one="02_first")
-    (folder / "solutions/00_one.ipynb").rename(folder / "solutions/02_first.ipynb")
-    (folder / FORMER_NAMES).write_text('{"00_one": "first"}')
-    assert lab.update(folder, copy) == [FOLLOWED]
-    assert source(copy / "02_first.ipynb") == "mine"
-    assert files(copy)[1:] == ["01_two.ipynb", "02_first.ipynb", "solutions/02_first.ipynb"]
-
-
 def test_a_lesson_that_the_course_has_no_more_goes_unless_it_is_the_learners(course):
     folder, copy = course
     write_notebook(copy / "01_two.ipynb", "mine")
@@ -205,24 +194,6 @@ def test_progress_is_noted_and_shown(copy_open):
     assert sentence in said
     last = progress.ending("failure_gallery")
     assert "Next" not in last and last.endswith(f"[Your progress]({progress.PAGE}).")
-
-
-def test_an_exercise_that_moved_to_another_lesson_keeps_its_mark(copy_open):
-    assert (
-        progress.mark("an_earlier_lesson", "most_speed_up")
-        == progress.mark("reach_floor", "steps_until_paid")
-        == ""
-    )
-    solved = dict(progress.progress())["start_here"]
-    assert solved["most_speed_up"] and solved["steps_until_paid"] and not all(solved.values())
-
-
-def test_a_page_shows_every_lesson(copy_open):
-    progress.mark("start_here", "most_speed_up")
-    page = (copy_open / progress.PAGE).read_text()
-    count = sum(len(asked) for _, asked in progress.progress())
-    assert page.startswith(f"# 1 of {count} exercises solved\n")
-    assert all(f"]({path.name}) | " in page for path in lessons())
 
 
 def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):

@@ -1,21 +1,16 @@
 """Lessons as a learner meets them: `make lab`, in a real browser."""
 
-import functools
 import re
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from course.lab_address import UNSAID
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
-from course.recordings.recording import recorded_lesson
 from tests.support.lab import Lab
 from tests.support.lab_page import Notebook, expect
-from tests.support.notebooks import write_notebook
-from tests.support.server import Quiet, serving
-from tests.support.timeline_figure import BREAKS, CUT, PERFETTO, SIDES, handed, touch
+from tests.support.timeline_figure import BREAKS, CUT, SIDES
 
 pytestmark = pytest.mark.browser
 
@@ -66,18 +61,6 @@ def open_page(profile, request):
         if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))
     ]
     assert asked and elsewhere == []
-
-
-@pytest.fixture
-def open_notebook(lab, open_page):
-    """Open a notebook alone in JupyterLab, in a workspace of its own."""
-
-    def open_notebook(path):
-        return Notebook(
-            lab, open_page(lab.address(f"lab/workspaces/{Path(path).stem}/tree/{path}")), path
-        )
-
-    return open_notebook
 
 
 SIZES = """images => images.map(image => {
@@ -138,57 +121,3 @@ def shows_what_comes_next(last, page):
     last.get_by_role("link", name="Your progress").click()
     expect(page).to_contain_text(re.compile(r"^\s*1 of \d+ exercises solved"))
     expect(last).to_be_visible()
-
-
-@pytest.fixture
-def stand_in(tmp_path):
-    (tmp_path / "index.html").write_text(PERFETTO)
-    with serving(functools.partial(Quiet, directory=tmp_path)) as address:
-        yield f"{address}/"
-
-
-@pytest.mark.weekly
-def test_a_trace_is_touched_and_opens_in_perfetto_from_the_cell(lab, open_notebook, stand_in):
-    trace = recorded_lesson("start_here").trace("eager")
-    opening = (
-        "from course.perfetto import open_in_perfetto\nfrom "
-        "course.lesson import lesson, trace_file\n"
-    )
-    call = (
-        f"lesson('start_here', live=False)\nopen_in_perfetto(trace_file('eager'), ui={stand_in!r})"
-    )
-    reading = "from course.touch.timeline import explore\nfrom helpers.trace import read_trace\n"
-    files = "{name: read_trace(trace_file(name)) for name in ('eager', 'whole_step_graph')}"
-    write_notebook(
-        lab.folder / "my_lessons" / "traces.ipynb",
-        opening + call,
-        f"{reading}explore({files}, step=3)",
-        "'below'",
-    )
-    notebook = open_notebook("my_lessons/traces.ipynb")
-    notebook.run_all()
-    notebook.cell("explore(").locator(".cm-content").click()
-    touch(notebook.page.locator("figure.timeline"), "start_here", ("eager", "whole_step_graph"))
-    expect(notebook.code.nth(1)).to_have_class(
-        re.compile("jp-mod-active")
-    )  # the keys were the timeline's alone
-    with notebook.page.expect_popup() as popup:
-        notebook.page.get_by_role("button", name="Open in Perfetto").click()
-    expect(popup.value.locator("output")).to_have_text(handed(trace, trace.name))
-    expect(notebook.page.locator(".jp-OutputArea div > output")).to_have_text("opened")
-
-    with notebook.page.expect_download() as download:
-        notebook.page.get_by_role("link", name="download").click()
-    assert download.value.path().read_bytes() == trace.read_bytes()
-    notebook.save()
-    assert (lab.folder / notebook.path).stat().st_size < 70_000, (
-        "a timeline, and no trace, in the notebook"
-    )
-
-    copy = lab.folder / trace.relative_to(ROOT)
-    copy.rename(lab.folder / "moved")
-    notebook.page.get_by_role("button", name="Open in Perfetto").click()
-    expect(notebook.page.locator(".jp-OutputArea div > output")).to_contain_text(
-        "cannot fetch the trace: download the file"
-    )
-    (lab.folder / "moved").rename(copy)

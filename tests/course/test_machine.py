@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from course import machine, ranks
-from course.lessons import lessons
 from course.machine import missing, played
 from tests.support.notebooks import write_notebook
 
@@ -93,15 +92,6 @@ def test_lessons_that_need_more_are_named(tmp_path, monkeypatch):
         "03_package.ipynb plays its recording: live, it needs the package no_such_package "
         "(`pip install no_such_package`)",
     ]
-
-
-def test_lessons_on_several_gpus_need_two_and_22_can_share_one(monkeypatch):
-    monkeypatch.delenv(ranks.SHARE, raising=False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 0))
-    needed = {path.stem[3:]: machine.lacking(path) for path in lessons()}
-    two = {name for name, of in needed.items() if of and of[0].startswith("2 GPUs (")}
-    assert two == {"train_on_several_gpus", "split_decoder"}
 
 
 def test_the_cpu_is_the_one_that_linux_names(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ NEITHER = shutil.ignore_patterns(".*", "__pycache__", "my_lessons", "_build", "*
 CHECKS = [
     "tests/lessons/test_form.py",
     "tests/exercises/test_capture_exercises.py",
-    "tests/lessons/test_renumber.py",
+    "tests/lessons/test_rename.py",
 ]
 
 
@@ -31,7 +31,7 @@ def test_a_new_lesson_passes_the_tests_of_form(project):
     said = run_python("-m", "course.commands.new_lesson", "check_things", 29, folder=project)
     assert said.returncode == 0, said.stderr
     assert "belongs to the part 'In practice'" in said.stdout
-    file = "29_check_things.ipynb"
+    file = f"{29}_check_things.ipynb"
     for name in (
         f"notebooks/{file}",
         f"notebooks/solutions/{file}",
@@ -67,7 +67,7 @@ def root(tmp_path):
     [
         ("share_pools", 1, r"There is a lesson share_pools already: .*/00_share_pools\.ipynb"),
         ("Share_pools", 1, "'Share_pools' is no name of a lesson: a verb and an object"),
-        ("05_share_pools", 1, "no name of a lesson"),
+        ("05_draw_lines", 1, "give its number after the name"),
         ("pools", 1, "no name of a lesson"),
         ("../share_pools", 1, "no name of a lesson"),
         ("draw_lines", 0, "0 is the number of 00_share_pools: begin the lesson at a free one"),

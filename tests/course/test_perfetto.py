@@ -1,4 +1,4 @@
-"""The Perfetto button where there is no page: test_lab_in_a_browser.py clicks it."""
+"""The Perfetto button where there is no page: test_site_in_a_browser.py clicks one."""
 
 import json
 

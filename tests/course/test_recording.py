@@ -2,15 +2,16 @@
 
 import contextlib
 import copy
+import importlib
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
+import torch
 from nbclient.exceptions import CellExecutionError
 
 from course import lesson, paths, recorded_gpus
@@ -79,12 +80,6 @@ def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
 def test_an_edited_gpu_cell_is_told_the_lessons_own():
     own = next(cell for cell in code(lesson_file("start_here")) if cell.startswith("%%gpu"))
     assert recorded_cell_like(f"{own} + 1", "start_here").endswith(f"\n\n{own}")
-
-
-def test_a_folder_name_of_any_length_is_one_sentence(learner, monkeypatch):
-    monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", "x" * 5000)
-    error = learner.run(OPENING)
-    assert type(error).__name__ == "RecordingError" and len(str(error)) < 200
 
 
 @pytest.mark.parametrize(
@@ -180,17 +175,13 @@ def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "gpu", ["../nvidia-h200", "", ".", "..", "/etc", "nvidia-h200/x", "nvidia-h2000"]
+    "gpu", ["../nvidia-h200", "", ".", "..", "/etc", "nvidia-h200/x", "nvidia-h2000", "x" * 5000]
 )
 def test_nothing_outside_of_traces_is_read(gpu, learner, monkeypatch):
     monkeypatch.setenv("CUDA_GRAPHS_RECORDED_ON", gpu)
     error = learner.run(OPENING)
     assert type(error).__name__ == "RecordingError" and "is no folder of traces/" in str(error)
-
-
-def test_line_ends_do_not_matter(path, learner):
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert learner.run_all(*CELLS) == []
+    assert len(str(error)) < 200
 
 
 def test_a_trace_is_the_recorded_one(path, learner):
@@ -361,9 +352,10 @@ def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(
     assert len(list(path.with_suffix("").iterdir())) == 1
 
 
-def test_without_a_gpu_the_recorder_says_so(capsys, monkeypatch):
-    monkeypatch.setattr(record.torch.cuda, "is_available", lambda: False)
-    assert record.main([]) == 2
+@pytest.mark.parametrize("command", ["record", "works_on"])
+def test_without_a_gpu_a_command_says_so(command, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert importlib.import_module(f"course.commands.{command}").main([]) == 2
     assert "needs a CUDA GPU" in capsys.readouterr().err
 
 
@@ -405,26 +397,12 @@ def edit(path, old, new):
     [
         ("rounds: int = 20", "rounds: int = 19", ["helpers.timing.measure has changed"]),
         ("issued = clock()", "issued = clock() + 1", ["helpers.timing._time has changed"]),
-        ("Time variants, a dict", "Time some variants, a dict", []),
-        ("too close to call", "too near", []),
-        ("rows = []\n", "rows = []  # of the table\n\n", []),
-        ("rows = []\n", "rows: list = (\n        []\n    )\n", []),
+        ("rows = []\n", "rows: list = (\n        []  # of the table\n    )\n\n", []),
     ],
 )
 def test_what_a_gpu_cell_reaches_makes_its_recording_stale(copied, old, new, changed):
     edit(copied.root / "helpers" / "timing.py", old, new)
     assert copied.stale() == changed
-
-
-def test_a_function_moved_to_another_module_makes_no_recording_stale(copied):
-    file, new = copied.root / "helpers/timing.py", copied.root / "helpers/stopwatch.py"
-    text = file.read_text()
-    body = re.search(r"^def _time\(.*?(?=^\S)", text, re.MULTILINE | re.DOTALL)[0]
-    new.write_text(body)
-    file.write_text(f"from helpers.stopwatch import _time\n{text.replace(body, '')}")
-    assert copied.stale() == []
-    edit(new, "issued = clock()", "issued = clock() + 1")
-    assert "helpers.stopwatch._time has changed" in copied.stale()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.recordings import values
@@ -29,6 +29,7 @@ def test_plain_values_come_back_as_they_were(value):
     assert repr(through_json(value)) == repr(value)
 
 
+@settings(max_examples=25)  # a DataFrame takes milliseconds
 @given(st.lists(st.tuples(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.text())))
 def test_tables_come_back_to_the_bit(rows):
     frame = pd.DataFrame(

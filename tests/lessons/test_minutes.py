@@ -57,10 +57,3 @@ def test_the_minutes_are_written_and_those_of_the_exercises_stay(tmp_path, monke
     assert nbformat.read(path, as_version=4).cells[0].source == FIRST.replace(
         "7 minutes", "31 minutes"
     )
-
-
-def test_a_first_screen_without_minutes_is_a_sentence(tmp_path):
-    nbformat.write(new_notebook(cells=[new_markdown_cell("# A title")]), tmp_path / "lesson.ipynb")
-    said = r"first cell of lesson\.ipynb does not say how many minutes"
-    with pytest.raises(LookupError, match=said):
-        minutes.stated(tmp_path / "lesson.ipynb")

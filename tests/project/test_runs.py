@@ -1,4 +1,4 @@
-"""The ways to run the notebooks and the tests, in the words of the pages that name them."""
+"""`make test` always ends, and `make quick` says what it leaves out."""
 
 import cProfile
 import json
@@ -12,75 +12,31 @@ import pytest
 from course.lessons import lesson_file
 from course.paths import ROOT
 from tests import quick
-from tests.support.notebooks import write_notebook
 from tests.support.processes import run_python
 from tests.support.project import clean_environment
 
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "docs/run_the_course.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "docs/notebooks_as_tests.md",
-]
-PAGES += sorted((ROOT / ".github/workflows").glob("*.yml"))
-COMMAND = re.compile(r"(?:^ {4}|`|run: )((?:pytest --nbmake|make notebooks)[^`#\n]*)", re.MULTILINE)
-NOTEBOOKS = re.compile(r"^notebooks\b.*")
 LESSON = lesson_file("replay_random_numbers").relative_to(ROOT)
 KILLS = "import os, signal\ndef test_dies(): os.kill(os.getpid(), signal.SIGSEGV)\n"
-SLEEPS = "import time\ndef test_sleeps(): time.sleep(3600)\n"
-DEAF = f"import signal\n{SLEEPS.replace(': ', ': signal.signal(signal.SIGALRM, signal.SIG_IGN); ')}"
-
-
-def words_of(command):
-    """What the shell would tell Python: of a target of make, what make prints."""
-    words = shlex.split(command)
-    if words[0] == "make":
-        asks = ["make", "--dry-run", "--no-print-directory", *words[1:]]
-        printed = subprocess.check_output(asks, text=True, cwd=ROOT, env=clean_environment())
-        words = shlex.split(printed.replace("\\\n", " ").splitlines()[-1])
-        assert words[1:3] == ["-m", "pytest"]
-    return ["-m", "pytest", *words[words.index("pytest") + 1 :]]
-
-
-def commands():
-    """Every command of the pages once; one that another only adds options to runs with these."""
-    found = {command.strip() for page in PAGES for command in COMMAND.findall(page.read_text())}
-    return [one for one in sorted(found) if not any(other.startswith(f"{one} ") for other in found)]
-
-
-@pytest.mark.weekly  # starts kernels; the workflows run these commands on all notebooks
-@pytest.mark.parametrize("command", commands())
-def test_the_pages_command_runs_a_notebook(command, tmp_path):
-    """The very words, but for the folder, the report and the number of workers."""
-    words = [NOTEBOOKS.sub(str(LESSON), word) for word in words_of(command)]
-    instead = {"results.xml": str(tmp_path / "results.xml"), "numprocesses=auto": "numprocesses=1"}
-    for text, other in instead.items():
-        words = [word.replace(text, other) for word in words]
-    assert words.count(str(LESSON)) == 1
-    ran = run_python(*words)
-    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
-    assert "1 passed" in ran.stdout
-
-
-def test_a_notebook_that_fails_fails_the_run(tmp_path):
-    write_notebook(tmp_path / "wrong.ipynb", "assert 1 == 2")
-    ran = run_python("-m", "pytest", "--nbmake", "wrong.ipynb", folder=tmp_path)
-    assert ran.returncode == 1 and "assert 1 == 2" in ran.stdout
+DEAF = """import signal, time
+def test_sleeps(): signal.signal(signal.SIGALRM, signal.SIG_IGN); time.sleep(3600)
+"""
 
 
 @pytest.mark.parametrize(
     ("source", "test", "why"),
     [
         (KILLS, "test_dies", "crashed"),
-        (SLEEPS, "test_sleeps", "Timeout"),
         (DEAF, "test_sleeps", ""),
     ],
-    ids=["killed", "asleep", "deaf to signals"],
+    ids=["killed", "deaf to signals"],
 )
 def test_no_run_can_hang(source, test, why, tmp_path):
     """`make test` ends, fails and names the test; here it waits for 1 s in place of minutes."""
     (tmp_path / "test_bad.py").write_text(f"{source}def test_good(): pass\n")
-    words = words_of("make test")
+    asks = ["make", "--dry-run", "--no-print-directory", "test"]
+    printed = subprocess.check_output(asks, text=True, cwd=ROOT, env=clean_environment())
+    words = shlex.split(printed.replace("\\\n", " ").splitlines()[-1])[1:]
+    assert words[:2] == ["-m", "pytest"]
     patience = ["--timeout=1", "--override-ini=faulthandler_timeout=2", "--numprocesses=1"]
     assert [word.partition("=")[0] for word in words].count("--timeout") == 1
     ran = run_python(*words, *patience, "-p", "no:cacheprovider", "test_bad.py", folder=tmp_path)

@@ -1,15 +1,13 @@
 """The ways into the course: the front page, a missing page, the address, icons, downloads."""
 
-import json
 import re
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image
 
 from course.lessons import lesson_file
 from course.paths import ROOT
-from docs import address, readme
+from docs import address
 from tests.support.notebooks import RECORDED
 
 pytest.importorskip("docutils", reason="the site needs what `make test` installs")
@@ -99,16 +97,6 @@ def test_the_site_map_needs_an_address(tmp_path, site):
         "https://owner.github.io/name/index.html",
         "https://owner.github.io/name/a/b.html",
     ]
-
-
-def test_the_preview_shows_the_recorded_numbers():
-    preview = Image.open(readme.PREVIEW)
-    assert preview.size == (1200, 630), "as sites show it that quote a link"
-    assert preview.text["Description"] == readme.shown(*readme.first_chart()), "run `make readme`"
-    assert json.loads(preview.text["Description"])["host_us"].keys() == {
-        "eager",
-        "whole-step graph",
-    }
 
 
 # the repository's address

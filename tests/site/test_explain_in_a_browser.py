@@ -119,18 +119,12 @@ SEARCHES = {  # what a person types: the page that answers it, or either of two
     "huggingface": "decode_language_model",
     "deepspeed": "train_on_several_gpus",
 }
-COMPLAINTS = {  # and the heading that answers it
-    "loss does not change any more": "Rebound static input",
-    "the graph is slower than eager": "No speed-up",
-    "same dropout each time": None,
-}
 
 
 FIRST = """queries => queries.map(query => {
   const hits = Search._performSearch(...Search._parseQuery(query));
   return hits.at(-1)?.[0] ?? "nothing";
 })"""  # the last hit is shown first
-HITS = FIRST.replace('hits.at(-1)?.[0] ?? "nothing"', "hits.at(-1)")
 
 
 def test_what_people_type_finds_its_page_first(page):
@@ -148,30 +142,6 @@ def where(name):
     """A page's address by its lesson's name."""
     own = "/" in name or name in ("index", "README")
     return name if own else f"notebooks/{lesson_file(name).stem}"
-
-
-def test_the_usual_complaints_find_the_usual_cause_first(page):
-    page.goto(f"{page.address}/search.html?q=graph")
-    page.locator("#search-results li a").first.wait_for()
-    hits = page.evaluate(HITS, list(COMPLAINTS))
-    lessons = [GALLERY, GALLERY, "replay_random_numbers"]
-    assert [hit[0] for hit in hits] == [where(name) for name in lessons]
-    headings = [hit[1].partition(" > ")[2] or None for hit in hits]
-    assert headings == list(COMPLAINTS.values())
-
-
-@pytest.mark.parametrize(
-    ("query", "exhibit"),
-    [
-        ("906", "Legacy default stream in a capture, error 906"),
-        ("capturing stream has unjoined work", "Unjoined side stream, error 904"),
-        ("illegal memory access", "Illegal memory access, error 700"),
-    ],
-)
-def test_a_hit_in_the_gallery_lands_on_the_exhibit(page, query, exhibit):
-    page.goto(f"{page.address}/search.html?q={query}")
-    page.get_by_role("link", name=f"Failure gallery > {exhibit}", exact=True).click()
-    expect(page.locator("section > h3", has_text=exhibit).last).to_be_in_viewport()
 
 
 def test_every_question_leads_to_a_page_and_a_heading(page):

@@ -110,16 +110,3 @@ def test_every_image_has_a_text_that_says_what_it_shows(parsed):
     images = [image for page in parsed.values() for image in page.images]
     assert len(images) > 20
     assert [source for source, text in images if not text or len(text) < 20] == []
-
-
-def test_search_finds_words_of_lessons_and_of_helpers(site):
-    index = (site / "searchindex.js").read_text()
-    assert (
-        f"notebooks/{lesson_file('reach_floor').stem}" in index
-        and "helpers.capture.capture_step" in index
-    )
-    assert '"dropout"' in index or "dropout:" in index
-
-
-def test_no_page_says_that_it_runs_live(site):
-    assert not any("Live</strong>" in path.read_text() for path in site.glob("notebooks/*.html"))

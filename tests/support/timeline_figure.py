@@ -5,11 +5,8 @@ button, the looks.
 import hashlib
 import re
 
-from course.recordings.recording import recorded_lesson
 from helpers.charts import COLOURS
-from helpers.trace import read_trace
 from tests.support.lab_page import expect
-from trace_report.timeline import timeline_data
 
 LANE, START, LONG, NAME, SAID, PARTNERS = range(6)
 CUT = (
@@ -35,12 +32,6 @@ PERFETTO = """<!doctype html><title>stand-in</title><output></output><script>
 def handed(trace, name):
     """What that page says of a trace's file that it was handed under a name."""
     return f"{trace.stat().st_size} {name} {name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
-
-
-def touch(figure, lesson, names, step=3):
-    """Hover, switch, walk and zoom on a figure that explore has drawn of two of a lesson's recorded traces."""
-    traces = {name: read_trace(recorded_lesson(lesson).trace(name)) for name in names}
-    touch_all(figure, timeline_data(traces, step))
 
 
 def touch_all(figure, data):

@@ -6,7 +6,7 @@ import shutil
 import nbformat
 import pytest
 
-from course.commands import rename_lesson, renumber
+from course.commands import rename
 from course.lessons import FORMER_NAMES, by_parts, former_names, lesson_file, unnumbered
 from course.paths import ROOT
 
@@ -20,7 +20,7 @@ CODE = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0][0
 def project(tmp_path):
     """A copy of everything that names lessons."""
     paths = {
-        path for pattern in (*renumber.TEXTS, "notebooks/**/*.ipynb") for path in ROOT.glob(pattern)
+        path for pattern in (*rename.LINKS, "notebooks/**/*.ipynb") for path in ROOT.glob(pattern)
     }
     for path in paths:
         copy = tmp_path / path.relative_to(ROOT)
@@ -52,7 +52,7 @@ def dead_links(project):
 
 
 def test_links_are_up_to_date(project):
-    assert renumber.update_links(project) == [], "run `make links`"
+    assert rename.update_links(project) == [], "run `make links`"
     assert dead_links(project) == set()
 
 
@@ -68,50 +68,28 @@ def test_code_knows_lessons_by_name_alone():
     assert known == {}, "ask course.lessons.lesson_file for the file"
 
 
-def test_lessons_move_and_links_follow(project):
-    """The one that has the number moves up, and so on up to a gap."""
-    notebooks, before = project / "notebooks", code(project / "notebooks")
-    renumber.renumber("choose_api", 3, project)
-    assert dead_links(project), "links are stale now"
-    assert renumber.update_links(project)
-    assert dead_links(project) == set() and renumber.update_links(project) == []
-    order = [path.stem for path in sorted(notebooks.glob("*.ipynb"))]
-    assert order == [path.stem for path in sorted(notebooks.glob("solutions/*.ipynb"))]
-    assert [int(stem[:2]) for stem in order[2:6]] == [2, 3, 4, 5]
-    assert [unnumbered(stem) for stem in order[2:5]] == [NAMES[2], "choose_api", NAMES[3]]
-    assert len(order) == len(NAMES)
-    assert code(notebooks) == before, "code cells are compared with recordings"
-
-
-def test_former_names_lead_to_the_present_ones(project):
-    notebooks = project / "notebooks"
-    renumber.renumber("choose_api", 11, project)
-    assert former_names(notebooks) == {f"{16}_choose_api": "choose_api"}
-    rename_lesson.rename("choose_api", "choose_way", project)
-    former = {f"{number:02}_choose_api": "choose_way" for number in (11, 16)}
-    assert former_names(notebooks) == former
-    rename_lesson.rename("choose_way", "choose_api", project)
-    renumber.renumber("choose_api", 16, project)
-    former = {f"{11:02}_{name}": "choose_api" for name in ("choose_api", "choose_way")}
-    assert former_names(notebooks) == former, "a file that is there has no other name"
-
-
 def test_a_renamed_lesson_takes_along_whatever_names_it(project):
+    notebooks, before = project / "notebooks", code(project / "notebooks")
     for name in ("exercises/scenarios/change_weights.py", "traces/h200/change_weights.json"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("change_weights()  # 'change_weights'")
     (project / "docs/search.toml").write_text('change_weights = ["swap"]\nrechange_weights = 1')
-    rename_lesson.rename("change_weights", "swap_weights", project)
-    renumber.update_links(project)
+    old = lesson_file("change_weights", notebooks).stem
+    assert rename.rename_lesson("change_weights", "29_swap_weights", project)
     assert (project / "docs/search.toml").read_text().startswith("swap_weights = ")
     assert "rechange_weights" in (project / "docs/search.toml").read_text()
     scenarios = (project / "exercises/scenarios/swap_weights.py").read_text()
     assert scenarios == "change_weights()  # 'swap_weights'", "a function keeps its name"
     assert (project / "traces/h200/swap_weights.json").exists()
-    opening = {cell for cells in code(project / "notebooks").values() for cell in cells}
-    assert any('lesson("swap_weights")' in cell for cell in opening)
-    assert not any('"change_weights"' in cell for cell in opening)
-    assert dead_links(project) == set()
+    cells = code(notebooks)
+    assert any('lesson("swap_weights")' in cell for cell in cells["notebooks/swap_weights.ipynb"])
+    assert dead_links(project) == set() and rename.update_links(project) == []
+    assert (notebooks / "solutions/29_swap_weights.ipynb").exists()
+    assert former_names(notebooks)[old] == "swap_weights"
+    rename.rename_lesson("swap_weights", old, project)
+    assert old not in former_names(notebooks), "a file that is there has no other name"
+    assert former_names(notebooks)["29_swap_weights"] == "change_weights"
+    assert code(notebooks) == before, "code cells are compared with recordings"
 
 
 @pytest.mark.parametrize(
@@ -132,28 +110,49 @@ def test_a_lesson_without_its_part_is_a_sentence(project, lesson, part, said):
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "to", "said"),
+    ("name", "to", "said"),
     [
-        (rename_lesson.rename, "nothing", "draw_lines", "There is no lesson nothing"),
-        (rename_lesson.rename, "choose_api", "choose", "'choose' is no name of a lesson"),
-        (rename_lesson.rename, "choose_api", "reach_floor", "There is a lesson reach_floor"),
-        (renumber.renumber, "nothing", 3, "There is no lesson nothing in .*notebooks"),
-        (renumber.renumber, "choose_api", 100, "numbered from 0 to 99: there is no 100"),
-        (renumber.renumber, "choose_api", -1, "there is no -1"),
+        ("nothing", "draw_lines", "There is no lesson nothing in .*notebooks"),
+        ("choose_api", "choose", "'choose' is no name of a lesson"),
+        ("choose_api", "reach_floor", "There is a lesson reach_floor"),
+        ("choose_api", f"{0:02}_choose_api", "00 is the number of .*start_here"),
     ],
 )
-def test_a_mistake_is_a_sentence_and_changes_nothing(project, command, name, to, said):
+def test_a_mistake_is_a_sentence_and_changes_nothing(project, name, to, said):
     before = sorted(project.rglob("*"))
     with pytest.raises((LookupError, ValueError), match=said):
-        command(name, to, project)
+        rename.rename_lesson(name, to, project)
     assert sorted(project.rglob("*")) == before
 
 
 def test_the_command_says_what_it_did(capsys, monkeypatch):
-    monkeypatch.setattr(renumber, "update_links", list)
-    assert renumber.main([]) == 0 and capsys.readouterr().out == "All links are up to date.\n"
-    assert renumber.main(["nothing", "3"]) == 1
-    assert capsys.readouterr().err.startswith("There is no lesson nothing")
-    with pytest.raises(SystemExit):
-        renumber.main(["choose_api"])
-    assert "which number shall choose_api get?" in capsys.readouterr().err
+    monkeypatch.setattr(rename, "update_links", list)
+    assert rename.main([]) == 0 and capsys.readouterr().out == "Changed: nothing.\n"
+    assert rename.main(["choose_api", "nothing"]) == 1
+    assert capsys.readouterr().err.startswith("'nothing' is no name of a lesson")
+
+
+DEFINITION = "def old(): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "to", "said"),
+    [
+        ("", "new", ""),
+        ("from helpers.a import old\n", "class", "'class' is no name that Python takes"),
+        ("new = 1\n", "new", "new is taken: .*b.py uses it"),
+        ("print(old=1)\n", "new", "old is also an attribute or an argument in .*b.py"),
+    ],
+)
+def test_a_function_is_renamed_where_its_name_means_nothing_else(tmp_path, user, to, said):
+    (tmp_path / "helpers").mkdir()
+    files = {tmp_path / "helpers/a.py": DEFINITION, tmp_path / "helpers/b.py": user}
+    for file, text in files.items():
+        file.write_text(text)
+    if said:
+        with pytest.raises(ValueError, match=said):
+            rename.rename_definition("old", to, tmp_path)
+        assert all(file.read_text() == text for file, text in files.items())
+    else:
+        assert rename.rename_definition("old", to, tmp_path) == [tmp_path / "helpers/a.py"]
+        assert (tmp_path / "helpers/a.py").read_text() == "def new(): ...\n"
