@@ -71,11 +71,10 @@ def backward(device, function, /, *args, **kwargs):
         with wanting(device, None):
             return function(*args, **kwargs)
     if device.capturing() and function is not torch.autograd.grad:
-        refuse_default_stream_gradients(device, list(accumulators(root)))
-    here, there = (
-        device.stream,
-        block.writer if isinstance(block.writer, int) else device.stream,
-    )
+        leaves = list(accumulators(root))
+        refuse_default_stream_gradients(device, leaves)
+        device.capture.leaves += [leaf.variable for leaf in leaves]
+    here, there = (device.stream, block.writer if isinstance(block.writer, int) else device.stream)
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)
     with wanting(device, "cuda"), under_way(device):

@@ -11,27 +11,22 @@ from cpu_graph.errors import NotModelled
 MODE = "CUDAGraphCaptureControlFlowOpDispatchMode"
 
 
-def nodes_module(device):
-    """torch's module that makes conditional nodes, if a capture is under way in its mode."""
-    if not device.capturing():
-        return None
-    modes = [mode for mode in _get_current_dispatch_mode_stack() if type(mode).__name__ == MODE]
-    if not modes:
+def node_maker(device, name, called):
+    """torch's function that makes conditional nodes, if a capture is under way in its mode."""
+    modes = [type(mode).__name__ for mode in _get_current_dispatch_mode_stack()]
+    if not device.capturing() or MODE not in modes:
         return None
     from torch._higher_order_ops import cudagraph_conditional_nodes
 
-    return cudagraph_conditional_nodes
+    if not hasattr(cudagraph_conditional_nodes, name):
+        raise NotModelled(f"{called} in a capture is not modelled for this version of torch.")
+    return getattr(cudagraph_conditional_nodes, name)
 
 
 def cond(device):
     def cond(pred, true_fn, false_fn, operands=()):
-        nodes = nodes_module(device)
-        if nodes:
-            if not hasattr(nodes, "if_else_node"):
-                raise NotModelled(
-                    "torch.cond in a capture is not modelled for this version of torch."
-                )
-            return nodes.if_else_node(pred, true_fn, false_fn, operands)
+        if make_nodes := node_maker(device, "if_else_node", "torch.cond"):
+            return make_nodes(pred, true_fn, false_fn, operands)
         return true_fn(*operands) if pred else false_fn(*operands)
 
     return cond
@@ -39,13 +34,8 @@ def cond(device):
 
 def while_loop(device):
     def while_loop(cond_fn, body_fn, carried_inputs):
-        nodes = nodes_module(device)
-        if nodes:
-            if not hasattr(nodes, "while_loop_node"):
-                raise NotModelled(
-                    "torch.while_loop in a capture is not modelled for this version of torch."
-                )
-            return nodes.while_loop_node(cond_fn, body_fn, carried_inputs, ())
+        if make_nodes := node_maker(device, "while_loop_node", "torch.while_loop"):
+            return make_nodes(cond_fn, body_fn, carried_inputs, ())
         while cond_fn(*carried_inputs):
             carried_inputs = body_fn(*carried_inputs)
         return carried_inputs

@@ -5,21 +5,13 @@ from functools import partial
 from threading import RLock, get_ident, local
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
 from cpu_graph.hints import raced, used_eagerly
 from cpu_graph.lines import users_line
 from cpu_graph.memory import LARGE, Memory, Place, rounded
-from cpu_graph.nodes import (
-    Node,
-    called,
-    drawing,
-    is_anew,
-    is_factory,
-    leaves_unfilled,
-    poisoning,
-    written_by,
-)
+from cpu_graph.nodes import Node, called, drawing, is_anew, is_factory, poisoning, written_by
 from cpu_graph.order import HOST, Order
 from cpu_graph.placement import Asked
 from cpu_graph.tables import strides_of
@@ -48,6 +40,7 @@ class Device:
         self.drawn = set()  # operators that drew since the random state was last set
         self.findings = []  # what was noticed, see hints
         self.adding = {}  # what was told of gradients that are not set to zero -> their blocks
+        self.gradients = WeakTensorKeyDictionary()  # leaf -> see hints.note_gradients
         self.captures = []  # those that ended well, as Captured
         self.listeners = []  # see log.Listener
         self.order = Order(self.memory.finished, partial(raced, self), partial(self.tell, "waited"))
@@ -138,7 +131,7 @@ class Device:
             block.unknown_address = True  # part of it may be the newer block's
         block.tenant = capture
         tensor = self.memory.tensor(block, shape, stride, dtype)
-        block.uncomputed = capture is not None
+        block.uncomputed = capture
         return tensor
 
     def eager_pool(self, kind):
@@ -219,7 +212,7 @@ class Device:
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
             block.overwritten = None
-            block.uncomputed = False
+            block.uncomputed = node.uncomputed
         self.tell("launched", [node], None)
         return outputs if made else node.read  # which a race may have changed
 
@@ -227,6 +220,4 @@ class Device:
         moved = self.allocate(tensor.shape, strides_of(operator, tensor), tensor.dtype, kind)
         if kind != "cpu":
             self.order.save({self.memory.span(moved): True})
-        if leaves_unfilled(operator):
-            return moved  # with what its memory holds
         return moved.copy_(tensor)

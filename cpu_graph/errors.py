@@ -1,5 +1,8 @@
 """What a refused operation says, in the words of CUDA and PyTorch, and what is not modelled."""
 
+from collections.abc import Callable
+from typing import NoReturn
+
 import torch
 
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
@@ -157,6 +160,15 @@ def missing(name: str, real: type, called: str) -> AttributeError:
         error = f"'{called}' object has no attribute '{name}'"
         return refusal(error, AttributeError)  # type: ignore[return-value]
     return MissingAttribute(f"{called}.{name} is not modelled.")
+
+
+def not_modelled(what: str) -> Callable[..., NoReturn]:
+    """A function that is there and refuses each call by this name."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise NotModelled(f"{what} is not modelled.")
+
+    return refuse
 
 
 def not_pickled(thing: object) -> Exception:

@@ -6,18 +6,8 @@ one number to the next. A replay begins with the generator's state as number 0.
 
 import torch
 
-from cpu_graph.errors import (
-    IN_BODY,
-    LATE,
-    NEW_GENERATOR,
-    OUTSIDE,
-    PER_CAPTURE,
-    SEED,
-    SINCE_2_15,
-    UNREGISTERED,
-    NotModelled,
-    refusal,
-)
+from cpu_graph import errors
+from cpu_graph.errors import NotModelled, not_modelled, refusal
 
 Real: type[torch.Generator] = torch.Generator
 
@@ -31,7 +21,7 @@ class Generator(Real):
         if torch.device(device).type != "cuda":
             return Real(device)
         if cls.stand_in and cls.stand_in.capturing():
-            raise refusal(NEW_GENERATOR)
+            raise refusal(errors.NEW_GENERATOR)
         generator = super().__new__(cls, "cpu")
         # the capture that it believes in, and the state there
         generator.capture, generator.number = None, 0
@@ -72,12 +62,12 @@ class Generator(Real):
             self.stand_in.drawn = set()
             Real.manual_seed(self, seed)
         elif seed != self.initial_seed():
-            raise refusal(SEED)
+            raise refusal(errors.SEED)
         return self
 
     def seed(self):
         if self.stand_in.capturing():
-            raise refusal(SEED)
+            raise refusal(errors.SEED)
         return Real.seed(self)
 
     def __deepcopy__(self, memo):
@@ -87,7 +77,7 @@ class Generator(Real):
 
     def register(self, graph):
         if self.stand_in.capturing():
-            raise refusal(LATE)
+            raise refusal(errors.LATE)
         graph.generators.add(self)
 
     def begin(self, capture):
@@ -99,26 +89,19 @@ class Generator(Real):
         """What an operator draws now: in a capture its generator and two numbers of states."""
         capture = self.stand_in.capture
         if not self.stand_in.capturing():
-            if self.capture and not PER_CAPTURE:
-                raise refusal(OUTSIDE)
+            if self.capture and not errors.PER_CAPTURE:
+                raise refusal(errors.OUTSIDE)
             return self
         if len(capture.bodies) > 1:
-            if SINCE_2_15:
-                raise refusal(IN_BODY)
+            if errors.SINCE_2_15:
+                raise refusal(errors.IN_BODY)
             raise NotModelled("Random numbers in a conditional node's body are not modelled.")
         if self.capture is not capture:
-            if not SINCE_2_15:
-                raise refusal(UNREGISTERED)
+            if not errors.SINCE_2_15:
+                raise refusal(errors.UNREGISTERED)
             self.begin(capture)
         begins, self.number = self.number, next(capture.numbers)
         return self, begins, self.number
-
-
-def _not_modelled(name):
-    def refuse(self, *_):
-        raise NotModelled(f"Generator.{name} is not modelled.")
-
-    return refuse
 
 
 for _name in (
@@ -129,4 +112,4 @@ for _name in (
     "set_offset",
     "__reduce__",
 ):
-    setattr(Generator, _name, _not_modelled(_name))
+    setattr(Generator, _name, not_modelled(f"Generator.{_name}"))

@@ -7,41 +7,15 @@ from types import CellType, FunctionType
 
 import torch
 
-from cpu_graph import pools
+from cpu_graph import errors, hints, pools
 from cpu_graph.errors import (
-    DEFAULT_STREAM,
-    EMPTY,
-    ERROR_MODES,
-    NO_CAPTURE,
-    NO_GRAPH,
-    NO_POOL,
-    NO_POOLS,
-    NOT_BEGUN,
-    NOT_ENDED,
-    NOT_KEPT,
-    NOT_THE_USERS,
-    OTHER_STREAM,
-    OWNS_GRAPH,
-    PER_CAPTURE,
-    REPLAY_INSIDE,
-    SINCE_2_15,
-    UNKNOWN_MODE,
     NotModelled,
     cuda_error,
     is_refusal,
     missing,
+    not_modelled,
     not_pickled,
     refusal,
-)
-from cpu_graph.hints import (
-    Captured,
-    buffers,
-    lost_inputs,
-    ran_outside,
-    remark,
-    replayed_inside,
-    written_over,
-    zeroed,
 )
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
@@ -71,6 +45,7 @@ class Capture:
         self.handle = None  # a weak reference to that of its graph, once it has ended
         self.outside = []  # launches that ran during it and are not in it
         self.values = Values()
+        self.leaves = []  # whose gradients it adds to
         self.poisoned = set()
         self.written = {}  # block that the program writes to in it -> its generation
         self.anew = set()  # block that it writes without regard to what is there
@@ -219,17 +194,17 @@ class CUDAGraph:
         generator.register(self)
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
-        if capture_error_mode not in ERROR_MODES:
-            raise refusal(UNKNOWN_MODE + str(capture_error_mode))
+        if capture_error_mode not in errors.ERROR_MODES:
+            raise refusal(errors.UNKNOWN_MODE + str(capture_error_mode))
         if pool is not None and not isinstance(pool, tuple):
             expected = (
                 "incompatible function arguments. The following argument types are supported:"
             )
             raise refusal(f"capture_begin(): {expected}", TypeError)
         if self.capture:
-            raise refusal(OWNS_GRAPH)
+            raise refusal(errors.OWNS_GRAPH)
         if self.stand_in.stream == 0:
-            raise refusal(DEFAULT_STREAM)
+            raise refusal(errors.DEFAULT_STREAM)
         if self.stand_in.capture:
             raise cuda_error(401)
         self.token = pool if pool and any(pool) else (next(pools.ids), 0)  # two zeros name none
@@ -251,7 +226,7 @@ class CUDAGraph:
         if capture is None or capture.graph is not self:
             raise self.not_begun()
         if self.stand_in.stream != capture.origin:
-            raise refusal(OTHER_STREAM)
+            raise refusal(errors.OTHER_STREAM)
         self.stand_in.capture = None
         capture.graph = None  # else neither of the two would be gone before the other
         if capture.lost:
@@ -266,22 +241,25 @@ class CUDAGraph:
         self.handle = Handle(self.stand_in)
         capture.handle = weakref.ref(self.handle)
         launches = sum(node.operator is not POISON for node in flat(capture.nodes))
-        self.record = Captured(capture.number, shown(capture.line), launches)
+        self.record = hints.Captured(capture.number, shown(capture.line), launches)
         self.stand_in.captures.append(self.record)
         capture.values.end(self.stand_in)
         capture.warmed = warmed_blocks(capture)
-        capture.buffers = buffers(capture, flat(capture.nodes))
+        hints.note_gradients(self.stand_in, capture, self.record)
+        capture.buffers = hints.buffers(capture, flat(capture.nodes))
         capture.warmed_draws = warmed_draws(self.stand_in, flat(capture.nodes))
-        ran_outside(self.stand_in, capture)
-        remark(self.stand_in, self.record, capture, flat(capture.nodes))
+        hints.ran_outside(self.stand_in, capture)
+        hints.remark(self.stand_in, self.record, capture, flat(capture.nodes))
         if not capture.nodes:
-            warnings.warn(EMPTY, UserWarning, stacklevel=3)
+            warnings.warn(errors.EMPTY, UserWarning, stacklevel=3)
 
     def not_begun(self):
         """Before torch 2.15 a graph took the stream on which it was made for the capture's."""
-        if SINCE_2_15:
-            return refusal(NOT_BEGUN)
-        return cuda_error(401) if self.stand_in.stream == self.origin else refusal(OTHER_STREAM)
+        if errors.SINCE_2_15:
+            return refusal(errors.NOT_BEGUN)
+        return (
+            cuda_error(401) if self.stand_in.stream == self.origin else refusal(errors.OTHER_STREAM)
+        )
 
     def capture_end_post(self):
         self.finalizing = False
@@ -290,7 +268,7 @@ class CUDAGraph:
     def get_currently_capturing_graph():
         device = CUDAGraph.stand_in
         if not device.capturing():
-            raise refusal(NO_CAPTURE)
+            raise refusal(errors.NO_CAPTURE)
         return device.capture.graph
 
     def begin_capture_to_if_node(self, flag):
@@ -315,12 +293,12 @@ class CUDAGraph:
 
     def replay(self):
         if self.capture is None:
-            raise refusal(NO_GRAPH)
+            raise refusal(errors.NO_GRAPH)
         if self.stand_in.capturing():
-            replayed_inside(self.stand_in, self.record)
-            if PER_CAPTURE:
+            hints.replayed_inside(self.stand_in, self.record)
+            if errors.PER_CAPTURE:
                 self.stand_in.refuse(900)
-            raise refusal(REPLAY_INSIDE)
+            raise refusal(errors.REPLAY_INSIDE)
         if self.stand_in.closed:
             raise NotModelled(
                 "A replay outside of the block in which a graph was made is not modelled."
@@ -342,12 +320,12 @@ class CUDAGraph:
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
         self.record.replays += 1
-        written_over(self.capture)
-        zeroed(device, self.capture.anew)
+        hints.written_over(self.capture)
+        hints.zeroed(device, self.capture.anew)
 
     def _tell_before_replay(self):
         device, capture = self.stand_in, self.capture
-        lost_inputs(device, capture)
+        hints.lost_inputs(device, capture)
         with unseen():
             capture.values.tell_changed(device, capture.number)
         if not self.record.replays:
@@ -395,7 +373,7 @@ class CUDAGraph:
         for block in capture.written.keys() | capture.poisoned:
             block.last_graph = capture.number
             block.overwritten = None
-            block.uncomputed = False
+            block.uncomputed = None
         newer = {
             block
             for older, generation in capture.written.items()
@@ -423,12 +401,12 @@ class CUDAGraph:
 
     def pool(self):
         if self.capture is None:
-            raise refusal(NO_POOL)
+            raise refusal(errors.NO_POOL)
         return self.token
 
     def pools(self):
         if self.capture is None:
-            raise refusal(NO_POOLS)
+            raise refusal(errors.NO_POOLS)
         return [self.token, *self.retained]
 
     def _retain_pool(self, pool):
@@ -436,27 +414,22 @@ class CUDAGraph:
 
     def instantiate(self):
         if self.capture is None:
-            raise refusal(NOT_ENDED)
+            raise refusal(errors.NOT_ENDED)
         if self.has_instance and not self._kept:
-            raise refusal(NOT_THE_USERS)
+            raise refusal(errors.NOT_THE_USERS)
         self.has_instance = True
 
     def raw_cuda_graph(self):
         if not (self._kept or self.finalizing):
-            raise refusal(NOT_KEPT)
+            raise refusal(errors.NOT_KEPT)
         raise NotModelled("The stand-in has no raw CUDA graph.")
 
     def raw_cuda_graph_exec(self):
         raise NotModelled("The stand-in has no raw CUDA graph.")
 
-    def enable_debug_mode(self):
-        raise NotModelled("CUDAGraph.enable_debug_mode is not modelled.")
-
-    def debug_dump(self, path, **options):
-        raise NotModelled("CUDAGraph.debug_dump is not modelled.")
-
-    def get_graph_data(self):
-        raise NotModelled("CUDAGraph.get_graph_data is not modelled.")
+    enable_debug_mode = not_modelled("CUDAGraph.enable_debug_mode")
+    debug_dump = not_modelled("CUDAGraph.debug_dump")
+    get_graph_data = not_modelled("CUDAGraph.get_graph_data")
 
     def __reduce_ex__(self, protocol):
         raise not_pickled(self)
@@ -466,7 +439,7 @@ class CUDAGraph:
 
 
 for _name in ("pools", "get_currently_capturing_graph"):
-    if not PER_CAPTURE and not hasattr(torch.cuda.graphs.CUDAGraph, _name):
+    if not errors.PER_CAPTURE and not hasattr(torch.cuda.graphs.CUDAGraph, _name):
         delattr(CUDAGraph, _name)  # this torch has none
 
 

@@ -6,12 +6,10 @@ Each is a Finding in ``device.findings``; ``device.hints`` are their sentences.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from torch.utils._pytree import tree_leaves
-
 from cpu_graph.errors import NotModelled, refusal
 from cpu_graph.lines import shown
 from cpu_graph.memory import Place
-from cpu_graph.nodes import base_name, is_anew, is_factory, name_of
+from cpu_graph.nodes import base_name, is_anew, is_factory, name_of, places
 from cpu_graph.order import HOST
 from cpu_graph.trees import tensors_in
 
@@ -54,7 +52,7 @@ def raced(device, earlier, later):
     inside = earlier.graph is not None and earlier.stream[0] == clock_of(later)
     shape = next(
         place.where[1]
-        for place in places(earlier) + places(later)
+        for place in places([(node.args, node.kwargs, node.outputs) for node in pair])
         if any(place.block is block for block, *_ in earlier.spans)
         and any(place.block is block for block, *_ in later.spans)
     )
@@ -70,12 +68,6 @@ def raced(device, earlier, later):
 def clock_of(node):
     """The number of the replay that a launch is part of, or None."""
     return node.stream[0] if isinstance(node.stream, tuple) else None
-
-
-def places(node, outputs=True):
-    """The tensors in the device's memory among what a launch takes and returns."""
-    given = tree_leaves((node.args, node.kwargs, node.outputs if outputs else ()))
-    return [leaf for leaf in given if isinstance(leaf, Place)]
 
 
 def said_of(node):
@@ -205,10 +197,8 @@ def buffers(capture, nodes):
     """
     reads_first, made = {}, {}
     for node in nodes:
-        given = {place.block for place in places(node, outputs=False)}
-        for place in tree_leaves(node.outputs):
-            if isinstance(place, Place) and place.block not in given:
-                made[place.block] = node
+        given = {place.block for place in places((node.args, node.kwargs))}
+        made |= {place.block: node for place in places(node.outputs) if place.block not in given}
         for block, *_ in node.spans:
             reads_first.setdefault(block, block in given and not is_anew(node.operator))
     for block, (generation, node) in capture.empty.items():
@@ -246,13 +236,18 @@ def used_eagerly(device, node, anew):
             "zero_grad(set_to_none=False).",
         )
     for block in read:
-        if block.uncomputed and not (device.capture and device.capture is block.tenant):
+        if block.uncomputed in (None, device.capture):
+            pass
+        elif is_copy(device, node):  # such as one that is put back later
+            node.uncomputed = block.uncomputed
+        else:
             tell(
                 device,
                 "not computed yet",
                 f"{said_of(node)} reads what was made in the capture of graph "
-                f"{block.tenant.number}, and no replay has written it: a capture computes nothing. "
-                "Replay the graph first; what other code uses too, make before the capture.",
+                f"{block.uncomputed.number}, and no replay has written it: a capture computes "
+                "nothing. Replay the graph first; what other code uses too, make before the "
+                "capture.",
             )
         if block.lost:
             earlier, number, maker = block.lost
@@ -267,6 +262,13 @@ def used_eagerly(device, node, anew):
         block.lost = block.unread = None
     for block in changed:
         block.lost, block.unread = None, node
+
+
+def is_copy(device, node):
+    """Whether a launch copies as it is, and the CPU does not get the copy."""
+    name = base_name(node.operator)
+    there = isinstance(node.args[0], Place) if name == "copy_" else device.asked.want != "cpu"
+    return name in ("clone", "copy_") and there
 
 
 def adds_to_itself(node):
@@ -315,6 +317,35 @@ def not_zeroed(device, capture, gradients):
             "call zero_grad in it.",
         )
         device.adding[finding] = blocks
+
+
+def note_gradients(device, capture, record):
+    """At the end of a capture: the leaves whose gradients are its results, with its record and how
+    often it had been replayed when an optimizer last looked.
+    """
+    for leaf in capture.leaves:
+        if leaf.grad is not None and device.memory.find(leaf.grad) not in capture.reads:
+            device.gradients[leaf] = record, 0
+    capture.leaves = []  # which the graph does not keep
+
+
+def gradients_lost(device, optimizer, *_):
+    """At an eager step of an optimizer: tell the gradients of replays that .grad has not."""
+    lost = []
+    for parameter in [each for group in optimizer.param_groups for each in group["params"]]:
+        record, before = device.gradients.get(parameter, (None, 0))
+        if record and not device.capturing():
+            device.gradients[parameter] = record, record.replays
+            if parameter.grad is None and record.replays > before:
+                lost.append(record.number)
+    if lost:
+        tell(
+            device,
+            "gradients lost",
+            f"{type(optimizer).__name__} leaves out {len(lost)} parameters whose gradients graph "
+            f"{lost[0]} computes: .grad is None, as after zero_grad(), and a replay sets no "
+            "attribute. Keep the gradients of the capture: zero_grad(set_to_none=False).",
+        )
 
 
 def zeroed(device, written):

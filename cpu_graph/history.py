@@ -10,8 +10,8 @@ from functools import lru_cache
 from cpu_graph.graphs import flat
 from cpu_graph.hints import lost
 from cpu_graph.lines import users_line
-from cpu_graph.log import Listener, heard_by, operator_of, places
-from cpu_graph.nodes import POISON, leaves_unfilled, unseen
+from cpu_graph.log import Listener, heard_by, operator_of
+from cpu_graph.nodes import POISON, places, unseen
 from cpu_graph.warmups import is_anew
 
 SHOWN = 3  # numbers of a tensor
@@ -44,8 +44,6 @@ class Step:
     def touch(self, node):
         """Add what one of its launches does."""
         self.draws |= bool(node.draws)
-        if leaves_unfilled(node.operator):
-            return
         written = {block for (block, *_), writes in node.spans.items() if writes}
         for place in places((node.args, node.kwargs)):
             read = place.block not in written or not (is_anew(node.operator) or node.draws)

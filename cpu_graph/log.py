@@ -7,14 +7,11 @@ there is no log, and every list is empty.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
-from typing import Any
-
-from torch.utils._pytree import tree_leaves
 
 from cpu_graph.device import Device
 from cpu_graph.graphs import Capture, CUDAGraph
-from cpu_graph.memory import Place
 from cpu_graph.nodes import Node
+from cpu_graph.nodes import places as places
 
 
 def on_stand_in() -> Device | None:
@@ -67,11 +64,6 @@ def launch_log() -> list[Node]:
 def operator_of(node: Node) -> str:
     """sum for aten::sum.dim_IntList"""
     return node.operator.name().split(".")[0].removeprefix("aten::")
-
-
-def places(value: Any) -> list[Place]:
-    """The tensors among the arguments or outputs of a node."""
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Place)]
 
 
 def is_replay(node: Node) -> bool:

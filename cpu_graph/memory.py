@@ -57,7 +57,9 @@ class Block:
         self.last_graph = None  # the number of the graph that last wrote to it
         self.writer = None  # the stream that last wrote to it
         self.use = None  # what eager launches did there, see warmups
-        self.uncomputed = False  # it was handed out in a capture, and nothing has written there
+        self.uncomputed = (
+            None  # the capture that made what is there, or its original, and no replay
+        )
         self.unread = None  # the eager launch that wrote to it last, and that nobody has read
         self.lost = None  # such a launch, and the graph that has written over it
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
@@ -144,7 +146,7 @@ class Memory:
         block.generation += 1
         block.free = False
         block.overwritten = block.unread = block.lost = None
-        block.uncomputed = False
+        block.uncomputed = None
         storage = torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
         return torch.empty(0, dtype=dtype).set_(storage, 0, shape, stride)
 

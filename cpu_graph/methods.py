@@ -6,18 +6,9 @@ import re
 import torch
 from torch._tensor_str import _add_suffixes
 
+from cpu_graph import errors
 from cpu_graph.autograd import backward
-from cpu_graph.errors import (
-    GRADIENT_PLACE,
-    NUMPY,
-    PAGEABLE,
-    RNN_BACKWARD,
-    SCALARS,
-    SINCE_2_15,
-    MissingAttribute,
-    NotModelled,
-    refusal,
-)
+from cpu_graph.errors import MissingAttribute, NotModelled, refusal
 from cpu_graph.memory import UnknownAddress
 from cpu_graph.placement import GPU, moved, place, wanting
 
@@ -142,7 +133,7 @@ def on_host(device, function, tensor, /, *args, **kwargs):
 @instead_of(Tensor.numpy, Tensor.__array__)
 def numpy(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
-        raise refusal(NUMPY, TypeError)
+        raise refusal(errors.NUMPY, TypeError)
     return function(tensor, *args, **kwargs)
 
 
@@ -188,8 +179,8 @@ def set_item(device, function, tensor, index, value):
     if isinstance(value, numbers.Number) and device.kind(tensor) == "cuda":
         indices = index if isinstance(index, tuple) else (index,)
         one_element = len(indices) == tensor.dim() and all(type(one) is int for one in indices)
-        if device.capturing() and one_element and not SINCE_2_15:
-            raise refusal(PAGEABLE)  # for one element PyTorch copied from the CPU
+        if device.capturing() and one_element and not errors.SINCE_2_15:
+            raise refusal(errors.PAGEABLE)  # for one element PyTorch copied from the CPU
         masked = len(indices) == 1 and getattr(index, "dtype", None) is torch.bool
         with wanting(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
             value = torch.full((), value, dtype=tensor.dtype, device="cpu")
@@ -216,7 +207,7 @@ def set_gradient(device, function, tensor, gradient):
         if one is not None
     ]
     if len(set(places)) == 2:
-        raise refusal(GRADIENT_PLACE.format(*places))
+        raise refusal(errors.GRADIENT_PLACE.format(*places))
     return function(tensor, gradient)
 
 
@@ -252,7 +243,7 @@ def first_flag(args):
 
 
 def refuse_backward(gradient):
-    raise refusal(RNN_BACKWARD)
+    raise refusal(errors.RNN_BACKWARD)
 
 
 @instead_of(torch.nn.functional.one_hot)
@@ -300,7 +291,7 @@ def quantile(device, function, input, *args, **kwargs):
         device.in_range = False
 
 
-if not SINCE_2_15:
+if not errors.SINCE_2_15:
     instead_of(torch.quantile, torch.nanquantile, Tensor.quantile, Tensor.nanquantile)(quantile)
 
 
@@ -318,8 +309,8 @@ def check_dropout(device, input, p=0.5, training=True, inplace=False, *, train=T
     """A GPU has a kernel of its own for dropout, which knows no whole numbers."""
     trains = training and train  # torch.dropout's name for training
     fused = device.kind(input) == "cuda" and trains and 0 < p < 1 and input.numel()
-    if fused and not inplace and input.dtype in SCALARS:
-        words = f"\"fused_dropout\" not implemented for '{SCALARS[input.dtype]}'"
+    if fused and not inplace and input.dtype in errors.SCALARS:
+        words = f"\"fused_dropout\" not implemented for '{errors.SCALARS[input.dtype]}'"
         raise refusal(words, NotImplementedError)
 
 

@@ -6,6 +6,7 @@ from functools import cache
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from cpu_graph import core
 from cpu_graph.errors import NotModelled, cuda_error, is_refusal, out_of_memory, refusal
@@ -20,6 +21,7 @@ NO_MEMORY = re.compile(r"DefaultCPUAllocator.* allocate (\d+) bytes")
 # they write what does not depend on what was there
 ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
 ANEW |= {"_foreach_copy_"}
+STATISTICS = "running_mean", "running_var"  # a network in evaluation leaves them as they are
 OUT_OF_BOUNDS = (
     "out of range in self",
     "out of bounds for dimension",
@@ -48,6 +50,7 @@ class Node:
         self.draws = draws
         self.stream = self.clock = self.state = None
         self.line = self.graph = self.replayed_on = None
+        self.uncomputed = None  # the capture of which it copies what is not computed yet
         self.read = None  # the number that the host reads, such as item's
         self.cycles = 0  # how long it sleeps; all other work takes no time
 
@@ -55,8 +58,6 @@ class Node:
         """Run it, from its random state if it draws; returns the state it ends with."""
         if any(block.returned for block, *_ in self.spans):
             raise cuda_error(700)
-        if leaves_unfilled(self.operator):
-            return None
         given = self.args, self.kwargs, self.outputs
         args, kwargs, outputs = mapped(Place.view, given, Place)
         with drawing(self.state) as ended:
@@ -80,15 +81,15 @@ class Node:
         return node
 
 
+def places(tree):
+    """The tensors in the device's memory among the arguments or results of launches."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Place)]
+
+
 def poisoning(block):
     """A node that overwrites a whole block with NaN."""
     span = block, 0, block.home[3]
     return Node(POISON, (Place(block, block.bytes), 0xFF), {}, None, {span: True})
-
-
-def leaves_unfilled(operator):
-    """Whether its result is what its memory holds."""
-    return launches_nothing(operator) and not torch.are_deterministic_algorithms_enabled()
 
 
 def called(operator, args, kwargs):
@@ -214,23 +215,22 @@ def drawing(state):
 
 def written_by(operator, args, kwargs):
     """The tensors among an operator's arguments that it writes to."""
-    return tensors_in(
-        *(
-            args[number] if number < len(args) else kwargs.get(name)
-            for number, name in marked(operator)
-        )
-    )
+    given = dict(zip(names_of_arguments(operator), args, strict=False)) | kwargs
+    kept = STATISTICS if given.get("training") is False else ()
+    return tensors_in(*(given.get(name) for name in marked(operator) if name not in kept))
+
+
+@cache
+def names_of_arguments(operator):
+    return [argument.name for argument in operator._schema.arguments]
 
 
 @cache
 def marked(operator):
-    """Place and name of each argument that it writes:
-    its schema says, but for running statistics.
-    """
+    """The names of the arguments that it writes: its schema says, but for running statistics."""
     forward = "native_batch_norm" in operator.name() and "backward" not in operator.name()
-    statistics = ("running_mean", "running_var") if forward else ()
     return [
-        (number, one.name)
-        for number, one in enumerate(operator._schema.arguments)
-        if (one.alias_info and one.alias_info.is_write) or one.name in statistics
+        one.name
+        for one in operator._schema.arguments
+        if (one.alias_info and one.alias_info.is_write) or (forward and one.name in STATISTICS)
     ]

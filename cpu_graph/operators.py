@@ -6,40 +6,12 @@ import torch
 from torch._C import _get_dispatch_mode, _TorchDispatchModeKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cpu_graph import errors, tables
 from cpu_graph.callbacks import called_back, in_python
-from cpu_graph.errors import (
-    CPU_INDEXED,
-    DIFFERENT_ARGUMENT,
-    INVALIDATED,
-    LENGTHS,
-    PAGEABLE,
-    PER_CAPTURE,
-    SCALARS,
-    TWO_DEVICES,
-    NotModelled,
-    is_refusal,
-    refusal,
-)
+from cpu_graph.errors import NotModelled, is_refusal, refusal
 from cpu_graph.nodes import launches_nothing, name_of
 from cpu_graph.order import HOST
 from cpu_graph.shapes import not_computed
-from cpu_graph.tables import (
-    CHECKS_ARGUMENTS,
-    COPIES,
-    EIGHT_BITS,
-    FLOATS_ALONE,
-    INDEXING,
-    MOVED,
-    NO_KERNELS,
-    NOT_DETERMINISTIC,
-    NUMBER_FROM_CPU,
-    ON_ONE_DEVICE,
-    READS_A_COPY,
-    SETS_STORAGE,
-    UNKNOWN_IN_CAPTURES,
-    WAITING,
-    WRONG_IF_COMPLEX,
-)
 from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
@@ -67,7 +39,7 @@ def made_of_others(operator):
 @cache
 def does_no_work(operator):
     """Whether it only looks at memory in another way, or marks a profile."""
-    in_place = torch.Tag.inplace_view in operator.tags and operator not in MOVED
+    in_place = torch.Tag.inplace_view in operator.tags and operator not in tables.MOVED
     return operator.is_view or in_place or operator.namespace == "profiler"
 
 
@@ -118,14 +90,16 @@ def dispatch(device, operator, args, kwargs):
     backend = "CUDA" if on_gpu or kind == "cuda" else "CPU"
     if in_python(operator, backend):
         return called_back(device, operator, backend, args, kwargs)
-    if not on_gpu and kind != "cuda":
-        if "pinned" in kinds or kind == "pinned":
-            with device.lock:
-                return device.execute(operator, args, kwargs, kind, HOST)
+    if not on_gpu and kind == "cpu" and "pinned" not in kinds:
         return unmarked(operator, args, kwargs)
+    if launches_nothing(operator):
+        return unfilled(device, operator, args, kwargs, kind)
+    if not on_gpu and kind != "cuda":
+        with device.lock:
+            return device.execute(operator, args, kwargs, kind, HOST)
     if operator is aten.equal.default and device.in_range:
         return True
-    if operator in MOVED:
+    if operator in tables.MOVED:
         return moved(device, operator, args, kwargs)
     if operator is aten._pack_padded_sequence.default:
         return packed(device, *args)
@@ -152,7 +126,7 @@ def sparse(device, operator, args, kwargs, tensors):
 def moved(device, operator, args, kwargs):
     """A tensor's new storage or size: nothing happens if the size is the old one."""
     tensor, *size = args
-    empty = operator in SETS_STORAGE and not tensor.numel()
+    empty = operator in tables.SETS_STORAGE and not tensor.numel()
     if empty and size[0].data_ptr() in device.memory.blocks:  # torch.load and pickle do that
         return operator(*args, **kwargs)
     if operator is aten.resize_.default and list(tensor.shape) == list(size[0]):
@@ -163,7 +137,9 @@ def moved(device, operator, args, kwargs):
 def packed(device, padded, lengths, batch_first=False):
     """The rows of each step, one step after the other. How many a step has lies on the CPU."""
     if device.kind(lengths) == "cuda":
-        raise refusal(LENGTHS.format(lengths.dim(), SCALARS.get(lengths.dtype, lengths.dtype)))
+        raise refusal(
+            errors.LENGTHS.format(lengths.dim(), errors.SCALARS.get(lengths.dtype, lengths.dtype))
+        )
     without_values = torch.empty(padded.shape)
     sizes = unmarked(
         aten._pack_padded_sequence.default, (without_values, lengths, batch_first), {}
@@ -178,11 +154,6 @@ def launch(device, operator, args, kwargs, placed, kind):
     check_known(device, operator, args, placed)
     blocking = waits(device, operator, args, kwargs, placed, kind)
     generator, kwargs = draw(device, operator, kwargs)
-    if launches_nothing(operator):
-        made = laid_out(device, operator, args, kwargs, kind)
-        if device.capturing():
-            device.capture.laid_out(device.node(operator, args, kwargs, made))
-        return made
     if not device.capturing():
         device.launches["operators"] += 1
         result = device.execute(operator, args, kwargs, kind, device.stream, generator)
@@ -190,8 +161,8 @@ def launch(device, operator, args, kwargs, placed, kind):
             device.order.wait(HOST, dict(device.order.clocks[device.stream]))
         return result
     if device.capture.lost:
-        if PER_CAPTURE and device.capture.lost == "freed":
-            raise refusal(INVALIDATED)
+        if errors.PER_CAPTURE and device.capture.lost == "freed":
+            raise refusal(errors.INVALIDATED)
         device.refuse(901)
     outputs = record(device, operator, args, kwargs, kind, generator)
     if blocking:
@@ -202,38 +173,51 @@ def launch(device, operator, args, kwargs, placed, kind):
 def check_known(device, operator, args, placed):
     """Refuse by name what a GPU does in a way that is not known."""
     name = name_of(operator).removeprefix("aten::").partition(".")[0]
-    if torch.are_deterministic_algorithms_enabled() and name in NOT_DETERMINISTIC:
+    if torch.are_deterministic_algorithms_enabled() and name in tables.NOT_DETERMINISTIC:
         raise NotModelled(f"{name} with deterministic algorithms alone is not modelled.")
-    if name in NUMBER_FROM_CPU and any(here == "cpu" for _, here in placed) and device.capturing():
+    if (
+        name in tables.NUMBER_FROM_CPU
+        and any(here == "cpu" for _, here in placed)
+        and device.capturing()
+    ):
         raise NotModelled(f"{name} with a tensor on the CPU in a capture is not modelled.")
     check_kernel(f"{name} {args[4]}" if name.startswith("scatter_reduce") else name, placed)
     fractions = (one.is_floating_point() or one.is_complex() for one, _ in placed)
-    if name in FLOATS_ALONE and not all(fractions):
+    if name in tables.FLOATS_ALONE and not all(fractions):
         raise NotModelled(f"{name} of whole numbers is not modelled: a GPU refuses it.")
-    if name in WRONG_IF_COMPLEX and placed[0][0].is_complex():
+    if name in tables.WRONG_IF_COMPLEX and placed[0][0].is_complex():
         raise NotModelled(f"{name} of complex numbers is not modelled.")
-    if device.capturing() and name in UNKNOWN_IN_CAPTURES:
+    if device.capturing() and name in tables.UNKNOWN_IN_CAPTURES:
         raise NotModelled(f"{name} in a capture is not modelled: its libraries may wait or copy.")
 
 
 def check_kernel(name, placed):
     """Refuse types, and shapes of eight bits, that CUDA has no kernel for and the CPU has."""
-    types, kernel = NO_KERNELS.get(name, ((), None))
+    types, kernel = tables.NO_KERNELS.get(name, ((), None))
     dtype = placed[0][0].dtype if placed else None
-    if dtype in types and kernel and dtype in SCALARS:
-        words = kernel.format(SCALARS[dtype])
+    if dtype in types and kernel and dtype in errors.SCALARS:
+        words = kernel.format(errors.SCALARS[dtype])
         raise refusal(words, NotImplementedError if "not implemented" in words else RuntimeError)
     if dtype in types:
         raise NotModelled(f"{name} of {dtype} is not modelled: CUDA has no kernel for it.")
-    if name in EIGHT_BITS:
+    if name in tables.EIGHT_BITS:
         first, second = (one for one, _ in placed[:2])
         sizes = *first.shape, *second.shape
-        if any(size % EIGHT_BITS[name] for size in sizes[1:]) or (
+        if any(size % tables.EIGHT_BITS[name] for size in sizes[1:]) or (
             name == "_int_mm" and sizes[0] < 17
         ):
             raise NotModelled(
                 f"{name} of {sizes[:2]} and {sizes[2:]} is not modelled: CUDA refuses it."
             )
+
+
+def unfilled(device, operator, args, kwargs, kind):
+    """A tensor in memory as it is: no launch makes it."""
+    with device.lock:
+        made = laid_out(device, operator, args, kwargs, kind)
+        if device.capturing():
+            device.capture.laid_out(device.node(operator, args, kwargs, made))
+        return made
 
 
 def laid_out(device, operator, args, kwargs, kind):
@@ -254,21 +238,21 @@ def waits(device, operator, args, kwargs, placed, kind):
     """Whether the host waits for this operator; raises what a capture refuses."""
     kinds = {here for _, here in placed}
     check_places(operator, args, kwargs, placed, kinds)
-    if operator in READS_A_COPY and READS_A_COPY[operator](device, args, kwargs):
+    if operator in tables.READS_A_COPY and tables.READS_A_COPY[operator](device, args, kwargs):
         if device.capturing():
-            raise refusal(PAGEABLE)
+            raise refusal(errors.PAGEABLE)
         return True
     if reads_values(device, operator, args, kwargs):
         if device.capture:
             device.refuse(900)
         return True
     ordinary = [tensor for tensor, here in placed if here == "cpu"]
-    copies = operator in COPIES and (operator is aten.copy_.default or kinds != {kind})
+    copies = operator in tables.COPIES and (operator is aten.copy_.default or kinds != {kind})
     if not copies and "cuda" not in kinds:
         return False  # only shapes are taken from the others
     if not copies:
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
-    if ordinary and not copies and operator not in INDEXING:
+    if ordinary and not copies and operator not in tables.INDEXING:
         raise refusal(two_devices(operator, args, kwargs, placed))
     to = placed[0][1] if operator is aten.copy_.default else kind
     pageable = copies and (
@@ -276,17 +260,17 @@ def waits(device, operator, args, kwargs, placed, kind):
     )
     if ordinary or pageable:
         if device.capturing():
-            raise refusal(PAGEABLE)
+            raise refusal(errors.PAGEABLE)
         return True
     return copies and len(kinds | {kind}) > 1 and not asynchronous(device, operator, args, kwargs)
 
 
 def check_places(operator, args, kwargs, placed, kinds):
     """Refuse tensors of two places where torch asks before the host waits."""
-    if operator in ON_ONE_DEVICE and len(kinds) > 1:
+    if operator in tables.ON_ONE_DEVICE and len(kinds) > 1:
         raise refusal(two_devices(operator, args, kwargs, placed))
-    if operator in INDEXING and kinds - {"cpu"} and placed[0][1] == "cpu":
-        raise refusal(CPU_INDEXED)
+    if operator in tables.INDEXING and kinds - {"cpu"} and placed[0][1] == "cpu":
+        raise refusal(errors.CPU_INDEXED)
 
 
 def by_a_temporary(operator, args, kwargs, kind):
@@ -311,8 +295,8 @@ def dense(tensor):
 
 def two_devices(operator, args, kwargs, placed):
     """Operators that check each argument name the first that differs; TensorIterator does not."""
-    if operator.namespace != "aten" or operator._schema.name not in CHECKS_ARGUMENTS:
-        return TWO_DEVICES
+    if operator.namespace != "aten" or operator._schema.name not in tables.CHECKS_ARGUMENTS:
+        return errors.TWO_DEVICES
     kinds = {id(tensor): "cpu" if here == "cpu" else "cuda:0" for tensor, here in placed}
     first = None
     for number, argument in enumerate(operator._schema.arguments):
@@ -322,8 +306,8 @@ def two_devices(operator, args, kwargs, placed):
             first = first or here
             if here != first:
                 called = "index" if argument.name == "indices" else argument.name  # as index_select
-                return DIFFERENT_ARGUMENT.format(called, here, first)
-    return TWO_DEVICES
+                return errors.DIFFERENT_ARGUMENT.format(called, here, first)
+    return errors.TWO_DEVICES
 
 
 def asynchronous(device, operator, args, kwargs):
@@ -335,14 +319,14 @@ def asynchronous(device, operator, args, kwargs):
 
 def reads_values(device, operator, args, kwargs):
     """Whether the host must know values before it can go on."""
-    if operator in INDEXING:
+    if operator in tables.INDEXING:
         masks = torch.bool, torch.uint8
         return any(index is not None and index.dtype in masks for index in args[1])
     if operator is aten.repeat_interleave.Tensor:
         return kwargs.get("output_size") is None
-    return (operator in WAITING and WAITING[operator](device, args, kwargs)) or shaped_by_values(
-        operator
-    )
+    return (
+        operator in tables.WAITING and tables.WAITING[operator](device, args, kwargs)
+    ) or shaped_by_values(operator)
 
 
 @cache

@@ -177,13 +177,7 @@ LIKE_EAGER = {"convolution", "_convolution"}  # their shape function asks which 
 WRONG_IF_COMPLEX = {"linalg_matrix_sqrth", "linalg_polar"}  # torch's, below any dispatch mode
 FLOATS_ALONE = {"std", "std_mean", "var", "var_mean"}  # which refuse whole numbers
 # a CPU tensor of no dimension is copied, or is a number: not compared with a GPU
-NUMBER_FROM_CPU = {
-    "clamp",
-    "clamp_",
-    "clamp_max",
-    "clamp_min",
-    "where",
-}
+NUMBER_FROM_CPU = {"clamp", "clamp_", "clamp_max", "clamp_min", "where"}
 CHECKS_ARGUMENTS = {  # the device of each argument, one by one, before their kernel
     "aten::addmm",
     "aten::bmm",

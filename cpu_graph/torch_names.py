@@ -4,7 +4,7 @@ itself.
 
 import sys
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
@@ -13,16 +13,17 @@ from unittest.mock import patch
 
 import torch
 from torch import cuda
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cpu_graph.autocast import as_on_a_gpu
 from cpu_graph.callbacks import callers, seeing
 from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
-from cpu_graph.errors import DEVICE_INDEX, NotModelled, cuda_error, refusal
+from cpu_graph.errors import DEVICE_INDEX, NotModelled, cuda_error, not_modelled, refusal
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, TorchGraph
-from cpu_graph.hints import InputLiveness
+from cpu_graph.hints import InputLiveness, gradients_lost
 from cpu_graph.methods import TYPES
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
@@ -137,6 +138,8 @@ def cpu_graphs():
         for target, name, value in replacements(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
         stack.enter_context(locations(device))
+        before_step = register_optimizer_step_pre_hook(partial(gradients_lost, device))
+        stack.callback(before_step.remove)
         stack.enter_context(Operators(device))
         stack.enter_context(Functions(device))
         yield device
@@ -373,13 +376,6 @@ def started(start, device):
         return start(thread)
 
     return call
-
-
-def not_modelled(what):
-    def refuse(*_, **__):
-        raise NotModelled(f"{what} is not modelled.")
-
-    return refuse
 
 
 def compiling(compiler):

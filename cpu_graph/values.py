@@ -6,7 +6,8 @@ A replay uses them as they were. Those that have changed since are told at the n
 import sys
 import types
 import weakref
-from dis import get_instructions
+from collections import Counter
+from dis import get_instructions, hasname
 from functools import cache
 from inspect import getattr_static
 
@@ -35,10 +36,12 @@ def frames_from(frame):
 
 @cache
 def names_read(code):
-    """The attributes and globals that code reads and does not set itself, as it does a counter."""
-    stores = "STORE_ATTR", "STORE_GLOBAL"
-    own = {each.argval for each in get_instructions(code) if each.opname in stores}
-    return [name for name in code.co_names if name not in own]
+    """The attributes and globals that code reads -> whether it sets them as well."""
+    named = [each for each in get_instructions(code) if each.opcode in hasname]
+    stores = Counter(each.argval for each in named if each.opname.startswith("STORE_"))
+    uses = Counter(each.argval for each in named)
+    # a counter is read once for each time that it is set
+    return {name: name in stores for name in uses if uses[name] > 2 * stores[name]}
 
 
 class Values:
@@ -70,17 +73,21 @@ class Values:
             return
         self.seen.add((code, id(this)))
         names = names_read(code)
+
+        def is_setting(name, value):  # a whole number that the step sets is a counter
+            return is_plain(value) and (not names[name] or type(value) is float)
+
         named = {name: frame.f_globals[name] for name in names if name in frame.f_globals}
         module = frame.f_globals.get("__name__")
         for name, value in named.items():
-            if is_plain(value):
+            if is_setting(name, value):
                 self.plain[module, name] = module, value, line
         parts = vars(this) if hasattr(this, "__dict__") else {}
         parts = [parts[name] for name in names if name in parts]
         for owner in (*variables.values(), *named.values(), *parts):
             if has_attributes(owner):
                 for name in names:
-                    if is_plain(value := getattr_static(owner, name, MISSING)):
+                    if is_setting(name, value := getattr_static(owner, name, MISSING)):
                         self.plain[id(owner), name] = weakref.ref(owner), value, line
 
     def _note_settings(self, optimizer, line):

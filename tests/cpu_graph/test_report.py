@@ -87,6 +87,25 @@ def attribute(changes):
     replay()
 
 
+class Exploration:
+    """Its rate becomes smaller with each step; the steps are counted."""
+
+    epsilon, steps = 1.0, 0
+
+    def __call__(self, x):
+        self.steps += 1
+        self.epsilon = max(0.1, self.epsilon * 0.5)
+        return x * self.epsilon
+
+
+def a_rate_of_the_steps_own(changes):
+    step, x = Exploration(), torch.ones(4, device="cuda")
+    replay = captured(lambda: step(x))
+    for _ in range(2):
+        replay()
+        setattr(step, changes, getattr(step, changes) / 2)
+
+
 def one_graph_for_each(forgotten):
     """A graph for each value of an attribute, and one value without a graph."""
     step, x = Step(), torch.ones(4, device="cuda")
@@ -134,6 +153,15 @@ def warm_up(kind):
     if kind == "restored":
         model.load_state_dict(before)
     replay()
+
+
+def statistics(of):
+    """Three calls of a BatchNorm before its capture."""
+    norm, x = nn.BatchNorm1d(4).cuda().train(of == "training"), torch.ones(8, 4, device="cuda")
+    with torch.no_grad():
+        for _ in range(3):
+            norm(x)
+        captured(lambda: norm(x))()
 
 
 def lazily_scaled(kind):
@@ -190,6 +218,18 @@ def micro_batches(zeroed):
             model.zero_grad(set_to_none=False)
 
 
+def eager_steps(zeroed):
+    """The optimizer's step and zero_grad() stand outside of the graph of a backward pass."""
+    weight, x = torch.ones(4, device="cuda", requires_grad=True), torch.ones(4, device="cuda")
+    optimizer = torch.optim.SGD([weight], 0.1)
+    replay = captured(lambda: (weight * x).sum().backward())
+    for _ in range(2):
+        replay()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=zeroed == "to None")
+    optimizer.step()  # nothing was replayed since
+
+
 def freed_twice(gone):
     """Memory that is free at the first replay, and somebody else's at the second."""
     x = [torch.ones(4, device="cuda")]
@@ -229,6 +269,18 @@ def cached_workspace(use):
     if use == "filled anew":
         workspace().fill_(7)
     workspace().sum()
+
+
+def saved_before_the_first_replay(reads):
+    """What a capture has made is copied and put back, or a copy of it is used."""
+    x = torch.ones(4, device="cuda")
+    replay = captured(lambda: x * 2)
+    saved = replay.output.clone()
+    if reads:
+        (saved + 1).sum()
+    replay.output.copy_(saved)
+    replay()
+    replay.output.tolist()
 
 
 def static_input_of_the_capture(gradients):
@@ -290,15 +342,18 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("outside of the graph", default_stream, True, False),
     ("value of the capture", attribute, True, False),
     ("value of the capture", one_graph_for_each, True, False),
+    ("value of the capture", a_rate_of_the_steps_own, "epsilon", "steps"),
     ("value of the capture", rate, "number", "cuda"),
     ("value of the capture", rate, "cpu", "cuda"),
     ("warm-up", warm_up, "one batch", "restored"),
     ("warm-up", warm_up, "one batch", "real batches"),
+    ("warm-up", statistics, "training", "evaluation"),
     ("warm-up", lazily_scaled, "on one batch", "restored"),
     ("warm-up", lazily_scaled, "on one batch", "a rate that changes"),
     ("warm-up", with_a_constant, "static", "drawn"),
     ("gradients added", micro_batches, "", "by a graph"),
     ("gradients added", micro_batches, "", "eagerly"),
+    ("gradients lost", eager_steps, "to None", "in place"),
     ("memory gone", freed_twice, True, False),
     ("replay in a capture", graphed_twice, True, False),
     ("memory gone", result_of_another_pool, "is gone", "is there"),
@@ -306,6 +361,7 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("gradient overwritten", graphed_micro_batches, "", "one at a time"),
     ("made in the capture", cached_workspace, "filled", "filled, made before"),
     ("made in the capture", cached_workspace, "counter", "counter, made before"),
+    ("not computed yet", saved_before_the_first_replay, True, False),
     ("not computed yet", cached_workspace, "read before", "read before, made before"),
     ("made in the capture", cached_workspace, "filled", "filled anew"),
     ("made in the capture", cached_workspace, "filled", "filled anew, read at once"),

@@ -82,22 +82,6 @@ def a_weight_loaded_in_place_has_effect():
     return after_loading()
 
 
-@program([10, 10, 1, 1])
-def a_view_of_an_input_is_the_input():
-    static = ones(4)
-    replay = captured(lambda: static[:2].mul_(10))
-    replay()
-    return static
-
-
-@program([3, 3])
-def copy_converts_and_broadcasts():
-    static = zeros(2)
-    replay = captured(lambda: static * 1)
-    static.copy_(torch.tensor(3, dtype=torch.int64))
-    return replay()
-
-
 @program([5])
 def an_intermediate_is_computed_again():
     static, between = ones(1), []

@@ -37,18 +37,6 @@ def a_pool_asked_before_the_capture():
     torch.cuda.CUDAGraph().pool()
 
 
-@program(NO_POOL)
-def a_pool_asked_after_a_reset():
-    graph = made()
-    graph.reset()
-    graph.pool()
-
-
-@program(["RuntimeError: capture_end() must have been called before calling instantiate"])
-def an_instance_before_the_capture():
-    torch.cuda.CUDAGraph().instantiate()
-
-
 @program(NOT_CAPTURED)
 def a_replay_after_a_reset():
     graph = made()

@@ -10,8 +10,6 @@ from tests.cpu_graph.conformance.sameness import TURNS, Inputs, alike, tensors, 
 RNN_BACKWARD = ["RuntimeError: cudnn RNN backward can only be called in training mode"]
 NETWORKS = {
     "batch_norm": (lambda: nn.BatchNorm1d(3), "x"),
-    "batch_norm_of_images": (lambda: nn.BatchNorm2d(3), "image"),
-    "batch_norm_without_weights": (lambda: nn.BatchNorm2d(3, affine=False), "image"),
     "batch_norm_without_statistics": (
         lambda: nn.BatchNorm2d(3, track_running_stats=False),
         "image",
@@ -20,12 +18,8 @@ NETWORKS = {
         lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
         "image",
     ),
-    "instance_norm": (lambda: nn.InstanceNorm2d(3, affine=True), "image"),
     "lstm": (lambda: nn.LSTM(3, 4), "sequence"),
-    "lstm_both_ways": (lambda: nn.LSTM(3, 4, 2, bidirectional=True), "sequence"),
     "gru": (lambda: nn.GRU(3, 4), "sequence"),
-    "rnn": (lambda: nn.RNN(3, 4), "sequence"),
-    "lstm_cell": (lambda: nn.LSTMCell(3, 4), "x"),
     "embedding_with_padding": (lambda: nn.Embedding(4, 3, padding_idx=0), "n"),
     "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), "t"),
 }

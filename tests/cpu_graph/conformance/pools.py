@@ -89,14 +89,6 @@ programs(
 )
 
 
-@program(True)
-def a_graphs_own_pool_can_be_shared():
-    x = ones(2**20)
-    first = captured(lambda: (x * 2).sum())
-    second = captured(lambda: (x * 3).sum(), pool=first.graph.pool())
-    return second.graph.pool() == first.graph.pool() and first().item() * 3 == second().item() * 2
-
-
 @program(False)
 def eager_does_not_get_a_pools_memory():
     x = ones(2**20)
@@ -106,11 +98,3 @@ def eager_does_not_get_a_pools_memory():
     address = result.data_ptr()
     del result
     return address == torch.empty(2**20, device="cuda").data_ptr()
-
-
-@program([3, 7])
-def intermediates_of_two_graphs_share_and_do_no_harm():
-    x, pool = ones(2**20), torch.cuda.graph_pool_handle()
-    first = captured(lambda: (x * 2 + 1).amax(), pool=pool)
-    second = captured(lambda: (x * 6 + 1).amax(), pool=pool)
-    return [[graph().item() for graph in (second, first, second, first)][i] for i in (1, 2)]

@@ -36,16 +36,6 @@ def eager_goes_on_where_a_replay_ended():
     return all(torch.equal(one, draw()) for one in mixed)
 
 
-@program([True, True, True])
-def two_graphs_take_turns():
-    first, second = captured(draw), captured(lambda: (draw(), draw())[1])
-    torch.cuda.manual_seed(1)
-    replayed = [first().clone(), second().clone(), first().clone()]
-    torch.cuda.manual_seed(1)
-    eager = [draw() for _ in range(4)]
-    return [torch.equal(replayed[i], eager[j]) for i, j in ((0, 0), (1, 2), (2, 3))]
-
-
 @program([True, False])
 def dropout_differs_and_can_be_seeded():
     x = ones(256)
@@ -55,15 +45,6 @@ def dropout_differs_and_can_be_seeded():
     second = replay().clone()
     torch.cuda.manual_seed(1)
     return [torch.equal(first, replay()), torch.equal(first, second)]
-
-
-@program(True)
-def a_state_set_back_between_replays():
-    replay = captured(draw)
-    state = torch.cuda.get_rng_state()
-    first = replay().clone()
-    torch.cuda.set_rng_state(state)
-    return torch.equal(first, replay())
 
 
 @program(1, shows="A dropout that is frozen")
@@ -76,17 +57,6 @@ def a_state_set_back_in_the_capture():
 
     replay = captured(there_and_back)
     return len({replay().sum().item() for _ in range(5)})
-
-
-@program(True)
-def a_state_set_back_in_the_capture_repeats_in_it():
-    def twice():
-        state = torch.cuda.get_rng_state()
-        first = draw()
-        torch.cuda.set_rng_state(state)
-        return first, draw()
-
-    return torch.equal(*captured(twice)())
 
 
 @program(

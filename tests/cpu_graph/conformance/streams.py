@@ -77,27 +77,6 @@ programs(
 )
 
 
-def written_on_the_side(wait):
-    """What the main stream, which takes its time, reads in a tensor that a side stream fills with
-    7.
-    """
-    x, side = ones(4), torch.cuda.Stream()
-    torch.cuda.synchronize()
-    torch.cuda._sleep(LONG)
-    y = x * 2
-    if wait:
-        side.wait_stream(main())
-    with torch.cuda.stream(side):
-        x.fill_(7)
-    return settled(y)[0]
-
-
-programs(
-    a_missing_wait_writes_too_early=(14, lambda: written_on_the_side(wait=False)),
-    a_wait_writes_in_time=(2, lambda: written_on_the_side(wait=True)),
-)
-
-
 def prefetched(wait):
     """Sums of two batches, the second copied by a side stream during the first's replay."""
     static = zeros(4)
@@ -204,8 +183,3 @@ def a_replay_on_another_stream_is_read_too_early():
 @program(3)
 def a_replay_on_another_stream_is_waited_for():
     return read_result(replay_on_side=True, wait=True)
-
-
-@program(3)
-def a_replay_on_the_same_stream_is_in_order():
-    return read_result(replay_on_side=False, wait=False)

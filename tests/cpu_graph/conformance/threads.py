@@ -51,19 +51,9 @@ def a_thread_pins_beside_a_capture_of_its_thread_alone():
     return beside_a_capture(pin, "thread_local")
 
 
-@program(["no error", "no error"])
-def a_thread_pins_beside_a_relaxed_capture():
-    return beside_a_capture(pin, "relaxed")
-
-
 @program(LATER)
 def a_thread_waits_for_the_device_beside_a_capture_of_its_thread_alone():
     return beside_a_capture(torch.cuda.synchronize, "thread_local")[0]
-
-
-@program([LATER, REFUSED])
-def a_thread_allocates_beside_a_global_capture():
-    return beside_a_capture(lambda: torch.empty(1 << 26, device="cuda"), "global")
 
 
 @program([6, 6])

@@ -29,18 +29,8 @@ def gradients_that_are_there_grow():
 
 
 @program(1)
-def gradients_that_are_none_are_written():
-    return gradient_after_three(gradient=False)
-
-
-@program(1)
 def gradients_zeroed_in_the_capture():
     return gradient_after_three(True, lambda net: net.zero_grad(set_to_none=False))
-
-
-@program(1)
-def gradients_set_to_none_in_the_capture():
-    return gradient_after_three(True, lambda net: net.zero_grad(set_to_none=True))
 
 
 @program([False, 1])
@@ -123,11 +113,6 @@ def equal_to_eager(make, **options):
     return losses(graph=True) == losses(graph=False)
 
 
-@program(True)
-def momentum_with_dropout_equals_eager():
-    return equal_to_eager(SGD, lr=0.1, momentum=0.9, weight_decay=0.1)
-
-
 @program(
     [
         "RuntimeError: Attempting CUDA graph capture of step() for an "
@@ -139,7 +124,6 @@ def adam_without_capturable():
 
 
 programs(
-    sgd_with_dropout_equals_eager=(True, lambda: equal_to_eager(SGD, lr=0.1)),
     fused_sgd_equals_eager=(True, lambda: equal_to_eager(SGD, lr=0.1, momentum=0.9, fused=True)),
     capturable_adamw_equals_eager=(True, lambda: equal_to_eager(AdamW, lr=0.01, capturable=True)),
 )
@@ -254,8 +238,3 @@ OF_DEFAULT_STREAM = (
 @program(OF_DEFAULT_STREAM)
 def a_gradient_that_remembers_the_default_stream():
     return with_a_kept_loss(detach=False)
-
-
-@program([1, 1, 1, 1])
-def a_gradient_that_forgot_it():
-    return with_a_kept_loss(detach=True)

@@ -23,9 +23,6 @@ def refused(kernel, dtype):
 
 KERNELS = {  # product -> the kernel that has no whole numbers, and a call
     "a_product": ("addmm_cuda", lambda d: square(d) @ square(d)),
-    "a_product_and_a_sum": ("addmm_cuda", lambda d: torch.addmm(square(d), square(d), square(d))),
-    "a_linear_layer": ("addmm_cuda", lambda d: F.linear(square(d), square(d))),
-    "a_batched_product": ("baddbmm_cuda", lambda d: torch.bmm(square(d)[None], square(d)[None])),
     "a_matrix_by_a_vector": ("addmv_impl_cuda", lambda d: square(d) @ square(d)[0]),
     "a_dot": ("dot", lambda d: torch.dot(square(d)[0], square(d)[0])),
 }
@@ -41,18 +38,6 @@ programs(
         refused("addmm_cuda", LONG),
         lambda: said(lambda: captured_with(lambda x: x @ x, square(LONG))),
     ),
-    a_product_of_whole_numbers_in_inference_mode=(
-        refused("addmm_cuda", LONG),
-        lambda: said(torch.inference_mode()(lambda: square(LONG) @ square(LONG))),
-    ),
-    a_mean_pool_of_whole_numbers=(
-        refused("avg_pool2d_out_cuda_frame", LONG),
-        lambda: said(lambda: F.avg_pool2d(image(LONG), 2)),
-    ),
-    a_max_pool_of_whole_numbers=(
-        refused("max_pool2d_with_indices_out_cuda_frame", LONG),
-        lambda: said(lambda: F.max_pool2d(image(LONG), 2)),
-    ),
     a_convolution_of_whole_numbers=(
         "RuntimeError: getCudnnDataTypeFromScalarType() not supported for Long",
         lambda: said(lambda: F.conv2d(image(LONG), image(LONG))),
@@ -62,31 +47,9 @@ programs(
         "supported. Use the `^` or `logical_xor()` operator instead.",
         lambda: said(lambda: square(torch.bool) - square(torch.bool)),
     ),
-    an_inverse_of_whole_numbers=(
-        f"{SHARED}: linalg.inv: Expected a floating point or complex tensor as input. Got Long",
-        lambda: said(lambda: torch.linalg.inv(square(LONG))),
-    ),
     a_product_of_two_types=(
         "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != double",
         lambda: said(lambda: square(torch.float32) @ square(torch.float64)),
-    ),
-    an_outer_product_of_whole_numbers=(
-        [[1, 1], [1, 1]],
-        lambda: torch.outer(square(LONG)[0], square(LONG)[0]),
-    ),
-    a_cumulative_sum_of_bools=([1, 2], lambda: square(torch.bool)[0].cumsum(0)),
-    a_square_root_of_whole_numbers=([2, 3], lambda: torch.tensor([4, 9], device="cuda").sqrt()),
-    a_product_of_complex_numbers=(
-        [[2, 2], [2, 2]],
-        lambda: (square(torch.complex64) @ square(torch.complex64)).real,
-    ),
-    a_batched_product_of_bfloat16=(
-        [[[2, 2], [2, 2]]],
-        lambda: torch.bmm(square(torch.bfloat16)[None], square(torch.bfloat16)[None]),
-    ),
-    a_bilinear_layer_of_bfloat16=(
-        [[4], [4]],
-        lambda: F.bilinear(*[square(torch.bfloat16)] * 2, square(torch.bfloat16)[None]),
     ),
     bytes_wrap=([0, 255], lambda: torch.tensor([255, 254], device="cuda").to(torch.uint8) + 1),
     large_numbers_in_eight_bits_are_the_largest=(
@@ -108,14 +71,6 @@ programs(
     an_incomplete_gamma_function_in_half_precision=(
         "NotImplementedError: \"igamma_cuda\" not implemented for 'Half'",
         lambda: said(lambda: torch.igamma(ones(2).half(), ones(2).half())),
-    ),
-    an_image_of_bytes_is_resized=(
-        "NotImplementedError: \"upsample_bilinear2d_out_frame\" not implemented for 'Byte'",
-        lambda: said(lambda: F.interpolate(image(torch.uint8), scale_factor=2, mode="bilinear")),
-    ),
-    a_max_pool_of_a_volume_of_whole_numbers=(
-        "RuntimeError: Given input size:",
-        lambda: said(lambda: F.max_pool3d(image(LONG)[None], 2)),
     ),
 )
 programs(
@@ -163,27 +118,10 @@ for name, (number, rows) in NUMBERS.items():
             programs(**{title: (gives, lambda a=(number, types, capture): converted(*a))})
 
 
-def written(into):
-    into.copy_(torch.tensor([NAN, INF, -INF, 1e10], device="cuda"))
-    return into
-
-
 programs(
-    numbers_out_of_range_are_copied=(
-        [0, MOST, LEAST, MOST],
-        lambda: written(torch.zeros(4, dtype=torch.int32, device="cuda")),
-    ),
-    scores_masked_with_infinity_as_whole_numbers=(
-        [MOST, LEAST, 1],
-        lambda: torch.tensor([INF, -INF, 1.5], device="cuda").int(),
-    ),
     not_a_number_is_true=([True, True], lambda: torch.tensor([NAN, INF], device="cuda").bool()),
 )
 programs(
     refused="of whole numbers by zero",
     whole_numbers_divided_by_zero=([0, 0], lambda: torch.tensor([1, 2], device="cuda") // 0),
-    whole_numbers_divided_by_zero_in_a_capture=(
-        [0, 0],
-        lambda: captured_with(lambda x: x // 0, torch.tensor([1, 2], device="cuda"))(),
-    ),
 )
