@@ -9,7 +9,7 @@ def test_the_step_can_be_captured():
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from capturable.accepted import chosen
+from capturable.accepted import without
 from capturable.load_step import batch_of
 from capturable.preflight import preflight
 
@@ -32,6 +32,6 @@ def assert_capturable(
     inputs, kwargs = batch_of(batch)
     others, other_kwargs = (None, None) if other is None else batch_of(other)
     options |= {"kwargs": kwargs, "other_inputs": others, "other_kwargs": other_kwargs}
-    found = chosen(preflight(step, *inputs, **options), ignore=ignore)
-    if found.faults:
-        raise AssertionError(str(found))
+    findings = without(preflight(step, *inputs, **options), ignore)
+    if findings.faults:
+        raise AssertionError(str(findings))

@@ -173,25 +173,14 @@ def test_a_fault_in_the_backward_pass_belongs_to_the_line_of_backward():
     )
 
 
-def assigned(model, new):
-    model.load_state_dict(new, assign=True)
-
-
-def set_as_data(model, new):
-    for name, parameter in model.named_parameters():
-        parameter.data = new[name]
-
-
-def rebound(model, new):
-    model.mean = new["mean"]
-
-
-def copied(model, new):
-    model.load_state_dict(new)
-
-
 @pytest.mark.parametrize(
-    ("update", "moves"), [(assigned, True), (set_as_data, True), (rebound, True), (copied, False)]
+    ("update", "moves"),
+    [
+        (lambda model, new: model.load_state_dict(new, assign=True), True),
+        (lambda model, new: setattr(model.weight, "data", new["weight"]), True),
+        (lambda model, new: setattr(model, "mean", new["mean"]), True),
+        (lambda model, new: model.load_state_dict(new), False),
+    ],
 )
 def test_an_update_in_the_step_may_replace_the_weights(update, moves):
     model = torch.nn.BatchNorm1d(4).eval()
@@ -310,41 +299,12 @@ def test_torchs_own_validation_is_named_with_its_file():
     assert finding.found.endswith("in torch/distributions/distribution.py")
 
 
-def test_a_list_in_a_default_argument_has_a_name():
-    def step(x, seen=[]):  # noqa: B006
-        seen.append(1)
-        return x + 1
-
-    (finding,) = preflight(step, X.clone(), device="cpu")
-    assert finding.found == "step's defaults[0] changes on the CPU"
-
-
-def test_a_path_a_shape_and_a_tensor_that_change_are_named():
-    state = {"n": 0, "h": torch.zeros(4)}
-
-    def step(x):
-        state["n"] += 1
-        x = x + state["h"]
-        state["h"] = x[0] * 1
-        x = x[: state["n"]] * 1
-        return x.relu() if state["n"] % 2 else x.tanh()
-
-    rows = found(step, X.clone())
-    assert ("CPU work", 'state["n"] += 1') in rows
-    assert ("moved tensor", 'state["h"] = x[0] * 1') in rows
-    assert ("frozen number", 'x = x[: state["n"]] * 1') in rows
-    assert ("path", 'return x.relu() if state["n"] % 2 else x.tanh()') in rows
-    assert state["n"] == 0
-
-
 def test_what_other_inputs_change_is_seen_in_the_inputs():
     def step(x):
         return x * 2
 
-    assert found(step, X.clone(), other_inputs=(X[:2],)) == {("inputs", "inputs[0]")}
-    assert found(step, X.clone(), other_inputs=(X.clone().requires_grad_(),)) == {
-        ("inputs", "inputs[0]")
-    }
+    for other in (X[:2], X.clone().requires_grad_(), X.double()):
+        assert found(step, X.clone(), other_inputs=(other,)) == {("inputs", "inputs[0]")}
     assert found(step, X.clone(), other_inputs=(X + 1,)) == set()
     with pytest.raises(ValueError, match="of which there are 1, not 2"):
         look(step, X.clone(), other_inputs=(X, X))
@@ -358,7 +318,11 @@ def test_what_other_inputs_change_is_seen_in_the_inputs():
         ("SGD", {"lr": 0.1, "momentum": 0.9}, None),
         ("SGD", {"lr": "tensor", "fused": True}, None),
         ("SGD", {"lr": "tensor"}, "optimizer"),
+        ("SGD", {"maximize": True}, None),
         ("Adam", {}, "optimizer"),
+        ("Adam", {"capturable": True, "amsgrad": True}, None),
+        ("RMSprop", {}, "optimizer"),
+        ("RMSprop", {"capturable": True, "centered": True}, None),
         ("AdamW", {"fused": True}, "optimizer"),
         ("AdamW", {"capturable": True, "lr": "tensor"}, None),
         ("AdamW", {"capturable": True, "fused": True}, None),
@@ -449,42 +413,32 @@ def test_a_registered_generator_is_no_finding():
 
 
 class Trainer:
-    """A step that changes everything there is to change."""
+    """A step that changes what a trainer has; test_restore.py changes everything else."""
 
     def __init__(self, device="cpu"):
         self.model = make_model(WIDTHS, device=device)
         self.model.append(torch.nn.BatchNorm1d(4).to(device))
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
-        self.seen = 0
         self.losses = []
-        self.average = torch.zeros((), device=device)
 
     def step(self, x, y):
-        self.seen += 1
         x.mul_(random.random())
         loss = mse_loss(self.model(x), y)
         loss.backward()
         self.optimizer.step()
         self.scheduler.step()
-        self.average.lerp_(loss.detach(), 0.5)
         self.losses.append(loss.item())
 
     def state(self):
-        """All of it, in a form that compares bit for bit."""
-        torch_state = [
-            self.model.state_dict(),
-            self.optimizer.state_dict(),
-            self.scheduler.state_dict(),
-        ]
-        grads = [parameter.grad for parameter in self.model.parameters()]
-        randomness = [torch.get_rng_state(), random.getstate()]
-        if torch.cuda.is_available():
-            randomness.append(torch.cuda.get_rng_state())
-        randomness = [
-            state.tolist() if isinstance(state, torch.Tensor) else state for state in randomness
-        ]
-        return plain([torch_state, grads, randomness, self.seen, self.losses, self.average])
+        """All of it, and what is patched, in a form that compares bit for bit."""
+        parts = (self.model, self.optimizer, self.scheduler)
+        gradients = [parameter.grad for parameter in self.model.parameters()]
+        states = [torch.get_rng_state(), random.getstate()]
+        patched = [torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, sys.gettrace()]
+        return plain(
+            [[part.state_dict() for part in parts], gradients, states, self.losses, patched]
+        )
 
 
 def plain(value):
@@ -501,23 +455,9 @@ def test_it_changes_nothing(device, trained):
     trainer, batches = Trainer(device), batches_on(device)
     if trained:
         trainer.step(*(tensor.clone() for tensor in batches[2]))
-    patched = (
-        torch.Tensor.cpu,
-        torch.cuda.synchronize,
-        builtins.open,
-        builtins.print,
-        sys.gettrace(),
-    )
     state, inputs = trainer.state(), plain(list(batches[0]))
     findings = look(trainer.step, *batches[0], other_inputs=batches[1], device=device)
     assert trainer.state() == state and plain(list(batches[0])) == inputs
-    assert (
-        torch.Tensor.cpu,
-        torch.cuda.synchronize,
-        builtins.open,
-        builtins.print,
-        sys.gettrace(),
-    ) == patched
     assert {"CPU work", "sync", "optimizer"} <= set(findings.rule)
 
 
@@ -538,20 +478,11 @@ def lesson_function(name):
     """A function as the lesson defines it last, made to run on the CPU."""
     cells = [cell for cell in LESSON.cells if cell.cell_type == "code"]
     source = [cell.source for cell in cells if f"def {name}(" in cell.source][-1]
-    names = {
-        "__name__": __name__,
-        "torch": torch,
-        "mse_loss": mse_loss,
-        "clip_grad_norm_": clip_grad_norm_,
-    }
-    exec(compile(source, f"{name}.py", "exec"), names)
-    lines = source.splitlines(keepends=True)
-    linecache.cache[f"{name}.py"] = (
-        len(source),
-        None,
-        lines,
-        f"{name}.py",
-    )  # as IPython does for its cells
+    file, known = f"{name}.py", {"torch": torch, "mse_loss": mse_loss}
+    names = known | {"__name__": __name__, "clip_grad_norm_": clip_grad_norm_}
+    exec(compile(source, file, "exec"), names)
+    # as IPython does for its cells
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     return names[name]
 
 
@@ -565,16 +496,6 @@ def lesson_state(lr, temperature, **options):
     return state
 
 
-PLANTED = {  # kind of finding -> what its lines in the lesson's broken step hold
-    "CPU work": ["max(1.0", "scheduler.step()"],
-    "frozen number": ["/ state.temperature", "optimizer.step()"],
-    "sync": ["error_if_nonfinite", "targets[targets.abs() > 4]", "loss.item()"],
-    "optimizer": ["optimizer.step()"],
-    "moved tensor": ["state.average ="],
-    "output": ["return ["],
-}
-
-
 def test_the_lessons_broken_step_has_every_planted_fault():
     broken_step = lesson_function("broken_step")
     broken_step.__globals__["halve_large"] = lesson_function("halve_large")  # repaired by hand
@@ -584,11 +505,9 @@ def test_the_lessons_broken_step_has_every_planted_fault():
     recorded = recorded_lesson("make_code_capturable").value("findings")
     assert table.rule.to_list() == recorded.rule.to_list()
     assert table.line.to_list() == recorded.line.to_list()
-    for rule, texts in PLANTED.items():
-        lines = table.line[table.rule == rule]
-        assert len(lines) == len(texts)
-        assert all(text in line for text, line in zip(texts, lines, strict=True))
-    assert set(table.rule) == PLANTED.keys()
+    assert set(table.rule) == {
+        *("CPU work", "frozen number", "sync", "optimizer", "moved tensor", "output"),
+    }
     assert state.temperature == 2.0
 
 
