@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import clip_grad_norm_, parameters_to_vector, vector_to_parameters
+from torch.nn.utils import clip_grad_norm_
 from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
@@ -170,26 +170,6 @@ of_one_operator(
 # ------------------------------------------------------------------ values that freeze
 
 
-@fault("frozen number")
-def temperature_in_a_closure(device):
-    temperature = 1.0
-
-    def step(x):
-        nonlocal temperature
-        temperature *= 0.9
-        return (x / temperature).softmax(-1)  # here
-
-    return on_batches(step, device)
-
-
-@fault("frozen number")
-def number_among_the_inputs(device):
-    def step(x, scale):
-        return x * scale  # here
-
-    return Case(step, (numbers(device, 4), 0.1), (numbers(device, 4), 0.7))
-
-
 @fault("path", "frozen number")
 def flag_among_the_inputs(device):
     def step(x, train):
@@ -213,19 +193,6 @@ def number_in_a_dictionary(device):
 
     light, heavy = ({"x": numbers(device, 4), "weight": weight} for weight in (0.5, 2.0))
     return Case(step, (light,), (heavy,))
-
-
-@fault("frozen number")
-def cache_written_at_a_number(device):
-    cache, run = torch.zeros(N, 8, D, device=device), SimpleNamespace(at=0)
-
-    @torch.inference_mode()
-    def step(x):
-        cache[:, run.at] = x  # here
-        run.at = (run.at + 1) % 8
-        return cache.sum(1)
-
-    return on_batches(step, device)
 
 
 @fault("frozen number")
@@ -377,17 +344,6 @@ def losses_in_a_list(device):
 # ------------------------------------------------------------------ memory that moves
 
 
-@fault("moved tensor")
-def running_mean(device):
-    kept = SimpleNamespace(mean=torch.zeros(N, D, device=device))
-
-    def step(x):
-        kept.mean = 0.9 * kept.mean + 0.1 * x  # here
-        return kept.mean * 1
-
-    return on_batches(step, device)
-
-
 @fault("shape", "moved tensor")
 def growing_cache(device):
     kept = SimpleNamespace(keys=torch.zeros(0, D, device=device))
@@ -407,20 +363,6 @@ def accumulated_gradients(device):
         for parameter in model.parameters():
             parameter.grad = None if parameter.grad is None else parameter.grad * 0.5  # here
         model(x).sum().backward()
-
-    return on_batches(step, device)
-
-
-@fault("moved tensor")
-def weights_of_a_vector(device):
-    model = nn.Linear(D, D).to(device)
-
-    @torch.no_grad()
-    def step(x):
-        y = model(x)
-        vector = parameters_to_vector(model.parameters()) * 0.9
-        vector_to_parameters(vector, model.parameters())  # here
-        return y
 
     return on_batches(step, device)
 
@@ -496,46 +438,6 @@ def cache_written_at_a_row_of_positions(device):
         cache.index_copy_(1, at, x.unsqueeze(1))
         at.add_(1).remainder_(8)
         return cache.sum(1)
-
-    return on_batches(step, device)
-
-
-@clean
-def positions_of_a_mask(device):
-    table = nn.Embedding(8, D).to(device)
-
-    @torch.inference_mode()
-    def step(x):
-        mask = x[:, 0] > 0
-        places = (mask.long().cumsum(0) - 1).clamp(min=0).masked_fill(~mask, 1)
-        return torch.where(mask[:, None], x + table(places), x)
-
-    return on_batches(step, device)
-
-
-@clean
-def dense_experts(device):
-    experts = torch.randn(3, D, D, device=device)
-
-    @torch.inference_mode()
-    def step(x):
-        chances, chosen = (x @ experts[0][:, :3]).softmax(-1).topk(2)
-        weights = torch.zeros(N, 3, device=x.device).scatter(1, chosen, chances)
-        return torch.einsum("ne,nd,edh->nh", weights, x, experts)
-
-    return on_batches(step, device)
-
-
-@clean
-def codebook_by_averages(device):
-    codes, counts = torch.randn(3, D, device=device), torch.ones(3, device=device)
-
-    @torch.no_grad()
-    def step(x):
-        nearest = F.one_hot(torch.cdist(x, codes).argmin(1), 3).float()
-        counts.mul_(0.9).add_(nearest.sum(0), alpha=0.1)
-        codes.lerp_(nearest.T @ x / counts[:, None], 0.1)
-        return nearest @ codes
 
     return on_batches(step, device)
 

@@ -189,31 +189,6 @@ def test_watch_a_trainer_of_transformers(tmp_path):
     assert "optimizer" in rules, findings  # AdamW without capturable=True
 
 
-def test_watch_a_loop_of_lightning(tmp_path):
-    lightning = models_of("pytorch_lightning")
-
-    class Module(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.model, self.total = Model(), 0.0
-
-        def training_step(self, batch, _):
-            loss = self.model(**batch)["loss"]
-            self.total += loss.item()  # a value read
-            return loss
-
-        def configure_optimizers(self):
-            return torch.optim.AdamW(self.parameters())
-
-    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    options = {"max_steps": 4, "accelerator": "cpu", "default_root_dir": tmp_path}
-    trainer = lightning.Trainer(**options, **dict.fromkeys(quiet, False))
-    with watch(device="cpu") as findings:
-        trainer.fit(Module(), torch.utils.data.DataLoader(Data(), 4))
-    assert {"sync", "optimizer"} <= {finding.rule for finding in findings}, findings
-    assert any(finding.line.endswith("# a value read") for finding in findings)
-
-
 def test_watch_a_loop_of_accelerate():
     accelerate = models_of("accelerate")
     accelerator, model = accelerate.Accelerator(cpu=True), Model()
