@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from capturable import __version__, explain, rules
-from capturable.load_step import LoadError, asks_for_a_gpu, guarded, load, load_function
+from capturable.load_step import LoadError, Made, asks_for_a_gpu, guarded, load, load_function
 
 STAND_IN = "stand-in"
 FLAG = {"action": "store_true"}
@@ -151,7 +151,7 @@ def _findings(options: argparse.Namespace, scripts: list[str], device: str) -> A
     with capturable_optimizers() if device == "cpu" else nullcontext():
         try:
             made = load(options.step, scripts)
-            return guarded("the step", _preflight, made, device, options)
+            return _judged(made, device, options)
         except LoadError as error:
             if options.device or not asks_for_a_gpu(error) or not stand_in_known():
                 raise
@@ -166,8 +166,13 @@ def _on_stand_in(options: argparse.Namespace, scripts: list[str], always: bool =
     with gpu_or_stand_in() as device, uncompiled():
         made = load(options.step, scripts)
         if always or device.launches:
-            return guarded("the step", _preflight, made, "cuda", options)
+            return _judged(made, "cuda", options)
     return None
+
+
+def _judged(made: Made, device: str, options: argparse.Namespace) -> Any:
+    settings = {"verify": options.verify or None, "warmup": options.warmup}
+    return guarded("the step", made.preflight, device=device, **settings)
 
 
 def _device(options: argparse.Namespace) -> str:
@@ -186,21 +191,6 @@ def _device(options: argparse.Namespace) -> str:
 def stand_in_known() -> bool:
     """Whether the stand-in for CUDA graphs is installed."""
     return find_spec("cpu_graph") is not None
-
-
-def _preflight(made: Any, device: str, options: argparse.Namespace) -> Any:
-    from capturable.preflight import preflight
-
-    return preflight(
-        made.step,
-        *made.inputs,
-        kwargs=made.kwargs,
-        other_inputs=made.other_inputs,
-        other_kwargs=made.other_kwargs,
-        device=device,
-        verify=options.verify or None,
-        warmup=options.warmup,
-    )
 
 
 if __name__ == "__main__":

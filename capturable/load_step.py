@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from capturable.findings import short
+from capturable.findings import Findings, short
 
 MISFIT = (
     "the function returns neither a step nor (step, inputs) nor (step, inputs, other_inputs, ...); "
@@ -47,6 +47,16 @@ class Made(NamedTuple):
     kwargs: dict[str, Any] = {}  # noqa: RUF012
     other_inputs: tuple | None = None
     other_kwargs: dict[str, Any] | None = None
+
+    def preflight(self, **options: Any) -> Findings:
+        """What preflight finds in the step."""
+        from capturable.preflight import preflight
+
+        others: dict[str, Any] = {
+            "other_inputs": self.other_inputs,
+            "other_kwargs": self.other_kwargs,
+        }
+        return preflight(self.step, *self.inputs, kwargs=self.kwargs, **others, **options)
 
 
 def load(target: str, arguments: list[str]) -> Made:

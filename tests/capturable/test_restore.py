@@ -105,7 +105,7 @@ def everything():
     return kept
 
 
-def shown(value):
+def comparable(value):
     """A value in a form that compares bit for bit, and stays as it is."""
     if isinstance(value, torch.Tensor):
         numbers = value.to_dense() if value.is_sparse else value
@@ -128,7 +128,7 @@ def shown(value):
 def state(kept):
     kinds = Classy.total, [*Classy.rows], counted, "never_bound" in globals()
     states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-    return {name: shown(value) for name, value in vars(kept).items()}, kinds, states
+    return {name: comparable(value) for name, value in vars(kept).items()}, kinds, states
 
 
 @pytest.mark.parametrize("change", [names, arrays, containers, tensors])
