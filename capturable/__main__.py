@@ -103,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=helps[name])
         for flag, setting in settings.items():
             command.add_argument(flag, **setting)
-        command.add_argument("--traceback", help="show the traceback of what failed", **FLAG)
+        command.add_argument(
+            "--traceback", action="store_true", help="show the traceback of what failed"
+        )
     return parser
 
 
