@@ -100,8 +100,9 @@ def test_the_package_installs_by_itself(tmp_path):
     """It is imported from where its wheel was unpacked."""
     there = unpacked_wheel(tmp_path, "capturable")
     code = "import capturable.restore, capturable.rules; from capturable.__main__ import main; "
-    code += "print(capturable.__file__); main(['explain', 'CUDA error: capturing stream has unjoined work'])"
-    done = run_python("-c", code, folder=there)
+    code += "print(capturable.__file__); main()"
+    message = "CUDA error: capturing stream has unjoined work"
+    done = run_python("-c", code, "explain", message, folder=there)
     assert done.stdout.startswith(f"{there}/capturable/__init__.py\nUnjoined side"), done.stderr
 
 
