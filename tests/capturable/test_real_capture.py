@@ -123,13 +123,17 @@ def reads(x):
 def test_the_line_that_breaks_a_capture_is_found(gpu, step):
     (finding,) = verified(step)
     assert finding.rule == "capture" and finding.line.endswith("# this one") and finding.fix
-    known = finding._replace(rule="sync")
-    assert verified(step, [known]) == [known]
     assert verified(lambda x: x * 2) == []  # the process is well again
     assert sys.exc_info() == (None, None, None)
     with pytest.raises(ValueError) as raised:
         raise ValueError("mine")
     assert raised.value.__context__ is None  # no error of the step is left behind
+
+
+def test_a_refusal_at_a_line_that_has_a_finding_adds_none(gpu):
+    (finding,) = verified(reads)
+    known = finding._replace(rule="sync")
+    assert verified(reads, [known]) == [known]
 
 
 def test_a_step_that_ends_early_leaves_its_blocks():
