@@ -42,16 +42,12 @@ def misspelt(files: Iterable[str]) -> list[str]:
     ]
 
 
-def chosen(
-    findings: Findings, select: Iterable[str] | None = None, ignore: Iterable[str] = ()
-) -> Findings:
-    """The findings of the rules that are selected, by default all, and not ignored.
+def without(findings: Findings, ignored: Iterable[str]) -> Findings:
+    """The findings of all rules but some.
 
     Raises ValueError, one sentence, for a name that is no rule's.
     """
-    names = {slug(name) for name in ignore}
-    wanted = set(SLUGS) if select is None else {slug(name) for name in select}
-    if unknown := sorted((names | wanted) - set(SLUGS)):
+    names = {slug(name) for name in ignored}
+    if unknown := sorted(names - set(SLUGS)):
         raise ValueError(f"there is no rule {', '.join(unknown)}: capturable rules lists them")
-    kept = [finding for finding in findings if slug(finding.rule) in wanted - names]
-    return Findings(kept, findings.report)
+    return Findings((f for f in findings if slug(f.rule) not in names), findings.report)

@@ -64,7 +64,7 @@ class Complaint:
 
     title: str
     words: str
-    causes: tuple[str, ...]
+    causes: list[str]
 
 
 @cache
@@ -75,9 +75,7 @@ def _file() -> dict:
 @cache
 def complaints() -> tuple[Complaint, ...]:
     """The few kinds of failures that have many causes."""
-    return tuple(
-        Complaint(one["title"], one["words"], tuple(one["causes"])) for one in _file()["complaints"]
-    )
+    return tuple(Complaint(**complaint) for complaint in _file()["complaints"])
 
 
 @cache
@@ -108,6 +106,11 @@ def terms() -> dict[str, str]:
 def standard_name(entry: Entry) -> str:
     """The standard name of a cause, or the title of one without."""
     return terms().get(entry.title, entry.title)
+
+
+def entry_of(title: str) -> Entry:
+    """The entry with a title."""
+    return next(entry for entry in entries() if entry.title == title)
 
 
 def find(text: str) -> list[Hit]:

@@ -22,9 +22,17 @@ from capturable.comparison_inputs import fill_padding, fill_with_rubbish, fresh,
 from capturable.inputs import Call, named_parts
 from capturable.likely_causes import likely_causes
 from capturable.load_step import batch_of
+from capturable.operators import address
 from capturable.stand_in import gpu_or_stand_in, is_not_modelled
 from capturable.step_state import StepState, random_states, seed_all, set_random_states
-from capturable.values_apart import first_apart, largest_gap, rounding, same, size_of
+from capturable.values_apart import (
+    first_apart,
+    is_number,
+    largest_gap,
+    rounding,
+    same,
+    size_of,
+)
 
 CALLS = 12
 RTOL = 1e-4
@@ -133,19 +141,19 @@ def compare(
         built = counts.copy()
         comparing = Comparing(eager, again, graphed, rtol)
         comparing.run(calls, pad, read_at_once, seed)
-        found = comparing.found
-        if found.difference is None:
-            found.agreed = comparing.agreed()
+        comparison = comparing.comparison
+        if comparison.difference is None:
+            comparison.agreed = comparing.agreed()
             if counts["replays"] < len(graphed.results):
-                found.notes.append(
+                comparison.notes.append(
                     "some calls replayed no graph" if counts["replays"] else NO_GRAPH
                 )
         else:
             noticed = list(device.findings) if device else []
             comparing.look_further()
-            found.causes = likely_causes(comparing, noticed)
-        found.counted = _counted(comparing, device, built, counts - built)
-        return found
+            comparison.causes = likely_causes(comparing, noticed)
+        comparison.counted = _counted(comparing, device, built, counts - built)
+        return comparison
 
 
 class Comparing:
@@ -156,7 +164,7 @@ class Comparing:
         self.again = again
         self.graphed = graphed
         self.rtol = rtol
-        self.found = Comparison()
+        self.comparison = Comparison()
         self.exact = True  # whether all is equal to the bit so far
         self.batches: list[Call] = []
         self.drew: list[str] = []  # random states that the eager step's last call alone changed
@@ -166,7 +174,9 @@ class Comparing:
         _refuse_shared(eager, again, graphed)
         left = [name for name in eager.state.places if name not in self.names]
         if left:
-            self.found.notes.append(f"the step with graphs has no counterpart of {', '.join(left)}")
+            self.comparison.notes.append(
+                f"the step with graphs has no counterpart of {', '.join(left)}"
+            )
         self.start = _copies(self.state(eager))
 
     def state(self, side: Side) -> dict[str, Any]:
@@ -204,7 +214,7 @@ class Comparing:
             if not same(state, self.graphed.random[name])
         ]
         if drawn:
-            self.found.notes.append(
+            self.comparison.notes.append(
                 f"the construction with graphs changed {' and '.join(drawn)}, "
                 "which was put back for the comparison: restore it after the warm-up"
             )
@@ -250,23 +260,25 @@ class Comparing:
             return self._differs(kind, call, names, " is returned by one of the two steps alone")
         for name in eager | graphed:
             # an optimizer makes its state, which begins with zeros, in its first step
-            one = eager[name] if name in eager else _zeros(graphed[name])
-            other = graphed[name] if name in graphed else _zeros(one)
-            if same(one, other):
+            expected = eager[name] if name in eager else _zeros(graphed[name])
+            actual = graphed[name] if name in graphed else _zeros(expected)
+            if same(expected, actual):
                 continue
-            if not (_is_number(one) and _is_number(other)):
+            if not (is_number(expected) and is_number(actual)):
                 return self._differs(
-                    kind, call, name, f": eager {one!r:.60}, with graphs {other!r:.60}"
+                    kind, call, name, f": eager {expected!r:.60}, with graphs {actual!r:.60}"
                 )
-            if _shape(one) != _shape(other):
-                text = f" has the shape {_shape(other)}, and {_shape(one)} eagerly"
+            if _shape(expected) != _shape(actual):
+                text = f" has the shape {_shape(actual)}, and {_shape(expected)} eagerly"
                 return self._differs(kind, call, name, text)
-            changed = largest_gap(one, start.get(name, 0.0)) if start else size_of(one)
-            allowed = self.rtol * changed + rounding(one) * size_of(one)
-            repeats = largest_gap(one, again.get(name, one))
+            changed = largest_gap(expected, start.get(name, 0.0)) if start else size_of(expected)
+            allowed = self.rtol * changed + rounding(expected) * size_of(expected)
+            repeats = largest_gap(expected, again.get(name, expected))
             if repeats:
-                self.found.notes.append(f"{name} differs by {repeats:.3g} between two eager runs")
-            apart = first_apart(one, other, allowed + REPEATED * repeats)
+                self.comparison.notes.append(
+                    f"{name} differs by {repeats:.3g} between two eager runs"
+                )
+            apart = first_apart(expected, actual, allowed + REPEATED * repeats)
             if apart:
                 return self._differs(kind, call, name, str(apart))
             self.exact = False
@@ -290,14 +302,14 @@ class Comparing:
     def _differs(self, kind: str, call: int, name: str, text: str) -> bool:
         if kind == "later":
             text = f"{text}, read after call {len(self.batches)}"
-        self.found.difference = Difference(kind, call, name, text)
+        self.comparison.difference = Difference(kind, call, name, text)
         return True
 
     @property
     def difference(self) -> Difference:
         """The difference that was found."""
-        assert self.found.difference
-        return self.found.difference
+        assert self.comparison.difference
+        return self.comparison.difference
 
     def graphed_value(self, name: str) -> Any:
         """What the step with graphs keeps under a name."""
@@ -327,7 +339,7 @@ def _counted(comparing: Comparing, device: Any, built: Counter, later: Counter) 
         f"On {where}: {_some(built['captures'], 'capture')} at the construction, "
         f"{later['captures']} in {_some(calls, 'call')}, {_some(later['replays'], 'replay')}."
     )
-    if comparing.found.difference is not None:
+    if comparing.comparison.difference is not None:
         return told
     batch = comparing.batches[-1]
     eager, graphed = (
@@ -369,10 +381,6 @@ class _Operators(TorchDispatchMode):
         return result
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, torch.Tensor | int | float)
-
-
 def _shape(value: Any) -> tuple:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
@@ -398,11 +406,7 @@ def _refuse_shared(*sides: Side) -> None:
     kept = [side.state.values({n: n for n in side.state.places}, True) for side in sides]
     for number, values in enumerate(kept):
         for name, value in values.items():
-            where = (
-                value.untyped_storage().data_ptr()
-                if isinstance(value, torch.Tensor) and value.layout == torch.strided
-                else 0
-            )
+            where = address(value) if isinstance(value, torch.Tensor) else 0
             if where and seen.setdefault(where, number) != number:
                 raise NotComparable(
                     f"{name} belongs to two of the steps that are compared: "

@@ -124,18 +124,15 @@ class Findings(list[Finding]):
         counts = [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]]
         return f"{_count(len(self), 'finding')}: {', '.join(counts)}" if self else "no findings"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The version, the report, what was not seen, and the findings as dicts."""
+    def json(self) -> str:
+        """A JSON object: the version, the report, what was not seen, and the findings."""
         from capturable import __version__
 
         known: dict[str, Any] = {"version": __version__}
         if self.report:
             known |= {"report": asdict(self.report), "not_seen": self.report.unseen()}
-        return known | {"findings": [finding._asdict() for finding in self]}
-
-    def json(self) -> str:
-        """A JSON object of as_dict()."""
-        return json.dumps(self.as_dict(), indent=1)
+        rows = [finding._asdict() for finding in self]
+        return json.dumps(known | {"findings": rows}, indent=1)
 
     @property
     def listing(self) -> str:

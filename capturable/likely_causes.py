@@ -4,9 +4,10 @@ the stand-in has noticed, what check finds in the eager step, and signs of a sin
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from capturable.causes import entries, standard_name
+from capturable.causes import entry_of, standard_name
 from capturable.comparison_inputs import tensors
 from capturable.explain import explain
+from capturable.load_step import Made
 from capturable.values_apart import numbers, same
 
 MOST = 3
@@ -33,25 +34,19 @@ def likely_causes(comparing: Any, noticed: Sequence[Any]) -> list[str]:
     """
     kind = comparing.difference.kind
     if kind == "error":
-        said = f"{type(comparing.error).__name__}: {comparing.error}"
-        return [_told(entry.title) for entry in explain(said)[:1]]
+        message = f"{type(comparing.error).__name__}: {comparing.error}"
+        return [_described(entry.title) for entry in explain(message)[:1]]
     # what was seen comes before what numbers suggest
-    found = [*_noticed(noticed), *_signs(comparing)]
+    causes = [*_noticed(noticed), *_signs(comparing)]
     if kind in ("result", "state"):
-        found += _checked(comparing)
-    return list(dict.fromkeys(found))[:MOST] or _padding(comparing)
+        causes += _checked(comparing)
+    return list(dict.fromkeys(causes))[:MOST] or _padding(comparing)
 
 
-def _told(title: str, seen: str = "") -> str:
+def _described(title: str, seen: str = "") -> str:
     """The cause's name, what points to it, and the fix."""
-    entry = next(entry for entry in entries() if entry.title == title)
+    entry = entry_of(title)
     return f"{standard_name(entry)}{': ' if seen else ''}{seen}\n    fix: {entry.fix}"
-
-
-def _named(kind: str) -> str:
-    """The standard name of what the stand-in calls a kind."""
-    title = OF_KINDS.get(kind)
-    return next((standard_name(entry) for entry in entries() if entry.title == title), kind)
 
 
 def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
@@ -59,28 +54,29 @@ def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
     for finding in noticed:
         # several races often have one missing wait; compare itself reads what is not computed yet
         if finding not in races[1:] and finding.kind != "not computed yet":
-            yield f"{_named(finding.kind)}: {finding.sentence}"
+            known = OF_KINDS.get(finding.kind)
+            yield f"{standard_name(entry_of(known)) if known else finding.kind}: {finding.sentence}"
 
 
 def _signs(comparing: Any) -> Iterator[str]:
     """Causes that have a sign of their own."""
     kind, _, name, _ = comparing.difference
     if kind == "later":
-        yield _told("A result that is overwritten")
+        yield _described("A result that is overwritten")
     if kind == "construction":
         # memory of the capture, which has computed nothing
         computed = not numbers(comparing.graphed_value(name)).isnan().any()
-        yield _told(
+        yield _described(
             "A capture that trains once more" if computed else "A state that is not written back"
         )
     if "['lr']" in name:
-        yield _told("A learning rate that stays")
+        yield _described("A learning rate that stays")
     if kind == "result":
         yield from _repeated(comparing, name)
     for drawn in comparing.drew:
         on_gpu = "GPU" in drawn
         title = "A generator that the graph does not know" if on_gpu else OF_RULES[CPU_DRAWS]
-        yield _told(title, f"the eager step draws from {drawn}, a replay does not")
+        yield _described(title, f"the eager step draws from {drawn}, a replay does not")
 
 
 def _repeated(comparing: Any, name: str) -> Iterator[str]:
@@ -90,7 +86,7 @@ def _repeated(comparing: Any, name: str) -> Iterator[str]:
     for call, (eager, graphed) in enumerate(values[:-1], 1):
         if same(graphed, values[-1][1]) and not same(eager, values[-1][0]):
             seen = f"{name} of call {len(values)} is that of call {call}"
-            yield _told("A new tensor under the old name", seen)
+            yield _described("A new tensor under the old name", seen)
             return
 
 
@@ -103,32 +99,22 @@ def _padding(comparing: Any) -> list[str]:
     if comparing.difference.kind != "result" or rows[call - 1] == max(rows):
         return []
     seen = f"call {call} has {rows[call - 1]} rows, others {max(rows)}"
-    return [_told("Padded rows that reach the real ones", seen)]
+    return [_described("Padded rows that reach the real ones", seen)]
 
 
 def _checked(comparing: Any) -> Iterator[str]:
     """What check finds in the eager step."""
-    from capturable.preflight import preflight
-
     first, *others = comparing.batches
     form = [tensor.shape for tensor in tensors(first)]
-    alike = [one for one in others if [tensor.shape for tensor in tensors(one)] == form]
+    alike = [batch for batch in others if [tensor.shape for tensor in tensors(batch)] == form]
     other = alike[0] if alike else first
     try:
-        found = preflight(
-            comparing.again.step,
-            *first.args,
-            kwargs=first.kwargs,
-            other_inputs=other.args,
-            other_kwargs=other.kwargs,
-            verify=False,
-        )
+        findings = Made(comparing.again.step, *first, *other).preflight(verify=False)
     except Exception:  # the step cannot be run once more, or not be put back: nothing is known
         return
-    for finding in found.faults:
+    for finding in findings.faults:
         if finding.kind == "frozen" and finding.rule in OF_RULES:
             rate = "lr" in finding.found.split() or "learning rate" in finding.found
             title = "A learning rate that stays" if rate else OF_RULES[finding.rule]
-            entry = next(entry for entry in entries() if entry.title == title)
             seen = f"{finding.place}\n    {finding.found}\n    fix: {finding.fix}"
-            yield f"{standard_name(entry)}: {seen}"
+            yield f"{standard_name(entry_of(title))}: {seen}"

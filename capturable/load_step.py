@@ -16,13 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from capturable.findings import short
+from capturable.findings import Findings, short
 
 MISFIT = (
     "the function returns neither a step nor (step, inputs) nor (step, inputs, other_inputs, ...); "
     "inputs are a tuple of arguments, or a dict of keyword arguments"
 )
-RELATIVE = "attempted relative import"
 NO_GPU = (  # in torch's messages on a machine without one
     "not compiled with CUDA",
     "no NVIDIA driver",
@@ -49,26 +48,34 @@ class Made(NamedTuple):
     other_inputs: tuple | None = None
     other_kwargs: dict[str, Any] | None = None
 
+    def preflight(self, **options: Any) -> Findings:
+        """What preflight finds in the step."""
+        from capturable.preflight import preflight
 
-def load(target: str, arguments: list[str], loaded: dict[Path, ModuleType]) -> Made:
-    """The step and the batches that a function returns; arguments, loaded: as for load_function."""
-    return _made(load_function(target, arguments, loaded)())
+        others: dict[str, Any] = {
+            "other_inputs": self.other_inputs,
+            "other_kwargs": self.other_kwargs,
+        }
+        return preflight(self.step, *self.inputs, kwargs=self.kwargs, **others, **options)
 
 
-def load_function(
-    target: str, arguments: list[str], loaded: dict[Path, ModuleType]
-) -> Callable[[], Any]:
+def load(target: str, arguments: list[str]) -> Made:
+    """The step and the batches that a function returns; arguments: as for load_function."""
+    return _made(load_function(target, arguments)())
+
+
+def load_function(target: str, arguments: list[str]) -> Callable[[], Any]:
     """The function that FILE:FUNCTION or MODULE:FUNCTION names, whose errors become LoadErrors; the
-    script finds arguments in sys.argv. loaded: the scripts so far, which are not run again."""
+    script finds arguments in sys.argv."""
     where, colon, name = target.rpartition(":")
     if not colon or not where or not name:
         raise LoadError(f"{target!r} is not FILE:FUNCTION or MODULE:FUNCTION")
-    is_file = where.endswith(".py") or "/" in where or Path(where).is_file()
+    is_file = where.endswith(".py") or "/" in where
     if is_file and not Path(where).is_file():
         raise LoadError(f"there is no file {where}: FILE:FUNCTION names one")
     _add_to_path(Path.cwd())
     sys.argv = [where, *arguments]
-    importing = partial(_import_file, loaded) if is_file else _import_module
+    importing = _import_file if is_file else _import_module
     module = guarded(f"loading {where}", importing, where)
     try:
         make = attrgetter(name)(module)
@@ -147,9 +154,6 @@ def _check_function(where: str, name: str, make: Any) -> None:
 
 
 def _import_module(name: str) -> ModuleType:
-    for folder in (Path.cwd(), Path.cwd() / "src"):
-        if (folder / name.partition(".")[0]).exists():
-            _add_to_path(folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -158,37 +162,19 @@ def _import_module(name: str) -> ModuleType:
         raise
 
 
-def _import_file(loaded: dict[Path, ModuleType], file: str) -> ModuleType:
-    """Import a script, or a module of the package that it lies in."""
+def _import_file(file: str) -> ModuleType:
+    """Import a module of a package under its name there; run another file anew, as a script."""
     path = Path(file).resolve()
-    if path not in loaded:
-        loaded[path] = _import_path(path)
-    return loaded[path]
-
-
-def _import_path(path: Path) -> ModuleType:
-    root, name = _package_of(path)
-    if "." in name:
-        _add_to_path(root)
-        return importlib.import_module(name)
-    _add_to_path(path.parent, last=path.stem in sys.stdlib_module_names)
-    try:
-        return _run(path, _free_name(path.stem))
-    except ImportError as error:
-        if RELATIVE not in str(error):
-            raise
-    _add_to_path(path.parent.parent)  # a package without an __init__.py
-    return importlib.import_module(f"{path.parent.name}.{path.stem}")
-
-
-def _package_of(path: Path) -> tuple[Path, str]:
-    """The folder that a module is imported from, and its full name there."""
-    names = [] if path.stem == "__init__" else [path.stem]
-    folder = path.parent
+    folder, names = path.parent, [path.stem]
     while (folder / "__init__.py").is_file():
         names.insert(0, folder.name)
         folder = folder.parent
-    return folder, ".".join(names)
+    if len(names) > 1:
+        _add_to_path(folder)
+        return importlib.import_module(".".join(names))
+    _add_to_path(folder, last=path.stem in sys.stdlib_module_names)
+    taken = path.stem in sys.stdlib_module_names or path.stem in sys.modules
+    return _run(path, f"{path.stem}_to_check" if taken else path.stem)
 
 
 def _run(path: Path, name: str) -> ModuleType:
@@ -203,12 +189,6 @@ def _run(path: Path, name: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _free_name(stem: str) -> str:
-    """A name for a script that replaces no other module."""
-    taken = stem in sys.stdlib_module_names or stem in sys.modules
-    return f"{stem}_to_check" if taken else stem
 
 
 def _add_to_path(folder: Path, last: bool = False) -> None:

@@ -8,7 +8,6 @@ from functools import cache
 
 from capturable.causes import Complaint, Entry, complaints, entries
 
-LINE = re.compile(r"error|exception|fail|assert|warn|cuda|captur|graph|nccl|replay", re.I)
 NAMED = re.compile(  # a CUDA graph, its capture or its replay
     r"captur|(cuda|hip|acl)[ _/.-]?graph(?!ic)|graphed|graph[. ]replay|graph_?pool|graph recording"
     r"|graph mode|FULL_(AND_PIECEWISE|DECODE_ONLY)"
@@ -44,28 +43,16 @@ PRODUCTS = {  # a cause that begins with such a name is guessed where the text n
     "torch.compile": r"compil|inductor|dynamo|reduce-overhead|cudagraph[ s_]|aot_eager|skip\w* due|dynamic shape",
     "vLLM": r"vllm",
 }
-LINES = 30  # of a long text, its last telling lines are read
-LENGTH = 1000  # and of each the beginning
 SCALE, LONG = 30, 0.4  # what a word of a description weighs, and BM25's b
 LESS = 0.5  # of the best likeness: what is less alike is left out
 LEAST = 100  # the least likeness for a guess
 TYPED = 9  # words at most, and no colon: a complaint that somebody typed, not a line of a log
 UNCLEAR = ("this", "a capture that fails")  # complaints of anything that fails
-ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "e")
-PLAIN = set(
-    re.findall(
-        r"\w+",
-        """a about after all an and any are as at be been before but by can did do does down each else for from had has
-have how if in into is it its may more most must no not of off on once one only or other our out over own same should
-so some such than that the their them then there these they this those to too under until up was we were what when
-where which while who will with without would you your am anything doing me my something we""",
-    )
-)
 
 
 def nearest(text: str, count: int = 5) -> list[Entry]:
-    """For a text without a known message: the causes whose description and reports are most like
-    it, the best first; [] if its words are more those of texts about something else.
+    """For a text without a known message: the causes whose description is most like it, the best
+    first; [] if it does not tell of a graph.
 
     A cause that is much less alike than the best is left out.
     """
@@ -101,7 +88,7 @@ def complaint(text: str) -> str:
 def by_likeness(text: str, some: list[Entry], message: str) -> list[Entry]:
     """Some causes, those first that the text beside its message is most like; as they are where it
     is like none."""
-    asked = set(_words(_read(text))) - set(_words(message))
+    asked = set(_words(text)) - set(_words(message))
     known = dict(zip(guessable(), weights(), strict=True))
     return sorted(some, key=lambda entry: -sum(known.get(entry, {}).get(word, 0) for word in asked))
 
@@ -115,18 +102,7 @@ def of_complaint(text: str, count: int = 18) -> list[Entry]:
 
 
 def _complaints(text: str) -> list[Complaint]:
-    read = "\n".join(_lines(text))
-    return [one for one in complaints() if re.search(one.words, read, re.I | re.A)]
-
-
-def _read(text: str) -> str:
-    """Of a long text the last telling lines, of a short one all."""
-    lines = _lines(text)
-    return "\n".join(lines if len(lines) <= LINES else list(filter(LINE.search, lines))[-LINES:])
-
-
-def _lines(text: str) -> list[str]:
-    return [line[:LENGTH] for line in text.splitlines()]
+    return [one for one in complaints() if re.search(one.words, text, re.I | re.A)]
 
 
 def _rated(text: str) -> list[tuple[int, Entry]]:
@@ -134,7 +110,7 @@ def _rated(text: str) -> list[tuple[int, Entry]]:
 
     Rare words count more than common ones (BM25).
     """
-    asked = set(_words(_read(text)))
+    asked = set(_words(text))
     rated = []
     for entry, weight in zip(guessable(), weights(), strict=True):
         if _named(entry, text):
@@ -191,11 +167,5 @@ def _description(entry: Entry) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text: names are split, endings and the plainest words left out."""
-    text = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text).lower()
-    return [_stem(word) for word in re.findall(r"[a-z]{2,}", text) if word not in PLAIN]
-
-
-def _stem(word: str) -> str:
-    ending = next((end for end in ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
-    return word[: len(word) - len(ending)]
+    """The words of a text, and those in its names."""
+    return re.findall(r"[a-z]{2,}", re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text).lower())

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from capturable.restore.reachable import Place, is_a, reach
+from capturable.values_apart import is_number
 
 SETTINGS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 KINDS = (torch.nn.Module, *SETTINGS, torch.Generator, torch.Tensor)
@@ -122,7 +123,7 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, torch.Tensor | int | float) and not isinstance(value, bool)
+    return is_number(value) and not isinstance(value, bool)
 
 
 def _plain(key: str) -> str:

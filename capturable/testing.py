@@ -9,9 +9,8 @@ def test_the_step_can_be_captured():
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from capturable.accepted import chosen
-from capturable.load_step import batch_of
-from capturable.preflight import preflight
+from capturable.accepted import without
+from capturable.load_step import Made, batch_of
 
 
 def assert_capturable(
@@ -29,9 +28,7 @@ def assert_capturable(
     rules. options: as for preflight. ValueError for a rule that there is not.
     """
     __tracebackhide__ = True
-    inputs, kwargs = batch_of(batch)
-    others, other_kwargs = (None, None) if other is None else batch_of(other)
-    options |= {"kwargs": kwargs, "other_inputs": others, "other_kwargs": other_kwargs}
-    found = chosen(preflight(step, *inputs, **options), ignore=ignore)
-    if found.faults:
-        raise AssertionError(str(found))
+    made = Made(step, *batch_of(batch), *(() if other is None else batch_of(other)))
+    findings = without(made.preflight(**options), ignore)
+    if findings.faults:
+        raise AssertionError(str(findings))

@@ -1,7 +1,7 @@
 """Lines: where in the user's code a program is.
 
-The user's code is what lies neither in torch nor in the standard library nor among installed
-packages; or, after only(), what lies in the folders that were named.
+The user's code is what is neither in torch nor in the standard library nor among installed
+packages.
 """
 
 import functools
@@ -9,7 +9,6 @@ import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -23,15 +22,6 @@ STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "plats
 INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
 LIBRARIES: tuple[str, ...] = ()  # further folders that hold libraries
 WRAPPERS = ("utils/_", "_compile.py", "_dynamo/", "_ops.py")  # of torch, in front of everything
-
-_only: list[str] = []
-
-
-def only(folders: Iterable[str | os.PathLike]) -> None:
-    """Take the code in these folders, and no other, for the user's; all of it again if there are
-    none."""
-    _only[:] = [str(Path(folder).resolve()) + os.sep for folder in folders]
-    origin.cache_clear()
 
 
 class Line(NamedTuple):
@@ -65,8 +55,6 @@ def origin(file: str, module: str = "") -> str:
         return "ours"
     if file.startswith(TORCH):
         return "torch"
-    if _only:
-        return "user" if str(Path(file).resolve()).startswith(tuple(_only)) else "library"
     if is_installed(file):
         return "library"
     return "python" if file.startswith(STANDARD) else "user"

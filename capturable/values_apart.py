@@ -24,7 +24,7 @@ def same(one: Any, other: Any) -> bool:
     """Whether two values are equal to the bit, NaN to NaN."""
     if one is other:
         return True
-    if not (_is_number(one) and _is_number(other)):
+    if not (is_number(one) and is_number(other)):
         return bool(repr(one) == repr(other))
     if _comparable(one, other) and torch.equal(one, other):
         return True
@@ -68,9 +68,9 @@ def rounding(value: Any) -> float:
 
 def size_of(value: Any) -> float:
     """The largest finite number in a value."""
-    found = numbers(value).abs()
-    found = found[found.isfinite()]
-    return float(found.max()) if found.numel() else 0.0
+    sizes = numbers(value).abs()
+    sizes = sizes[sizes.isfinite()]
+    return float(sizes.max()) if sizes.numel() else 0.0
 
 
 def _gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -82,15 +82,14 @@ def _gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def _comparable(one: Any, other: Any) -> bool:
     """Whether two values are tensors that torch compares where they are."""
-    both = [
-        isinstance(value, torch.Tensor) and value.layout == torch.strided for value in (one, other)
+    forms = [
+        (value.shape, value.dtype, value.device)
+        for value in (one, other)
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided
     ]
-    return all(both) and (one.shape, one.dtype, one.device) == (
-        other.shape,
-        other.dtype,
-        other.device,
-    )
+    return len(forms) == 2 and forms[0] == forms[1]
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a tensor or a number."""
     return isinstance(value, torch.Tensor | int | float)

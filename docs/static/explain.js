@@ -108,14 +108,7 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     return fits(rules.named, said) && (complaintsOf(said).length > 0 || fits(rules.fixed, said));
   }
 
-  const beginnings = (text) => splitLines(text).map((line) => line.slice(0, rules.length));
-  /** Of a long text the last telling lines, of a short one all. */
-  function read(text) {
-    const lines = beginnings(text);
-    return (lines.length <= rules.lines ? lines : lines.filter((line) => fits(rules.line, line)).slice(-rules.lines)).join("\n");
-  }
-
-  const complaintsOf = (text) => rules.complaints.filter((one) => fits(one.words, beginnings(text).join("\n")));
+  const complaintsOf = (text) => rules.complaints.filter((one) => fits(one.words, text));
   const complaint = (text) => complaintsOf(text).map(({ title }) => title).join(" and ") || "this";
   const productOf = ({ title }) => Object.entries(rules.products).find(([name]) => new RegExp(`^${name}\\b`).test(title));
 
@@ -132,7 +125,7 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
     return asked.reduce((sum, word) => sum + (Object.hasOwn(weight, word) ? weight[word] : 0), 0);
   }
 
-  const askedIn = (text) => [...new Set(words(read(text)))];
+  const askedIn = (text) => [...new Set(words(text))];
   /** Some causes, those first that the text is most like. */
   function byLikeness(text, some, message) {
     const said = words(message), asked = askedIn(text).filter((word) => !said.includes(word));
@@ -153,12 +146,7 @@ function explainer({ entries, levels, undecided, near, known: said, ...rules }) 
 
   function words(text) {
     const split = text.replace(/(?<=[a-z])(?=[A-Z])|_/g, " ").toLowerCase();
-    return (split.match(/[a-z]{2,}/g) ?? []).filter((word) => !rules.plain.includes(word)).map(stem);
-  }
-
-  function stem(word) {
-    const ending = rules.endings.find((end) => word.endsWith(end) && word.length - end.length >= 3) ?? "";
-    return word.slice(0, word.length - ending.length);
+    return split.match(/[a-z]{2,}/g) ?? [];
   }
 
   /** Where no message names a cause: the causes that the text is most like, and the others of what it complains of. */

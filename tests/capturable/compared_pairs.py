@@ -38,6 +38,19 @@ def _captured(step, *samples, warmup=2):
     return graph, result
 
 
+def _replaying(graph, static_x, result, *kept, after=None):
+    """A step that replays the graph on a batch, and keeps what the eager step has."""
+
+    def step(x, kept=kept):
+        static_x[: len(x)].copy_(x)
+        graph.replay()
+        if after:
+            after()
+        return result.clone()
+
+    return step
+
+
 def _trained(**settings):
     """A model, an optimizer that has its state, and a batch."""
     model = torch.nn.Linear(4, 3).cuda()
@@ -96,13 +109,7 @@ def eager_warmup_that_trains():
 def graphed_warmup_that_trains():
     model, optimizer, x = _trained()
     graph, loss = _captured(_step(model, optimizer), x)
-
-    def step(new_x, model=model, optimizer=optimizer):
-        x.copy_(new_x)
-        graph.replay()
-        return loss.clone()
-
-    return step, x
+    return _replaying(graph, x, loss, model, optimizer), x
 
 
 def eager_results_kept():
@@ -123,8 +130,8 @@ def graphed_results_kept():
     return step
 
 
-def eager_rate_of_the_capture():
-    model, optimizer, x = _trained()
+def eager_rate_of_the_capture(**settings):
+    model, optimizer, x = _trained(**settings)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     train = _step(model, optimizer)
 
@@ -136,18 +143,11 @@ def eager_rate_of_the_capture():
     return step, x
 
 
-def graphed_rate_of_the_capture():
-    model, optimizer, x = _trained()
+def graphed_rate_of_the_capture(**settings):
+    model, optimizer, x = _trained(**settings)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     graph, loss = _graph_without_trace(model, optimizer, _step(model, optimizer), x)
-
-    def step(new_x, model=model):
-        x.copy_(new_x)
-        graph.replay()
-        scheduler.step()
-        return loss.clone()
-
-    return step, x
+    return _replaying(graph, x, loss, model, after=scheduler.step), x
 
 
 def eager_padding_in_the_mean():
@@ -162,13 +162,7 @@ def graphed_padding_in_the_mean():
     padded = torch.zeros(4, 4, device="cuda")
     with torch.no_grad():
         graph, result = _captured(lambda x: F.softmax(model(x).mean(0), -1), padded)
-
-    def step(x, model=model):
-        padded[: len(x)].copy_(x)
-        graph.replay()
-        return result.clone()
-
-    return step
+    return _replaying(graph, padded, result, model)
 
 
 def eager_penalty_every_second_step():
@@ -189,13 +183,7 @@ def eager_penalty_every_second_step():
 def graphed_penalty_every_second_step():
     eager, x = eager_penalty_every_second_step()
     graph, loss = _captured(eager, x)
-
-    def step(new_x, eager=eager):
-        x.copy_(new_x)
-        graph.replay()
-        return loss.clone()
-
-    return step, x
+    return _replaying(graph, x, loss, eager), x
 
 
 def eager_captured_late():
@@ -289,32 +277,13 @@ def graphed_padded_and_masked():
 
 
 def eager_other_optimizer_settings():
-    model, optimizer, x = _trained(capturable=False)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-    train = _step(model, optimizer)
-
-    def step(x):
-        loss = train(x)
-        scheduler.step()
-        return loss
-
-    return step, x
+    return eager_rate_of_the_capture(capturable=False)
 
 
 def graphed_other_optimizer_settings():
     """The optimizer in the graph, with a rate on the GPU that the scheduler fills between
     replays."""
-    model, optimizer, x = _trained(lr=torch.tensor(0.01, device="cuda"))
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-    graph, loss = _graph_without_trace(model, optimizer, _step(model, optimizer), x)
-
-    def step(new_x, model=model):
-        x.copy_(new_x)
-        graph.replay()
-        scheduler.step()
-        return loss.clone()
-
-    return step, x
+    return graphed_rate_of_the_capture(lr=torch.tensor(0.01, device="cuda"))
 
 
 def eager_copy_without_a_wait():
@@ -376,13 +345,7 @@ def eager_average_rebound():
 def graphed_average_rebound():
     eager, x = eager_average_rebound()
     graph, result = _captured(eager, x, warmup=0)
-
-    def step(new_x, eager=eager):
-        x.copy_(new_x)
-        graph.replay()
-        return result.clone()
-
-    return step
+    return _replaying(graph, x, result, eager)
 
 
 def _noisy(generator):

@@ -1,50 +1,47 @@
 """Steps with a fault each, and steps without, for preflight to judge; the truth about them is a
 capture's.
 
-A step is made by a function of the device, which returns a Case. Its fault stands on the line that
-ends with "# here".
+A step is made by a function of the device, which returns a Case. Its fault is on the line that
+ends with "# here". Single operators are rows of tables, here and in test_contexts.py.
 """
 
-import io
-import random
+import functools
+import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.checkpoint import checkpoint
+
+N, D = 4, 6  # rows and columns of most batches
 
 
-@dataclass
-class Case:
-    """A step, two batches of inputs, and what it changes: state() returns tensors and Python
-    values."""
+class Case(NamedTuple):
+    """A step and two batches of its inputs."""
 
     step: Callable
-    inputs: tuple = ()
-    others: tuple | None = None
-    kwargs: dict = field(default_factory=dict)
-    other_kwargs: dict | None = None
-    state: Callable[[], list] = list
+    inputs: tuple
+    other_inputs: tuple
 
 
-@dataclass
-class Kind:
-    """How a step is made, the rules of which one names its fault ("" for none), and whether a CPU
-    shows it.
+class Kind(NamedTuple):
+    """How a step is made, the rules of which one names its fault (none for a step without one), and
+    whether a CPU shows it.
 
-    random: results differ from run to run.
+    words: what is in the finding of a fault; it then need not be on the line that is marked.
     """
 
     make: Callable[[str], Case]
     rules: tuple[str, ...] = ()
     on_cpu: bool = True
-    random: bool = False
+    words: str = ""
 
 
 STEPS: dict[str, Kind] = {}
@@ -60,18 +57,7 @@ def fault(*rules: str, **options: Any) -> Callable:
     return register
 
 
-def clean(make: Callable | None = None, **options: Any) -> Callable:
-    """Register a step without a fault."""
-    if make is None:
-        return partial(clean, **options)
-    STEPS[make.__name__] = Kind(make, **options)
-    return make
-
-
-def of_one_operator(*rules: str, **rows: tuple[tuple, Callable]) -> None:
-    """Register steps of one operator: name=(shape of its tensor, step). rules: as in fault."""
-    for name, (shape, step) in rows.items():
-        STEPS[name] = Kind(takes(*shape)(step), rules)
+clean = fault()
 
 
 def numbers(device: str, *shape: int) -> torch.Tensor:
@@ -79,17 +65,51 @@ def numbers(device: str, *shape: int) -> torch.Tensor:
     return torch.randn(shape, device=device) + 0.01
 
 
-def on_batches(step: Callable, device: str, *shape: int, state: Callable[[], list] = list) -> Case:
+def on_batches(step: Callable, device: str, *shape: int) -> Case:
     """A case of a step that takes one tensor."""
-    return Case(step, (numbers(device, *shape),), (numbers(device, *shape),), state=state)
+    shape = shape or (N, D)
+    return Case(step, (numbers(device, *shape),), (numbers(device, *shape),))
 
 
-def takes(*shape: int) -> Callable:
-    """Make a case of a step that takes one tensor of this shape and keeps nothing."""
+def of_one_operator(*rules: str, **rows: tuple[tuple, Callable]) -> None:
+    """Register steps of one operator: name=(shape of its tensor, step). rules: as in fault."""
+    for name, (shape, step) in rows.items():
+        STEPS[name] = Kind(partial(_on_batches_of, shape, step), rules)
 
-    def made(step: Callable) -> Callable[[str], Case]:
-        @wraps(step)
+
+def _on_batches_of(shape: tuple, step: Callable, device: str) -> Case:
+    return on_batches(step, device, *shape)
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, 0.1)
+
+
+def adamw(parameters: Any) -> torch.optim.Optimizer:
+    rate = torch.tensor(1e-3, device=parameters[0].device)
+    return torch.optim.AdamW(parameters, rate, capturable=True)
+
+
+def trains(
+    *shape: int,
+    model: Callable[[], nn.Module] = lambda: nn.Linear(D, D),
+    optimizer: Callable = sgd,
+) -> Callable:
+    """Make a case of the loss of a model, which a step minimises."""
+
+    def made(loss_of: Callable) -> Callable:
+        @functools.wraps(loss_of)
         def make(device: str) -> Case:
+            trained = model().to(device)
+            optimizes = optimizer([*trained.parameters()])
+
+            def step(x: torch.Tensor) -> torch.Tensor:
+                optimizes.zero_grad()
+                loss = loss_of(trained, x)
+                loss.backward()
+                optimizes.step()
+                return loss.detach()
+
             return on_batches(step, device, *shape)
 
         return make
@@ -102,24 +122,7 @@ def symmetric(x: torch.Tensor) -> torch.Tensor:
     return x @ x.mT + torch.eye(x.shape[-1], device=x.device)
 
 
-def trained(
-    model: nn.Module, optimizer: Any, device: str, *shape: int, loss: Callable | None = None
-) -> Case:
-    """A training step on one tensor, without a target."""
-    model.to(device)
-    optimizer = optimizer(model.parameters())
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        value = loss(model(x)) if loss else model(x).square().mean()
-        value.backward()
-        optimizer.step()  # here
-        return value.detach()
-
-    return on_batches(step, device, *shape, state=lambda: list(model.parameters()))
-
-
-# ------------------------------------------------------------------ waits inside of operators
+# ------------------------------------------------------------------ single operators
 
 
 of_one_operator(
@@ -134,157 +137,37 @@ of_one_operator(
     histogram_without_a_range=((40,), lambda x: torch.histc(x, 8)),  # here
     tensor_that_fills=((8,), lambda x: x.masked_fill(x > 0, x.min())),  # here
     range_of_tensors=((8,), lambda x: torch.linspace(x.min(), 9, 5, device=x.device)),  # here
+    membership=((50,), lambda x: torch.isin(x.long(), torch.arange(99, device=x.device))),  # here
     to_sparse=((4, 4), lambda x: x.relu().to_sparse().sum()),  # here
     counts=((20,), lambda x: torch.bincount((x * 3).long().abs(), minlength=40)),  # here
     unique_values=((20,), lambda x: torch.unique((x * 2).long())),  # here
 )
-
-
-@fault("sync", "path")
-@takes(8)
-def compares_all(x):
-    return x * 2 if torch.allclose(x, x.abs()) else x  # here
-
-
-@(clean if torch.__version__ >= "2.14" else fault("sync"))  # until then, std is checked on the CPU
-@takes(8)
-def normal_of_tensors(x):
-    return torch.normal(x, x.abs()).sign() * 0 + x  # here
-
-
-@fault("sync", "frozen number", "copy")
-def connectionist_loss(device):
-    lengths = torch.tensor([5, 4], device=device), torch.tensor([3, 2], device=device)
-    labels = torch.randint(1, 4, (2, 3), device=device)
-
-    def step(x):
-        return F.ctc_loss(x.log_softmax(-1), labels, *lengths)  # here
-
-    return on_batches(step, device, 5, 2, 4)
-
-
-@clean
-def embedding_with_a_norm(device):
-    table = nn.Embedding(10, 4, max_norm=1.0).to(device)
-
-    def step(x):
-        with torch.no_grad():
-            return table((x.abs() * 3).long().clamp(max=9))
-
-    return on_batches(step, device, 6)
-
-
-@fault("sync")
-@takes(50)
-def membership(x):
-    return torch.isin((x * 3).long(), torch.arange(100, device=x.device))  # here
-
-
-@fault("sync")
-def backward_of_a_masked_scatter(device):
-    weight = nn.Parameter(torch.ones(16, device=device))
-
-    def step(x):
-        weight.grad = None
-        spread = torch.zeros_like(x).masked_scatter(x > 0, weight)
-        spread.sum().backward()  # here
-
-    return on_batches(step, device, 16, state=lambda: [weight.grad])
-
-
-@fault("sync")
-def product_backward(device):
-    weight = nn.Parameter(torch.ones(6, device=device))
-
-    def step(x):
-        weight.grad = None
-        (x * weight).prod(1).sum().backward()  # here
-
-    return on_batches(step, device, 4, 6, state=lambda: [weight.grad])
-
-
-@fault("sync")
-def backward_of_a_selection(device):
-    weight = nn.Parameter(torch.ones(16, device=device))
-
-    def step(x):
-        weight.grad = None
-        weight[x > 0].sum().backward()  # here
-
-    return on_batches(step, device, 16, state=lambda: [weight.grad])
-
-
-@fault("sync")
-def clipping_that_raises(device):
-    model = nn.Linear(4, 4).to(device)
-
-    def step(x):
-        model.zero_grad()
-        model(x).sum().backward()
-        clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)  # here
-
-    return on_batches(step, device, 3, 4, state=lambda: [p.grad for p in model.parameters()])
-
-
-@fault("sync")
-def averaged_model(device):
-    model = nn.Linear(4, 4).to(device)
-    average = torch.optim.swa_utils.AveragedModel(model)
-
-    def step(x):
-        average.update_parameters(model)  # here
-        return average(x)
-
-    return on_batches(step, device, 3, 4, state=lambda: list(average.module.parameters()))
-
-
-@fault("sync")
-def progress_bar(device):
-    shown = io.StringIO()
-
-    def step(x):
-        loss = x.square().mean()
-        shown.write(f"{loss:.3f}")  # here
-        return loss
-
-    return on_batches(step, device, 8)
-
-
-@fault("sync")
-@takes(8)
-def numpy_metric(x):
-    best = x.detach().cpu().numpy().max()  # here
-    return x / float(best)
-
-
-@fault("sync")
-@takes(12)
-def indices_of_hits(x):
-    (rows,) = torch.where(x > 0)  # here
-    return x.index_select(0, rows).sum()
+of_one_operator("frozen number", clock=((4,), lambda x: x * (time.perf_counter() % 1)))  # here
+until_2_14 = () if torch.__version__ >= "2.14" else ("sync",)  # std was checked on the CPU
+of_one_operator(*until_2_14, normal_of_tensors=((8,), lambda x: torch.normal(x, x.abs())))  # here
+of_one_operator(
+    histogram_with_a_range=((40,), lambda x: torch.histc(x, 8, min=-3, max=3)),
+    median_without_nans=((8,), lambda x: x - x.nanmedian()),
+    interpolation=((2, 3, 4, 4), partial(F.interpolate, scale_factor=2.0, mode="bilinear")),
+    unfolded=((2, 3, 6, 6), lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1)),
+    shuffled_pixels=((2, 8, 3, 3), lambda x: F.pixel_shuffle(x, 2).flip(-1).roll(1, -1)),
+    medians=((6, 5), lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3)),
+    searched=((4, 6), lambda x: torch.searchsorted(x.sort(1).values, x)),
+    bucketized=((4, 6), lambda x: torch.bucketize(x, x[0].sort().values)),
+    bicubic=((2, 3, 8, 8), lambda x: F.interpolate(x, size=5, mode="bicubic")),
+    spectrogram=((2, 64), lambda x: torch.stft(x, 16, window=x[0, :16], return_complex=True)),
+    embedding_with_a_norm=((6, 4), lambda x: F.embedding(x.long().abs(), x * 2, max_norm=1.0)),
+    triplets=((6, 5), lambda x: F.triplet_margin_loss(x, x.roll(1, 0), x.roll(2, 0))),
+    jacobian=((4,), torch.func.jacrev(lambda x: x.tanh() * x.sum())),
+    sampled_with_gumbel=((30, 5), partial(F.gumbel_softmax, hard=True)),
+    sampled_without_a_wait=((N, D), lambda x: (x / x.clone().exponential_(1)).argmax(-1)),
+    complex_rotations=((N, D), lambda x: torch.polar(x.abs(), x) * x.cos()),
+    scattered_by_a_mask=((N, D), lambda x: x.masked_scatter(x > 0, x * 2)),
+    reduced_by_index=((9,), lambda x: x[:3].scatter_reduce(0, (x > 0).long(), x, "amax")),
+)
 
 
 # ------------------------------------------------------------------ values that freeze
-
-
-@fault("frozen number")
-def temperature_in_a_closure(device):
-    temperature = 1.0
-
-    def step(x):
-        nonlocal temperature
-        temperature *= 0.9
-        return (x / temperature).softmax(-1)  # here
-
-    return on_batches(step, device, 3, 4, state=lambda: [temperature])
-
-
-@fault("frozen number")
-def number_among_the_inputs(device):
-    def step(x, scale):
-        return x * scale  # here
-
-    return Case(step, (numbers(device, 4), 0.1), (numbers(device, 4), 0.7))
 
 
 @fault("path", "frozen number")
@@ -308,292 +191,367 @@ def number_in_a_dictionary(device):
     def step(batch):
         return batch["x"] * batch["weight"]  # here
 
-    made = [{"x": numbers(device, 4), "weight": weight} for weight in (0.5, 2.0)]
-    return Case(step, (made[0],), (made[1],))
+    light, heavy = ({"x": numbers(device, 4), "weight": weight} for weight in (0.5, 2.0))
+    return Case(step, (light,), (heavy,))
 
 
 @fault("frozen number")
-def number_among_keywords(device):
-    def step(x, rate):
-        return x * rate  # here
+def decay_that_warms_up(device):
+    average, run = [torch.zeros(N, D, device=device)], SimpleNamespace(n=0)
 
-    one, two = ({"x": numbers(device, 4), "rate": rate} for rate in (0.5, 2.0))
-    return Case(step, kwargs=one, other_kwargs=two)
+    def step(x):
+        run.n += 1
+        decay = min(0.99, (1 + run.n) / (10 + run.n))
+        torch._foreach_lerp_(average, [x], 1 - decay)  # here
+
+    return on_batches(step, device)
 
 
-@fault("path", "frozen number")
-def mode_among_the_inputs(device):
-    def step(x, reduction):
-        return F.mse_loss(x, x * 2, reduction=reduction)  # here
+class Scaled:
+    scale = 1.0
 
-    return Case(step, (numbers(device, 4), "mean"), (numbers(device, 4), "sum"))
+    def __call__(self, x):
+        return x * self.scale  # here
+
+    def train(self, batches):
+        for x in batches:
+            self(x)
+            self.scale *= 0.5
 
 
 @fault("frozen number")
-@takes(4)
-def clock(x):
-    return x * (time.perf_counter() % 1)  # here
+def number_that_the_loop_changes(device):
+    return on_batches(Scaled(), device)
 
 
-@fault("CPU work", "frozen number")
-def augmentation(device):
+class Switched:
+    with_l1 = False
+
+    def __call__(self, x):
+        loss = x.square().mean()
+        return loss + x.abs().mean() if self.with_l1 else loss  # here
+
+    def train(self, batches):
+        for number, x in enumerate(batches):
+            if number == 100:
+                self.with_l1 = True
+            self(x)
+
+
+@fault("path")
+def flag_that_the_loop_sets(device):
+    return on_batches(Switched(), device)
+
+
+@fault("path", words="what follows was not compared")
+def every_second_step(device):
+    run = SimpleNamespace(n=0)
+
     def step(x):
-        return x * random.choice([0.5, 1.0, 2.0, 4.0, 8.0])  # here
+        run.n += 1
+        return x.relu() if run.n % 2 else x.sigmoid()
 
-    random.seed(1)
-    return on_batches(step, device, 4)
+    return on_batches(step, device)
 
 
-@fault("moved tensor")
-def running_mean(device):
-    kept = SimpleNamespace(mean=torch.zeros(4, device=device))
+def _cycled(device: str, optimizer: Callable, scheduler: Callable) -> Case:
+    model = nn.Linear(D, D).to(device)
+    optimizer = optimizer([*model.parameters()])
+    scheduler = scheduler(optimizer)
 
     def step(x):
-        kept.mean = 0.9 * kept.mean + 0.1 * x  # here
-        return kept.mean * 1
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
 
-    return on_batches(step, device, 4, state=lambda: [kept.mean])
+    step.scheduler = scheduler
+    return on_batches(step, device)
+
+
+@fault("frozen number", words="cycle_momentum=False")
+def one_cycle(device):
+    scheduler = torch.optim.lr_scheduler.OneCycleLR
+    return _cycled(device, adamw, partial(scheduler, max_lr=1e-2, total_steps=100))
+
+
+@fault("frozen number", words="cycle_momentum=False")
+def cyclic_momentum(device):
+    rate = torch.tensor(1e-3, device=device)
+    optimizer = partial(torch.optim.SGD, lr=rate, momentum=0.9, fused=True)
+    scheduler = torch.optim.lr_scheduler.CyclicLR
+    return _cycled(device, optimizer, partial(scheduler, base_lr=1e-3, max_lr=1e-2))
+
+
+# ------------------------------------------------------------------ Python that runs once
+
+
+class Counted:
+    n = 0
+
+    def __call__(self, x):
+        self.n += 1  # here
+        return x * 2
+
+
+@fault("CPU work", words="n changes")
+def counter_of_a_class(device):
+    return on_batches(Counted(), device)
+
+
+@fault("CPU work", words="numbers changes")
+def an_iterator(device):
+    numbers = itertools.count()
+
+    def step(x):
+        return x * (next(numbers) % 2 == 0)
+
+    return on_batches(step, device)
+
+
+@fault("CPU work", words="calls changes")
+def an_attribute_of_the_function(device):
+    def step(x):
+        step.calls = getattr(step, "calls", 0) + 1
+        return x * 2
+
+    return on_batches(step, device)
+
+
+@fault("CPU random numbers", "copy")
+def latents_of_a_generator(device):
+    source = torch.Generator().manual_seed(1)
+
+    @torch.inference_mode()
+    def step(x):
+        latents = torch.randn((N, D), generator=source).to(x.device)  # here
+        return x + latents
+
+    return on_batches(step, device)
+
+
+@fault("kept graph", "CPU work")
+def losses_in_a_list(device):
+    model, losses = nn.Linear(D, D).to(device), []
+
+    def step(x):
+        loss = model(x).square().mean()
+        losses.append(loss)  # here
+        loss.backward()
+
+    return on_batches(step, device)
+
+
+# ------------------------------------------------------------------ memory that moves
 
 
 @fault("shape", "moved tensor")
 def growing_cache(device):
-    kept = SimpleNamespace(keys=torch.zeros(0, 4, device=device))
+    kept = SimpleNamespace(keys=torch.zeros(0, D, device=device))
 
     def step(x):
         kept.keys = torch.cat([kept.keys, x])  # here
         return (x @ kept.keys.T).softmax(-1) @ kept.keys
 
-    return on_batches(step, device, 1, 4, state=lambda: [kept.keys])
-
-
-@fault("path", "CPU work")
-def every_second_step(device):
-    kept = SimpleNamespace(n=0)
-
-    def step(x):
-        kept.n += 1  # here
-        return x.relu() if kept.n % 2 else x.sigmoid()
-
-    return on_batches(step, device, 4, state=lambda: [kept.n])
+    return on_batches(step, device)
 
 
 @fault("moved tensor")
 def accumulated_gradients(device):
-    model = nn.Linear(4, 4).to(device)
+    model = nn.Linear(D, D).to(device)
 
     def step(x):
         for parameter in model.parameters():
             parameter.grad = None if parameter.grad is None else parameter.grad * 0.5  # here
         model(x).sum().backward()
 
-    return on_batches(step, device, 3, 4, state=lambda: [p.grad for p in model.parameters()])
+    return on_batches(step, device)
 
 
-@fault("output")
-def returned_number(device):
-    kept = SimpleNamespace(n=0.0)
-
-    def step(x):
-        x.mul_(2)
-        kept.n += 1
-        return kept.n  # here
-
-    return on_batches(step, device, 4, state=lambda: [kept.n])
-
-
-# ------------------------------------------------------------------ optimizers
-
-
-@fault("optimizer")
-def plain_rmsprop(device):
-    return trained(nn.Linear(4, 4), torch.optim.RMSprop, device, 3, 4)
-
-
-@fault("frozen number")
-def cyclic_rate(device):
-    model = nn.Linear(4, 4).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+@fault("moved tensor")
+def buffers_that_change_places(device):
+    run = SimpleNamespace(front=torch.zeros(D, device=device), back=torch.ones(D, device=device))
 
     def step(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()  # here
-        scheduler.step()
+        run.back.copy_(0.5 * run.front + x.mean(0))
+        run.front, run.back = run.back, run.front  # here
+        return run.front * 1
 
-    return on_batches(step, device, 3, 4, state=lambda: list(model.parameters()))
+    return on_batches(step, device)
 
 
-def _capturable(name: str, device: str, **options: Any) -> Case:
-    optimizer = partial(getattr(torch.optim, name), capturable=True, **options)
-    return trained(
-        nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 2)), optimizer, device, 3, 4
+@fault("moved tensor", words="inputs[0]['h'] is at another address")
+def an_output_under_the_name_of_an_input(device):
+    def step(data):
+        h = torch.tanh(data["h"] + data["x"])
+        data["y"] = h.sum(-1)
+        data["h"] = h
+
+    batch, other = ({"x": numbers(device, N), "h": numbers(device, N)} for _ in range(2))
+    return Case(step, (batch,), (other,))
+
+
+# ------------------------------------------------------------------ what a step may not contain
+
+
+@fault("sync")
+def backward_of_a_masked_scatter(device):
+    weight = nn.Parameter(torch.ones(N * D, device=device))
+
+    def step(x):
+        weight.grad = None
+        spread = torch.zeros_like(x).masked_scatter(x > 0, weight)
+        spread.sum().backward()  # here
+
+    return on_batches(step, device)
+
+
+def _compiled(device: str, **options: Any) -> Case:
+    return on_batches(partial(torch.compile(nn.Linear(D, D), **options)), device)
+
+
+for options, setting in (
+    ({"mode": "reduce-overhead"}, "reduce-overhead"),
+    ({"backend": "cudagraphs"}, "cudagraphs"),
+    ({"options": {"triton.cudagraphs": True}}, "triton.cudagraphs"),
+):
+    STEPS[f"compiled with {setting}"] = Kind(
+        partial(_compiled, **options), ("graph",), words=setting
     )
 
 
-@clean
-def capturable_adam_with_amsgrad(device):
-    return _capturable("Adam", device, amsgrad=True)
-
-
-@clean
-def capturable_rmsprop_centered(device):
-    return _capturable("RMSprop", device, centered=True)
-
-
-@clean
-def rate_in_a_tensor(device):
-    return _capturable("AdamW", device, lr=torch.tensor(0.01, device=device))
-
-
-@clean
-def maximised(device):
-    return trained(nn.Linear(4, 4), partial(torch.optim.SGD, lr=1e-3, maximize=True), device, 3, 4)
+@fault("inputs", words="inputs[0]")
+def input_made_under_inference_mode(device):
+    with torch.inference_mode():
+        x = numbers(device, N)
+    return Case(lambda x: x * 2, (x,), (numbers(device, N),))
 
 
 # ------------------------------------------------------------------ what a graph can take
 
 
-of_one_operator(
-    histogram_with_a_range=((40,), lambda x: torch.histc(x, 8, min=-3, max=3)),
-    median_without_nans=((8,), lambda x: x - x.nanmedian()),
-    interpolation=((2, 3, 4, 4), partial(F.interpolate, scale_factor=2.0, mode="bilinear")),
-    unfolded=((2, 3, 6, 6), lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1)),
-    shuffled_pixels=((2, 8, 3, 3), lambda x: F.pixel_shuffle(x, 2).flip(-1).roll(1, -1)),
-    medians=((6, 5), lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3)),
-    searched=((4, 6), lambda x: torch.searchsorted(x.sort(1).values, x)),
-    bucketized=((4, 6), lambda x: torch.bucketize(x, x[0].sort().values)),
-)
-
-
 @clean
-@takes(2, 3, 8, 8)
-def grid_sampling(x):
-    grid = torch.stack(
-        torch.meshgrid(*[torch.linspace(-1, 1, 6, device=x.device)] * 2, indexing="ij"), -1
-    )
-    return F.grid_sample(x, grid.expand(len(x), 6, 6, 2), align_corners=False)
+def cache_written_at_a_row_of_positions(device):
+    cache, at = torch.zeros(N, 8, D, device=device), torch.zeros(1, dtype=int, device=device)
 
-
-@clean
-@takes(9, 4)
-def reduced_by_index(x):
-    where = torch.arange(len(x), device=x.device) % 3
-    return torch.zeros(3, 4, device=x.device).scatter_reduce(
-        0, where[:, None].expand_as(x), x, "amax"
-    )
-
-
-@clean
-def spectrogram(device):
-    window = torch.hann_window(16, device=device)
-    return on_batches(
-        lambda x: torch.stft(x, 16, window=window, return_complex=True).abs(), device, 2, 64
-    )
-
-
-@clean
-def instance_and_group_norm(device):
-    model = nn.Sequential(nn.InstanceNorm1d(4, affine=True), nn.GroupNorm(2, 4), nn.Hardswish())
-    return trained(model, partial(torch.optim.SGD, lr=0.1), device, 3, 4, 5)
-
-
-@clean
-def embedding_bag(device):
-    table = nn.EmbeddingBag(10, 4).to(device)
-    return on_batches(lambda x: table((x.abs() * 3).long().clamp(max=9)), device, 4, 5)
-
-
-@clean
-@takes(6, 5)
-def triplet_and_hinge(x):
-    return F.triplet_margin_loss(x, x.roll(1, 0), x.roll(2, 0)) + F.hinge_embedding_loss(
-        x, x.sign()
-    )
-
-
-@clean
-def weight_norm(device):
-    model = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
-    return trained(model, partial(torch.optim.SGD, lr=0.1), device, 3, 4)
-
-
-@clean
-def jacobian(device):
-    weight = numbers(device, 4, 4)
-
+    @torch.inference_mode()
     def step(x):
-        return torch.func.jacrev(lambda y: (y @ weight).tanh())(x)  # here
+        cache.index_copy_(1, at, x.unsqueeze(1))
+        at.add_(1).remainder_(8)
+        return cache.sum(1)
 
-    return on_batches(step, device, 4)
-
-
-@clean(random=True)
-def sampled_with_gumbel(device):
-    return on_batches(lambda x: F.gumbel_softmax(x, hard=True), device, 30, 5)
+    return on_batches(step, device)
 
 
 @clean
-@takes(3, 4)
-def complex_rotations(x):
-    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(
-        x[..., :2].abs(), x[..., :2]
-    )
-    return torch.view_as_real(turned).flatten(-2)
+def convolutions_in_half(device):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    model.to(device).eval()
 
+    @torch.inference_mode()
+    def step(x):
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return model(x).float()
 
-@clean
-def keyword_batch(device):
-    model = nn.Linear(4, 4).to(device)
-    one, two = ({"x": numbers(device, 3, 4), "mask": numbers(device, 3, 4) > 0} for _ in range(2))
-    return Case(lambda x, mask: model(x).masked_fill(mask, 0.0), kwargs=one, other_kwargs=two)
+    return on_batches(step, device, 2, 3, 8, 8)
 
 
 @clean
 def reads_its_own_config(device):
     config = {"scale": 2.0, "act": "gelu"}
-
-    def step(x):
-        return getattr(F, config["act"])(x) * config["scale"]
-
-    return on_batches(step, device, 6)
+    return on_batches(lambda x: getattr(F, config["act"])(x) * config["scale"], device)
 
 
 @clean
-@takes(6)
-def asks_whether_it_is_captured(x):
-    if not torch.cuda.is_current_stream_capturing():
-        x = x + 0.0
-    return x * 2
+@trains(3, 4, 5, model=lambda: nn.Sequential(nn.InstanceNorm1d(4, affine=True), nn.GroupNorm(2, 4)))
+def instance_and_group_norm(model, x):
+    return model(x).square().mean()
+
+
+@clean
+@trains(model=lambda: weight_norm(nn.Linear(D, D)), optimizer=adamw)
+def normed_weights(model, x):
+    return model(x).square().mean()
+
+
+@clean
+@trains()
+def checkpointed_in_half(model, x):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
+        return checkpoint(model, x, use_reentrant=False).float().square().mean()
+
+
+@clean
+@trains()
+def policy_that_is_not_validated(model, x):
+    policy = torch.distributions.Categorical(logits=model(x), validate_args=False)
+    return policy.entropy().mean() - policy.log_prob(x.argmax(1)).mean()
+
+
+@clean
+@trains()
+def penalty_on_gradients(model, x):
+    points = x.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
+    return (slope.norm(dim=1) - 1).square().mean()
+
+
+@clean
+@trains()
+def labels_made_on_the_gpu(model, x):
+    labels = (torch.arange(N, device=x.device) + N // 2) % N
+    views = F.normalize(model(x), dim=1)
+    return F.cross_entropy(views @ views.T, labels, label_smoothing=0.1, ignore_index=-1)
+
+
+@clean
+@trains()
+def two_passes_with_dropout(model, x):
+    return (F.dropout(model(x), 0.3) - F.dropout(model(x), 0.3)).square().mean()
+
+
+@clean
+def micro_batches_with_clipping(device):
+    model = nn.Linear(D, D).to(device)
+    optimizer, log = adamw([*model.parameters()]), {}
+
+    def step(x):
+        optimizer.zero_grad()
+        for part in x.chunk(2):
+            loss = model(part).square().mean() / 2
+            loss.backward()
+        clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        log["loss"] = loss.detach()
+
+    return on_batches(step, device)
+
+
+@clean
+def hidden_state_copied(device):
+    cell, hidden = nn.GRUCell(D, D).to(device), torch.zeros(N, D, device=device)
+    optimizer = torch.optim.SGD(cell.parameters(), 0.1, momentum=0.9, nesterov=True)
+
+    def step(x):
+        optimizer.zero_grad()
+        new = cell(x, hidden)
+        new.square().mean().backward()
+        optimizer.step()
+        hidden.copy_(new.detach())
+
+    return on_batches(step, device)
 
 
 # ------------------------------------------------------------------ a GPU shows these, a CPU does
 # not
 
 
-@fault("copy", on_cpu=False)
-def copies_in(device):
-    host = torch.randn(4)
-
+@fault("sync", on_cpu=False)
+def copies_out(device):
     def step(x):
-        return x + host.to(x.device)  # here
+        x.mul(2).to("cpu")  # here
+        return x * 2
 
-    return on_batches(step, device, 4)
-
-
-@fault("sync", on_cpu=False)
-@takes(4)
-def copies_out(x):
-    x.mul(2).to("cpu")  # here
-    return x * 2
-
-
-@fault("sync", on_cpu=False)
-@takes(4)
-def synchronises(x):
-    if x.is_cuda:
-        torch.cuda.synchronize()  # here
-    return x * 2
+    return on_batches(step, device)
 
 
 @fault("stream", on_cpu=False)
@@ -607,7 +565,7 @@ def stream_without_a_join(device):
         with torch.cuda.stream(side):
             return x * 2  # here
 
-    return on_batches(step, device, 4)
+    return on_batches(step, device)
 
 
 @fault("frozen number", on_cpu=False)
@@ -618,13 +576,13 @@ def scalar_on_the_cpu(device):
         scale.add_(1)
         return x * scale  # here
 
-    return on_batches(step, device, 4, state=lambda: [scale])
+    return on_batches(step, device)
 
 
 @clean
 def pinned_copy(device):
-    host = torch.randn(4).pin_memory() if device == "cuda" else torch.randn(4)
-    return on_batches(lambda x: x + host.to(x.device, non_blocking=True), device, 4)
+    host = torch.randn(D).pin_memory() if device == "cuda" else torch.randn(D)
+    return on_batches(lambda x: x + host.to(x.device, non_blocking=True), device)
 
 
 @clean
@@ -641,4 +599,4 @@ def two_streams_joined(device):
         torch.cuda.current_stream().wait_stream(side)
         return y + z
 
-    return on_batches(step, device, 4)
+    return on_batches(step, device)

@@ -100,16 +100,6 @@ def test_a_loop_that_ends_too_early_says_so_in_its_text(library):
     assert "watch saw 1 steps, and needs 3: nothing was compared." in str(found)
 
 
-def test_a_folder_of_ones_own_is_told_from_libraries(library):
-    user_lines.only([ROOT / "capturable"])
-    try:
-        assert user_lines.origin(__file__) == "library"
-        user_lines.only([ROOT / "tests"])
-        assert user_lines.origin(__file__) == "user"
-    finally:
-        user_lines.only([])
-
-
 def test_a_folder_of_pip_target_holds_libraries(tmp_path, monkeypatch):
     (tmp_path / "thing-1.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(tmp_path)

@@ -8,32 +8,36 @@ import torch
 
 from capturable import preflight
 from capturable.rules import RULES
-from tests.capturable import unseen_steps  # noqa: F401  which adds its steps to STEPS
-from tests.capturable.judged_steps import STEPS
+from tests.capturable.judged_steps import STEPS, an_output_under_the_name_of_an_input
 from tests.support.machine import needs_gpu
 
 SEEN = [name for name, kind in STEPS.items() if kind.on_cpu]
 UNSEEN = [name for name, kind in STEPS.items() if not kind.on_cpu]
 
 
-def judge(name, device):
+def judge(make, device):
     torch.manual_seed(0)
     torch.distributions.Distribution.set_default_validate_args(True)  # as it comes
-    case = STEPS[name].make(device)
-    others = {"other_inputs": case.others, "other_kwargs": case.other_kwargs}
-    return preflight(case.step, *case.inputs, kwargs=case.kwargs, **others, device=device)
+    case = make(device)
+    return preflight(case.step, *case.inputs, other_inputs=case.other_inputs, device=device)
+
+
+def names_the_fault(finding, kind):
+    if kind.words:
+        told = kind.words in f"{finding.line} {finding.found} {finding.fix}"
+    else:
+        told = linecache.getline(finding.file, finding.number).rstrip().endswith("# here")
+    return told and finding.rule in kind.rules
 
 
 def assert_judged(name, device):
-    found, rules = judge(name, device), STEPS[name].rules
-    assert set(rules) <= RULES.keys()
-    if not rules:
-        assert not found.faults, found
-        return
-    lines = [
-        f for f in found.faults if linecache.getline(f.file, f.number).rstrip().endswith("# here")
-    ]
-    assert any(finding.rule in rules for finding in lines), found
+    kind = STEPS[name]
+    findings = judge(kind.make, device)
+    assert set(kind.rules) <= RULES.keys()
+    if kind.rules:
+        assert any(names_the_fault(finding, kind) for finding in findings.faults), findings
+    else:
+        assert not findings.faults, findings
 
 
 @pytest.mark.parametrize("name", SEEN)
@@ -49,5 +53,34 @@ def test_a_step_is_judged_on_a_gpu(name):
 
 @pytest.mark.parametrize("name", UNSEEN)
 def test_what_a_cpu_cannot_show_is_named_in_the_report(name):
-    found = judge(name, "cpu")
-    assert not found.faults and "copies of tensors kept on the CPU, side" in str(found.report)
+    findings = judge(STEPS[name].make, "cpu")
+    assert not findings.faults
+    assert "copies of tensors kept on the CPU, side" in str(findings.report)
+
+
+def test_a_key_that_the_step_adds_is_no_fault():
+    findings = judge(an_output_under_the_name_of_an_input, "cpu")
+    assert not [finding for finding in findings if "['y']" in finding.line]
+
+
+def test_a_first_call_that_differs_is_seen_without_a_warmup():
+    def make():
+        tables = {}
+
+        def step(x):
+            if "positions" not in tables:
+                tables["positions"] = torch.arange(4.0)
+            return x + tables["positions"]
+
+        return step
+
+    x = torch.ones(2, 4)
+    assert not preflight(make(), x, other_inputs=(x * 2,), device="cpu").faults
+    findings = preflight(make(), x, other_inputs=(x * 2,), device="cpu", warmup=0)
+    assert [f for f in findings if f.rule == "path" and "arange" in f.found], findings
+
+
+def test_an_input_with_a_gradient_is_a_note():
+    x = torch.ones(2, 4, requires_grad=True)
+    (note,) = preflight(lambda x: x * 2, x, other_inputs=(x,), device="cpu")
+    assert (note.rule, note.level, note.line) == ("inputs", "note", "inputs[0]")

@@ -55,20 +55,11 @@ def refused(capsys, target, *says, arguments=()):
     return said.err
 
 
-@pytest.mark.parametrize("with_init", [True, False])
-@pytest.mark.parametrize("target", ["pkg/train.py:make_step", "pkg.train:make_step"])
-@pytest.mark.parametrize("text", [RELATIVE, ABSOLUTE], ids=["relative", "absolute"])
-def test_a_package_loads(project, target, text, with_init):
-    files = {"pkg/train.py": text, "pkg/model.py": MODEL}
-    project(files | {"pkg/__init__.py": ""} if with_init else files)
+@pytest.mark.parametrize("target", ["pkg/runs/train.py:make_step", "pkg.runs.train:make_step"])
+def test_a_package_loads(project, target):
+    files = {"pkg/__init__.py": "", "pkg/model.py": MODEL, "pkg/runs/__init__.py": ""}
+    project(files | {"pkg/runs/train.py": RELATIVE.replace(".model", "..model")})
     assert check(target) == 0
-
-
-def test_a_package_in_src_and_deeper_loads(project):
-    files = {"src/pkg/__init__.py": "", "src/pkg/model.py": MODEL, "src/pkg/runs/__init__.py": ""}
-    project(files | {"src/pkg/runs/train.py": RELATIVE.replace(".model", "..model")})
-    assert check("src/pkg/runs/train.py:make_step") == 0
-    assert check("pkg.runs.train:make_step") == 0
 
 
 def test_the_command_finds_what_lies_in_the_folder_without_numpy_and_pandas(project, tmp_path):
@@ -189,12 +180,8 @@ def test_a_gpu_that_is_not_there_is_a_sentence(project, capsys):
         }
     )
     refused(capsys, "train.py:make_step", "the step failed at train.py:3", "there is no GPU here")
-    for option, says in (
-        (["--verify"], "needs a CUDA GPU"),
-        (["--device", "tpu"], "one of cpu, cuda"),
-    ):
-        assert main(["check", "train.py:make_step", *option]) == 2
-        assert says in capsys.readouterr().err
+    assert main(["check", "train.py:make_step", "--device", "cpu", "--verify"]) == 2
+    assert "needs a CUDA GPU" in capsys.readouterr().err
 
 
 def test_names_that_are_nothing_are_told(project, capsys):
@@ -206,13 +193,8 @@ def test_names_that_are_nothing_are_told(project, capsys):
 def test_a_script_named_as_a_standard_module_replaces_none(project):
     import copy
 
-    project(
-        {
-            "scripts/copy.py": f"import torch\n\n\ndef make_step():\n{STEP}".replace(
-                "Net(", "torch.nn.Linear("
-            )
-        }
-    )
+    text = f"import torch\ndef make_step():\n{STEP}"
+    project({"scripts/copy.py": text.replace("Net(", "torch.nn.Linear(")})
     assert check("scripts/copy.py:make_step") == 0
     assert sys.modules["copy"] is copy and sys.path[-1] == str(Path("scripts").resolve())
 

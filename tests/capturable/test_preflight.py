@@ -39,13 +39,13 @@ def batches_on(device):
     return make_batches(3, 10, WIDTHS, device)
 
 
-def look(step, *inputs, device="cpu", **options):
+def findings_table(step, *inputs, device="cpu", **options):
     return pd.DataFrame(preflight(step, *inputs, device=device, **options), columns=Finding._fields)
 
 
-def found(step, *inputs, **options):
+def rules_at_lines(step, *inputs, **options):
     """The findings as a set of (rule, text of the line)."""
-    table = look(step, *inputs, **options)
+    table = findings_table(step, *inputs, **options)
     return {
         (rule, line.split("  ", 1)[-1]) for rule, line in zip(table.rule, table.line, strict=True)
     }
@@ -69,7 +69,7 @@ X = torch.linspace(-1, 1, 12).reshape(3, 4)
     ],
 )
 def test_a_fault_is_named(step, rule):
-    assert rule in look(step, X.clone()).rule.to_list()
+    assert rule in findings_table(step, X.clone()).rule.to_list()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -79,8 +79,11 @@ def test_a_fault_is_named(step, rule):
 def test_backward_of_a_product_reads_values(device, product):
     """Below a dispatch mode it takes another way, which reads none."""
     x = X.clone().to(device).requires_grad_()
-    assert found(lambda x: product(x).sum().backward(), x, device=device) == {
-        ("sync", "assert found(lambda x: product(x).sum().backward(), x, device=device) == {")
+    assert rules_at_lines(lambda x: product(x).sum().backward(), x, device=device) == {
+        (
+            "sync",
+            "assert rules_at_lines(lambda x: product(x).sum().backward(), x, device=device) == {",
+        )
     }
     assert not preflight(lambda x: product(x).sum(), x, device=device)
 
@@ -108,7 +111,7 @@ def test_what_follows_from_a_shape_or_a_size_is_no_finding_of_its_own():
         part = x[: state["n"] + 1] * 1  # the cause
         return part.mean() * part.numel() + part.view(-1).reshape(-1, 2).mean(0).sum()
 
-    rows = found(step, X.clone())
+    rows = rules_at_lines(step, X.clone())
     assert {line for _, line in rows} == {
         'state["n"] -= 1',
         'part = x[: state["n"] + 1] * 1  # the cause',
@@ -118,7 +121,7 @@ def test_what_follows_from_a_shape_or_a_size_is_no_finding_of_its_own():
         part = x[x > 0]  # the cause
         return (part * 2).mean()
 
-    assert found(selects, X.clone(), other_inputs=(X.roll(1, 1) - 0.3,)) == {
+    assert rules_at_lines(selects, X.clone(), other_inputs=(X.roll(1, 1) - 0.3,)) == {
         ("sync", "part = x[x > 0]  # the cause")
     }
 
@@ -150,7 +153,7 @@ def test_faults_have_the_line_of_the_user():
         x = x + inner(x)
         return x[x > 0]  # and this one
 
-    lines = look(step, X.clone()).line.to_list()
+    lines = findings_table(step, X.clone()).line.to_list()
     assert "inner" in lines[0] and lines[0].endswith("# this one")
     assert "step" in lines[-1] and lines[-1].endswith("# and this one")
 
@@ -168,30 +171,20 @@ def test_a_fault_in_the_backward_pass_belongs_to_the_line_of_backward():
     def step(x):
         Reads.apply(x).sum().backward()
 
-    assert ("sync", "return grad * grad.sum().item()  # in the user's own function") in found(
-        step, X.clone().requires_grad_()
-    )
-
-
-def assigned(model, new):
-    model.load_state_dict(new, assign=True)
-
-
-def set_as_data(model, new):
-    for name, parameter in model.named_parameters():
-        parameter.data = new[name]
-
-
-def rebound(model, new):
-    model.mean = new["mean"]
-
-
-def copied(model, new):
-    model.load_state_dict(new)
+    assert (
+        "sync",
+        "return grad * grad.sum().item()  # in the user's own function",
+    ) in rules_at_lines(step, X.clone().requires_grad_())
 
 
 @pytest.mark.parametrize(
-    ("update", "moves"), [(assigned, True), (set_as_data, True), (rebound, True), (copied, False)]
+    ("update", "moves"),
+    [
+        (lambda model, new: model.load_state_dict(new, assign=True), True),
+        (lambda model, new: setattr(model.weight, "data", new["weight"]), True),
+        (lambda model, new: setattr(model, "mean", new["mean"]), True),
+        (lambda model, new: model.load_state_dict(new), False),
+    ],
 )
 def test_an_update_in_the_step_may_replace_the_weights(update, moves):
     model = torch.nn.BatchNorm1d(4).eval()
@@ -201,7 +194,7 @@ def test_an_update_in_the_step_may_replace_the_weights(update, moves):
         update(model, {name: tensor * 0.5 for name, tensor in model.state_dict().items()})
         return model(x) + model.mean
 
-    rules = {rule for rule, _ in found(step, X.clone())}
+    rules = {rule for rule, _ in rules_at_lines(step, X.clone())}
     assert ("moved tensor" in rules) == moves
 
 
@@ -215,7 +208,7 @@ def test_control_flow_of_torch_is_looked_into():
     for step, text in ((branches, "return torch.cond("), (loops, "return torch.while_loop(")):
         (finding,) = preflight(step, X.clone(), device="cpu")
         assert finding.rule == "sync" and text in finding.line
-    rows = found(lambda x: branches(x).backward(), X.clone().requires_grad_())
+    rows = rules_at_lines(lambda x: branches(x).backward(), X.clone().requires_grad_())
     assert {rule for rule, _ in rows} == {"sync"}
 
 
@@ -232,7 +225,7 @@ def test_higher_order_operators_run():
         scale["by"] *= 2
         return flex_attention(q, q, q, scale=scale["by"])  # here
 
-    lines = {line for rule, line in found(changes, q) if rule == "frozen number"}
+    lines = {line for rule, line in rules_at_lines(changes, q) if rule == "frozen number"}
     assert lines == {'return flex_attention(q, q, q, scale=scale["by"])  # here'}
     assert not preflight(lambda x: scan(lambda c, y: (c + y, c * y), x[0], x), X, device="cpu")
 
@@ -278,7 +271,7 @@ def test_a_number_is_named_at_each_of_its_lines_but_not_again_in_the_backward_pa
         values[run.at] = x[1]
         (x * weight * run.at).sum().backward()
 
-    lines = {line for rule, line in found(step, X.clone()) if rule == "frozen number"}
+    lines = {line for rule, line in rules_at_lines(step, X.clone()) if rule == "frozen number"}
     assert lines == {
         "keys[run.at] = x[0]",
         "values[run.at] = x[1]",
@@ -310,44 +303,15 @@ def test_torchs_own_validation_is_named_with_its_file():
     assert finding.found.endswith("in torch/distributions/distribution.py")
 
 
-def test_a_list_in_a_default_argument_has_a_name():
-    def step(x, seen=[]):  # noqa: B006
-        seen.append(1)
-        return x + 1
-
-    (finding,) = preflight(step, X.clone(), device="cpu")
-    assert finding.found == "step's defaults[0] changes on the CPU"
-
-
-def test_a_path_a_shape_and_a_tensor_that_change_are_named():
-    state = {"n": 0, "h": torch.zeros(4)}
-
-    def step(x):
-        state["n"] += 1
-        x = x + state["h"]
-        state["h"] = x[0] * 1
-        x = x[: state["n"]] * 1
-        return x.relu() if state["n"] % 2 else x.tanh()
-
-    rows = found(step, X.clone())
-    assert ("CPU work", 'state["n"] += 1') in rows
-    assert ("moved tensor", 'state["h"] = x[0] * 1') in rows
-    assert ("frozen number", 'x = x[: state["n"]] * 1') in rows
-    assert ("path", 'return x.relu() if state["n"] % 2 else x.tanh()') in rows
-    assert state["n"] == 0
-
-
 def test_what_other_inputs_change_is_seen_in_the_inputs():
     def step(x):
         return x * 2
 
-    assert found(step, X.clone(), other_inputs=(X[:2],)) == {("inputs", "inputs[0]")}
-    assert found(step, X.clone(), other_inputs=(X.clone().requires_grad_(),)) == {
-        ("inputs", "inputs[0]")
-    }
-    assert found(step, X.clone(), other_inputs=(X + 1,)) == set()
+    for other in (X[:2], X.clone().requires_grad_(), X.double()):
+        assert rules_at_lines(step, X.clone(), other_inputs=(other,)) == {("inputs", "inputs[0]")}
+    assert rules_at_lines(step, X.clone(), other_inputs=(X + 1,)) == set()
     with pytest.raises(ValueError, match="of which there are 1, not 2"):
-        look(step, X.clone(), other_inputs=(X, X))
+        findings_table(step, X.clone(), other_inputs=(X, X))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -358,7 +322,11 @@ def test_what_other_inputs_change_is_seen_in_the_inputs():
         ("SGD", {"lr": 0.1, "momentum": 0.9}, None),
         ("SGD", {"lr": "tensor", "fused": True}, None),
         ("SGD", {"lr": "tensor"}, "optimizer"),
+        ("SGD", {"maximize": True}, None),
         ("Adam", {}, "optimizer"),
+        ("Adam", {"capturable": True, "amsgrad": True}, None),
+        ("RMSprop", {}, "optimizer"),
+        ("RMSprop", {"capturable": True, "centered": True}, None),
         ("AdamW", {"fused": True}, "optimizer"),
         ("AdamW", {"capturable": True, "lr": "tensor"}, None),
         ("AdamW", {"capturable": True, "fused": True}, None),
@@ -372,7 +340,7 @@ def test_optimizers(device, kind, options, rule):
     model = make_model(WIDTHS, device=device)
     optimizer = getattr(torch.optim, kind)(model.parameters(), **(options | lr))
     batches = batches_on(device)
-    rows = found(
+    rows = rules_at_lines(
         partial(training_step, model, optimizer),
         *batches[0],
         other_inputs=batches[1],
@@ -386,13 +354,13 @@ def test_a_scheduler_wants_a_learning_rate_in_a_tensor():
     optimizer = make_optimizer(model)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
     step = partial(training_step, model, optimizer)
-    assert found(step, *batches_on("cpu")[0]) == {("frozen number", "optimizer.step()")}
+    assert rules_at_lines(step, *batches_on("cpu")[0]) == {("frozen number", "optimizer.step()")}
 
     def scheduled(*batch):
         step(*batch)
         scheduler.step()
 
-    assert ("CPU work", "scheduler.step()") in found(scheduled, *batches_on("cpu")[0])
+    assert ("CPU work", "scheduler.step()") in rules_at_lines(scheduled, *batches_on("cpu")[0])
     assert scheduler.last_epoch == 0 and optimizer.param_groups[0]["lr"] == 0.1
 
 
@@ -401,7 +369,9 @@ def test_hooks_and_trainable_buffers():
     model.block2.register_forward_hook(lambda *_: None)
     model.head.bias.register_post_accumulate_grad_hook(lambda *_: None)
     model.block1.register_buffer("b", torch.ones(1, requires_grad=True))
-    table = look(partial(training_step, model, make_optimizer(model)), *batches_on("cpu")[0])
+    table = findings_table(
+        partial(training_step, model, make_optimizer(model)), *batches_on("cpu")[0]
+    )
     assert set(table.rule) == {"hook", "trainable buffer"}
     assert all("model(inputs)" in line for line in table.line)
 
@@ -413,7 +383,7 @@ def test_a_long_list_in_reach_is_put_back_without_being_watched():
         data[7] += 1
         return x + 0
 
-    assert found(step, X.clone()) == set() and data == list(range(5000))
+    assert rules_at_lines(step, X.clone()) == set() and data == list(range(5000))
 
 
 def test_autocast_outside_of_the_step():
@@ -423,20 +393,20 @@ def test_autocast_outside_of_the_step():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return linear(x)
 
-    assert found(inside, X.clone()) == set()
+    assert rules_at_lines(inside, X.clone()) == set()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert ("autocast cache", "around the step") in found(linear, X.clone())
+        assert ("autocast cache", "around the step") in rules_at_lines(linear, X.clone())
     with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
-        assert found(linear, X.clone()) == set()
+        assert rules_at_lines(linear, X.clone()) == set()
 
 
 def test_an_autograd_graph_that_is_kept_alive_is_named():
     model = make_model(WIDTHS, device="cpu")
     step = partial(training_step, model, make_optimizer(model))
     holder = {"before": [parameter.clone() for parameter in model.parameters()]}
-    assert found(step, *batches_on("cpu")[0]) == {("kept graph", "before")}
+    assert rules_at_lines(step, *batches_on("cpu")[0]) == {("kept graph", "before")}
     holder["before"] = [parameter.detach().clone() for parameter in model.parameters()]
-    assert found(step, *batches_on("cpu")[0]) == set()
+    assert rules_at_lines(step, *batches_on("cpu")[0]) == set()
 
 
 def test_a_registered_generator_is_no_finding():
@@ -449,42 +419,32 @@ def test_a_registered_generator_is_no_finding():
 
 
 class Trainer:
-    """A step that changes everything there is to change."""
+    """A step that changes what a trainer has; test_restore.py changes everything else."""
 
     def __init__(self, device="cpu"):
         self.model = make_model(WIDTHS, device=device)
         self.model.append(torch.nn.BatchNorm1d(4).to(device))
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
-        self.seen = 0
         self.losses = []
-        self.average = torch.zeros((), device=device)
 
     def step(self, x, y):
-        self.seen += 1
         x.mul_(random.random())
         loss = mse_loss(self.model(x), y)
         loss.backward()
         self.optimizer.step()
         self.scheduler.step()
-        self.average.lerp_(loss.detach(), 0.5)
         self.losses.append(loss.item())
 
     def state(self):
-        """All of it, in a form that compares bit for bit."""
-        torch_state = [
-            self.model.state_dict(),
-            self.optimizer.state_dict(),
-            self.scheduler.state_dict(),
-        ]
-        grads = [parameter.grad for parameter in self.model.parameters()]
-        randomness = [torch.get_rng_state(), random.getstate()]
-        if torch.cuda.is_available():
-            randomness.append(torch.cuda.get_rng_state())
-        randomness = [
-            state.tolist() if isinstance(state, torch.Tensor) else state for state in randomness
-        ]
-        return plain([torch_state, grads, randomness, self.seen, self.losses, self.average])
+        """All of it, and what is patched, in a form that compares bit for bit."""
+        parts = (self.model, self.optimizer, self.scheduler)
+        gradients = [parameter.grad for parameter in self.model.parameters()]
+        states = [torch.get_rng_state(), random.getstate()]
+        patched = [torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, sys.gettrace()]
+        return plain(
+            [[part.state_dict() for part in parts], gradients, states, self.losses, patched]
+        )
 
 
 def plain(value):
@@ -501,23 +461,9 @@ def test_it_changes_nothing(device, trained):
     trainer, batches = Trainer(device), batches_on(device)
     if trained:
         trainer.step(*(tensor.clone() for tensor in batches[2]))
-    patched = (
-        torch.Tensor.cpu,
-        torch.cuda.synchronize,
-        builtins.open,
-        builtins.print,
-        sys.gettrace(),
-    )
     state, inputs = trainer.state(), plain(list(batches[0]))
-    findings = look(trainer.step, *batches[0], other_inputs=batches[1], device=device)
+    findings = findings_table(trainer.step, *batches[0], other_inputs=batches[1], device=device)
     assert trainer.state() == state and plain(list(batches[0])) == inputs
-    assert (
-        torch.Tensor.cpu,
-        torch.cuda.synchronize,
-        builtins.open,
-        builtins.print,
-        sys.gettrace(),
-    ) == patched
     assert {"CPU work", "sync", "optimizer"} <= set(findings.rule)
 
 
@@ -530,7 +476,7 @@ def test_what_the_step_raises_comes_through_and_nothing_changes():
         raise ZeroDivisionError("of the step")
 
     with pytest.raises(ZeroDivisionError, match="of the step"):
-        look(step, *batches_on("cpu")[0])
+        findings_table(step, *batches_on("cpu")[0])
     assert trainer.state() == state
 
 
@@ -538,20 +484,11 @@ def lesson_function(name):
     """A function as the lesson defines it last, made to run on the CPU."""
     cells = [cell for cell in LESSON.cells if cell.cell_type == "code"]
     source = [cell.source for cell in cells if f"def {name}(" in cell.source][-1]
-    names = {
-        "__name__": __name__,
-        "torch": torch,
-        "mse_loss": mse_loss,
-        "clip_grad_norm_": clip_grad_norm_,
-    }
-    exec(compile(source, f"{name}.py", "exec"), names)
-    lines = source.splitlines(keepends=True)
-    linecache.cache[f"{name}.py"] = (
-        len(source),
-        None,
-        lines,
-        f"{name}.py",
-    )  # as IPython does for its cells
+    file, known = f"{name}.py", {"torch": torch, "mse_loss": mse_loss}
+    names = known | {"__name__": __name__, "clip_grad_norm_": clip_grad_norm_}
+    exec(compile(source, file, "exec"), names)
+    # as IPython does for its cells
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     return names[name]
 
 
@@ -565,30 +502,18 @@ def lesson_state(lr, temperature, **options):
     return state
 
 
-PLANTED = {  # kind of finding -> what its lines in the lesson's broken step hold
-    "CPU work": ["max(1.0", "scheduler.step()"],
-    "frozen number": ["/ state.temperature", "optimizer.step()"],
-    "sync": ["error_if_nonfinite", "targets[targets.abs() > 4]", "loss.item()"],
-    "optimizer": ["optimizer.step()"],
-    "moved tensor": ["state.average ="],
-    "output": ["return ["],
-}
-
-
 def test_the_lessons_broken_step_has_every_planted_fault():
     broken_step = lesson_function("broken_step")
     broken_step.__globals__["halve_large"] = lesson_function("halve_large")  # repaired by hand
     state = lesson_state(1e-3, 2.0)
     batches = batches_on("cpu")
-    table = look(partial(broken_step, state), *batches[0], other_inputs=batches[1])
+    table = findings_table(partial(broken_step, state), *batches[0], other_inputs=batches[1])
     recorded = recorded_lesson("make_code_capturable").value("findings")
     assert table.rule.to_list() == recorded.rule.to_list()
     assert table.line.to_list() == recorded.line.to_list()
-    for rule, texts in PLANTED.items():
-        lines = table.line[table.rule == rule]
-        assert len(lines) == len(texts)
-        assert all(text in line for text, line in zip(texts, lines, strict=True))
-    assert set(table.rule) == PLANTED.keys()
+    assert set(table.rule) == {
+        *("CPU work", "frozen number", "sync", "optimizer", "moved tensor", "output"),
+    }
     assert state.temperature == 2.0
 
 
@@ -596,7 +521,7 @@ def test_the_lessons_repaired_step_has_none():
     state = lesson_state(torch.tensor(1e-3), torch.tensor(2.0), capturable=True)
     batches = batches_on("cpu")
     step = partial(lesson_function("repaired_step"), state)
-    table = look(step, *batches[0], other_inputs=batches[1])
+    table = findings_table(step, *batches[0], other_inputs=batches[1])
     assert table.empty, table.to_string()
 
 
@@ -630,7 +555,7 @@ def test_the_checklist_names_only_rules_that_there_are():
     ],
 )
 def test_a_fault_between_cpu_and_gpu_is_named(step, rule):
-    table = look(step, X.cuda(), X.clone(), device="cuda")
+    table = findings_table(step, X.cuda(), X.clone(), device="cuda")
     assert rule in table.rule.to_list(), table.to_string()
 
 
@@ -648,7 +573,7 @@ def test_a_scaler_wants_a_fused_optimizer(fused):
         scaler.step(optimizer)
         scaler.update()
 
-    assert found(step, *batches_on("cuda")[0], device="cuda") == (
+    assert rules_at_lines(step, *batches_on("cuda")[0], device="cuda") == (
         set() if fused else {("sync", "scaler.step(optimizer)")}
     )
     assert scaler.state_dict()["scale"] == 2.0**16
