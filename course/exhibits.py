@@ -67,7 +67,7 @@ SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the w
     "Sizes of groups that were read before the capture": "Five more methods",
     "An all-to-all with the sample's sizes": "Experts on two GPUs",
     "A missing all-reduce": "Which lines can you change?",
-    "A symmetric buffer that was freed": "Another kernel for a few kilobytes",
+    "A symmetric buffer that was freed": "One-shot all-reduce for a few kilobytes",
 }
 TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others have too, or a symptom
     "A value read in a capture": "`.item()`",

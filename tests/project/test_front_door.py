@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from markdown_it import MarkdownIt
 from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -104,6 +105,14 @@ def test_the_picture_of_the_report_shows_the_recorded_traces(tmp_path):
     again, committed = Image.open(tmp_path / "again.png"), Image.open(readme.REPORT)
     assert again.text["Description"] == committed.text["Description"], "run `make readme`"
     assert again.size == committed.size
+
+
+def test_the_readme_is_short():
+    """At most 900 words as a hosting site shows it, code apart."""
+    html = MarkdownIt("gfm-like", {"linkify": False}).render(readme.README.read_text())
+    assert "<table>" in html
+    shown = re.sub(r"<pre>.*?</pre>|<code>.*?</code>|<!--.*?-->|<[^>]*>", " ", html, flags=re.S)
+    assert len(re.findall(r"\S*\w\S*", shown)) <= 900
 
 
 def numbers_needed(path):
