@@ -126,16 +126,14 @@ def _ended(error: SystemExit) -> str:
 
 def _at(error: BaseException) -> str:
     """Where an error was raised: the innermost line that is not a library's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
-    return f" at {short(own[-1].filename)}:{own[-1].lineno}" if own else ""
+    from capturable.user_lines import origin  # imports torch, which not every command needs
 
-
-def _is_library(file: str) -> bool:
-    files = [__file__, getattr(sys.modules.get("cpu_graph"), "__file__", None) or __file__]
-    ours = file.startswith(tuple(f"{Path(of).parent}/" for of in files))
-    standard = file.startswith(str(Path(inspect.__file__).parent))
-    return ours or standard or file.startswith("<") or "site-packages" in file
+    own = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if origin(frame.f_code.co_filename, frame.f_globals.get("__name__", "")) == "user"
+    ]
+    return f" at {short(own[-1][0])}:{own[-1][1]}" if own else ""
 
 
 def _check_function(where: str, name: str, make: Any) -> None:

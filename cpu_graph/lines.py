@@ -5,10 +5,12 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+import torch
+
 # of Python, of what is installed, and of the stand-in itself
 NOT_THE_PROGRAMS = tuple(
     {f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {f"{Path(__file__).parent}/", "<frozen "}
+    | {f"{Path(__file__).parent}/", f"{Path(torch.__file__).parent}/", "<frozen "}
 )
 
 
