@@ -1,6 +1,6 @@
 """Code to copy, which needs torch alone (and the Triton and cuda.bindings that come with it).
 
-train_mlp_eager, train_mlp: a training script as many people have it, and the same with a graph
+train_mlp_eager, train_mlp, mlp_step: a training script as many people have it, and with a graph
 profile_step: time a step and profile it
 train_gpt: train a small GPT, with each training step in one graph; it reads shakespeare.txt
 graphed_trainer: transformers' Trainer with each training step in one graph

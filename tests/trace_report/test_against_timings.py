@@ -85,7 +85,7 @@ TIMED = [
     (
         "decode_language_model",
         "limit_times",
-        {f"one-row-{kernels}": f"1 rows, {kernels}" for kernels in ("eager", "compiled")},
+        {f"one-row-{kernels}": f"batch of 1, {kernels}" for kernels in ("eager", "compiled")},
         1,
     ),
 ]
