@@ -440,7 +440,7 @@ class Trainer:
         """All of it, and what is patched, in a form that compares bit for bit."""
         parts = (self.model, self.optimizer, self.scheduler)
         gradients = [parameter.grad for parameter in self.model.parameters()]
-        states = [torch.get_rng_state(), random.getstate()]
+        states = [torch.get_rng_state().tolist(), random.getstate()]
         patched = [torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, sys.gettrace()]
         return plain(
             [[part.state_dict() for part in parts], gradients, states, self.losses, patched]
