@@ -406,7 +406,7 @@ def backward_of_a_masked_scatter(device):
 
 
 def _compiled(device: str, **options: Any) -> Case:
-    return on_batches(partial(torch.compile(nn.Linear(D, D), **options)), device)
+    return on_batches(partial(torch.compile(nn.Linear(D, D, device=device), **options)), device)
 
 
 for options, setting in (
