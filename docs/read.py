@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import nbformat
 from PIL import Image
 
-from course.lessons import lesson_file, title
+from course.lessons import PUZZLES, lesson_file, title
 from course.machine import gpus_of
 from course.paths import ROOT, LessonError, lesson_name
 from course.recordings.recording import recorded_lesson
@@ -117,6 +117,8 @@ def fenced(text: str, language: str) -> str:
 
 def linked(text: str) -> str:
     """Markdown of a notebook whose links to lessons lead to their pages and headings here."""
+    puzzles = lesson_file(PUZZLES).name  # which has no page here
+    text = text.replace(f"]({puzzles}", f"](../notebooks/{puzzles}")
     text = re.sub(r"\]\((\d+_\w+)\.ipynb", r"](\1.md", text)
     text = re.sub(r"""(\]\((?:[./\w]+\.md)?#|href="#)([^)"\s]+)""", _to_heading, text)
     return text.replace("](solutions/", "](../notebooks/solutions/")

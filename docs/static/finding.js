@@ -48,10 +48,10 @@ function answering(query) {
 
 /** The words that matter, each by one spelling of it. */
 function roots(text) {
-  const stemmer = new Stemmer(), { plain } = RULES.explain;
+  const stemmer = new Stemmer();
   const words = text.toLowerCase().replace(/\bwarm[- _]up/g, "warmup").match(/[a-z\d]+/g) ?? [];
   const one = (word) => stemmer.stemWord(RULES.synonyms[word] ?? RULES.synonyms[stemmer.stemWord(word)] ?? word);
-  const some = words.filter((word) => !plain.includes(word) && !ASKING.has(word)).map(one);
+  const some = words.filter((word) => !stopwords.has(word) && !ASKING.has(word)).map(one);
   return some.length ? some : words.map(one);
 }
 const ASKING = new Set("how many much why which does do i my work works working get gets got use using used make made cuda graph graphs pytorch torch please help problem issue way best example".split(" "));
