@@ -50,9 +50,7 @@ def names(figure, bars, end):
     """A bar of the first lane bears its name where that fits: 7 pixels a letter."""
     width = figure.locator("svg").evaluate("plot => plot.clientWidth")
     fits = [
-        bar[NAME]
-        for bar in bars
-        if bar[LANE] == 0 and bar[LONG] / end * width > 7 * len(bar[NAME])
+        bar[NAME] for bar in bars if bar[LANE] == 0 and bar[LONG] / end * width > 7 * len(bar[NAME])
     ]
     assert figure.locator("text.inside").all_text_contents() == fits
 
