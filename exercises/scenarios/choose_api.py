@@ -1,34 +1,14 @@
-"""Scenarios: graphs around a read, a graph or eager, and a graph of all but the optimizer."""
+"""Scenarios: graphs around a read, a graph or eager."""
 
-import copy
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use, watch
-from exercises.scenarios.common import (
-    accumulated_gradients,
-    draw_batches,
-    few,
-    gradients,
-    losses_of,
-    momentum,
-    nothing_drawn,
-    perceptron,
-    tensors_of,
-    untrained,
-)
-from exercises.scenarios.rules import callers_own, detached, from_one_graph
-from helpers.capture import unchanged
-
-RATE_STAYS = ("The rate stays that of the capture.", "Leave optimizer.step() outside of the graph.")
-NEVER_MOVES = (
-    "The weights never move.",
-    "After the replay .grad must be there for optimizer.step().",
-)
-RATES = [0.1 / 2**number for number in range(5)]  # of the steps below
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use
+from exercises.scenarios.common import few, tensors_of
+from exercises.scenarios.rules import callers_own, detached
 
 
 def graph_around_read(answer: Callable) -> None:
@@ -130,65 +110,3 @@ def replay_or_eager(answer: Callable) -> None:
 def _pick(inputs: torch.Tensor) -> torch.Tensor:
     """A function of a few operators, for any number of rows and any floating dtype."""
     return inputs.tanh().cumsum(1) * 2
-
-
-def graph_without_optimizer(answer: Callable) -> None:
-    """A network with dropout; before each of five steps the loop sets the optimizer's rate, a
-    Python number.
-    """
-    net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
-    expected, symptoms = _trained(net, batches, RATES)
-    optimizer, stepped = momentum(net.parameters()), []
-    optimizer.register_step_post_hook(lambda *_: stepped.append(True))
-    given = copied(batches[0])
-    with callers_own("inputs or targets", given, batches):
-        with nothing_drawn(), untrained(net):
-            train = from_one_graph(answer, net, optimizer, *given)
-        used = _trained_by(train, net, optimizer, batches, expected[0])
-    if not stepped:
-        raise Wrong("Nothing calls optimizer.step().")
-    used.gives(expected, symptoms)
-    detached(used.kept)
-    used.replays(graphs=5, operators=5 * 12)
-
-
-def _trained_by(train, net, optimizer, batches, first_loss):
-    """How train was used. Raises Wrong unless the optimizer steps with the gradients of a replay,
-    and those of the first step are eager's.
-    """
-    found = []  # the gradients after the first step
-    replayed = []  # how many graphs, before each step of the optimizer
-
-    def step(rate, *batch):
-        optimizer.param_groups[0]["lr"] = rate
-        loss = train(*batch)
-        if not found:
-            found.extend(copied(gradients(net)))
-        return loss
-
-    with unchanged():
-        right = accumulated_gradients(copy.deepcopy(net), batches[:1])
-    with watch() as seen:
-        optimizer.register_step_pre_hook(lambda *_: replayed.append(len(seen.replayed)))
-        used = use(step, [(rate, *batch) for rate, batch in zip(RATES, batches, strict=True)])
-    if seen.replayed and replayed and not replayed[0]:
-        raise Wrong("The optimizer steps with the gradients of the step before.", "Replay first.")
-    there = all(gradient is not None for gradient in found)
-    if there and close(used.given[0], first_loss) and not close(found, right):
-        raise Wrong(
-            "The first loss is right, its gradients are not: each replay adds to what .grad held "
-            "at the capture.",
-            "Zero the gradients inside the graph.",
-        )
-    return used
-
-
-def _trained(net, batches, rates=None):
-    """The losses of an eager training, and those that each mistake leads to."""
-    losses = partial(losses_of, net, momentum)
-    steps = len(batches)
-    return losses(batches, rates), {
-        RATE_STAYS: losses(batches, RATES[:1] * steps),
-        NEVER_MOVES: losses(batches, [0.0] * steps),
-        EVERY_TIME_THE_FIRST: losses(batches[:1] * steps, rates),
-    }

@@ -1,4 +1,4 @@
-"""Scenarios: graphs of several models, an iteration of several microbatches, and its validation."""
+"""Scenarios: graphs of several models, training and its validation."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -14,13 +14,11 @@ from exercises.answers.graph_use import (
     close,
     copied,
     filled,
-    match_symptoms,
-    parting,
     same,
     use,
     watch,
 )
-from exercises.scenarios.common import few, functions, gradients, perceptron, tensors_of
+from exercises.scenarios.common import few, functions, gradients, perceptron
 from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import unchanged
 
@@ -40,7 +38,6 @@ TOO_OFTEN = (
     "It captures {} graphs for two models with two numbers of rows each.",
     "Capture each number of rows once for each model.",
 )
-LAST = "The gradients are those of the last microbatch alone: do not zero them within the graph."
 
 
 class Mask(nn.Module):
@@ -74,37 +71,11 @@ def loss_of(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     return net(inputs).square().mean()
 
 
-def iterate_eagerly(net: nn.Module, group: list, zero_between: bool = False) -> torch.Tensor:
-    """The losses of some microbatches; their gradients add up, unless they are zeroed between."""
-    losses = []
-    for inputs in group:
-        if zero_between:
-            net.zero_grad(set_to_none=False)
-        loss = loss_of(net, inputs) / len(group)
-        loss.backward()
-        losses.append(loss.detach())
-    return torch.stack(losses)
-
-
-def iterations(net: nn.Module, iterate: Callable, groups: list, own: list) -> tuple[Used, list]:
-    """How iterate was used, and the gradients after each call; the caller zeroes its own before
-    each.
-    """
-    found = []
-
-    def asked(*group):
-        torch._foreach_zero_(own)
-        given = iterate(list(group))
-        found.append(copied(own))
-        return torch.stack(list(given)) if isinstance(given, list | tuple) and given else given
-
-    used = use(asked, [tuple(group) for group in groups])
-    if any(gradient is not mine for gradient, mine in zip(gradients(net), own, strict=True)):
-        raise Wrong(
-            "It replaced .grad: add to the gradients that exist, because the "
-            "caller zeroes and reads those."
-        )
-    return used, found
+def train_on(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """The loss of a batch, whose gradients are added to those of net."""
+    loss = loss_of(net, inputs)
+    loss.backward()
+    return loss.detach()
 
 
 def iteration(net: nn.Module) -> Callable:
@@ -112,9 +83,7 @@ def iteration(net: nn.Module) -> Callable:
 
     def iterate(inputs):
         torch._foreach_zero_(gradients(net))
-        loss = loss_of(net, inputs)
-        loss.backward()
-        return loss.detach()
+        return train_on(net, inputs)
 
     return iterate
 
@@ -175,49 +144,21 @@ def _of_two_sizes(calls, iterates, longer, mixed):
     used.replays(graphs=len(requests), operators=3 * len(requests))
 
 
-def adds_up(iterate: Callable, groups: list, own: list, generator: torch.Generator) -> None:
-    """Raises Wrong if a second iteration does not add to the gradients of the first."""
+def adds_up(train: Callable, batches: list, own: list, generator: torch.Generator) -> None:
+    """Raises Wrong if a second call does not add to the gradients of the first."""
     torch._foreach_zero_(own)
-    iterate(list(groups[0]))
+    train(batches[0])
     first, state = copied(own), generator.get_state()
-    iterate(list(groups[1]))
+    train(batches[1])
     both = copied(own)
     torch._foreach_zero_(own)
     generator.set_state(state)
-    iterate(list(groups[1]))
+    train(batches[1])
     if not close(both, [one + two for one, two in zip(first, own, strict=True)]):
         raise Wrong(
             "The graph sets the gradients to zero: leave that to the caller, who may add up "
             "several iterations."
         )
-
-
-def capture_iteration(answer: Callable) -> None:
-    """A network whose dropout has a generator, and five iterations of two to four microbatches."""
-    (net, generator), count = masked(), few(2, 5)
-    groups = list(torch.randn(5, count, few(), 4, device="cuda"))
-    own = gradients(net)
-    start = generator.get_state()
-    used, sums = iterations(net, partial(iterate_eagerly, net), groups, own)
-    expected = used.given
-    generator.set_state(start)
-    given = copied(list(groups[0]))
-    with callers_own("microbatches", given, groups):
-        iterate = answer(net, generator, list(given))
-        if not torch.equal(generator.get_state(), start):
-            raise Wrong(DREW)
-        used, found = iterations(net, iterate, groups, own)
-        tensors_of(used.given[0], count)
-        whole = [count * losses for losses in expected]
-        used.gives(expected, {"Divide each loss by the number of them.": whole})
-        if not close(found, sums):
-            generator.set_state(start)
-            zeroing = partial(iterate_eagerly, net, zero_between=True)
-            match_symptoms(found, [(LAST, iterations(net, zeroing, groups, own)[1])])
-            raise Wrong("The gradients are not the eager ones. " + parting(found, sums))
-        detached(used.kept)
-        used.replays(graphs=5, operators=5 * (3 * count + 4))
-        adds_up(iterate, groups, own, generator)
 
 
 def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> Used:
@@ -252,8 +193,7 @@ def in_modes(net: nn.Module, *modes: bool) -> list[Callable]:
         net.train()
         return result
 
-    both = (lambda net, batch: iterate_eagerly(net, [batch])[0], loss_of)
-    return [partial(run, *pair) for pair in zip(both, modes, strict=True)]
+    return [partial(run, *pair) for pair in zip((train_on, loss_of), modes, strict=True)]
 
 
 def forwards(net: nn.Module, capture: Callable) -> tuple:
@@ -308,5 +248,4 @@ def train_and_validate(answer: Callable) -> None:
         )
     detached(used.kept)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
-    groups = [[one] for one in inputs]
-    adds_up(lambda group: train(*group), groups, gradients(net), generator)
+    adds_up(train, inputs, gradients(net), generator)

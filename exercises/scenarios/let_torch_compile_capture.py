@@ -18,13 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from cpu_graph import on_stand_in
 from exercises.answers.comparison import brief
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    close,
-    copied,
-    use,
-)
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
 from exercises.scenarios.common import (
     draw_batches,
     few,

@@ -1,12 +1,11 @@
-"""Scenarios: a function that profiles a step, a loop that does not wait for the GPU.
+"""Scenario: a function that profiles a step.
 
-For the first the profiler's schedule runs as ever, but nothing is recorded: what a trace would hold
+The profiler's schedule runs as ever, but nothing is recorded: what a trace would hold
 is counted. So it says the same with and without a GPU.
 """
 
 import json
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,15 +13,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import torch
 from torch import profiler as torch_profiler
-from torch.nn.functional import mse_loss
 from torch.profiler import ProfilerActivity
 
-from exercises.answers.graph_use import Wrong, close, copied, not_the_last
+from exercises.answers.graph_use import Wrong
 from exercises.scenarios.common import draw_batches, perceptron
-from exercises.scenarios.repair_ten_scripts import Reads
-from helpers.capture import capture_step
 
 WARMUP, ACTIVE = 2, 5  # calls of the step
 SLOW = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -164,47 +159,3 @@ def watched() -> Iterator[Profiled]:
         export_chrome_trace=save,
     ):
         yield seen
-
-
-def train(answer: Callable) -> None:
-    """Five batches, and a step that replays a graph and returns the same loss tensor every time."""
-    net, batches = perceptron(), draw_batches(5)
-    step, expected = graphed_loss(net, batches)
-    counts: Counter = Counter()
-    before_a_step = []  # how often the CPU had waited when a step was launched
-    synchronize = torch.cuda.synchronize
-
-    def counted_step(inputs, targets):
-        before_a_step.append(counts["reads"])
-        return step(inputs, targets)
-
-    def waits(*device):
-        counts["reads"] += 1
-        synchronize(*device)
-
-    with Reads(counts), patch.object(torch.cuda, "synchronize", waits):
-        losses = answer(counted_step, batches)
-    if len(before_a_step) != len(batches):
-        raise Wrong(f"It calls step {len(before_a_step)} times for {len(batches)} batches.")
-    if before_a_step[-1]:
-        raise Wrong(
-            f"The CPU waited {before_a_step[-1]} times for the GPU "
-            "before the last step was launched.",
-            "Keep the losses on the GPU, and read them after the loop.",
-        )
-    if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
-        raise Wrong("A list of floats is to be returned.", "Read the losses after the loop.")
-    if len(losses) != len(expected):
-        raise Wrong(f"It returns {len(losses)} of {len(expected)} losses.")
-    given = torch.tensor(losses)
-    not_the_last(list(given))
-    if not close(given, torch.tensor(expected)):
-        raise Wrong("The losses are not those of the steps, in their order.")
-
-
-def graphed_loss(net: torch.nn.Module, batches: list) -> tuple[Callable, list[float]]:
-    """A step that replays the loss of a batch, and what it should give for each batch."""
-    with torch.no_grad():
-        expected = [mse_loss(net(inputs), targets).item() for inputs, targets in batches]
-        step = capture_step(lambda x, y: mse_loss(net(x), y), *copied(batches[0]))
-    return step, expected

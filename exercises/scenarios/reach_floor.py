@@ -8,8 +8,6 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from cpu_graph import on_stand_in
-from cpu_graph.log import beside_replays, writes_what
 from exercises.answers.graph_use import Used, Wrong, close, copied, parting, use, watch
 from exercises.scenarios.common import (
     draw_batches,
@@ -23,14 +21,6 @@ from exercises.scenarios.common import (
 )
 from exercises.scenarios.rules import callers_own, detached
 
-TOO_EARLY = (
-    "A replay reads its buffer before its batch has arrived.",
-    "Let the stream of the replays wait for the copy.",
-)
-OVERWRITTEN = (
-    "A copy overwrites a buffer that a step still reads.",
-    "Let the copy stream wait for that step.",
-)
 OLD_WEIGHTS = (
     "Later steps train with the bfloat16 weights of the first: autocast "
     "keeps them until its block ends."
@@ -70,32 +60,6 @@ def graph_per_buffer(answer: Callable) -> None:
     used.replays(graphs=len(batches), operators=len(batches))
 
 
-def prefetching(answer: Callable) -> None:
-    """Two trainings of a few steps each, whose copies are to run beside the steps."""
-    net, steps = perceptron(), few(4, 7)
-    batches = draw_batches(2 * steps)
-    expected = _stacks(losses_of(net, sgd, batches), steps)
-    with untrained(net):
-        train = answer(sgd_step(net), net, copied(batches[0]))
-    beside = []
-
-    def watched(batches):
-        losses = train(batches)
-        beside.append(beside_replays())
-        return losses
-
-    used = use(watched, [batches[:steps], batches[steps:]])
-    for message in filter(None, map(_race, beside)):
-        raise Wrong(message)
-    used.gives(expected)
-    used.replays(graphs=2 * steps, operators=8 * steps)
-    if on_stand_in() and min(map(len, beside)) < steps - 1:
-        raise Wrong(
-            "The losses are right, but the copies do not run during the steps.",
-            "A replay should wait for its own batch only, and the CPU for nothing.",
-        )
-
-
 def bf16_steps_in_one_graph(answer: Callable) -> None:
     """Three stacks of k batches under autocast; the learning rate is high, so old weights show."""
     net, steps = perceptron(nn.Tanh()), few(3, 6)
@@ -127,16 +91,6 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
     used.gives(each)
     detached(used.kept)
     used.replays(graphs=3, operators=18)
-
-
-def _race(pairs: list) -> tuple[str, str] | None:
-    """What is wrong if an operator writes what a replay beside it reads, or None."""
-    for node, unordered in pairs:
-        for other in unordered:
-            if writes_what(node, other):
-                launch, _ = other.stream
-                return TOO_EARLY if node.clock[node.stream] < launch else OVERWRITTEN
-    return None
 
 
 def _fast(net):

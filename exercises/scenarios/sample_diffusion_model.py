@@ -7,15 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exercises.answers.graph_use import (
-    Used,
-    Wrong,
-    close,
-    filled,
-    match_symptoms,
-    same,
-    use,
-)
+from exercises.answers.graph_use import Used, Wrong, close, filled, match_symptoms, same, use
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own, from_one_graph
 

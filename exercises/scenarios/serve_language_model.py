@@ -1,15 +1,13 @@
-"""Scenarios: a step in pieces, requests of several tokens, a decoder one step ahead."""
+"""Scenarios: a step in pieces, requests of several tokens."""
 
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
-from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from cpu_graph import on_stand_in
-from cpu_graph.log import is_replay, launch_log, races
+from cpu_graph.log import races
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
     Used,
@@ -20,17 +18,8 @@ from exercises.answers.graph_use import (
     use,
     watch,
 )
-from exercises.scenarios.common import (
-    NO_WARM_UP,
-    WRITTEN_WHILE_READ,
-    Runs,
-    few,
-    in_one_pool,
-    not_eager,
-    replayed_for_each,
-    smallest_that_holds,
-)
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.common import NO_WARM_UP, Runs, few, in_one_pool, smallest_that_holds
+from exercises.scenarios.rules import callers_own
 
 NOT_COPIED = (
     "The next graph does not read what the outside function returned: it reads the address of the "
@@ -61,23 +50,6 @@ ONE_START = (
 TOKEN_SIZES = [2, 4, 8]
 SLOTS = 4
 LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
-VOCABULARY = 23
-LATE = (
-    "The tokens of step {number} are not yielded before the replay of step {launched}.",
-    "Yield them right after the next replay has been launched: somebody waits for them.",
-)
-NOT_THERE = (
-    "The tokens of step {number} are {yours}, where {right} is right.",
-    "Is the batch copied before its replay, and have the tokens arrived when they are yielded?",
-)
-NOT_PASSED_ON = (
-    "Where a batch has -1, the step computes with token 0.",
-    "Keep the tokens of the step before in a tensor on the GPU, and select them with torch.where.",
-)
-STEP_LATE = (
-    "The tokens of step {number} are those of the step before.",
-    "Copy the new batch into the static input before the replay, and read its own tokens.",
-)
 
 
 def capture_in_pieces(answer: Callable) -> None:
@@ -230,78 +202,3 @@ def _step_with_maximum() -> tuple[Callable, list]:
         return torch.where((starts.diff() < 0).any(), 1e6, results)
 
     return step, seen
-
-
-def decode_ahead(answer: Callable) -> None:
-    """Steps of a decoder whose tokens are new, or those of the step before."""
-    table = torch.randperm(VOCABULARY, device="cuda")  # the next token of each token
-    rows, count = few(3, 6), few(5, 9)
-    batches = [torch.randint(VOCABULARY, (rows,)) for _ in range(count)]
-    for batch in batches[1:]:
-        order = torch.randperm(rows)
-        batch[order[: few(1, rows - 1)]] = -1
-        batch[order[-1]] = 0  # an id like any other
-    expected = _decoded(table.cpu(), batches)
-    without = _decoded(table.cpu(), batches, goes_on=False)
-    delivered: list = []
-    # at each replay: whether the CPU has waited for all, how many were given
-    launches: list[tuple] = []
-    raced = []
-    replay = torch.cuda.CUDAGraph.replay
-
-    def replayed(graph):
-        waited = not any(map(is_replay, launch_log()))
-        launches.append((waited, len(delivered)))
-        return replay(graph)
-
-    noted = patch.object(torch.cuda.CUDAGraph, "replay", replayed)
-    with callers_own("batches", batches), noted:
-        with watch() as seen:
-            for tokens in answer(table.__getitem__, batches):
-                if not torch.is_tensor(tokens) or tokens.is_cuda:
-                    raise Wrong("It yields something that is not a tensor on the CPU.")
-                delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
-                raced.extend(races())
-        not_eager(seen)
-        _delivered(delivered, expected, without)
-    if raced:
-        raise Wrong(WRITTEN_WHILE_READ)
-    replayed_for_each(seen, count)
-    one_graph(seen)
-    _one_step_ahead(launches)
-
-
-def _one_step_ahead(launches: list[tuple]) -> None:
-    """Raises Wrong if the CPU waited before a launch, or yielded tokens later than after it."""
-    if on_stand_in() and any(waited for waited, _ in launches[1:]):
-        raise Wrong(
-            "The CPU waits for the tokens of a step before it launches the next one.",
-            "Launch the next replay first. A copy that is not from pinned memory with "
-            "non_blocking=True waits too, and so do .cpu() and .tolist().",
-        )
-    for number, (_, given) in enumerate(launches):
-        if given < number - 1:
-            raise Wrong(filled(LATE, number=given, launched=number))
-
-
-def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[list[int]]:
-    """The tokens after each step; goes_on=False: with token 0 in place of the one before."""
-    results = [table[batches[0]]]
-    for batch in batches[1:]:
-        before = results[-1] if goes_on else torch.zeros_like(batch)
-        results.append(table[torch.where(batch < 0, before, batch)])
-    return [result.tolist() for result in results]
-
-
-def _delivered(delivered: list, expected: list, without: list) -> None:
-    """Raises Wrong unless the expected tokens were yielded."""
-    count = len(expected)
-    if len(delivered) != count:
-        raise Wrong(f"It yields the tokens of {len(delivered)} steps, and there are {count}.")
-    if delivered != expected and delivered == without:
-        raise Wrong(NOT_PASSED_ON)
-    for number, (yours, right) in enumerate(zip(delivered, expected, strict=True)):
-        if yours != right and number and yours == expected[number - 1]:
-            raise Wrong(filled(STEP_LATE, number=number))
-        if yours != right:
-            raise Wrong(filled(NOT_THERE, number=number, yours=yours, right=right))

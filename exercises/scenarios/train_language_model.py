@@ -1,4 +1,4 @@
-"""Scenarios: accumulation, a resumed training, a checkpoint that is loaded into a graph."""
+"""Scenarios: accumulation, a checkpoint that is loaded into a graph."""
 
 import copy
 from collections.abc import Callable
@@ -8,33 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
-from torch.optim.lr_scheduler import LambdaLR
 
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Watched,
-    Wrong,
-    as_expected,
-    close,
-    copied,
-    filled,
-    match_symptoms,
-    not_the_last,
-    use,
-    watch,
-)
-from exercises.scenarios.common import (
-    TRAINED,
-    draw_batches,
-    few,
-    functions,
-    momentum_empty,
-    not_eager,
-    perceptron,
-    tensors_of,
-    train_step,
-    untrained,
-)
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, filled, use
+from exercises.scenarios.common import few, functions, momentum_empty, perceptron, untrained
 from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import capture_step, unchanged
 
@@ -56,33 +32,7 @@ AT_ONCE = (
     "The network gets {} rows at once, and a micro-batch has {}: together they would not fit, so "
     "pass one micro-batch at a time."
 )
-STAYS = (
-    "Every step uses the first learning rate.",
-    "Call scheduler.step() after each replay, outside of the graph.",
-)
-RECAPTURED = (
-    "It captures {} graphs for {} steps.",
-    "One is enough: the scheduler writes each learning rate into the tensor that the graph reads.",
-)
-ADAM = 1e-4  # its averages of tiny gradients round otherwise in another order of sums
-PARTS = ("model", "optimizer", "scheduler")  # of a checkpoint
 AVERAGES = ("exp_avg", "exp_avg_sq")  # of Adam
-LOADED_LATE = (
-    "The graph goes on with an optimizer's state that is not the checkpoint's.",
-    "load_state_dict makes new tensors, and the graph keeps the old ones: load before the capture.",
-)
-WARM_AVERAGES = (
-    "The first loss is right, the later ones are not.",
-    "The warm-up changed the optimizer's averages that were loaded: let "
-    "unchanged restore the optimizer too.",
-)
-NEW_SCHEDULE = ("The learning rates are those of a new schedule.", "Load the scheduler too.")
-NEW_AVERAGES = ("The optimizer begins with empty averages.", "Load its state too.")
-NEW_DRAWS = (
-    "Dropout draws other numbers than the uninterrupted training.",
-    "Set the random state of the checkpoint.",
-)
-NEW_WEIGHTS = ("The weights are those of the new process.", "Load the model too.")
 NEW_TENSORS = (
     "The {owner} has new tensors for its {what}, and the graph goes on with the old ones.",
     "Copy into those that are there.",
@@ -184,113 +134,6 @@ def mistakes(
         DIVIDED_LATE: lambda: run(rates, divide="sum"),
         SUMMED: lambda: run(rates, zero="never"),
     }
-
-
-def new_training(net: nn.Module) -> tuple:
-    """A copy of net, Adam with its learning rate in a tensor, and a schedule that lowers it."""
-    net = copy.deepcopy(net)
-    lr = torch.tensor(0.3, device="cuda")
-    optimizer = torch.optim.Adam(net.parameters(), lr=lr, capturable=True)
-    return net, optimizer, LambdaLR(optimizer, lambda number: 0.7**number)
-
-
-def eager_losses(training: tuple, batches: list, schedule: bool = True) -> list:
-    """The losses of an eager training, with or without its schedule."""
-    net, optimizer, scheduler = training
-    losses = []
-    for inputs, targets in batches:
-        losses.append(train_step(net, optimizer, inputs, targets))
-        if schedule:
-            scheduler.step()
-    return losses
-
-
-def resumed(
-    net: nn.Module,
-    checkpoint: dict,
-    batches: list,
-    load: tuple = PARTS,
-    warm: tuple | None = None,
-    schedule: bool = True,
-    random: torch.Tensor | None = None,
-) -> list:
-    """The losses of a training that resumes with the parts of checkpoint that are named. warm: the
-    batch of a warm-up of three steps, after which only the weights were restored. random: the
-    random state, if it is not the checkpoint's.
-    """
-    training = new_training(net)
-    random = checkpoint["rng_state"] if random is None else random
-    torch.cuda.set_rng_state(random)
-    for name, part in zip(PARTS, training, strict=True):
-        if name in load:
-            part.load_state_dict(copy.deepcopy(checkpoint[name]))
-    if warm is not None:
-        weights = copied(training[0].state_dict())
-        eager_losses(training, [warm] * 3, schedule=False)
-        training[0].load_state_dict(weights)
-        torch.cuda.set_rng_state(random)
-    return eager_losses(training, batches[checkpoint["step"] :], schedule)
-
-
-def resumed_losses(answer: Callable) -> None:
-    """A training with dropout, by Adam with a schedule, saved and resumed by a graph."""
-    batches, done = draw_batches(few(8, 11)), few(2, 4)
-    first = new_training(perceptron(nn.Dropout(0.3)))
-    eager_losses(first, batches[:done])
-    checkpoint = {name: part.state_dict() for name, part in zip(PARTS, first, strict=True)}
-    checkpoint |= {"step": done, "rng_state": torch.cuda.get_rng_state()}
-    checkpoint = copy.deepcopy(checkpoint)
-    expected = eager_losses(first, batches[done:])
-    net = perceptron(nn.Dropout(0.3))  # of the new process
-    random = torch.cuda.get_rng_state()
-    training, loaded_after = new_training(net), []
-    optimizer = training[1]
-    with callers_own("batches", batches), watch() as seen:
-        optimizer.register_load_state_dict_pre_hook(
-            lambda *_: loaded_after.append(len(seen.captured))
-        )
-        losses = answer(*training, copy.deepcopy(checkpoint), batches)
-    count = len(expected)
-    found = tensors_of(losses, count)
-    not_the_last(found)
-    if not close(found, expected, margin=ADAM):
-        if any(loaded_after):
-            raise Wrong(LOADED_LATE)
-        not_resumed(found, partial(resumed, net, checkpoint, batches), random, seen)
-    as_expected(found, expected, margin=ADAM)
-    detached(found)
-    if len(seen.captured) > 1:
-        raise Wrong(filled(RECAPTURED, len(seen.captured), count))
-    replayed_after_a_warm_up(seen, count)
-
-
-def replayed_after_a_warm_up(seen: Watched, count: int) -> None:
-    """Raises Wrong unless each batch was replayed, up to three apart that were the warm-up."""
-    not_eager(seen)
-    if not count - 3 <= len(seen.replayed) <= count:
-        raise Wrong(
-            f"{len(seen.replayed)} replays for {count} batches: "
-            "each needs one, after a warm-up of up to three training steps."
-        )
-
-
-def not_resumed(found: list, again: partial, random: torch.Tensor, seen: Watched) -> None:
-    """Raises Wrong with the reason why the losses are not those of a resumed training.
-    random: the state in which the new process called the answer.
-    """
-    checkpoint, batches = again.args[1:]
-    wrong_losses: list[tuple[tuple[str, str], Callable[[], list]]] = [
-        (NEW_DRAWS, partial(again, random=random)),
-        (STAYS, partial(again, schedule=False)),
-        (NEW_SCHEDULE, partial(again, PARTS[:2])),
-        (NEW_AVERAGES, partial(again, ("model", "scheduler"))),
-        (NEW_WEIGHTS, partial(again, PARTS[1:])),
-        (WARM_AVERAGES, partial(again, warm=batches[0])),
-        (WARM_AVERAGES, partial(again, warm=batches[checkpoint["step"]])),
-    ]
-    match_symptoms(found, wrong_losses, ADAM)
-    if seen.captured and not close(found[0], again()[0]):
-        raise Wrong(TRAINED)
 
 
 def checkpoints(answer: Callable) -> None:

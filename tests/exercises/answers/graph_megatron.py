@@ -65,46 +65,6 @@ if torch.__version__ < "2.15":  # from 2.15 on a capture registers its generator
         return lambda new: torch.stack([replay(one).clone() for one in new])
 
 
-def capture_iteration__a_graph_for_each(net, generator, microbatches):
-    """One graph launch per microbatch instead of one per iteration."""
-
-    def backward(one):
-        loss = net(one).square().mean() / len(microbatches)
-        loss.backward()
-        return loss.detach()
-
-    with unchanged(net, generators=[generator]):
-        replay = capture_step(backward, microbatches[0].clone(), generators=[generator])
-    return lambda new: torch.stack([replay(one).clone() for one in new])
-
-
-def capture_iteration__right_stacked(net, generator, microbatches):
-    graph, static = torch.cuda.CUDAGraph(), torch.stack(microbatches)
-    graph.register_generator_state(generator)
-    with torch.cuda.graph(graph):
-        losses = []
-        for one in static:
-            losses.append(net(one).square().mean() / len(microbatches))
-            losses[-1].backward()
-
-    def iterate(new):
-        static.copy_(torch.stack(new))
-        graph.replay()
-        return [loss.detach().clone() for loss in losses]
-
-    return iterate
-
-
-changed(
-    capture_iteration,
-    warm_up_drew={"unchanged(net, generators=[generator])": "unchanged()"},
-    zeroed_between={"for one in inputs:": "…\n    net.zero_grad(set_to_none=False)"},
-    gradients_anew={"losses = []": "net.zero_grad()\n…"},
-    zeroed_in_the_graph={"losses = []": "net.zero_grad(set_to_none=False)\n…"},
-    not_divided={" / len(inputs)": ""},
-)
-
-
 def train_and_validate__right_by_hand(net, generator, inputs):
     graphs, static, losses = [torch.cuda.CUDAGraph() for _ in range(2)], inputs.clone(), []
     graphs[0].register_generator_state(generator)

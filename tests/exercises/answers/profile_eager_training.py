@@ -83,19 +83,3 @@ changed(
     by_half={">= CPU_BOUND": "> 0.5"},
     not_divided={"1 - summary.gpu_busy_us / step_us": "step_us - summary.gpu_busy_us"},
 )
-
-
-def train__right_in_one_tensor(step, batches):
-    losses = torch.empty(len(batches), device="cuda")
-    for number, (inputs, targets) in enumerate(batches):
-        losses[number].copy_(step(inputs, targets))
-    return losses.tolist()
-
-
-changed(
-    train,
-    right_read_one_by_one={"torch.stack(losses).tolist()": "[loss.item() for loss in losses]"},
-    not_cloned={"step(inputs, targets).clone()": "step(inputs, targets)"},
-    tensors={"torch.stack(losses).tolist()": "losses"},
-    last_one_only={"torch.stack(losses)": "torch.stack(losses[-1:])"},
-)

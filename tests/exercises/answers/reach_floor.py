@@ -48,53 +48,6 @@ changed(
 
 
 changed(
-    prefetching,
-    no_side_stream={
-        "with torch.cuda.stream(copy_stream):\n"
-        "    copy_in(number + 1, batches[number + 1])": "copy_in(number + 1, batches[number + 1])",
-    },
-    warm_up_trained={"unchanged(net)": "unchanged()"},
-    copy_does_not_wait={"copy_stream.wait_stream(torch.cuda.current_stream())": ""},
-    right_wait_after_replay={
-        "torch.cuda.current_stream().wait_stream(copy_stream)\n"
-        "copy_stream.wait_stream(torch.cuda.current_stream())":
-            "losses.append(replays[number % 2]().clone())",
-        "if number + 1 < len(batches):\n"
-        "    with torch.cuda.stream(copy_stream):\n"
-        "        copy_in(number + 1, batches[number + 1])\n"
-        "losses.append(replays[number % 2]().clone())":
-            "if number + 1 < len(batches):\n"
-            "    with torch.cuda.stream(copy_stream):\n"
-            "        copy_in(number + 1, batches[number + 1])\n"
-            "    torch.cuda.current_stream().wait_stream(copy_stream)\n"
-            "copy_stream.wait_stream(torch.cuda.current_stream())",
-    },
-    right_with_events={
-        "copy_in(0, batches[0])":
-            "main = torch.cuda.current_stream()\n"
-            "arrived = [torch.cuda.Event() for _ in buffers]\n"
-            "read = [torch.cuda.Event() for _ in buffers]\n"
-            "copy_stream.wait_stream(main)\n"
-            "…",
-        "for number in range(len(batches)):": "arrived[0].record(main)\n…",
-        "torch.cuda.current_stream().wait_stream(copy_stream)\n"
-        "copy_stream.wait_stream(torch.cuda.current_stream())\n"
-        "if number + 1 < len(batches):\n"
-        "    with torch.cuda.stream(copy_stream):\n"
-        "        copy_in(number + 1, batches[number + 1])":
-            "following = (number + 1) % 2\n"
-            "if number + 1 < len(batches):\n"
-            "    copy_stream.wait_event(read[following])\n"
-            "    with torch.cuda.stream(copy_stream):\n"
-            "        copy_in(number + 1, batches[number + 1])\n"
-            "    arrived[following].record(copy_stream)\n"
-            "main.wait_event(arrived[number % 2])",
-        "losses.append(replays[number % 2]().clone())": "…\nread[number % 2].record(main)",
-    },
-)
-
-
-changed(
     bf16_steps_in_one_graph,
     autocast_around_the_capture={
         "torch.autocast('cuda', dtype=torch.bfloat16)": "torch.enable_grad()",

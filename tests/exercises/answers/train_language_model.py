@@ -59,66 +59,6 @@ changed(
 )
 
 
-changed(
-    resumed_losses,
-    loaded_after_the_capture={
-        "net.load_state_dict(checkpoint['model'])\n"
-        "optimizer.load_state_dict(checkpoint['optimizer'])\n"
-        "scheduler.load_state_dict(checkpoint['scheduler'])": "",
-        "losses = []":
-            "net.load_state_dict(checkpoint['model'])\n"
-            "optimizer.load_state_dict(checkpoint['optimizer'])\n"
-            "scheduler.load_state_dict(checkpoint['scheduler'])\n"
-            "…",
-    },
-    nothing_restored={"unchanged(net, optimizer)": "unchanged()"},
-    weights_alone_restored={"unchanged(net, optimizer)": "unchanged(net)"},
-    no_scheduler={"scheduler.load_state_dict(checkpoint['scheduler'])": ""},
-    no_optimizer={"optimizer.load_state_dict(checkpoint['optimizer'])": ""},
-    no_random_state={"torch.cuda.set_rng_state(checkpoint['rng_state'])": ""},
-    never_stepped={"scheduler.step()": ""},
-    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
-    eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
-    a_graph_for_each_step={
-        "losses.append(replay(inputs, targets).clone())":
-            "with unchanged(net, optimizer):\n"
-            "    replay = capture_step(step, inputs.clone(), targets.clone())\n"
-            "losses.append(replay().clone())",
-    },
-    right_loaded_in_place={
-        "net.load_state_dict(checkpoint['model'])":
-            "replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])\n…",
-        "optimizer.load_state_dict(checkpoint['optimizer'])":
-            "saved = checkpoint['optimizer']\n"
-            "for number, state in enumerate(optimizer.state.values()):\n"
-            "    for key, tensor in state.items():\n"
-            "        tensor.copy_(saved['state'][number][key])\n"
-            "optimizer.param_groups[0]['lr'].copy_(saved['param_groups'][0]['lr'])",
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])": "",
-    },
-    half_eager={
-        "for inputs, targets in batches[checkpoint['step']:]:\n"
-        "    losses.append(replay(inputs, targets).clone())":
-            "for number, (inputs, targets) in enumerate(batches[checkpoint['step']:]):\n"
-            "    call = step if number < 4 else replay\n"
-            "    losses.append(call(inputs, targets).clone())",
-    },
-    right_the_warm_up_trains={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step, *[tensor.clone() for tensor in batches[0]])\n"
-        "losses = []\n"
-        "for inputs, targets in batches[checkpoint['step']:]:\n"
-        "    losses.append(replay(inputs, targets).clone())":
-            "call, losses = (step, [])\n"
-            "for number, (inputs, targets) in enumerate(batches[checkpoint['step']:]):\n"
-            "    if number == 3:\n"
-            "        call = capture_step(step, inputs.clone(), targets.clone(), warmup=0)\n"
-            "    losses.append(call(inputs, targets).clone())",
-    },
-)
-
-
 def checkpoints__load_state_dict(net, optimizer):
     def save():
         kept = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
