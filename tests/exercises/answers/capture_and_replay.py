@@ -35,10 +35,7 @@ changed(
     },
     kept_output={"return static_output.clone()": "return static_output"},
     nothing_returned={"return static_output.clone()": "static_output.clone()"},
-    no_warm_up={
-        "with torch.no_grad():\n"
-        "    net(static_input)": "",
-    },
+    no_warm_up={"with torch.no_grad():\n    net(static_input)": ""},
     on_the_callers_sample={"sample.clone()": "sample"},
     with_gradients={
         "torch.cuda.graph(graph), torch.no_grad()": "torch.cuda.graph(graph)",
@@ -47,8 +44,7 @@ changed(
     freed_sample={"def predict(inputs):": "static_input = torch.empty_like(sample)\n…"},
     value_read={"static_output = net(static_input)": "…\nstatic_output.max().item()"},
     right_on_a_side_stream={
-        "with torch.no_grad():\n"
-        "    net(static_input)":
+        "with torch.no_grad():\n    net(static_input)":
             "side_stream = torch.cuda.Stream()\n"
             "side_stream.wait_stream(torch.cuda.current_stream())\n"
             "with torch.cuda.stream(side_stream), torch.no_grad():\n"
@@ -77,15 +73,11 @@ changed(
     },
     kept_output={"return static_output.clone()": "return static_output"},
     read_before_the_capture={
-        "with torch.no_grad():\n"
-        "    net(static_input)":
-            "with torch.no_grad():\n"
-            "    largest = net(static_input).abs().max().item()",
+        "():\n    net(static_input)": "():\n    largest = net(static_input).abs().max().item()",
         "largest = outputs.abs().max()": "",
     },
     divided_outside={
-        "largest = outputs.abs().max()\n"
-        "static_output = outputs / largest": "",
+        "largest = outputs.abs().max()\nstatic_output = outputs / largest": "",
         "return static_output.clone()": "return outputs / outputs.abs().max().item()",
     },
     right_with_amax={
@@ -141,14 +133,9 @@ changed(
         "states.append(state.clone())": "states.append(new_state.clone())",
     },
     new_tensor_under_the_old_name={"state.copy_(step(state))": "state = step(state)"},
-    no_warm_up={
-        "step(state)\n"
-        "graph = torch.cuda.CUDAGraph()": "graph = torch.cuda.CUDAGraph()",
-    },
+    no_warm_up={"step(state)\ngraph = torch.cuda.CUDAGraph()": "graph = torch.cuda.CUDAGraph()"},
     right_copied_outside={
         "state.copy_(step(state))": "new_state = step(state)",
-        "states.append(state.clone())":
-            "state.copy_(new_state)\n"
-            "states.append(new_state.clone())",
+        "states.append(state.clone())": "state.copy_(new_state)\nstates.append(new_state.clone())",
     },
 )

@@ -39,8 +39,7 @@ changed(
     eager={"replay(x).clone()": "step(x)"},
     right_by_hand={
         "(~kept).sum()": "len(x) - kept.sum()",
-        "with unchanged(total):\n"
-        "    replay = capture_step(step, sample.clone())":
+        "with unchanged(total):\n    replay = capture_step(step, sample.clone())":
             "start = total.clone()\n"
             "replay = capture_step(step, sample.clone())\n"
             "total.copy_(start)",
@@ -152,10 +151,8 @@ changed(
     },
     drops={"not kept.all()": "False"},
     both_each_time={
-        "if not kept.all():\n"
-        "    y, _ = large()":
-            "other, _ = large()\n"
-            "y = torch.where(kept.all(), y, other)",
+        "if not kept.all():\n    y, _ = large()":
+            "other, _ = large()\ny = torch.where(kept.all(), y, other)",
     },
     if_in_the_step={
         "small = capture_step(lambda x: layer(x, capacity), static_x)":

@@ -20,8 +20,7 @@ changed(
         "losses = []": "losses = torch.zeros(epochs, steps, device='cuda')",
         "for _ in range(epochs):": "for epoch in range(epochs):",
         "losses_of_epoch = torch.stack([replay().clone() for _ in range(steps)])":
-            "for number in range(steps):\n"
-            "    losses[epoch, number] = replay()",
+            "for number in range(steps):\n    losses[epoch, number] = replay()",
         "losses_of_epoch.mean()": "losses[epoch].mean().item()",
         "losses.append(losses_of_epoch)": "",
         "torch.cat(losses)": "losses.flatten()",
@@ -52,10 +51,7 @@ changed(
             "scaler.load_state_dict(new.state_dict())\n"
             "…",
     },
-    update_outside={
-        "scaler.step(optimizer)\n"
-        "scaler.update()": "optimizer.step()",
-    },
+    update_outside={"scaler.step(optimizer)\nscaler.update()": "optimizer.step()"},
 )
 
 
@@ -113,16 +109,12 @@ def train_prefetched__right_read_on_a_stream_of_its_own(step, net, batches):
 changed(
     train_prefetched,
     copy_waits_for_the_replay={
-        "has_been_read.record()\n"
-        "losses.append(replay().clone())":
-            "losses.append(replay().clone())\n"
-            "has_been_read.record()",
+        "has_been_read.record()\nlosses.append(replay().clone())":
+            "losses.append(replay().clone())\nhas_been_read.record()",
     },
     recorded_too_soon={
-        "copy_batch(static_batch, next_batch)\n"
-        "has_been_read.record()":
-            "has_been_read.record()\n"
-            "copy_batch(static_batch, next_batch)",
+        "copy_batch(static_batch, next_batch)\nhas_been_read.record()":
+            "has_been_read.record()\ncopy_batch(static_batch, next_batch)",
     },
     no_wait_for_arrival={"torch.cuda.current_stream().wait_stream(copy_stream)": ""},
     batch_asked_for_before_the_replay={
@@ -142,7 +134,6 @@ changed(
         "has_been_read.record()\n"
         "start_copy(batches[0])\n"
         "for number in range(len(batches)):": "",
-        "if number + 1 < len(batches):\n"
-        "    start_copy(batches[number + 1])": "",
+        "if number + 1 < len(batches):\n    start_copy(batches[number + 1])": "",
     },
 )

@@ -12,11 +12,7 @@ changed(
             "losses.append(replay().clone())",
     },
     eager={"replay(*batch).clone()": "step(*batch)"},
-    warm_up_kept={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step, *static_batch)":
-            "replay = capture_step(step, *static_batch)",
-    },
+    warm_up_kept={"with unchanged(net, optimizer):": "if True:"},
     right_copied_in_the_loop={
         "capture_step(step, *static_batch)": "capture_step(lambda: step(*static_batch))",
         "losses = []": "losses = torch.zeros(len(batches), device='cuda')",
@@ -36,11 +32,7 @@ changed(
         "def train(inputs, targets):":
             "loss_before = torch.nn.functional.mse_loss(net(inputs), targets)\n…",
     },
-    warm_up_kept={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step, inputs.clone(), targets.clone())":
-            "replay = capture_step(step, inputs.clone(), targets.clone())",
-    },
+    warm_up_kept={"with unchanged(net, optimizer):": "if True:"},
     the_graphs_loss={
         "replay = capture_step(step, inputs.clone(), targets.clone())": "…\nloss_before = replay()",
     },
@@ -134,24 +126,17 @@ def capture_training__right_by_hand(net, optimizer, inputs, targets):
 
 changed(
     capture_training,
-    nothing_restored={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step, inputs.clone(), targets.clone())":
-            "replay = capture_step(step, inputs.clone(), targets.clone())",
-    },
+    nothing_restored={"with unchanged(net, optimizer):": "if True:"},
     momentum_left={"unchanged(net, optimizer)": "unchanged(net)"},
     state_loaded={
-        "with unchanged(net, optimizer):":
-            "before = optimizer.state_dict()\n"
-            "with unchanged(net):",
+        "with unchanged(net, optimizer):": "before = optimizer.state_dict()\nwith unchanged(net):",
         "def train(inputs, targets):": "optimizer.load_state_dict(before)\n…",
     },
     random_numbers_used_up={"def train(inputs, targets):": "torch.rand(1, device='cuda')\n…"},
     no_warm_up={"inputs.clone(), targets.clone()": "inputs.clone(), targets.clone(), warmup=0"},
     loss_not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     optimizer_outside={
-        "torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)\n"
-        "optimizer.step()": "",
+        "torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)\noptimizer.step()": "",
         "return replay(inputs, targets).clone()":
             "loss = replay(inputs, targets).clone()\n"
             "torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)\n"

@@ -84,14 +84,12 @@ changed(
             "return outputs[slots, torch.arange(len(slots), device='cuda')]",
     },
     slots_frozen={
-        "capture_step(step, sample.clone(), static_slots)":
-            "capture_step(lambda x: step(x, static_slots), sample.clone())",
+        "(step, sample.clone(), static_slots)": "(lambda x: step(x, static_slots), sample.clone())",
         "replay(inputs, slots)": "replay(inputs)",
     },
     load_rebinds={
         "A[slot].copy_(new_A)":
-            "nonlocal A, B\n"
-            "A = torch.cat((A[:slot], new_A[None], A[slot + 1:]))",
+            "nonlocal A, B\nA = torch.cat((A[:slot], new_A[None], A[slot + 1:]))",
         "B[slot].copy_(new_B)": "B = torch.cat((B[:slot], new_B[None], B[slot + 1:]))",
     },
     one_for_all={"def step(x, slots):": "…\n    slots = slots[:1].expand_as(slots)"},
@@ -145,8 +143,7 @@ changed(
     eager={"replay(inputs).clone()": "net(inputs)"},
     on_the_current_stream={"torch.cuda.stream(stream)": "torch.cuda.stream(current)"},
     waits_for_the_replays_alone={
-        "def predict(inputs):\n"
-        "    return replay(inputs).clone()":
+        "def predict(inputs):\n    return replay(inputs).clone()":
             "replayed = torch.cuda.current_stream().record_event()\n"
             "def predict(inputs):\n"
             "    outputs = replay(inputs).clone()\n"

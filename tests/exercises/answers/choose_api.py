@@ -72,10 +72,7 @@ changed(
         "replay = replay_left if hidden.mean() > 0 else replay_right": "",
     },
     sample_in_every_branch={
-        "hidden = replay_first(inputs)\n"
-        "replay_left":
-            "hidden = replay_first(inputs).clone()\n"
-            "replay_left",
+        "= replay_first(inputs)\nreplay_left": "= replay_first(inputs).clone()\nreplay_left",
     },
     all_three_replayed={
         "replay = replay_left if hidden.mean() > 0 else replay_right": "",
@@ -84,17 +81,13 @@ changed(
     branches_swapped={"hidden.mean() > 0": "hidden.mean() <= 0"},
     not_cloned={"replay().clone()": "replay()"},
     inputs_not_copied={
-        "hidden = replay_first(inputs)\n"
-        "replay =":
-            "hidden = replay_first()\n"
-            "replay =",
+        "hidden = replay_first(inputs)\nreplay =": "hidden = replay_first()\nreplay =",
     },
     captured_on_the_callers_tensor={"(first, inputs.clone())": "(first, inputs)"},
     right_hidden_copied={
         "(left, hidden)": "(left, hidden.clone())",
         "(right, hidden)": "(right, hidden.clone())",
-        "replay_left if hidden.mean() > 0 else replay_right":
-            "replay_left if hidden.mean().item() > 0 else replay_right",
+        "if hidden.mean() > 0 else replay_right": "if hidden.mean().item() > 0 else replay_right",
         "return replay().clone()": "return replay(hidden).clone()",
     },
 )

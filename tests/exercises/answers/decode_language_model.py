@@ -136,8 +136,7 @@ changed(
         "if end in made else made": "if end in made else made[:limit]",
     },
     right_token_by_token={
-        "while len(made) < limit and end not in made:\n"
-        "    made += replay()[0].tolist()":
+        "while len(made) < limit and end not in made:\n    made += replay()[0].tolist()":
             "while True:\n"
             "    for token in replay().flatten().tolist():\n"
             "        made.append(token)\n"

@@ -24,8 +24,7 @@ changed(
     },
     right_zeroed={
         "padded = pad(request, (0, 0, 0, size - len(request)))":
-            "static_rows[:size].zero_()\n"
-            "static_rows[:len(request)].copy_(request)",
+            "static_rows[:size].zero_()\nstatic_rows[:len(request)].copy_(request)",
         "replays[size](padded)": "replays[size]()",
     },
 )
@@ -53,12 +52,7 @@ changed(
     last_one_missing={"return results": "return results[:-1]"},
     on_the_gpu={"return results": "return [answer(request).clone() for request in requests]"},
     only_cloned={"arrived[1 - this].synchronize()": ""},
-    one_buffer={
-        "for _ in range(2)]\n"
-        "arrived":
-            "] * 2\n"
-            "arrived",
-    },
+    one_buffer={"for _ in range(2)]\narrived": "] * 2\narrived"},
 )
 
 

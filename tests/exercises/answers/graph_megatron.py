@@ -94,9 +94,7 @@ changed(
     trained_in_eval={"train = capture_step": "net.eval()\n…"},
     zeroed_in_the_training={"loss = forward(x)": "net.zero_grad(set_to_none=False)\n…"},
     validated_on_a_clone={
-        "net.eval()":
-            "import copy\n"
-            "other = copy.deepcopy(net).eval()",
+        "net.eval()": "import copy\nother = copy.deepcopy(net).eval()",
         "torch.no_grad()(forward)": "torch.no_grad()(lambda x: other(x).square().mean())",
     },
     right_inference_mode={

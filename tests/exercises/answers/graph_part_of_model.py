@@ -128,43 +128,30 @@ def make_solver__eager(one_round, x):
 
 changed(
     make_solver,
-    always_twenty_rounds={
-        "graph.replay()\n"
-        "while static_moved > 0.01:": "for _ in range(20):",
-    },
+    always_twenty_rounds={"graph.replay()\nwhile static_moved > 0.01:": "for _ in range(20):"},
     z_not_set_to_zero={"static_z.zero_()": ""},
     x_not_copied={"static_x.copy_(x)": "static_x.copy_(static_x)"},
     static_z_returned={"static_z.clone()": "static_z"},
-    without_warm_up={
-        "one_round(static_z, static_x)\n"
-        "graph =": "graph =",
-    },
-    read_before_the_first_replay={
-        "graph.replay()\n"
-        "while": "while",
-    },
+    without_warm_up={"one_round(static_z, static_x)\ngraph =": "graph ="},
+    read_before_the_first_replay={"graph.replay()\nwhile": "while"},
     z_set_to_zero_in_the_graph={
         "static_moved = one_round(static_z, static_x)": "static_z.zero_()\n…",
         "static_z.zero_()": "",
     },
     whole_loop={
         "static_moved = one_round(static_z, static_x)":
-            "while one_round(static_z, static_x) > 0.01:\n"
-            "    pass",
+            "while one_round(static_z, static_x) > 0.01:\n    pass",
     },
     captures_the_callers_x={"x.clone()": "x"},
     right_moved_set_to_infinity={
-        "one_round(static_z, static_x)\n"
-        "graph =":
+        "one_round(static_z, static_x)\ngraph =":
             "side_stream = torch.cuda.Stream()\n"
             "side_stream.wait_stream(torch.cuda.current_stream())\n"
             "with torch.cuda.stream(side_stream):\n"
             "    one_round(static_z, static_x)\n"
             "torch.cuda.current_stream().wait_stream(side_stream)\n"
             "graph =",
-        "graph.replay()\n"
-        "while static_moved > 0.01:":
-            "static_moved.fill_(torch.inf)\n"
-            "while static_moved.item() > 0.01:",
+        "graph.replay()\nwhile static_moved > 0.01:":
+            "static_moved.fill_(torch.inf)\nwhile static_moved.item() > 0.01:",
     },
 )

@@ -23,10 +23,7 @@ changed(
         "inputs.clone()": "inputs",
         "targets.clone()": "targets",
     },
-    trained_by_the_warm_up={
-        "with unchanged(net, optimizer):\n"
-        "    replay = capture_step(step)": "replay = capture_step(step)",
-    },
+    trained_by_the_warm_up={"with unchanged(net, optimizer):": "if True:"},
     not_copied={
         "static_inputs.copy_(inputs)": "",
         "static_targets.copy_(targets)": "",
@@ -106,8 +103,7 @@ changed(
     not_joined={"main.wait_stream(side)": ""},
     not_forked={"side.wait_stream(main)": ""},
     joined_after_each={
-        "with torch.cuda.stream(side if lane else main):\n"
-        "    results[number] = works[number](x)":
+        "with torch.cuda.stream(side if lane else main):\n    results[number] = works[number](x)":
             "side.wait_stream(main)\n"
             "…\n"
             "main.wait_stream(side)",

@@ -182,24 +182,20 @@ changed(
     },
     optimizer_gone={"step.optimizer = optimizer": ""},
     warm_up_stays={
-        "with unchanged(*parameters, optimizer):\n"
-        "    optimizer.step()": "optimizer.step()",
+        "with unchanged(*parameters, optimizer):\n    optimizer.step()": "optimizer.step()",
     },
     momentum_stays={"unchanged(*parameters, optimizer)": "unchanged(*parameters)"},
     node_not_ended={"graph.end_capture_to_conditional_node()": ""},
     new_weights={
-        "with unchanged(*parameters, optimizer):\n"
-        "    optimizer.step()":
-            "saved = [p.detach().clone() for p in parameters]\n"
-            "optimizer.step()",
+        "with unchanged(*parameters, optimizer):\n    optimizer.step()":
+            "saved = [p.detach().clone() for p in parameters]\noptimizer.step()",
         "def step():":
             "for p, values in zip(parameters, saved, strict=True):\n"
             "    p.data = values\n"
             "…",
     },
     right_by_hand={
-        "with unchanged(*parameters, optimizer):\n"
-        "    optimizer.step()":
+        "with unchanged(*parameters, optimizer):\n    optimizer.step()":
             "saved = [p.detach().clone() for p in parameters]\n"
             "optimizer.step()\n"
             "with torch.no_grad():\n"

@@ -9,9 +9,8 @@ changed(
     right_filled_mask={"torch.where(p > 0, p, 1)": "p.masked_fill(p <= 0, 1)"},
     right_mask_added={"torch.where(p > 0, p, 1)": "(p + (p == 0))"},
     right_both_safe={
-        "return -(p * torch.where(p > 0, p, 1).log()).sum()":
-            "safe = torch.where(p > 0, p, 1)\n"
-            "return -torch.where(p > 0, safe * safe.log(), 0).sum()",
+        "return -(p * torch.where(p > 0, p, 1).log()).sum":
+            "safe = torch.where(p > 0, p, 1)\nreturn -torch.where(p > 0, safe * safe.log(), 0).sum",
     },
     clamped_to_a_thousandth={"torch.where(p > 0, p, 1)": "p.clamp(min=1e-3)"},
 )
@@ -67,9 +66,7 @@ changed(
     read_in_the_graph={"loss.detach()": "loss.item()"},
     losses_not_cloned={"replay(batch).clone()": "replay(batch)"},
     static_input_rebound={
-        "def step(x):":
-            "x = batches[0].cuda()\n"
-            "def step():",
+        "def step(x):": "x = batches[0].cuda()\ndef step():",
         "capture_step(step, batches[0].cuda())": "capture_step(step)",
         "losses = [replay(batch).clone() for batch in batches]":
             "losses = []\n"

@@ -39,8 +39,7 @@ changed(
     },
     eager={
         "graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))": "",
-        "torch.nn.functional.mse_loss(graphed(inputs), targets)":
-            "torch.nn.functional.mse_loss(net(inputs), targets)",
+        ".mse_loss(graphed(inputs), targets)": ".mse_loss(net(inputs), targets)",
     },
     no_warmup={
         "graphed = torch.cuda.make_graphed_callables(net, (batches[0][0].clone(),))":
@@ -53,8 +52,7 @@ changed(
     },
     right_gradients_deleted={
         "optimizer.zero_grad(set_to_none=False)":
-            "for parameter in net.parameters():\n"
-            "    parameter.grad = None",
+            "for parameter in net.parameters():\n    parameter.grad = None",
         "losses.append(loss.detach())": "losses.append(loss.item())",
     },
     right_gradient_cloned={

@@ -51,8 +51,7 @@ changed(
     bf16_steps_in_one_graph,
     autocast_around_the_capture={
         "torch.autocast('cuda', dtype=torch.bfloat16)": "torch.enable_grad()",
-        "with unchanged(net, optimizer):":
-            "with unchanged(net, optimizer), torch.autocast('cuda', dtype=torch.bfloat16):",
+        "(net, optimizer):": "(net, optimizer), torch.autocast('cuda', dtype=torch.bfloat16):",
     },
     in_float32={"dtype=torch.bfloat16": "enabled=False"},
     warm_up_trained={"unchanged(net, optimizer)": "unchanged()"},

@@ -47,8 +47,7 @@ changed(
 changed(
     fine_tune,
     puts_the_weights_back_alone={
-        "with unchanged(model, optimizer):\n"
-        "    warm_up(step)":
+        "with unchanged(model, optimizer):\n    warm_up(step)":
             "before = {name: tensor.clone() for name, tensor in model.state_dict().items()}\n"
             "warm_up(step)\n"
             "model.load_state_dict(before)",
@@ -144,8 +143,7 @@ changed(
             "clip_grad_norm_(model.parameters(), min(1.0, limit))",
     },
     multiplies_by_the_comparison={
-        "weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))":
-            "weight.grad.mul_(norm <= limit)",
+        ".grad.copy_(torch.where(norm <= limit, weight.grad, 0))": ".grad.mul_(norm <= limit)",
     },
     decides_in_the_warm_up={
         "def step():": "small = []\n…",
@@ -162,8 +160,7 @@ changed(
         "    weight.grad.copy_(torch.where(norm <= limit, weight.grad, 0))\n"
         "optimizer.step()\n"
         "return loss.detach()": "return (loss.detach(), norm)",
-        "with torch.cuda.graph(graph):\n"
-        "    loss = step()":
+        "with torch.cuda.graph(graph):\n    loss = step()":
             "with torch.cuda.graph(graph):\n"
             "    loss, norm = step()\n"
             "update = torch.cuda.CUDAGraph()\n"
@@ -231,9 +228,7 @@ changed(
 changed(
     generate__as_given,
     waits_for_each_token={
-        "def step(position):":
-            "position = torch.zeros_like(first_token)\n"
-            "def step():",
+        "def step(position):": "position = torch.zeros_like(first_token)\ndef step():",
         "warm_up(partial(step, 0))": "warm_up(step)",
         "next_token = step(0)": "next_token = step()",
         "graph.replay()": "position.fill_(len(text))\n…",

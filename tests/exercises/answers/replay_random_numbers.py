@@ -58,15 +58,9 @@ changed(
     not_cloned={"static_result.clone()": "static_result"},
     input_overwritten={"images.clone()": "images"},
     input_not_copied={"static_images.copy_(new_images)": "static_images.copy_(static_images)"},
-    eager={
-        "graph.replay()\n"
-        "return static_result.clone()": "return random_flip()",
-    },
+    eager={"graph.replay()\nreturn static_result.clone()": "return random_flip()"},
     one_in_ten={"< 0.5": "< 0.1"},
-    not_warmed_up={
-        "random_flip()\n"
-        "graph =": "graph =",
-    },
+    not_warmed_up={"random_flip()\ngraph =": "graph ="},
     right_with_bernoulli={
         "torch.rand(len(images), 1, 1, 1, device='cuda') < 0.5":
             "torch.empty(len(images), 1, 1, 1, device='cuda').bernoulli_(0.5).bool()",
@@ -104,14 +98,8 @@ changed(
     },
     another_distribution={"np.random.beta(1.0, 1.0)": "random.betavariate(1.0, 1.0)"},
     not_cloned={"static_result.clone()": "static_result"},
-    eager={
-        "graph.replay()\n"
-        "return static_result.clone()": "return mixup()",
-    },
-    not_warmed_up={
-        "mixup()\n"
-        "graph =": "graph =",
-    },
+    eager={"graph.replay()\nreturn static_result.clone()": "return mixup()"},
+    not_warmed_up={"mixup()\ngraph =": "graph ="},
     right_new_tensor_copied={
         "static_lam.fill_(np.random.beta(1.0, 1.0))":
             "static_lam.copy_(torch.tensor(np.random.beta(1.0, 1.0), device='cuda'))",
@@ -144,14 +132,12 @@ changed(
     },
     a_new_seed_in_each_call={
         "state = torch.cuda.get_rng_state()":
-            "seed = random.randint(0, 2 ** 31)\n"
-            "torch.cuda.manual_seed(seed)",
+            "seed = random.randint(0, 2 ** 31)\ntorch.cuda.manual_seed(seed)",
         "torch.cuda.set_rng_state(state)": "torch.cuda.manual_seed(seed)",
     },
     graphsafe={
         "torch.cuda.get_rng_state()": "torch.cuda.default_generators[0].graphsafe_get_state()",
-        "torch.cuda.set_rng_state(state)":
-            "torch.cuda.default_generators[0].graphsafe_set_state(state)",
+        ".cuda.set_rng_state(state)": ".cuda.default_generators[0].graphsafe_set_state(state)",
     },
     second_not_cloned={"(first_result, replay(second).clone())": "(first_result, replay(second))"},
 )

@@ -180,15 +180,10 @@ changed(
 changed(
     graph_pipeline__as_given,
     only_the_level_repaired={
-        "def step():\n"
-        "    sigma = scheduler.sigmas[scheduler.step_index]":
-            "sigma = torch.zeros((), device='cuda')\n"
-            "def step():",
-        "for _ in range(num_steps):\n"
-        "    replay()":
-            "for i in range(num_steps):\n"
-            "    sigma.fill_(scheduler.sigmas[i].item())\n"
-            "    replay()",
+        "def step():\n    sigma = scheduler.sigmas[scheduler.step_index]":
+            "sigma = torch.zeros((), device='cuda')\ndef step():",
+        "for _ in range(num_steps):":
+            "for i in range(num_steps):\n    sigma.fill_(scheduler.sigmas[i].item())",
     },
     table_moved_to_the_gpu={
         "def step():": "scheduler.sigmas = scheduler.sigmas.cuda()\n…",
@@ -241,8 +236,7 @@ changed(
         "denoise(x, draw_noise())": "denoise(x, noise)",
     },
     drawn_before_the_capture={
-        "def loop():\n"
-        "    x = draw_noise()":
+        "def loop():\n    x = draw_noise()":
             "noises = [draw_noise() for _ in range(num_steps + 1)]\n"
             "def loop():\n"
             "    x = noises[0]",

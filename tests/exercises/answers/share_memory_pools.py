@@ -55,10 +55,9 @@ changed(
     },
     right_synchronized_at_the_end={
         "side_stream.wait_stream(torch.cuda.current_stream())":
-            "torch.cuda.synchronize()\n"
-            "second_output = replay_second()",
-        "second_output = replay_second()\n"
-        "torch.cuda.current_stream().wait_stream(side_stream)": "torch.cuda.synchronize()",
+            "torch.cuda.synchronize()\nsecond_output = replay_second()",
+        "second_output = replay_second()\ntorch.cuda.current_stream().wait_stream(side_stream)":
+            "torch.cuda.synchronize()",
     },
     nobody_waits_for_the_end={"torch.cuda.current_stream().wait_stream(side_stream)": ""},
     not_cloned={"(first_output.clone(), second_output.clone())": "(first_output, second_output)"},

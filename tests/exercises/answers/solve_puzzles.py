@@ -43,8 +43,7 @@ changed(
     without_the_graph={"return y.clone()": "return 10 * new_x", "graph.replay()": ""},
     captured_each_time={
         "static_x.copy_(new_x)":
-            "with torch.cuda.graph(torch.cuda.CUDAGraph()):\n"
-            "    y.copy_(10 * new_x)",
+            "with torch.cuda.graph(torch.cuda.CUDAGraph()):\n    y.copy_(10 * new_x)",
     },
     right_by_index={"static_x.copy_(new_x)": "static_x[:] = new_x"},
     right_in_place={"static_x.copy_(new_x)": "static_x.zero_().add_(new_x)"},

@@ -15,8 +15,7 @@ changed(
             "return verify",
     },
     right_by_hand={
-        "with unchanged(text, input_pos):\n"
-        "    replay = capture_step(step, static_drafts)":
+        "with unchanged(text, input_pos):\n    replay = capture_step(step, static_drafts)":
             "with unchanged(text, input_pos):\n"
             "    step(static_drafts)\n"
             "graph = torch.cuda.CUDAGraph()\n"
@@ -66,10 +65,7 @@ changed(
 changed(
     graph_steps,
     clamped_before_each_step={
-        "step()\n"
-        "input_pos.clamp_(max=limit)":
-            "input_pos.clamp_(max=limit)\n"
-            "step()",
+        "step()\ninput_pos.clamp_(max=limit)": "input_pos.clamp_(max=limit)\nstep()",
     },
     one_step_a_graph={
         "range(every)": "range(1)",
@@ -115,17 +111,14 @@ changed(
     },
     first_occurrence={
         "(text == last) & (positions < input_pos)": "text == last",
-        "torch.where(matches, positions, 0).amax(dim=1, keepdim=True)":
-            "matches.long().argmax(dim=1, keepdim=True)",
+        "torch.where(matches, positions, 0).amax": "matches.long().argmax",
     },
     itself={"positions < input_pos": "positions <= input_pos"},
     left_over={"positions < input_pos": "positions != input_pos"},
     not_cloned={"replay().clone()": "replay()"},
     eager={"replay().clone()": "step()"},
     looked_up_before={
-        "replay = capture_step(step)":
-            "drafts = step()\n"
-            "replay = capture_step(lambda: drafts + 0)",
+        "replay = capture_step(step)": "drafts = step()\nreplay = capture_step(lambda: drafts + 0)",
     },
     right_cummax={
         "torch.where(matches, positions, 0).amax(dim=1, keepdim=True)":

@@ -53,12 +53,10 @@ changed(
     not_cloned={"return static_result.clone()": "return static_result"},
     no_copy={"static_x.copy_(x)": ""},
     no_warm_up={
-        "function(static_x)\n"
-        "graph = torch.cuda.CUDAGraph()": "graph = torch.cuda.CUDAGraph()",
+        "function(static_x)\ngraph = torch.cuda.CUDAGraph()": "graph = torch.cuda.CUDAGraph()",
     },
     right_with_a_side_stream={
-        "function(static_x)\n"
-        "graph = torch.cuda.CUDAGraph()":
+        "function(static_x)\ngraph = torch.cuda.CUDAGraph()":
             "side_stream = torch.cuda.Stream()\n"
             "side_stream.wait_stream(torch.cuda.current_stream())\n"
             "with torch.cuda.stream(side_stream):\n"

@@ -49,13 +49,9 @@ def graph_rollout__right_own_buffers(act, env, num_steps):
 changed(
     graph_rollout,
     eager={"in replay()": "in play()"},
-    warm_up_kept={
-        "with unchanged(env.state):\n"
-        "    replay = capture_step(play)": "replay = capture_step(play)",
-    },
+    warm_up_kept={"with unchanged(env.state):": "if True:"},
     state_back_numbers_not={
-        "with unchanged(env.state):\n"
-        "    replay = capture_step(play)":
+        "with unchanged(env.state):\n    replay = capture_step(play)":
             "start = env.state.clone()\n"
             "replay = capture_step(play)\n"
             "env.state.copy_(start)",
@@ -98,17 +94,12 @@ changed(
         "var.lerp_(obs.var(0), 0.1)": "new_var = var.lerp(obs.var(0), 0.1)",
         "(obs - mean) / (var + 1e-05)": "(obs - new_mean) / (new_var + 1e-05)",
     },
-    warm_up_counted={
-        "with unchanged(mean, var):\n"
-        "    replay = capture_step(step, sample.clone())":
-            "replay = capture_step(step, sample.clone())",
-    },
+    warm_up_counted={"with unchanged(mean, var):": "if True:"},
     only_the_mean_restored={"unchanged(mean, var)": "unchanged(mean)"},
     eager={"replay(obs).clone()": "step(obs)"},
     kept_output={"replay(obs).clone()": "replay(obs)"},
     right_reset_by_hand={
-        "with unchanged(mean, var):\n"
-        "    replay = capture_step(step, sample.clone())":
+        "with unchanged(mean, var):\n    replay = capture_step(step, sample.clone())":
             "replay = capture_step(step, sample.clone())\n"
             "mean.zero_()\n"
             "var.fill_(1)",
@@ -141,13 +132,7 @@ changed(
         "calls += 1": "",
         "return loss": "calls += 1\n…",
     },
-    warm_up_kept={
-        "with unchanged(net):\n"
-        "    train_critic = capture_step(critic_step, batch.clone())\n"
-        "    train_actor = capture_step(actor_step, batch.clone())":
-            "train_critic = capture_step(critic_step, batch.clone())\n"
-            "train_actor = capture_step(actor_step, batch.clone())",
-    },
+    warm_up_kept={"with unchanged(net):": "if True:"},
     actor_on_the_old_batch={"train_actor(batch)": "train_actor()"},
     actor_eager={"train_actor(batch)": "actor_step(batch)"},
     eager={

@@ -3,10 +3,7 @@
 
 changed(
     capture_ddp,
-    on_the_default_stream={
-        "with torch.cuda.stream(side_stream):\n"
-        "    ddp = DistributedDataParallel(net)": "ddp = DistributedDataParallel(net)",
-    },
+    on_the_default_stream={"with torch.cuda.stream(side_stream):": "if True:"},
     ten_warm_ups={"warmup=11": "warmup=10"},
     the_bare_network={"ddp(x)": "net(x)"},
     no_ddp={"ddp = DistributedDataParallel(net)": "ddp = net"},
@@ -18,8 +15,7 @@ changed(
     captured_on_the_callers_tensors={"x.clone(), y.clone()": "x, y"},
     a_number={"replay(x, y).clone()": "replay(x, y).item()"},
     right_by_hand={
-        "with unchanged(ddp):\n"
-        "    replay = capture_step(step, x.clone(), y.clone(), warmup=11)":
+        "with unchanged(ddp):\n    replay = capture_step(step, x.clone(), y.clone(), warmup=11)":
             "x, y = (x.clone(), y.clone())\n"
             "graph = torch.cuda.CUDAGraph()\n"
             "with unchanged(ddp):\n"
@@ -48,8 +44,7 @@ changed(
         "ddp(x[::2])": "net(x[::2])",
     },
     both_unsynced={
-        "second = mse_loss(ddp(x[1::2]), y[1::2]) / 2\n"
-        "second.backward()":
+        "second = mse_loss(ddp(x[1::2]), y[1::2]) / 2\nsecond.backward()":
             "with ddp.no_sync():\n"
             "    second = mse_loss(ddp(x[1::2]), y[1::2]) / 2\n"
             "    second.backward()",
@@ -107,17 +102,13 @@ changed(
         "bad == 0": "bad <= 0.5",
     },
     right_D7_maximum_of_the_losses={
-        "bad = (~(loss.detach() < limit)).float()\n"
-        "dist.all_reduce(bad)":
-            "worst = loss.detach().clone()\n"
-            "dist.all_reduce(worst, op=dist.ReduceOp.MAX)",
+        "bad = (~(loss.detach() < limit)).float()\ndist.all_reduce(bad)":
+            "worst = loss.detach().clone()\ndist.all_reduce(worst, op=dist.ReduceOp.MAX)",
         "bad == 0": "worst < limit",
     },
     right_by_a_minimum={
-        "bad = (~(loss.detach() < limit)).float()\n"
-        "dist.all_reduce(bad)":
-            "good = (loss.detach() < limit).float()\n"
-            "dist.all_reduce(good, op=dist.ReduceOp.MIN)",
+        "bad = (~(loss.detach() < limit)).float()\ndist.all_reduce(bad)":
+            "good = (loss.detach() < limit).float()\ndist.all_reduce(good, op=dist.ReduceOp.MIN)",
         "bad == 0": "good > 0",
     },
     right_by_a_maximum={
@@ -129,8 +120,7 @@ changed(
     },
     right_by_hand={
         "side_stream = torch.cuda.Stream()":
-            '"""SGD with momentum, written out; the step of the momentum is zero too."""\n'
-            "…",
+            '"""SGD with momentum, written out; the step of the momentum is zero too."""\n…',
         "optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)\n"
         "momenta = [torch.zeros_like(parameter) for parameter in net.parameters()]\n"
         "for parameter, momentum in zip(net.parameters(), momenta, strict=True):\n"
@@ -138,8 +128,7 @@ changed(
         "state = [*net.parameters(), *momenta]":
             "momenta = [torch.zeros_like(weight) for weight in net.parameters()]",
         "optimizer.zero_grad()": "ddp.zero_grad()",
-        "before = [tensor.detach().clone() for tensor in state]\n"
-        "optimizer.step()": "",
+        "before = [tensor.detach().clone() for tensor in state]\noptimizer.step()": "",
         "for tensor, old in zip(state, before, strict=True):\n"
         "    tensor.copy_(torch.where(bad == 0, tensor, old))":
             "for weight, momentum in zip(net.parameters(), momenta, strict=True):\n"

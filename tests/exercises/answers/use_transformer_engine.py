@@ -28,8 +28,7 @@ def by_hand(layer, step, inputs):
 changed(
     graph_autocast,
     around_the_replay={
-        "with autocast(layer):\n"
-        "    return layer(batch)": "return layer(batch)",
+        "with autocast(layer):\n    return layer(batch)": "return layer(batch)",
         "return replay(batch).clone()": "with autocast(layer):\n    …",
     },
     not_cloned={"replay(batch).clone()": "replay(batch)"},
