@@ -43,18 +43,6 @@ changed(
     },
     freed_sample={"def predict(inputs):": "static_input = torch.empty_like(sample)\n…"},
     value_read={"static_output = net(static_input)": "…\nstatic_output.max().item()"},
-    right_on_a_side_stream={
-        "with torch.no_grad():\n    net(static_input)":
-            "side_stream = torch.cuda.Stream()\n"
-            "side_stream.wait_stream(torch.cuda.current_stream())\n"
-            "with torch.cuda.stream(side_stream), torch.no_grad():\n"
-            "    for _ in range(3):\n"
-            "        net(static_input)\n"
-            "torch.cuda.current_stream().wait_stream(side_stream)",
-        "torch.cuda.graph(graph)": "torch.cuda.graph(graph, stream=side_stream)",
-        "static_output.clone()": "torch.empty_like(static_output).copy_(static_output)",
-        "predict.net = net": "predict.weights = list(net.parameters())",
-    },
     right_in_inference_mode={
         "with torch.no_grad():": "with torch.inference_mode():",
         "(graph), torch.no_grad():": "(graph), torch.inference_mode():",
@@ -116,17 +104,6 @@ changed(
             "…\n"
             "for _ in range(3):\n"
             "    state.copy_(step(state))",
-    },
-    right_state_put_back={
-        "state = start.clone()":
-            "…\n"
-            "for _ in range(3):\n"
-            "    state.copy_(step(state))\n"
-            "state.copy_(start)",
-        "states = []": "states = torch.empty(count, *start.shape, device='cuda')",
-        "for _ in range(count):": "for number in range(count):",
-        "states.append(state.clone())": "states[number] = state",
-        "return states": "return list(states)",
     },
     not_written_back={
         "state.copy_(step(state))": "new_state = step(state)",

@@ -37,13 +37,6 @@ changed(
     },
     not_cloned={"replay(x).clone()": "replay(x)"},
     eager={"replay(x).clone()": "step(x)"},
-    right_by_hand={
-        "(~kept).sum()": "len(x) - kept.sum()",
-        "with unchanged(total):\n    replay = capture_step(step, sample.clone())":
-            "start = total.clone()\n"
-            "replay = capture_step(step, sample.clone())\n"
-            "total.copy_(start)",
-    },
     right_in_place={
         "def step(x):": "…\n    nonlocal total",
         "total.add_((~kept).sum())": "total += kept.logical_not().count_nonzero()",
@@ -104,27 +97,6 @@ def graph_groups__captured_anew(route, up, sample):
     return multiply
 
 
-def graph_groups__right_around(route, up, sample):
-    def before(x):
-        expert = route(x)
-        order = expert.argsort(stable=True)
-        counts = (expert[:, None] == torch.arange(len(up), device="cuda")).sum(0)
-        return x[order], order, counts
-
-    first = capture_step(before, sample.clone())
-    _, order, _ = first()
-    y = sample.new_zeros(len(sample), up.shape[2])
-    second = capture_step(lambda: torch.empty_like(y).index_copy_(0, order, y))
-
-    def multiply(x):
-        rows, _, counts = first(x)
-        groups = rows.split(counts.tolist())
-        y.copy_(torch.cat([a @ weight for a, weight in zip(groups, up, strict=True)]))
-        return second().clone()
-
-    return multiply
-
-
 def graph_groups__right_gather(route, up, sample):
     return captured(lambda x: (x[:, None] @ up[route(x)])[:, 0], sample)
 
@@ -166,16 +138,6 @@ changed(
         "large()": "capture_step(lambda x: layer(x, len(x)), x.clone())()",
     },
     not_cloned={"y.clone()": "y"},
-    right_searched={
-        "capacity = 1\n"
-        "while (loads - capacity).clamp(min=0).sum() > 0.01 * loads.sum():\n"
-        "    capacity += 1":
-            "allowed = loads.sum().item() // 100\n"
-            "for capacity in range(1, loads.max().item() + 1):\n"
-            "    if (loads - capacity).clamp(min=0).sum().item() <= allowed:\n"
-            "        break",
-        "not kept.all()": "len(x) - kept.sum().item()",
-    },
     right_flag_in_the_graph={
         "small = capture_step(lambda x: layer(x, capacity), static_x)":
             "def step(x):\n"

@@ -16,15 +16,6 @@ changed(
     rate_is_a_number={"torch.tensor(0.1, device='cuda')": "0.1"},
     not_fused={", fused=True": ""},
     last_loss_of_the_epoch={"losses_of_epoch.mean()": "losses_of_epoch[-1]"},
-    right_one_tensor={
-        "losses = []": "losses = torch.zeros(epochs, steps, device='cuda')",
-        "for _ in range(epochs):": "for epoch in range(epochs):",
-        "losses_of_epoch = torch.stack([replay().clone() for _ in range(steps)])":
-            "for number in range(steps):\n    losses[epoch, number] = replay()",
-        "losses_of_epoch.mean()": "losses[epoch].mean().item()",
-        "losses.append(losses_of_epoch)": "",
-        "torch.cat(losses)": "losses.flatten()",
-    },
     right_sum_on_the_gpu={
         "losses_of_epoch = torch.stack([replay().clone() for _ in range(steps)])":
             "total = torch.zeros((), device='cuda')\n"
@@ -53,57 +44,6 @@ changed(
     },
     update_outside={"scaler.step(optimizer)\nscaler.update()": "optimizer.step()"},
 )
-
-
-def train_prefetched__right_two_buffers(step, net, batches):
-    static_batch = [tensor.cuda() for tensor in batches[0]]
-    with unchanged(net):
-        replay = capture_step(step, *static_batch)
-    buffers = [[torch.empty_like(tensor) for tensor in static_batch] for _ in range(2)]
-    read = [torch.cuda.Event() for _ in range(2)]
-    for event in read:
-        event.record()
-    copy_stream = torch.cuda.Stream()
-
-    def start_copy(number):
-        if number < len(batches):
-            read[number % 2].wait(copy_stream)
-            with torch.cuda.stream(copy_stream):
-                copy_batch(buffers[number % 2], batches[number])
-
-    losses = []
-    start_copy(0)
-    for number in range(len(batches)):
-        torch.cuda.current_stream().wait_stream(copy_stream)
-        copy_batch(static_batch, buffers[number % 2])
-        read[number % 2].record()
-        losses.append(replay().clone())
-        start_copy(number + 1)
-    return torch.stack(losses)
-
-
-def train_prefetched__right_read_on_a_stream_of_its_own(step, net, batches):
-    static_batch = [tensor.cuda() for tensor in batches[0]]
-    with unchanged(net):
-        replay = capture_step(step, *static_batch)
-    next_batch = [torch.empty_like(tensor) for tensor in static_batch]
-    copy_stream = torch.cuda.Stream()
-    read_stream = torch.cuda.Stream()
-    main_stream = torch.cuda.current_stream()
-    read_stream.wait_stream(main_stream)
-
-    losses = []
-    for number in range(len(batches)):
-        copy_stream.wait_stream(read_stream)
-        with torch.cuda.stream(copy_stream):
-            copy_batch(next_batch, batches[number])
-        read_stream.wait_stream(copy_stream)
-        read_stream.wait_stream(main_stream)
-        with torch.cuda.stream(read_stream):
-            copy_batch(static_batch, next_batch)
-        main_stream.wait_stream(read_stream)
-        losses.append(replay().clone())
-    return torch.stack(losses)
 
 
 changed(

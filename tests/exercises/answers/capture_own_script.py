@@ -7,25 +7,6 @@ def graph_after_warm_up__eager(step):
     return step
 
 
-def graph_after_warm_up__right_with_capture_step(step):
-    side_stream, done, replays = torch.cuda.Stream(), [], []
-
-    def train(*batch):
-        if len(done) < 3:
-            done.append(batch)
-            side_stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side_stream):
-                loss = step(*batch)
-            torch.cuda.current_stream().wait_stream(side_stream)
-            return loss
-        if not replays:
-            static = [tensor.clone() for tensor in batch]
-            replays.append(capture_step(step, *static, warmup=0))
-        return replays[0](*batch).clone()
-
-    return train
-
-
 changed(
     graph_after_warm_up,
     one_warm_up={
@@ -41,6 +22,7 @@ changed(
         "state['calls'] == 4": "state['calls'] >= 4",
         "with torch.cuda.graph(graph):": "graph = torch.cuda.CUDAGraph()\n…",
     },
+    right_empty_at_first={"[tensor.clone() for": "[torch.empty_like(tensor) for"},
 )
 
 

@@ -57,20 +57,6 @@ def continue_with_graph__right_with_unchanged(net, optimizer, step, *static_batc
     return lambda *batch: replay(*batch).clone()
 
 
-def continue_with_graph__right_tensor_by_tensor(net, optimizer, step, *static_batch):
-    tensors = [*net.parameters(), *net.buffers()]
-    for state in optimizer.state.values():
-        tensors += state.values()
-    values = [tensor.detach().clone() for tensor in tensors]
-    random_state = torch.cuda.get_rng_state()
-    replay = capture_step(step, *[tensor.clone() for tensor in static_batch], warmup=1)
-    with torch.no_grad():
-        for tensor, value in zip(tensors, values, strict=True):
-            tensor.copy_(value)
-    torch.cuda.set_rng_state(random_state)
-    return lambda *batch: replay(*batch).clone()
-
-
 changed(
     continue_with_graph,
     parameters_alone={
@@ -91,37 +77,6 @@ changed(
             "replay = capture_step(step, inputs.clone(), targets.clone(), warmup=0)",
     },
 )
-
-
-def capture_training__right_by_hand(net, optimizer, inputs, targets):
-    static_inputs = inputs.clone()
-    static_targets = targets.clone()
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.mse_loss(net(static_inputs), static_targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-        optimizer.step()
-        return loss.detach()
-
-    stream = torch.cuda.Stream()
-    graph = torch.cuda.CUDAGraph()
-    with unchanged(net, optimizer):
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            step()
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            static_loss = step()
-
-    def train(inputs, targets):
-        static_inputs.copy_(inputs)
-        static_targets.copy_(targets)
-        graph.replay()
-        return static_loss.clone()
-
-    return train
 
 
 changed(
@@ -151,10 +106,5 @@ changed(
     },
     eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
     on_the_default_stream={"with unchanged(net, optimizer):": "…\n    step(inputs, targets)"},
-)
-
-
-changed(
-    capture_training__right_by_hand,
-    right_one_stream={"torch.cuda.graph(graph)": "torch.cuda.graph(graph, stream=stream)"},
+    right_zeroed_in_place={"set_to_none=True": "set_to_none=False"},
 )

@@ -6,16 +6,6 @@ def captured_layer(layer, sample):
     return lambda inputs: replay(inputs).clone()
 
 
-def adapter_server__right_delta_in_the_graph(layer, sample):
-    delta = torch.zeros_like(layer.weight)
-    replay = capture_step(lambda inputs: inputs @ (layer.weight + delta).T, sample.clone())
-
-    def merge(A, B):
-        delta.copy_(B @ A)
-
-    return lambda inputs: replay(inputs).clone(), merge, delta.zero_
-
-
 def adapter_server__right_data(layer, sample):
     base = layer.weight.detach().clone()
 
@@ -53,21 +43,6 @@ changed(
         "layer.load_state_dict({'weight': base})": "layer.weight.sub_(deltas.pop())",
     },
 )
-
-
-def adapter_rows__right_products(weight, n_slots, rank, sample):
-    deltas = torch.zeros(n_slots, *weight.shape, device="cuda")
-    slots_used = torch.zeros(len(sample), dtype=torch.long, device="cuda")
-
-    def step(x, slots):
-        return torch.bmm(weight + deltas[slots], x[..., None])[..., 0]
-
-    replay = capture_step(step, sample.clone(), slots_used)
-
-    def load(slot, new_A, new_B):
-        torch.mm(new_B, new_A, out=deltas[slot])
-
-    return lambda inputs, slots: replay(inputs, slots).clone(), load
 
 
 changed(
@@ -111,28 +86,6 @@ changed(
 )
 
 
-def published__right_events(net, sample, stream):
-    replay = capture_step(net, sample.clone())
-    written = torch.cuda.Event()
-    written.record()
-
-    def predict(inputs):
-        written.wait()
-        return replay(inputs).clone()
-
-    def publish(weights):
-        ready = torch.cuda.current_stream().record_event()  # replays are done, weights computed
-        stream.wait_event(ready)
-        with torch.cuda.stream(stream):
-            for parameter, value in zip(net.parameters(), weights, strict=True):
-                parameter.copy_(value)
-            written.record()
-        for value in weights:
-            value.record_stream(stream)
-
-    return predict, publish
-
-
 changed(
     published,
     no_wait_before={"stream.wait_stream(current)": ""},
@@ -159,17 +112,5 @@ changed(
         "return replay(inputs).clone()": "torch.cuda.current_stream().wait_stream(stream)\n…",
         "parameter.copy_(value)": "…\nvalue.record_stream(stream)",
         "current.wait_stream(stream)": "",
-    },
-    right_second_set={
-        "def publish(weights):":
-            "parameters = list(net.parameters())\n"
-            "second_set = [parameter.clone() for parameter in parameters]\n"
-            "…",
-        "stream.wait_stream(current)": "stream.wait_event(current.record_event())",
-        "for parameter, value in zip(net.parameters(), weights, strict=True):\n"
-        "    parameter.copy_(value)":
-            "torch._foreach_copy_(second_set, weights)\n"
-            "stream.wait_stream(current)\n"
-            "torch._foreach_copy_(parameters, second_set)",
     },
 )

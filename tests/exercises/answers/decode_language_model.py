@@ -1,33 +1,6 @@
 """Answers to the exercises of *Decode a language model*: wrong ones, and other right ones (`__right_`)."""
 
 
-def make_responder__right_cache_zeroed(model, config):
-    kv_cache = new_kv_cache(config, 1, "cuda", torch.float32)
-    tokens = torch.zeros(1, 1, dtype=torch.int64, device="cuda")
-    input_pos = torch.zeros_like(tokens)
-
-    def step():
-        tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
-        input_pos.add_(1)
-        return tokens
-
-    with unchanged(tokens, input_pos, kv_cache):
-        replay = capture_step(step)
-
-    def respond(prompt, count):
-        kv_cache.zero_()
-        length = prompt.shape[1]
-        tokens.copy_(sample(model(prompt, torch.arange(length, device="cuda")[None], kv_cache)))
-        input_pos.copy_(torch.full_like(input_pos, length))
-        answer = torch.empty(1, count, dtype=torch.int64, device="cuda")
-        answer[:, :1] = tokens
-        for number in range(1, count):
-            answer[:, number : number + 1] = replay()
-        return answer
-
-    return respond
-
-
 changed(
     make_responder,
     only_cloned={
@@ -100,24 +73,6 @@ def generate__eager(model, tokens, input_pos, kv_cache, end, every, limit):
 def generate__token_before_the_step(model, tokens, input_pos, kv_cache, end, every, limit):
     first = tokens.item()
     return [first, *generate(model, tokens, input_pos, kv_cache, end, every, limit)][:limit]
-
-
-def generate__right_a_buffer(model, tokens, input_pos, kv_cache, end, every, limit):
-    buffer = torch.zeros(every, dtype=torch.int64, device="cuda")
-
-    def steps():
-        for place in range(every):
-            tokens.copy_(sample(model(tokens, input_pos, kv_cache)))
-            buffer[place] = tokens[0, 0]
-            input_pos.add_(1)
-
-    with unchanged(tokens, input_pos):
-        replay, made = capture_step(steps, warmup=1), []
-    while len(made) < limit and end not in made:
-        replay()
-        made += buffer.tolist()
-    made = made[:limit]
-    return made[: made.index(end) + 1] if end in made else made
 
 
 changed(

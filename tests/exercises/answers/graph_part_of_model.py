@@ -92,26 +92,6 @@ def make_solver__right_with_capture_step(one_round, x):
     return solve
 
 
-def make_solver__right_with_numbered_rounds(one_round, x):
-    static_x, static_z = x.clone(), torch.zeros_like(x)
-    with torch.inference_mode():
-        one_round(static_z, static_x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = one_round(static_z, static_x)
-
-    def solve(x):
-        static_x.copy_(x)
-        static_z.fill_(0)
-        for _ in range(1000):
-            graph.replay()
-            if moved.item() <= 0.01:
-                break
-        return static_z.clone()
-
-    return solve
-
-
 def make_solver__captures_in_each_call(one_round, x):
     return lambda x: make_solver(one_round, x)(x)
 
@@ -143,15 +123,4 @@ changed(
             "while one_round(static_z, static_x) > 0.01:\n    pass",
     },
     captures_the_callers_x={"x.clone()": "x"},
-    right_moved_set_to_infinity={
-        "one_round(static_z, static_x)\ngraph =":
-            "side_stream = torch.cuda.Stream()\n"
-            "side_stream.wait_stream(torch.cuda.current_stream())\n"
-            "with torch.cuda.stream(side_stream):\n"
-            "    one_round(static_z, static_x)\n"
-            "torch.cuda.current_stream().wait_stream(side_stream)\n"
-            "graph =",
-        "graph.replay()\nwhile static_moved > 0.01:":
-            "static_moved.fill_(torch.inf)\nwhile static_moved.item() > 0.01:",
-    },
 )

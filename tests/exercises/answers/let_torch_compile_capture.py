@@ -56,20 +56,6 @@ def make_scaled__right_marked_static(scale, calls):
     return compiled
 
 
-def make_scaled__right_buffers(scale, calls):
-    class Scaled(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("scale", scale.cuda())
-            self.register_buffer("calls", calls)
-
-        def forward(self, x):
-            self.calls.add_(1)
-            return (x @ x).relu() * self.scale * self.calls
-
-    return torch.compile(Scaled(), mode="reduce-overhead")
-
-
 changed(
     make_scaled,
     another_mode={"(mode='reduce-overhead')": ""},

@@ -1,19 +1,6 @@
 """Answers to the exercises of *Look inside a graph*: wrong ones, and other right ones (`__right_`)."""
 
 
-def graphed_training__right_with_static_inputs(net, optimizer, inputs, targets):
-    def step(inputs, targets):
-        optimizer.zero_grad()
-        loss = mse_loss(net(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    with unchanged(net, optimizer):
-        replay = capture_step(step, inputs.clone(), targets.clone())
-    return lambda inputs, targets: replay(inputs, targets).clone()
-
-
 changed(
     graphed_training,
     fills_and_adds={"set_to_none=True": "set_to_none=False"},

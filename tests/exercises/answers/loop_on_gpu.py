@@ -36,35 +36,6 @@ def capture_generate__eager(step, tokens, end, limit):
     return generate
 
 
-def capture_generate__right_by_index(step, tokens, end, limit):
-    tokens = tokens.clone()
-    rows = torch.arange(len(tokens), device="cuda")
-    completions = torch.full((len(tokens), limit + 1), -1, device="cuda")  # the last one is waste
-    lengths = torch.zeros_like(tokens)
-    alive = torch.ones_like(tokens, dtype=torch.bool)
-    count = torch.zeros((), dtype=torch.long, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for state, value in ((completions, -1), (lengths, 0), (alive, True), (count, 0)):
-            state.fill_(value)
-        graph.begin_capture_to_while_node(alive.any())
-        tokens.copy_(step(tokens))
-        completions.index_put_((rows, torch.where(alive, lengths, limit)), tokens)
-        lengths.add_(alive)
-        count.add_(1)
-        alive.logical_and_(tokens != end)
-        graph.set_conditional_handle_for_current_node(alive.any() & (count < limit))
-        graph.end_capture_to_conditional_node()
-
-    def generate(new_tokens):
-        tokens.copy_(new_tokens)
-        graph.replay()
-        return completions[:, :limit].clone()
-
-    generate.state = rows, lengths, alive, count
-    return generate
-
-
 changed(
     capture_generate,
     never_reset={
@@ -99,36 +70,11 @@ changed(
     not_cloned={"completions.clone()": "completions"},
     callers_tokens={"tokens = tokens.clone()": ""},
     floats={"-1, device='cuda'": "-1.0, device='cuda'"},
+    right_by_arithmetic={
+        "copy_(torch.where(here, tokens[:, None], completions))":
+            "mul_(~here).add_(here * tokens[:, None])",
+    },
 )
-
-
-def capture_sampler__right_with_log_noise(logits_of, token, temperature, end, limit):
-    token = token.clone()
-    gumbel = torch.zeros(limit, logits_of(token).shape[-1], device="cuda")
-    tokens = torch.full((limit,), -1, device="cuda")
-    places = torch.arange(limit, device="cuda")
-    count = torch.zeros((), dtype=torch.long, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        tokens.fill_(-1)
-        count.zero_()
-        graph.begin_capture_to_while_node(count < limit)
-        scores = logits_of(token).div(temperature).add(gumbel.index_select(0, count.view(1)))
-        token.copy_(scores.argmax(dim=-1))
-        tokens.copy_(torch.where(places == count, token, tokens))
-        count.add_(1)
-        going = (count < limit).logical_and(token[0] != end)
-        graph.set_conditional_handle_for_current_node(going)
-        graph.end_capture_to_conditional_node()
-
-    def generate(new_token):
-        token.copy_(new_token)
-        gumbel.exponential_().log_().neg_()
-        graph.replay()
-        return tokens.clone()
-
-    generate.state = places, count
-    return generate
 
 
 changed(
@@ -154,12 +100,11 @@ changed(
         "count.add_(1)": "",
         "(count < limit) & (token != end)": "(count + 1 < limit) & (token != end)",
     },
-)
-
-
-changed(
-    capture_sampler__right_with_log_noise,
-    floats={"-1, device='cuda'": "-1.0, device='cuda'"},
+    right_row_selected={"noise[count]": "noise.index_select(0, count)"},
+    floats={
+        "-1, device='cuda'": "-1.0, device='cuda'",
+        "completion[count] = token": "completion[count] = token.float()",
+    },
 )
 
 

@@ -74,14 +74,6 @@ changed(
             "    x = batch.cuda()\n"
             "    losses.append(replay().clone())",
     },
-    right_filled_between={
-        "temperature.mul_(0.9).clamp_(min=1.0)": "",
-        "losses = [replay(batch).clone() for batch in batches]":
-            "losses = []\n"
-            "for number, batch in enumerate(batches):\n"
-            "    temperature.fill_(max(1.0, 2 * 0.9 ** number))\n"
-            "    losses.append(replay(batch).clone())",
-    },
     right_read_after_each_replay={
         "replay(batch).clone()": "replay(batch).item()",
         "torch.stack(losses).tolist()": "losses",

@@ -87,15 +87,6 @@ class Pair(nn.Module):
         return self.net(a), self.net(b)
 
 
-class Wrapper(nn.Module):
-    def __init__(self, net):
-        super().__init__()
-        self.net = net
-
-    def forward(self, x):
-        return self.net(x)
-
-
 class PairLoss(nn.Module):
     def __init__(self, net):
         super().__init__()
@@ -107,17 +98,6 @@ class PairLoss(nn.Module):
 
 def graph_siamese__right_loss_in_the_graph(net, a, b):
     return torch.cuda.make_graphed_callables(PairLoss(net), (a.clone(), b.clone()))
-
-
-def graph_siamese__right_a_graph_for_each(net, a, b):
-    graph_a, graph_b = torch.cuda.make_graphed_callables(
-        (Wrapper(net), Wrapper(net)), ((a.clone(),), (b.clone(),))
-    )
-
-    def loss_of(a, b):
-        return (graph_a(a) - graph_b(b)).square().mean()
-
-    return loss_of
 
 
 changed(

@@ -12,20 +12,6 @@ def profile_steps__right_saved_after_the_block(step, path):
     return path
 
 
-def profile_steps__right_without_with(step, path):
-    profiler = profile(
-        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-        schedule=schedule(wait=1, warmup=2, active=5),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
-    )
-    profiler.start()
-    for _ in range(8):
-        step()
-        profiler.step()
-    profiler.stop()
-    return path
-
-
 def profile_steps__right_by_the_helper(step, path):
     return record_trace(step, path, steps=5, warmup=2)
 

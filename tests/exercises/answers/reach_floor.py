@@ -12,30 +12,6 @@ def graph_per_buffer__captures_in_the_call(step, net, buffers):
     return lambda number: graph_per_buffer(step, net, buffers)(number)
 
 
-def graph_per_buffer__right_by_hand(step, net, buffers):
-    weights = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    side_stream = torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream):
-        for _ in range(3):
-            step(*buffers[0])
-    torch.cuda.current_stream().wait_stream(side_stream)
-
-    graphs, losses = [], []
-    for buffer in buffers:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=graphs[0].pool() if graphs else None):
-            losses.append(step(*buffer))
-        graphs.append(graph)
-    net.load_state_dict(weights)
-
-    def train(number):
-        graphs[number].replay()
-        return losses[number].clone()
-
-    return train
-
-
 changed(
     graph_per_buffer,
     eager={"replays[number]().clone()": "step(*buffers[number])"},
@@ -44,6 +20,7 @@ changed(
     a_pool_each={", pool=pool": ""},
     warm_up_trained={"unchanged(net)": "unchanged()"},
     losses_not_cloned={"replays[number]().clone()": "replays[number]()"},
+    right_buffers_in_the_step={"step, *buffer": "lambda buffer=buffer: step(*buffer)"},
 )
 
 

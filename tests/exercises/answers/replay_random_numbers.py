@@ -23,31 +23,6 @@ def flip_graph__right_with_the_helper(images):
     return lambda new_images: replay(new_images).clone()
 
 
-def flip_graph__right_in_inference_mode(images):
-    with torch.inference_mode():
-        replay = capture_step(draw_flips, images.clone())
-
-    def flipped(new_images):
-        with torch.inference_mode():
-            return replay(new_images).clone()
-
-    return flipped
-
-
-def flip_graph__right_drawn_on_the_cpu_and_copied(images):
-    def flip_where(images, flip):
-        return torch.where(flip, images.flip(-1), images)
-
-    static_flip = torch.zeros(len(images), 1, 1, 1, dtype=torch.bool, device="cuda")
-    replay = capture_step(flip_where, images.clone(), static_flip)
-
-    def flipped(new_images):
-        flip = torch.rand(len(images), 1, 1, 1) < 0.5
-        return replay(new_images, flip).clone()
-
-    return flipped
-
-
 changed(
     flip_graph,
     frozen_branch={

@@ -41,32 +41,6 @@ def graph_sampler__eager(model, noise):
     return sample
 
 
-def graph_sampler__right_index_of_one_element(model, noise):
-    x = noise.clone()
-    (guidance,) = scalars(1)
-    levels = torch.linspace(1, 0, 101, device="cuda")
-    i = torch.zeros(1, dtype=torch.long, device="cuda")
-
-    def step():
-        sigma = levels[i]
-        x.add_((levels[i + 1] - sigma) * model(x, sigma, guidance))
-        i.add_(1)
-        return x
-
-    replay = capture_step(step)
-
-    def sample(noise, scale, num_steps):
-        x.copy_(noise)
-        guidance.fill_(scale)
-        levels[: num_steps + 1] = torch.linspace(1, 0, num_steps + 1, device="cuda")
-        i.zero_()
-        for _ in range(num_steps):
-            replay()
-        return x.clone()
-
-    return sample
-
-
 changed(
     graph_sampler,
     levels_as_numbers={
@@ -89,12 +63,6 @@ changed(
     },
     kept_output={"return x.clone()": "return x"},
     changes_the_noise={"x = noise.clone()": "x = noise"},
-)
-
-
-changed(
-    graph_sampler__right_index_of_one_element,
-    index_without_a_dimension={"torch.zeros(1, dtype": "torch.zeros((), dtype"},
 )
 
 
@@ -126,22 +94,6 @@ changed(
 )
 
 
-def graph_pipeline__kept_output(model, scheduler, noise):
-    x = noise.clone()
-    sigma = torch.zeros((), device="cuda")
-    replay = capture_step(model, x, sigma)
-
-    def pipeline(noise, num_steps):
-        scheduler.set_timesteps(num_steps)
-        x.copy_(noise)
-        for i in range(num_steps):
-            sigma.copy_(scheduler.sigmas[i])
-            x.copy_(scheduler.step(replay(), x))
-        return x
-
-    return pipeline
-
-
 def graph_pipeline__right_own_table(model, scheduler, noise):
     x = noise.clone()
     sigma, next_sigma = scalars(2)
@@ -162,6 +114,12 @@ def graph_pipeline__right_own_table(model, scheduler, noise):
         return x.clone()
 
     return pipeline
+
+
+changed(
+    graph_pipeline__right_own_table,
+    kept_output={"return x.clone()": "return x"},
+)
 
 
 changed(

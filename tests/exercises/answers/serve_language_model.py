@@ -3,37 +3,6 @@
 import torch
 
 
-def capture_in_pieces__right_by_context(step, x):
-    static_x = x.clone()
-    step(static_x, lambda function, *inputs: function(*inputs))
-    pool, pieces = torch.cuda.graph_pool_handle(), []
-
-    def enter():
-        graph = torch.cuda.CUDAGraph()
-        context = torch.cuda.graph(graph, pool=pool)
-        context.__enter__()
-        pieces.append((graph.replay, context))
-
-    def outside(function, *inputs):
-        pieces[-1][1].__exit__(None, None, None)
-        output = function(*inputs).clone()
-        pieces.append((lambda: output.copy_(function(*inputs)), None))
-        enter()
-        return output
-
-    enter()
-    result = step(static_x, outside)
-    pieces[-1][1].__exit__(None, None, None)
-
-    def replay(new_x):
-        static_x.copy_(new_x)
-        for call, _ in pieces:
-            call()
-        return result.clone()
-
-    return replay
-
-
 changed(
     capture_in_pieces,
     eager={
@@ -55,6 +24,7 @@ changed(
     },
     no_warm_up={"step(static_x, lambda function, *inputs: function(*inputs))": ""},
     captured_on_the_callers_x={"x.clone()": "x"},
+    right_output_cloned={"output = function(*inputs)": "….clone()"},
 )
 
 

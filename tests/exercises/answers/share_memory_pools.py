@@ -1,42 +1,6 @@
 """Answers to the exercises of *Share memory pools*: wrong ones, and other right ones (`__right_`)."""
 
 
-def two_models__right_own_streams(first, second, sample):
-    static_input = sample.clone()
-    graphs, outputs, streams = [], [], []
-    for model in (first, second):
-        model(static_input)
-        graphs.append(torch.cuda.CUDAGraph())
-        streams.append(torch.cuda.Stream())
-        with torch.cuda.graph(graphs[-1], stream=streams[-1]):
-            outputs.append(model(static_input))
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        for graph, stream in zip(graphs, streams, strict=True):
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                graph.replay()
-        for stream in streams:
-            torch.cuda.current_stream().wait_stream(stream)
-        return [output.clone() for output in outputs]
-
-    return predict
-
-
-def two_models__one_after_the_other(first, second, sample):
-    static_input = sample.clone()
-    pool = torch.cuda.graph_pool_handle()
-    replay_first = capture_step(partial(first, static_input), pool=pool)
-    replay_second = capture_step(partial(second, static_input), pool=pool)
-
-    def predict(inputs):
-        static_input.copy_(inputs)
-        return replay_first().clone(), replay_second().clone()
-
-    return predict
-
-
 def two_models__one_stream(first, second, sample):
     replay_first = capture_step(first, sample.clone())
     replay_second = capture_step(second, sample.clone())
@@ -45,6 +9,15 @@ def two_models__one_stream(first, second, sample):
 
 def two_models__eager(first, second, sample):
     return lambda inputs: (first(inputs), second(inputs))
+
+
+changed(
+    two_models__as_given,
+    one_after_the_other={
+        "with torch.cuda.stream(side_stream):": "if True:",
+        "first_output = replay_first()": "….clone()",
+    },
+)
 
 
 changed(

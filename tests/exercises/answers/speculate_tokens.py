@@ -14,21 +14,6 @@ changed(
             "    return kept[0]().clone()\n"
             "return verify",
     },
-    right_by_hand={
-        "with unchanged(text, input_pos):\n    replay = capture_step(step, static_drafts)":
-            "with unchanged(text, input_pos):\n"
-            "    step(static_drafts)\n"
-            "graph = torch.cuda.CUDAGraph()\n"
-            "with torch.cuda.graph(graph):\n"
-            "    accepted = step(static_drafts)",
-        "return lambda drafts: replay(drafts).clone()":
-            "def verify(drafts):\n"
-            "    static_drafts.copy_(drafts)\n"
-            "    graph.replay()\n"
-            "    return accepted.clone()\n"
-            "verify.keeps = offsets\n"
-            "return verify",
-    },
     all_agreements={"agreements.cumprod(dim=1).sum": "agreements.sum"},
     own_token_lost={"accepted + 1": "accepted"},
     drafts_written={
@@ -46,6 +31,7 @@ changed(
             "    return accepted\n"
             "return verify",
     },
+    right_by_minimum={"agreements.cumprod(dim=1)": "agreements.long().cummin(dim=1).values"},
 )
 
 
@@ -97,18 +83,6 @@ def graph_lookup__nonzero(text, input_pos, k):
 
 changed(
     graph_lookup,
-    right_by_hand={
-        "replay = capture_step(step)":
-            "graph = torch.cuda.CUDAGraph()\n"
-            "with torch.cuda.graph(graph):\n"
-            "    drafts = step()",
-        "return lambda: replay().clone()":
-            "def replay():\n"
-            "    graph.replay()\n"
-            "    return drafts.clone()\n"
-            "replay.keeps = (positions, offsets)\n"
-            "return replay",
-    },
     first_occurrence={
         "(text == last) & (positions < input_pos)": "text == last",
         "torch.where(matches, positions, 0).amax": "matches.long().argmax",

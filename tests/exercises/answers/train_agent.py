@@ -19,33 +19,6 @@ def graph_rollout__a_replay_for_each_step(act, env, num_steps):
     return play
 
 
-def graph_rollout__right_own_buffers(act, env, num_steps):
-    obs = torch.zeros(num_steps, *env.state.shape, device="cuda")
-    dones = torch.zeros(num_steps, len(env.state), dtype=torch.bool, device="cuda")
-
-    def play():
-        for step in range(num_steps):
-            obs[step] = env.state
-            dones[step] = env.step(act(env.state))
-
-    start, random = env.state.clone(), torch.cuda.get_rng_state()
-    graph, side_stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    side_stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side_stream):
-        play()
-    torch.cuda.current_stream().wait_stream(side_stream)
-    with torch.cuda.graph(graph):
-        play()
-    env.state.copy_(start)
-    torch.cuda.set_rng_state(random)
-
-    def rollout():
-        graph.replay()
-        return obs.clone(), dones.clone()
-
-    return rollout
-
-
 changed(
     graph_rollout,
     eager={"in replay()": "in play()"},
@@ -66,24 +39,12 @@ changed(
             "return again",
     },
     state_not_cloned={"observations.append(env.state.clone())": "observations.append(env.state)"},
+    right_state_stacked={"env.state.clone()": "torch.cat([env.state])"},
 )
 
 
 def graph_normalized_policy__not_normalised(policy, sample):
     replay = capture_step(policy, sample.clone())
-    return lambda obs: replay(obs).clone()
-
-
-def graph_normalized_policy__right_copied(policy, sample):
-    stats = torch.zeros(2, 4, device="cuda")
-    stats[1] = 1
-
-    def step(obs):
-        stats.copy_(0.9 * stats + 0.1 * torch.stack([obs.mean(0), obs.var(0)]))
-        return policy((obs - stats[0]) / (stats[1] + 1e-5).sqrt())
-
-    with unchanged(stats):
-        replay = capture_step(step, sample.clone())
     return lambda obs: replay(obs).clone()
 
 

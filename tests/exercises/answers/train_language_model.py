@@ -45,17 +45,6 @@ changed(
     not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     not_copied_in={"replay(inputs, targets)": "replay()"},
     right_lr_by_copy={"lr.fill_(new_lr)": "lr.copy_(torch.tensor(new_lr))"},
-    right_mean_of_the_losses={
-        "optimizer.zero_grad()": "optimizer.zero_grad(set_to_none=False)",
-        "for micro_inputs, micro_targets in zip(inputs, targets, strict=True):":
-            "for number in range(len(inputs)):",
-        "(net(micro_inputs), micro_targets) / len(inputs)":
-            "(net(inputs[number]), targets[number])",
-        "loss.backward()": "(loss / len(inputs)).backward()",
-        "net.parameters(), 1.0": "list(net.parameters()), max_norm=1",
-        "return torch.stack(losses).sum()": "return torch.stack(losses).mean()",
-        "lr.fill_(new_lr)": "lr.copy_(torch.tensor(new_lr, device='cuda'))",
-    },
 )
 
 
@@ -67,22 +56,6 @@ def checkpoints__load_state_dict(net, optimizer):
     def load(saved):
         net.load_state_dict(saved[0])
         optimizer.load_state_dict(saved[1])
-        torch.cuda.set_rng_state(saved[2])
-
-    return save, load
-
-
-def checkpoints__right_by_state_dicts(net, optimizer):
-    def save():
-        kept = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
-        return *kept, torch.cuda.get_rng_state()
-
-    def load(saved):
-        net.load_state_dict(saved[0])
-        for state, kept in zip(optimizer.state.values(), saved[1]["state"].values(), strict=True):
-            for key, value in kept.items():
-                state[key].copy_(value)
-        optimizer.param_groups[0]["lr"].copy_(saved[1]["param_groups"][0]["lr"])
         torch.cuda.set_rng_state(saved[2])
 
     return save, load
@@ -108,4 +81,5 @@ changed(
             "    new_weight = torch.nn.Parameter(weight.detach().clone())\n"
             "    setattr(net.get_submodule(module), own, new_weight)",
     },
+    right_on_the_cpu={"tensor.clone()": "tensor.cpu()"},
 )

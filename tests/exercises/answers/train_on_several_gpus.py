@@ -14,26 +14,7 @@ changed(
     always_the_first_batch={"replay(x, y)": "replay()"},
     captured_on_the_callers_tensors={"x.clone(), y.clone()": "x, y"},
     a_number={"replay(x, y).clone()": "replay(x, y).item()"},
-    right_by_hand={
-        "with unchanged(ddp):\n    replay = capture_step(step, x.clone(), y.clone(), warmup=11)":
-            "x, y = (x.clone(), y.clone())\n"
-            "graph = torch.cuda.CUDAGraph()\n"
-            "with unchanged(ddp):\n"
-            "    side_stream.wait_stream(torch.cuda.current_stream())\n"
-            "    with torch.cuda.stream(side_stream):\n"
-            "        for _ in range(12):\n"
-            "            step(x, y)\n"
-            "    torch.cuda.current_stream().wait_stream(side_stream)\n"
-            "    with torch.cuda.graph(graph):\n"
-            "        loss = step(x, y)",
-        "return lambda x, y: replay(x, y).clone()":
-            "def train(new_x, new_y):\n"
-            "    x.copy_(new_x)\n"
-            "    y.copy_(new_y)\n"
-            "    graph.replay()\n"
-            "    return loss.clone()\n"
-            "return train",
-    },
+    right_by_squares={"mse_loss(ddp(x), y)": "(ddp(x) - y).square().mean()"},
 )
 
 
@@ -117,23 +98,5 @@ changed(
             "dist.all_reduce(bad, dist.ReduceOp.MAX)\n"
             "for weight in net.parameters():\n"
             "    weight.grad = torch.where(bad == 0, weight.grad, 0)",
-    },
-    right_by_hand={
-        "side_stream = torch.cuda.Stream()":
-            '"""SGD with momentum, written out; the step of the momentum is zero too."""\n…',
-        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)\n"
-        "momenta = [torch.zeros_like(parameter) for parameter in net.parameters()]\n"
-        "for parameter, momentum in zip(net.parameters(), momenta, strict=True):\n"
-        "    optimizer.state[parameter]['momentum_buffer'] = momentum\n"
-        "state = [*net.parameters(), *momenta]":
-            "momenta = [torch.zeros_like(weight) for weight in net.parameters()]",
-        "optimizer.zero_grad()": "ddp.zero_grad()",
-        "before = [tensor.detach().clone() for tensor in state]\noptimizer.step()": "",
-        "for tensor, old in zip(state, before, strict=True):\n"
-        "    tensor.copy_(torch.where(bad == 0, tensor, old))":
-            "for weight, momentum in zip(net.parameters(), momenta, strict=True):\n"
-            "    momentum.copy_(torch.where(bad == 0, 0.9 * momentum + weight.grad, momentum))\n"
-            "    weight.sub_(torch.where(bad == 0, 0.1 * momentum, 0))",
-        "optimizer)": "*momenta)",
     },
 )

@@ -106,18 +106,4 @@ changed(
             "    return layer(batch, True)\n"
             "replay = later",
     },
-    right_with_a_tensor={
-        "with unchanged(layer):":
-            "flag = torch.zeros((), dtype=torch.bool, device='cuda')\n"
-            "def step(batch):\n"
-            "    kept = layer.rounded.clone()\n"
-            "    layer(batch, True)\n"
-            "    layer.rounded.copy_(torch.where(flag, layer.rounded, kept))\n"
-            "    return layer(batch, False)\n"
-            "…",
-        "first = capture_step(partial(layer, is_first_microbatch=True), inputs.clone())\n"
-        "later = capture_step(partial(layer, is_first_microbatch=False), inputs.clone())":
-            "replay = capture_step(step, inputs.clone())",
-        "replay = first if is_first_microbatch else later": "flag.fill_(is_first_microbatch)",
-    },
 )
