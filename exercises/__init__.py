@@ -12,7 +12,7 @@ Lessons import what they need from here.
 """
 
 from exercises.checks import check, check_capture
-from exercises.guesses import compare_guess, guessed
+from exercises.guesses import compare_guess
 from exercises.scripts import repaired, symptoms
 
-__all__ = ["check", "check_capture", "compare_guess", "guessed", "repaired", "symptoms"]
+__all__ = ["check", "check_capture", "compare_guess", "repaired", "symptoms"]

@@ -1,8 +1,7 @@
 """A guess beside the measurement that answers it."""
 
 import math
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from exercises.answers.comparison import brief, plain
@@ -44,37 +43,14 @@ def compare_guess(
     sign, word = (
         ("✓", "spot on") if factor < 1.1 else ("~", "close") if factor < 1.5 else ("✗", far)
     )
-    asked = _percent(number, measured, unit)
-    return Outcome(factor < 1.5, f"{sign} your guess {number:g}{unit}, {found}: {word}{asked}")
+    return Outcome(factor < 1.5, f"{sign} your guess {number:g}{unit}, {found}: {word}")
 
 
-def guessed(guess: Any, convert: Callable | None = None) -> Any:
-    """The guess, or what convert makes of it; None for an empty guess.
-
-    Also None, after a sentence, for a guess that is not a finite number, or of which convert makes
-    none: a speed-up of 0.
-    """
-    if guess is ... or guess is None:
-        return None
-    number = _number(guess)
-    if number is None:
-        print(f"Your guess {brief(guess)} is no number: write it without quotes or unit.")
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a division by 0
-        value = _number(guess, convert)
-    if value is None:
-        print(f"Your guess {brief(guess)} cannot be used here: write another number.")
-    return value
-
-
-def _number(guess: Any, convert: Callable | None = None) -> Any:
+def _number(guess: Any) -> Any:
+    """A guess as a finite number, or None."""
     try:
         number = plain(guess)
-        if isinstance(number, bool) or not math.isfinite(number):
-            return None
-        value = convert(number) if convert else number
-        return value if not isinstance(value, float) or math.isfinite(value) else None
+        return None if isinstance(number, bool) or not math.isfinite(number) else number
     except Exception:
         return None
 
@@ -88,13 +64,3 @@ def _unusable(guess, found, wanted):
     if guess is ... or guess is None:
         return Outcome(False, f"{NO_GUESS}{found}")
     return Outcome(False, f"○ your guess {brief(guess)} does not fit: write {wanted}; {found}")
-
-
-def _percent(number, measured, unit):
-    """A question, if the guess looks like a percent for a share, or the other way round."""
-    slips = []
-    if "%" in unit or "percent" in unit:
-        slips = [("a share for a percent", measured / 100)]
-    elif abs(measured) <= 1:
-        slips = [("a percent for a share", 100 * measured)]
-    return "".join(f" ({slip}?)" for slip, value in slips if abs(number - value) < 0.1 * abs(value))

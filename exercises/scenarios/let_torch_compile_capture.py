@@ -6,7 +6,7 @@ refuses in a capture what a GPU refuses.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from cpu_graph import on_stand_in
 from exercises.answers.comparison import brief
@@ -39,43 +39,15 @@ class Compilation:
     """What happens to compiled code in a block.
 
     made: how often torch.compile was called. captured: its calls in a capture. own: its calls in a
-    mode with graphs of its own; with_grad: those that could be followed by a backward pass.
-    from_cpu, modified: whether such a call read a tensor on the CPU, or wrote to an argument.
+    mode with graphs of its own. from_cpu, modified: whether such a call read a tensor on the CPU,
+    or wrote to an argument.
     """
 
     made: int = 0
     captured: int = 0
     own: int = 0
-    with_grad: int = 0
     from_cpu: bool = False
     modified: bool = False
-    marks: int = 0
-    step: tuple | None = None
-    calls_in_step: int = 0
-    outputs: dict = field(default_factory=dict)
-
-    def mark_step_begin(self) -> None:
-        """Begin a step, as torch.compiler.cudagraph_mark_step_begin does."""
-        self.marks += 1
-
-    def in_pool(self, result: Any) -> Any:
-        """The result in the memory of the same call of an earlier step.
-
-        A step begins with each call, or, once there are marks, with each mark.
-        """
-        step = ("mark", self.marks) if self.marks else ("call", self.own)
-        self.calls_in_step = self.calls_in_step + 1 if step == self.step else 0
-        self.step = step
-        numbers = iter(range(len(tree_leaves(result))))
-
-        def overwrite(tensor: torch.Tensor) -> torch.Tensor:
-            place = (self.calls_in_step, next(numbers), tensor.shape)
-            if place not in self.outputs:
-                self.outputs[place] = tensor.detach().clone()
-            return self.outputs[place].copy_(tensor.detach())
-
-        with torch.no_grad():
-            return tree_map_only(torch.Tensor, overwrite, result)
 
 
 class Inspect(TorchFunctionMode):
@@ -149,14 +121,11 @@ class CompiledFunction:
         if self.mode not in OWN_GRAPHS:
             return self.function(*args, **kwargs)
         self.notes.own += 1
-        self.notes.with_grad += torch.is_grad_enabled()
         with Inspect() as inspect:
             result = self.function(*args, **kwargs)
         self.notes.from_cpu |= inspect.from_cpu
         self.notes.modified |= inspect.modified(self.function)
-        if any(leaf.requires_grad for leaf in tree_leaves(result) if torch.is_tensor(leaf)):
-            return result
-        return self.notes.in_pool(result)
+        return result
 
 
 class CompiledModule(nn.Module):
@@ -184,8 +153,7 @@ def compiling() -> Iterator[Compilation]:
         kind = CompiledModule if isinstance(function, nn.Module) else CompiledFunction
         return kind(function, notes, real, options)
 
-    mark = patch.object(torch.compiler, "cudagraph_mark_step_begin", notes.mark_step_begin)
-    with patch.object(torch, "compile", compile), mark:
+    with patch.object(torch, "compile", compile):
         yield notes
 
 

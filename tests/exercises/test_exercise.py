@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course.lesson import Lesson
-from exercises import check, compare_guess, guessed
+from exercises import check, compare_guess
 from exercises.answers import solutions
 from exercises.answers.comparison import differences
 from exercises.answers.outcome import Outcome
@@ -341,7 +341,6 @@ def test_what_is_no_guess_gets_a_sentence(guess):
     outcome = compare_guess(guess, 34, " kernels")
     assert not outcome and repr(outcome).startswith("○")
     assert repr(outcome).endswith("measured 34 kernels")
-    assert guessed(guess) is guessed(guess, lambda number: 1) is None
 
 
 def test_a_small_count_has_no_close_and_a_known_mistake_its_reason():
@@ -352,38 +351,11 @@ def test_a_small_count_has_no_close_and_a_known_mistake_its_reason():
     assert not large and repr(large).endswith(": why"), "of a large count too"
 
 
-def test_a_guess_in_percent_is_asked_for():
-    assert "a percent for a share?" in repr(compare_guess(80, 0.805))
-    assert "a share for a percent?" in repr(compare_guess(0.2, 22, " %"))
-    assert "?" not in repr(compare_guess(80, 8)) + repr(compare_guess(100, 1e-9))
-
-
 def test_a_guess_may_be_a_word_or_a_truth_value():
     assert compare_guess(True, np.True_) and not compare_guess(False, True)
     assert compare_guess("eager", "eager") and repr(compare_guess(..., "eager")).startswith("○")
     assert compare_guess("Head,block3", "block3, head") and not compare_guess("head", "block3")
     assert "write words in quotes; found: eager" in repr(compare_guess(1, "eager"))
-
-
-def test_a_guess_for_a_chart_that_is_no_number_gets_a_word(capsys):
-    assert guessed(...) is None and guessed(None) is None and capsys.readouterr().out == ""
-    assert guessed("four") is None
-    assert capsys.readouterr().out.startswith("Your guess 'four' is no number")
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("measured", [1666, np.float64(1666)])
-def test_a_guess_of_0_is_a_number(measured, capsys):
-    assert guessed(0) == 0 and capsys.readouterr().out == ""
-    assert guessed(0, lambda speed_up: measured / speed_up) is None
-    assert capsys.readouterr().out == "Your guess 0 cannot be used here: write another number.\n"
-
-
-def test_a_guess_for_a_chart_is_a_number_or_none():
-    assert guessed(2) == 2 and guessed(np.int64(2), lambda times: 100 / times) == 50
-    assert guessed(0, lambda times: 100 / times) is None
-    assert guessed(1, lambda times: float("inf")) is None
-    assert guessed(3, lambda us: ("eager", "host time", us)) == ("eager", "host time", 3)
 
 
 def test_the_mark_is_coloured_and_the_text_is_safe():
