@@ -28,10 +28,6 @@ from exercises.scenarios.rules import from_one_graph, one_graph
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40
 )
-LATE = range(1, 9)  # tokens that a warm-up may have decoded
-FORGETS = (
-    "The cache forgets what is written: let the model write into the very cache that it is given."
-)
 FROZEN = (
     "The position stays that of the capture: keep it in a tensor, and "
     "advance that in place, inside."
@@ -39,12 +35,7 @@ FROZEN = (
 NOT_FED = (
     "Every call decodes the same input token: write the new one into tokens, in place, inside."
 )
-REBOUND = (
-    "Every call decodes the same token at the same position: a new tensor under the old name is "
-    "not what it reads."
-)
 WARMED = "The first token is number {}: a warm-up decoded. Undo it."
-MOVED = "The position is {} too far on: the warm-up advanced it. Restore it, as you do the token."
 READ = "The first token is the one that the step reads: return those that come after it."
 NO_ROOM = (
     "The warm-up decodes beyond the end of the cache, which has room for one "
@@ -90,34 +81,17 @@ def prompted(rows: int, room: int = 0) -> tuple[Decoder, State]:
     return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
 
 
-def decoded(model: Decoder, state: State, count: int, **breaks: bool) -> list[Tensor]:
-    """The next count tokens. breaks: feeds=False decodes the same input again, moves=False stays at
-    the position, keeps=False loses what is written into the cache."""
-    feeds, moves, keeps = ({"feeds": True, "moves": True, "keeps": True} | breaks).values()
+def decoded(
+    model: Decoder, state: State, count: int, feeds: bool = True, moves: bool = True
+) -> list[Tensor]:
+    """The next count tokens. feeds=False decodes the same input again, moves=False stays at the
+    position.
+    """
     (tokens, positions, cache), given = copied(state), []
     for _ in range(count):
-        given.append(sample(model(tokens, positions, cache if keeps else cache.clone())))
+        given.append(sample(model(tokens, positions, cache)))
         tokens, positions = given[-1] if feeds else tokens, positions + moves
     return given
-
-
-def broken(model: Decoder, state: State, count: int) -> Iterator[tuple[str, list]]:
-    """What can be wrong with count tokens, and the tokens it leads to."""
-    tokens, positions, cache = copied(state)
-    yield READ, [tokens, *decoded(model, state, count - 1)]
-    yield NOT_FED, decoded(model, state, count, feeds=False)
-    yield REBOUND, decoded(model, state, count, feeds=False, moves=False)
-    yield FORGETS, decoded(model, state, count, keeps=False)
-    late_by = range(1, min(len(LATE), cache.shape[-2] - int(positions.max()) - count) + 1)
-    later = decoded(model, state, count + len(late_by))
-    yield FROZEN, decoded(model, state, count, moves=False)
-    for late, token in zip(late_by, later, strict=False):
-        model(tokens, positions, cache)
-        tokens, positions = token, positions + 1
-        for first in (state[0], tokens):
-            yield FROZEN, decoded(model, (first, positions, cache), count, moves=False)
-        yield MOVED.format(late), decoded(model, (state[0], positions, cache), count)
-        yield WARMED.format(late + 1), later[late : late + count]
 
 
 def _without_wait(following: Any) -> Any:
@@ -228,7 +202,9 @@ def graph_rows(answer: Callable) -> None:
         for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
             same = decoded(model, (first, torch.full_like(first, length), cache), calls)
             match_symptoms(used.given, [(ONE_POSITION.format(which), same)])
-        match_symptoms(used.given, broken(model, state, calls))
+        not_fed = decoded(model, state, calls, feeds=False)
+        frozen = decoded(model, state, calls, moves=False)
+        match_symptoms(used.given, [(NOT_FED, not_fed), (FROZEN, frozen)])
     used.gives(expected)
     if not close(first_tokens, first):
         raise Wrong(WRITTEN_OVER)
@@ -256,31 +232,31 @@ def generate(answer: Callable) -> None:
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
         not_eager(seen)
-        _generated(list(given), tokens, count, every, len(seen.replayed), (model, state))
+        _generated(list(given), int(state[0]), tokens, count, every)
+        asked = -(-count // every)
+        if len(seen.replayed) != asked:
+            raise Wrong(
+                f"{len(seen.replayed)} replays where {asked} do: {every} tokens in one "
+                "graph, and a look after each replay."
+            )
 
 
-def _generated(given, tokens, count, every, made, start):
-    """Raises Wrong unless given are the first count of tokens, from as few replays of every tokens
-    as do. start: the model and its state before the first of them.
-    """
-    asked = -(-count // every)
-    if given != tokens[:count]:
-        if given[:every] == given[every - 1 : every] * every:
-            raise Wrong(
-                "All tokens of a replay are its last one: clone each, inside of the capture."
-            )
-        if given == tokens[: count - 1]:
-            raise Wrong("The last token is missing: the end belongs to the answer.")
-        if given == tokens[: len(given)]:
-            raise Wrong(
-                f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit."
-            )
-        for message, expected in broken(*start, 3):
-            if given and given[:3] == [token.item() for token in expected][: len(given)]:
-                raise Wrong(message)
-        raise Wrong(f"The tokens are not the eager ones: yours {given[:6]}, expected {tokens[:6]}.")
-    if made != asked:
+def _generated(given, first, tokens, count, every):
+    """Raises Wrong unless given are the first count of the tokens that follow the first one."""
+    if given == tokens[:count]:
+        return
+    if given[:every] == given[every - 1 : every] * every:
+        raise Wrong("All tokens of a replay are its last one: clone each, inside of the capture.")
+    if given == tokens[: count - 1]:
+        raise Wrong("The last token is missing: the end belongs to the answer.")
+    if given == tokens[: len(given)]:
         raise Wrong(
-            f"{made} replays where {asked} do: {every} tokens in one "
-            "graph, and a look after each replay."
+            f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit."
         )
+    begin = given[:3]
+    if begin == [first, *tokens][: len(begin)]:
+        raise Wrong(READ)
+    for late in range(1, len(tokens) - 2):
+        if begin == tokens[late : late + len(begin)]:
+            raise Wrong(WARMED.format(late + 1))
+    raise Wrong(f"The tokens are not the eager ones: yours {given[:6]}, expected {tokens[:6]}.")
