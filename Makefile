@@ -7,7 +7,6 @@
 # make hooks    the same before each commit, and diffs of notebooks cell by cell
 # make record   record the lessons on this machine's GPU           (make record ARGS="start_here")
 # make site     build the lessons as web pages                  (docs/_build/html)
-# make pdf      print the core course                         (docs/_build/book/cuda-graphs.pdf)
 # make fix      write what follows from your changes: links, tables, pages of lessons
 # make read     write the lessons with what their cells show     (read/; make read ARGS="start_here")
 # make readme   write the README's picture and tables again
@@ -38,7 +37,7 @@ ifneq ($(shell $(VENV)/bin/python -c pass 2>/dev/null && cat $(VENV)/ready 2>/de
 .PHONY: $(STAMPS)
 endif
 
-.PHONY: lab progress test quick notebooks lint hooks record site pdf read readme new-lesson links rename fix works-on pins doctor clean
+.PHONY: lab progress test quick notebooks lint hooks record site read readme new-lesson links rename fix works-on pins doctor clean
 
 lab: $(VENV)/ready
 	@$(RUN) course.commands.lab $(ARGS)
@@ -53,7 +52,6 @@ quick: $(VENV)/test
 	@$(RUN) tests.quick $(ARGS)
 
 notebooks: $(VENV)/test
-	@$(RUN) course.machine
 	$(RUN) pytest --nbmake --nbmake-timeout=600 notebooks $(ARGS)
 
 lint: $(VENV)/test
@@ -71,9 +69,6 @@ site: $(VENV)/test
 	$(RUN) docs.pages
 	$(RUN) sphinx --quiet --fail-on-warning --keep-going -c docs docs/_build/source docs/_build/html
 	@echo "The site is in docs/_build/html."
-
-pdf: $(VENV)/test
-	@$(RUN) docs.book $(ARGS)
 
 read: $(VENV)/test
 	$(RUN) docs.read $(ARGS)

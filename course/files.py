@@ -1,11 +1,9 @@
-"""Write a file as a whole or not at all, lines to whoever reads them, and which files changed."""
+"""Write a file as a whole or not at all, and which files changed."""
 
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,20 +47,3 @@ def changed(root: Path = ROOT) -> list[str]:
     words = ["git", "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"]
     lines = subprocess.check_output(words, cwd=root, text=True).split("\0")
     return [line[3:] for line in lines if line]
-
-
-def printed(lines: Iterable[str]) -> int:
-    """Print lines, with ? for what the reader's encoding lacks; returns the exit status.
-
-    That is 1, with a sentence, if nobody reads on or the disk is full.
-    """
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    try:
-        for line in lines:
-            print(line)
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python says it again
-        print(f"The lines could not be written: {error.strerror}.", file=sys.stderr)
-        return 1
-    return 0

@@ -6,12 +6,11 @@ recordings do not.
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from course.files import SavingError, printed, replacing
+from course.files import SavingError, replacing
 from course.lessons import following, lesson_file, lessons, title
 from course.paths import MY_LESSONS, lesson_name
 from course.recordings.cells import CHECKS, checked
@@ -91,10 +90,6 @@ def in_copy() -> bool:
     return Path.cwd() == MY_LESSONS
 
 
-def main() -> int:
-    """Print every lesson's progress; returns the exit status."""
-    return printed(line(lesson, solved) for lesson, solved in progress())
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for lesson, solved in progress():
+        print(line(lesson, solved))

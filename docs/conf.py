@@ -152,11 +152,10 @@ def of_page(
 
 def finished(app: Sphinx, error: Exception | None) -> None:
     """Called at the end of a build: write what Sphinx does not."""
-    if error is None and app.builder.name == "html":  # not for the printed book
+    if error is None:
         html = Path(app.outdir)
         (html / "_static/rules.js").write_text(rules.rules_js(), encoding="utf-8")
         site_files.own_notebooks(html)
-        site_files.site_map(html, html_baseurl, sorted(app.env.found_docs - {"404"}))
         icons.replace(html)
         site_files.error_page(html, html_baseurl)
 

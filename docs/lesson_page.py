@@ -13,20 +13,17 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_markdown_cell as markdown
 
-from capturable.causes import terms
 from course.machine import gpus_of
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked
 from course.recordings.recording import Recording, recordings
-from docs.search import GALLERY, description, topics
+from docs.search import description, topics
 
 
 def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.NotebookNode:
     """A notebook as its page. played: the lesson with its outputs, where it has a recording."""
     notebook = played or nbformat.read(path, as_version=4)
     name = lesson_name(path)
-    if name == GALLERY:
-        keep_addresses(notebook)
     if played:
         recording, *others = recordings(name)
         lay_outputs(notebook)
@@ -40,16 +37,6 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
             "\n\n", f"\n\n{topics(path)}\n\n", 1
         )
     return notebook
-
-
-def keep_addresses(notebook: nbformat.NotebookNode) -> None:
-    """Below each heading of the gallery, put the anchor that it had when titles were headings."""
-    titles = {term: title for title, term in terms().items()}
-    for cell in notebook.cells:
-        for term in re.findall(r"^### (.+)$", cell.source, re.MULTILINE):
-            if term in titles:
-                anchor = f'<a id="{titles[term].replace(" ", "-")}"></a>'
-                cell.source = cell.source.replace(f"### {term}", f"### {term}\n\n{anchor}", 1)
 
 
 def lay_outputs(notebook: nbformat.NotebookNode) -> None:

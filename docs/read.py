@@ -20,9 +20,8 @@ from course.lessons import PUZZLES, lesson_file, title
 from course.machine import gpus_of
 from course.paths import ROOT, LessonError, lesson_name
 from course.recordings.recording import recorded_lesson
-from docs.lesson_page import as_text, folded, gpus, keep_addresses, shown, without_styles
+from docs.lesson_page import as_text, folded, gpus, shown, without_styles
 from docs.played import played, recorded_lessons
-from docs.search import GALLERY
 from exercises.guesses import NO_GUESS
 
 READ = ROOT / "read"
@@ -45,8 +44,6 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
     """
     name = lesson_name(path)
     about = as_text(recorded_lesson(name).about)
-    if name == GALLERY:
-        keep_addresses(notebook)
     charts: dict[str, bytes] = {}
     parts = []
     for cell in notebook.cells:

@@ -1,11 +1,9 @@
-"""What a built site still needs: notebooks to download, the page for errors 404, the site map."""
+"""What a built site still needs: notebooks to download, and the page for errors 404."""
 
 import re
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
-from xml.sax.saxutils import escape
 
 from course.paths import NOTEBOOKS, ROOT
 
@@ -28,13 +26,3 @@ def error_page(html: Path, address: str) -> None:
     page.write_text(
         RELATIVE.sub(lambda found: f'{found[1]}{urljoin(root, found[2])}"', text), encoding="utf-8"
     )
-
-
-def site_map(html: Path, address: str, pages: Iterable[str]) -> None:
-    """Write sitemap.xml, for search engines, where the site's address is known."""
-    if address:
-        root = address.rstrip("/") + "/"
-        rows = "".join(f"<url><loc>{escape(root + page)}.html</loc></url>\n" for page in pages)
-        opening = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="{}">\n'
-        known = opening.format("http://www.sitemaps.org/schemas/sitemap/0.9")
-        (html / "sitemap.xml").write_text(f"{known}{rows}</urlset>\n", encoding="utf-8")

@@ -4,6 +4,7 @@ import gc
 import gzip
 import json
 import os
+import shutil
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from tests.support.server import Quiet, serving
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 # the workers share the cores: threads of each of them, and of the processes that they start, would
 # only wait
@@ -53,9 +56,7 @@ def chromium():
     sync_playwright = pytest.importorskip(
         "playwright.sync_api"
     ).sync_playwright  # the GPU machine has none
-    from docs.book import browser  # only here: it imports all that makes the site
-
-    program = browser()
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip("finds no Chromium (apt-get install chromium)")
     quiet = (

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import torch
 from packaging.version import Version
 
-from course.files import printed
 from course.machine import machine, needs_more
 from course.paths import CONFORMANCE, REFERENCE_GPU, TRACES
 
@@ -86,8 +85,9 @@ def why_no_gpu(found: dict) -> str:
 def main() -> int:
     """Print the report; returns 1 if lessons can run neither live nor recorded, else 0."""
     lines = list(report())
-    status = printed(f"{sign:<6} {sentence}" for sign, sentence in lines)
-    return 1 if lines[-1][0] == "[FAIL]" else status
+    for sign, sentence in lines:
+        print(f"{sign:<6} {sentence}")
+    return int(lines[-1][0] == "[FAIL]")
 
 
 if __name__ == "__main__":

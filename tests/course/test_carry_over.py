@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -14,34 +15,37 @@ from tests.support.processes import run_python
 
 MEASURES = "traces/nvidia-h200/start_here.json"
 COUNTS = "traces/nvidia-h200/capture_and_replay.json"  # reads no clock
+STALE = "traces/nvidia-h200/share_memory_pools.json"
 HASHES = {"cells", "definitions", "digest", "readings", "statements"}
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The project with these two recordings, under git; at its second commit the clock differs."""
-    root = tmp_path_factory.mktemp("carry_over")
+@pytest.fixture
+def project(tmp_path):
+    """The project with these recordings, under git; the last one was stale before it was there."""
     for room in (*ROOMS, "notebooks"):
-        shutil.copytree(ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", root)
-    for recording in (MEASURES, COUNTS):
-        (root / recording).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / recording, root / recording)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for recording in (MEASURES, COUNTS, STALE):
+        (tmp_path / recording).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / recording, tmp_path / recording)
         traces = (ROOT / recording).with_suffix("")
         if traces.exists():
-            shutil.copytree(traces, (root / recording).with_suffix(""))
-    git(root, "init", "--quiet")
-    commit(root)
-    timing = root / "helpers/timing.py"
-    timing.write_text(timing.read_text().replace("= time.perf_counter", "= time.monotonic"))
-    commit(root)
-    return root
+            shutil.copytree(traces, (tmp_path / recording).with_suffix(""))
+    edit(lesson_of(tmp_path, STALE), "%%gpu", "%%gpu mine")
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path)
+    return tmp_path
 
 
-@pytest.fixture
-def project(made, tmp_path):
-    """A copy of it."""
-    return shutil.copytree(made, tmp_path / "project")
+def lesson_of(root, recording):
+    return next(root.glob(f"notebooks/*_{Path(recording).stem}.ipynb"))
+
+
+def edit(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
 
 
 def git(root, *words):
@@ -54,10 +58,6 @@ def commit(root):
     git(root, "commit", "--quiet", "--message", "a change")
 
 
-def carry_over(root, *words):
-    return run_python("-m", "course.commands.carry_over", *words, folder=root)
-
-
 def measured(text):
     """What of a recording was measured, as text."""
     content = json.loads(text)
@@ -66,36 +66,27 @@ def measured(text):
     return json.dumps([about, cells])
 
 
-def test_a_recording_of_another_program_is_refused_and_stays(project):
-    before = (project / MEASURES).read_bytes()
-    done = carry_over(project, "HEAD~1")
-    assert done.returncode == 1
-    assert (
-        "Refused: start_here has changed since: helpers.timing.measure has changed." in done.stderr
-    )
-    assert "capture_and_replay" not in done.stderr
-    assert (project / MEASURES).read_bytes() == before
-
-
-def test_a_new_name_is_carried_over_but_no_recording_that_was_stale(project):
-    before = [(project / recording).read_text() for recording in (MEASURES, COUNTS)]
+def test_a_new_name_is_carried_over_and_what_changed_or_was_stale_is_refused(project):
+    recordings = (MEASURES, STALE, COUNTS)
+    before = [(project / recording).read_text() for recording in recordings]
+    edit(project / "helpers/timing.py", "= time.perf_counter", "= time.monotonic")
     for file in [*project.rglob("*.py"), *project.rglob("*.ipynb")]:
-        text = file.read_text()
-        if "EDGE_TYPES" in text:
+        if "EDGE_TYPES" in (text := file.read_text()):
             file.write_text(re.sub(r"\bEDGE_TYPES\b", "KINDS_OF_EDGES", text))
-    (lesson,) = project.glob("notebooks/*_capture_and_replay.ipynb")
     line = 'counter = torch.zeros(1, device=\\"cuda\\")'  # by which the recording names a cell
-    assert line in before[1] and line in lesson.read_text()
-    lesson.write_text(lesson.read_text().replace(line, f"{line}  # mine"))
+    assert line in before[2]
+    edit(lesson_of(project, COUNTS), line, f"{line}  # mine")
     commit(project)
-    done = carry_over(project, "HEAD~1", "EDGE_TYPES", "KINDS_OF_EDGES")
+    words = ["course.commands.carry_over", "HEAD~1", "EDGE_TYPES", "KINDS_OF_EDGES"]
+    done = run_python("-m", *words, folder=project)
     assert done.returncode == 1 and "got new hashes: capture_and_replay." in done.stdout
-    assert "Refused: start_here was not fresh there: helpers.timing.measure" in done.stderr
-    after = [(project / recording).read_text() for recording in (MEASURES, COUNTS)]
-    assert after[0] == before[0] and after[1] != before[1]
-    assert "graph_nodes.KINDS_OF_EDGES" in after[1] and "EDGE_TYPES" not in after[1]
-    assert measured(after[1]) == measured(before[1])
-    cells = [json.loads(text)["cells"] for text in (before[1], after[1])]
+    assert "start_here has changed since: helpers.timing.measure has changed." in done.stderr
+    assert "share_memory_pools was not fresh there: code cell" in done.stderr
+    after = [(project / recording).read_text() for recording in recordings]
+    assert after[:2] == before[:2] and after[2] != before[2]
+    assert "graph_nodes.KINDS_OF_EDGES" in after[2] and "EDGE_TYPES" not in after[2]
+    assert measured(after[2]) == measured(before[2])
+    cells = [json.loads(text)["cells"] for text in (before[2], after[2])]
     assert [cell["begins"] for cell in cells[0]] == [cell["begins"] for cell in cells[1]]
 
 

@@ -32,19 +32,37 @@ TIMING = "helpers/timing.py"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    root = tmp_path_factory.mktemp("whole")
+def kept(tmp_path_factory):
+    """A copy of the project as it is."""
+    folder = tmp_path_factory.mktemp("kept")
     for room in ROOMS:
-        shutil.copytree(
-            paths.ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    return root
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(paths.ROOT / room, folder / room, ignore=ignored)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def work(kept):
+    return shutil.copytree(kept, kept.with_name("work"))
+
+
+@pytest.fixture(scope="module")
+def then(work):
+    """What the cell reaches of the project as it is."""
+    return reached(work)
 
 
 @pytest.fixture
-def root(whole, tmp_path):
-    """A copy of the project to change at will."""
-    return shutil.copytree(whole, tmp_path / "root")
+def root(kept, then, work):
+    """A copy of the project to change at will: what a test has changed in it is undone."""
+    yield work
+    for file in [path for path in work.rglob("*") if not path.is_dir()]:
+        if file.is_symlink() or not (kept / file.relative_to(work)).exists():
+            file.unlink()
+    for file in [path for path in kept.rglob("*") if path.is_file()]:
+        copy = work / file.relative_to(kept)
+        if not copy.exists() or copy.stat().st_mtime_ns != file.stat().st_mtime_ns:
+            shutil.copy2(file, copy)
 
 
 def reached(root):
@@ -103,26 +121,14 @@ NOTICED = {
         copy(MODEL, "helpers/model_old.py"),
         edit(MODEL, r"^WIDTHS = \(", "WIDTHS = (8, "),
     ],
-    "a backup in another room, then a constant": [
-        copy(MODEL, "examples/mine.py"),
-        edit(MODEL, r"^WIDTHS = \(", "WIDTHS = (8, "),
-    ],
-    "a backup, then a function": [
-        copy(TIMING, "helpers/timing_backup.py"),
-        edit(TIMING, "rounds: int = 20", "rounds: int = 1"),
-    ],
     "a function wrapped below": [append(MODEL, "training_step = print(training_step)")],
-    "a function of fewer arguments below": [append(TIMING, "measure = partial(measure, rounds=1)")],
     "a second function": [append(MODEL, "def make_model(): ...")],
-    "a second constant": [append(MODEL, "WIDTHS = (8, 8, 8)")],
     "a second function under a condition": [append(MODEL, "if True:\n    def make_batches(): ...")],
     "other weights": [copy("examples/small_llama_drafter.pt", "examples/small_llama_model.pt")],
-    # more
     "a name deleted": [append(TIMING, "del measure")],
     "names from elsewhere": [append(TIMING, "from mine import *")],
     "a name bound by its text": [append(TIMING, "globals()['measure'] = print")],
     "a name bound by a loop": [append(TIMING, "for measure in [print]: ...")],
-    "a name bound by a pattern": [append(TIMING, "match 1:\n    case measure: ...")],
     "a name bound by a function": [
         append(TIMING, "def patch():\n    global measure\n    measure = print\npatch()")
     ],
@@ -148,60 +154,34 @@ NOTICED = {
     "other weights behind a link": [
         link("examples/small_llama_model.pt", "examples/small_llama_drafter.pt")
     ],
-    "a module behind a link": [
-        write("helpers/mine.py", "def measure(): ..."),
-        link(TIMING, "helpers/mine.py"),
-    ],
     "a name bound where a module is imported": [
         append(TIMING, "if __name__ != '__main__':\n    globals().update(measure=print)")
     ],
-    "a class in a function's place": [append(TIMING, "class measure: ...")],
     "a function's defaults": [append(TIMING, "measure.__defaults__ = (1, 1)")],
-    "a function's code": [append(TIMING, "measure.__code__ = print.__code__")],
     "a constant changed": [append(MODEL, "BATCH *= 2")],
     "a constant changed by another module": [
         append(TIMING, "import helpers.model as m\nm.BATCH = 3")
     ],
-    "a name bound by a file": [append(TIMING, "with open('/dev/null') as measure: ...")],
     "a name bound in an assertion": [append(TIMING, "assert not globals().update(measure=print)")],
     "a name bound by an import that may fail": [
         append(TIMING, "try:\n    from math import fsum as measure\nexcept ImportError: ...")
     ],
-    "weights cut off": [write("examples/small_llama_model.pt", "")],
     "a name imported from elsewhere": [
         write("helpers/mine.py", "def _time(*_): ..."),
         append(TIMING, "from helpers.mine import _time"),
     ],
     "a name bound in an assignment": [append(TIMING, "mine = globals().update(measure=print)")],
-    "in one with a type": [append(TIMING, "mine: object = globals().update(measure=print)")],
-    "in one that adds": [append(TIMING, "mine = 0\nmine += bool(globals().update(measure=print))")],
     "in a default": [append(TIMING, "def mine(x=globals().update(measure=print)): ...")],
     "in a decorator": [
         append(TIMING, "@(lambda f: globals().update(measure=print))\ndef mine(): ...")
     ],
     "in a class": [append(TIMING, "class Mine:\n    globals()['measure'] = print")],
-    "by setattr": [
-        append(TIMING, "import sys\nmine = setattr(sys.modules[__name__], 'measure', print)")
-    ],
     "by a function called in an assignment": [
         append(TIMING, "def patch():\n    global measure\n    measure = print\nmine = patch()")
-    ],
-    "by another module's class": [
-        write("helpers/mine.py", "import helpers.timing\nclass M:\n    helpers.timing.measure = 1"),
-        append(MODEL, "import helpers.mine"),
     ],
     # what is called where a name is bound
     "by the names of a module": [
         append(TIMING, "import helpers.model as m\nmine = m.__dict__.update(BATCH=3)")
-    ],
-    "by an item of these": [
-        append(TIMING, "import helpers.model as m\nmine = m.__dict__.__setitem__('BATCH', 3)")
-    ],
-    "by a function's globals": [
-        append(TIMING, "mine = synchronize.__globals__.update(measure=print)")
-    ],
-    "by the type of a module": [
-        append(TIMING, "import sys\nmine = object.__setattr__(sys.modules[__name__], 'measure', 1)")
     ],
     "by a class as it is made": [
         append(
@@ -240,7 +220,6 @@ NOTICED = {
         edit(TIMING, r"^def measure\(", "def _measure("),
         append(TIMING, "def __getattr__(name): return print"),
     ],
-    "a module's builtins": [append(TIMING, "__builtins__ = {}")],
 }
 PLAYED = {
     "a comment": [append(MODEL, "# mine")],
@@ -250,9 +229,7 @@ PLAYED = {
     "another constant, made by torch": [append(MODEL, "MINE = torch.ones(3)")],
     "another class": [append(MODEL, "class Mine:\n    size = 3\n\n    def f(self): self.x = 3")],
     "another module": [write("helpers/mine.py", "def measure(): ...")],
-    "a colour": [append("helpers/charts.py", "COLOURS = {}")],
     "a verdict": [append("helpers/trace.py", "Trace.verdict = print")],
-    "how memory is freed": [append("course/memory.py", "free_gpu_memory = print")],
     "how times are reported": [edit(TIMING, "too close to call", "too near")],
     "a tool": [append("capturable/host_calls.py", "MINE = 3")],
     "a text that nothing reaches": [write("examples/mine.txt", "mine")],
@@ -269,16 +246,14 @@ PLAYED = {
 
 
 @pytest.mark.parametrize("changes", NOTICED.values(), ids=NOTICED)
-def test_an_edit_that_a_cell_reaches_is_noticed(root, changes):
-    then = reached(root)
+def test_an_edit_that_a_cell_reaches_is_noticed(root, then, changes):
     for change in changes:
         change(root)
     assert noticed(root, then)
 
 
 @pytest.mark.parametrize("changes", PLAYED.values(), ids=PLAYED)
-def test_an_edit_that_a_cell_does_not_reach_plays(root, changes):
-    then = reached(root)
+def test_an_edit_that_a_cell_does_not_reach_plays(root, then, changes):
     for change in changes:
         change(root)
     assert noticed(root, then) == []
@@ -292,8 +267,7 @@ def test_what_a_star_brings_along_is_noticed(root):
     assert noticed(root, then) == ["helpers.mine.__all__"]
 
 
-def test_another_copy_of_a_tool_is_told_by_its_version(root):
-    then = reached(root)
+def test_another_copy_of_a_tool_is_told_by_its_version(root, then):
     edit("capturable/pyproject.toml", r'version = ".*"', 'version = "9.9"')(root)
     append("capturable/host_calls.py", "MINE = 3")(root)
     ((old, new),) = other_tools(reached(root), then).values()

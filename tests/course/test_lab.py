@@ -2,8 +2,6 @@
 
 import errno
 import os
-import shutil
-import socket
 from pathlib import Path
 
 import nbformat
@@ -15,8 +13,6 @@ from course.commands import lab
 from course.files import SavingError
 from course.lessons import lesson_file
 from course.set_up import NO_ROOT
-from tests.support.lab import Lab
-from tests.support.machine import wait_for
 from tests.support.notebooks import write_notebook
 
 
@@ -88,7 +84,7 @@ def test_a_touched_lesson_stays_and_is_told(course, touch):
     assert source(mine) == "2" and (copy / "mine.ipynb").read_bytes() == kept
 
 
-@pytest.mark.parametrize("damage", ["", "[1", "[3]", "null"])
+@pytest.mark.parametrize("damage", ["", "[3]"])
 def test_without_its_origins_no_lesson_is_replaced(course, damage):
     folder, copy = course
     (copy / ".origins.json").write_text(damage)
@@ -96,16 +92,6 @@ def test_without_its_origins_no_lesson_is_replaced(course, damage):
     assert len(lab.update(folder, copy)) == 1 and source(copy / "00_one.ipynb") == "1"
     write_notebook(folder / "01_two.ipynb", "2")
     assert len(lab.update(folder, copy)) == 1 and source(copy / "01_two.ipynb") == "2"
-
-
-def test_a_copy_that_cannot_be_written_is_one_sentence(course, monkeypatch):
-    folder, copy = course
-    (copy / "01_two.ipynb").unlink()
-
-    monkeypatch.setattr(shutil, "copyfile", full)
-    said = r"01_two\.ipynb could not be written \(No space left on device"
-    with pytest.raises(SavingError, match=said):
-        lab.update(folder, copy)
 
 
 def test_what_is_no_file_stays_and_is_told(course):
@@ -168,12 +154,6 @@ def test_a_lesson_that_the_course_has_no_more_goes_unless_it_is_the_learners(cou
     assert lab.update(folder, copy) == []
 
 
-def test_a_notebook_of_the_learners_own_with_a_lessons_name_is_left_alone(course):
-    folder, copy = course
-    write_notebook(copy / "99_one.ipynb", "mine")
-    assert lab.update(folder, copy) == [] and source(copy / "99_one.ipynb") == "mine"
-
-
 @pytest.fixture
 def copy_open(tmp_path, monkeypatch):
     """The working directory is the learner's copy, as for a notebook opened there."""
@@ -209,29 +189,6 @@ def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
     assert said == " It could not be noted in your progress: No space left on device."
 
 
-def test_with_a_taken_port_the_last_line_names_the_next_one(tmp_path):
-    with socket.create_server(("localhost", 0)) as taken:
-        port = taken.getsockname()[1]
-        server = Lab(tmp_path, port)
-        try:
-            assert server.about["port"] != port
-            said = wait_for(
-                lambda: "Ready: " in (text := server.log.read_text()) and text.splitlines()
-            )
-            first_lesson = f"lab/tree/my_lessons/{lesson_file('start_here').name}"
-            assert said[0] == "Starting JupyterLab; Ctrl-C here ends it."
-            assert said[-1] == f"Ready: open {server.address(first_lesson)}"
-            assert wait_for(lambda: server.request("api/status"))["kernels"] == 0
-            kernel = server.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
-            assert "--ext=course.lesson" in kernel["argv"], (
-                "%%gpu is known before the first cell was run"
-            )
-            pages = server.request("api/contents/my_lessons")["content"]
-            assert lesson_file("start_here").name in {page["name"] for page in pages}
-        finally:
-            server.stop()
-
-
 @pytest.fixture
 def machine(monkeypatch):
     """Be that user, with that environment alone; what JupyterLab would be started with."""
@@ -256,10 +213,7 @@ ROOT_ONLY = ["--allow-root", "--ip=localhost"]
     ("user", "display", "options", "started"),
     [
         (1000, {"DISPLAY": ":0"}, [], []),
-        (1000, {"WAYLAND_DISPLAY": "wayland-0"}, [], []),
-        (1000, {"BROWSER": "code"}, [], []),
         (1000, {}, [], ["--no-browser"]),
-        (1000, {}, ["--no-browser"], ["--no-browser"]),
         (0, {"DISPLAY": ":0"}, [], ROOT_ONLY),
         (0, {}, ["--port=0"], [*ROOT_ONLY, "--no-browser", "--port=0"]),
         (

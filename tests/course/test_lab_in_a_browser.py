@@ -1,6 +1,7 @@
 """Lessons as a learner meets them: `make lab`, in a real browser."""
 
 import re
+import socket
 from contextlib import closing
 
 import pytest
@@ -10,6 +11,7 @@ from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
 from tests.support.lab import Lab
 from tests.support.lab_page import Notebook, expect
+from tests.support.machine import wait_for
 from tests.support.timeline_figure import BREAKS, CUT, SIDES
 
 pytestmark = pytest.mark.browser
@@ -17,7 +19,17 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    lab = Lab(tmp_path_factory.mktemp("course"))
+    """Its port was taken: the last line names the next one."""
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        lab = Lab(tmp_path_factory.mktemp("course"), port)
+    assert lab.about["port"] != port
+    said = wait_for(lambda: "Ready: " in (text := lab.log.read_text()) and text.splitlines())
+    assert said[0] == "Starting JupyterLab; Ctrl-C here ends it."
+    first = f"lab/tree/my_lessons/{lesson_file('start_here').name}"
+    assert said[-1] == f"Ready: open {lab.address(first)}"
+    kernel = lab.request("api/kernelspecs")["kernelspecs"]["python3"]["spec"]
+    assert "--ext=course.lesson" in kernel["argv"], "%%gpu is known before the first cell was run"
     yield lab
     lab.stop()
 

@@ -68,7 +68,6 @@ def root(tmp_path):
         ("share_pools", 1, r"There is a lesson share_pools already: .*/00_share_pools\.ipynb"),
         ("Share_pools", 1, "'Share_pools' is no name of a lesson: a verb and an object"),
         ("05_draw_lines", 1, "give its number after the name"),
-        ("pools", 1, "no name of a lesson"),
         ("../share_pools", 1, "no name of a lesson"),
         ("draw_lines", 0, "0 is the number of 00_share_pools: begin the lesson at a free one"),
         ("draw_lines", 100, "no 100"),

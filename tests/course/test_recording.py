@@ -4,7 +4,6 @@ import contextlib
 import copy
 import importlib
 import json
-import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import torch
-from nbclient.exceptions import CellExecutionError
 
 from course import lesson, paths, recorded_gpus
 from course.commands import record
@@ -29,7 +27,7 @@ from course.recordings.recording import (
     stale,
 )
 from course.recordings.statements import parsed
-from tests.support.learner import CELLS, OPENING, SPEED, TRACED, TWICE
+from tests.support.learner import CELLS, OPENING, SPEED, TWICE
 from tests.support.notebooks import code, write_notebook
 
 
@@ -46,12 +44,6 @@ def test_without_a_gpu_a_lesson_shows_its_recording_and_binds_its_values(learner
     assert (learner["speed"], learner["twice"]) == (41, 2)
     assert learner["table"].to_dict() == {"x": {0: 2}}
     assert learner["lesson"].__module__ == "course.lesson"
-
-
-def test_a_cell_that_showed_nothing_shows_nothing(learner):
-    assert learner.run_all(*CELLS[:-2]) == []
-    assert learner.run(TRACED) is None
-    assert learner.seen.outputs == [] and learner.seen.stdout == ""
 
 
 @pytest.mark.parametrize("left_out, name", [(1, "factor"), (2, "scale"), (5, "options")])
@@ -82,24 +74,14 @@ def test_an_edited_gpu_cell_is_told_the_lessons_own():
     assert recorded_cell_like(f"{own} + 1", "start_here").endswith(f"\n\n{own}")
 
 
-@pytest.mark.parametrize(
-    "kind", ["missing", "empty", "truncated", "folder", "loop", "other json", "binary"]
-)
+@pytest.mark.parametrize("kind", ["missing", "truncated", "folder", "other json"])
 def test_a_missing_or_damaged_recording_is_one_sentence(kind, path, learner):
     content = path.read_bytes()
     path.unlink()
     if kind == "folder":
         path.mkdir()
-    elif kind == "loop":
-        path.symlink_to(path)
     elif kind != "missing":
-        damaged = {
-            "empty": b"",
-            "truncated": content[:500],
-            "other json": b'{"cells": 3}',
-            "binary": b"\xff\x00",
-        }
-        path.write_bytes(damaged[kind])
+        path.write_bytes(content[:500] if kind == "truncated" else b'{"cells": 3}')
     error = learner.run(OPENING)
     assert type(error).__name__ == "RecordingError"
     assert "speed.json" in str(error) and "make record" in str(error)
@@ -112,10 +94,9 @@ def test_a_changed_figure_is_noticed(path, learner):
     assert "was changed after it was recorded" in str(learner.run(OPENING))
 
 
-@pytest.mark.parametrize("number", [2, 4])
-def test_a_recording_of_another_format_is_one_sentence(path, learner, number):
-    path.write_text(path.read_text().replace('"format": 3', f'"format": {number}'))
-    assert f"has format {number}, and this course reads 3" in str(learner.run(OPENING))
+def test_a_recording_of_another_format_is_one_sentence(path, learner):
+    path.write_text(path.read_text().replace('"format": 3', '"format": 4'))
+    assert "has format 4, and this course reads 3" in str(learner.run(OPENING))
 
 
 def write(path, content):
@@ -275,24 +256,12 @@ def test_paths_of_any_temporary_folder_are_taken_out(tmp_path, monkeypatch, pare
     assert record.without_paths(said, "speed") == ["34.py:5: old", "speed/eager.json.gz"]
 
 
-@pytest.mark.weekly
-@pytest.mark.parametrize(
-    "source, message",
-    [
-        ("%%gpu speed\n1 / 0", "ZeroDivisionError"),
-        ("%%gpu speed\nspeed = object()", "speed is a object, which a recording does not take"),
-        ("%%gpu speed weight\nspeed = 1", "hands on weight, which its cell does not define"),
-    ],
-)
-def test_a_lesson_that_fails_leaves_the_earlier_recording_as_it_was(
-    traces, tmp_path, monkeypatch, source, message
-):
-    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
-    monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
-    before = everything(traces)
-    with pytest.raises(CellExecutionError, match=message):
-        record.record(write_notebook(tmp_path / "03_speed.ipynb", OPENING, source), traces)
-    assert everything(traces) == before
+def test_a_name_that_its_cell_does_not_define_is_told(shell):
+    shell.user_ns["speed"] = object()
+    with pytest.raises(NameError, match="hands on weight, which its cell does not define"):
+        record.publish(["speed", "weight"])
+    with pytest.raises(TypeError, match="speed is a object, which a recording does not take"):
+        record.publish(["speed"])
 
 
 def test_a_gpu_cell_shows_text_and_tables():
@@ -301,14 +270,6 @@ def test_a_gpu_cell_shows_text_and_tables():
         record.recorded_output(chart)
     profiler = nbformat.v4.new_output("stream", name="stderr", text="USDT: 1 profiler_start\n")
     assert record.recorded_output(profiler) is None
-
-
-def everything(folder):
-    return {
-        str(file.relative_to(folder)): file.read_bytes()
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
 
 
 def test_a_recorder_killed_at_any_moment_leaves_a_whole_recording(
@@ -409,10 +370,8 @@ def test_what_a_gpu_cell_reaches_makes_its_recording_stale(copied, old, new, cha
     "now, then, differing",
     [
         ({"n.A": "1", "n.B": "1"}, {"m.A": "1", "m.B": "1"}, []),
-        ({"m.A": "2", "m.B": "2"}, {"m.A": "1", "m.B": "1"}, ["m.A", "m.B"]),
         ({"m.f": "2", "n.f": "1"}, {"m.f": "1", "n.f": "1"}, ["m.f"]),
         ({"n.f": "2"}, {"m.f": "1"}, ["n.f"]),
-        ({"helpers.timing.f": "2"}, {"helpers.timing.f": "1"}, ["helpers.timing.f"]),
         # helpers.timing still has a measure
         ({"n.measure": "1"}, {"helpers.timing.measure": "1"}, ["n.measure"]),
         ({"capturable": "0.2.0+2"}, {"capturable": "0.2.0+1"}, []),
@@ -422,52 +381,22 @@ def test_a_definition_differs_by_its_text_and_may_move_once_its_name_is_free(now
     assert reached_code.redefined(now, then) == differing
 
 
-READER = """from pathlib import Path
-
-WORDS = Path(__file__).with_name("words.txt")
-
-
-def words():
-    return WORDS.read_text()
-"""
-
-
-@pytest.fixture
-def words(tmp_path):
-    """A text beside a module that reads it."""
-    (tmp_path / "examples").mkdir()
-    (tmp_path / "examples" / "reader.py").write_text(READER)
-    (tmp_path / "examples" / "words.txt").write_text("to be\n")
-    return tmp_path / "examples" / "words.txt"
-
-
-def test_a_text_that_a_gpu_cell_reaches_counts(words):
-    source = "%%gpu\nfrom examples.reader import words\n\nwords()"
-    nodes = [one.node for one in parsed(source).statements]
-    before = reached_code.hashes(nodes, words.parent.parent)
-    assert list(before) == ["examples.reader.WORDS", "examples.reader.words", "examples/words.txt"]
-    words.write_bytes(b"to be\r\n")
-    assert reached_code.hashes(nodes, words.parent.parent) == before
-    words.write_text("or not\n")
-    after = reached_code.hashes(nodes, words.parent.parent)
-    assert [name for name in before if before[name] != after[name]] == ["examples/words.txt"]
-
-
 @pytest.mark.parametrize("reads", ['f"{name}.bin"', '"a.bin"', "name"])
-def test_a_file_of_any_kind_counts_also_where_a_part_of_its_name_is_put_in(words, reads):
-    (words.parent / "reader.py").write_text(
-        f"def words(name='a.bin'):\n    return open({reads}).read()\n"
-    )
-    file = words.with_name("a.bin")
-    file.write_bytes(b"\xff\x00")
-    cell = parsed("from examples.reader import words\nwords()")
-    nodes = [one.node for one in cell.statements]
-    before = reached_code.hashes(nodes, words.parent.parent)
-    assert "examples/a.bin" in before
+def test_a_file_counts_also_where_a_part_of_its_name_is_put_in(tmp_path, reads):
+    (tmp_path / "examples").mkdir()
+    module = f"def words(name='a.bin'):\n    return open({reads}).read()\n"
+    (tmp_path / "examples/reader.py").write_text(module)
+    file = tmp_path / "examples/a.bin"
+    file.write_bytes(b"to be\n")
+    nodes = [one.node for one in parsed("from examples.reader import words\nwords()").statements]
+    before = reached_code.hashes(nodes, tmp_path)
+    assert list(before) == ["examples.reader.words", "examples/a.bin"]
+    file.write_bytes(b"to be\r\n")
+    assert reached_code.hashes(nodes, tmp_path) == before
     file.write_bytes(b"\xff\x01\x02")
-    assert reached_code.hashes(nodes, words.parent.parent) != before
+    assert reached_code.hashes(nodes, tmp_path) != before
     file.unlink()
-    assert reached_code.lost_files(before, words.parent.parent) == ["examples/a.bin"]
+    assert reached_code.lost_files(before, tmp_path) == ["examples/a.bin"]
 
 
 @pytest.mark.parametrize(
@@ -500,10 +429,3 @@ def test_a_gpu_cell_taken_out_or_added_is_noticed(copied):
         nbformat.v4.new_code_cell(f"%%gpu\n{name}") for name in ("more = 1", "new = 1")
     ]
     assert len(copied.stale()) == 1
-
-
-def test_an_unreadable_folder_is_one_sentence(path, learner):
-    if os.geteuid() == 0:
-        pytest.skip("root reads everything")
-    path.chmod(0)
-    assert type(learner.run(OPENING)).__name__ == "RecordingError"

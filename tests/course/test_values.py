@@ -24,6 +24,7 @@ def through_json(value):
     return decode("x", json.loads(json.dumps(encode("x", value), allow_nan=False)))
 
 
+@settings(max_examples=25)
 @given(nested)
 def test_plain_values_come_back_as_they_were(value):
     assert repr(through_json(value)) == repr(value)

@@ -148,19 +148,6 @@ def test_an_empty_graph_is_told(monkeypatch):
     assert said.endswith("A graph is empty: its work is not inside of the capture.")
 
 
-def test_the_readers_own_line_is_told(monkeypatch):
-    def make_predictor(net, sample):
-        return net.not_there
-
-    said = repr(verdict(monkeypatch, *PREDICTOR, make_predictor))
-    assert said.endswith(": return net.not_there)")
-
-
-def test_what_is_no_function_is_told(monkeypatch):
-    assert repr(verdict(monkeypatch, *PREDICTOR, ...)).startswith("○ make_predictor is empty yet")
-    assert "is no function" in repr(verdict(monkeypatch, *PREDICTOR, 3))
-
-
 def test_every_lesson_from_the_first_capture_asks_for_one():
     order = [lesson_name(path) for path in lessons()]
     without = {*order[order.index("capture_and_replay") :]} - {

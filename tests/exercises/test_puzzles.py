@@ -16,46 +16,31 @@ from cpu_graph.picture import NONE, picture
 from docs.puzzles import PICTURES, pictures
 from exercises.puzzles import NO_PUZZLE, check_capture
 from tests.support.answers import RIGHT, answers
-from tests.support.notebooks import cells, code, prose
+from tests.support.notebooks import cells, code
 
 PATH = lesson_file(PUZZLES)
 NAMES = [name for source in code(PATH) for _, name in checked(source)]
-WORDS = 900
-LINES, HOLE = 5, 8
+HOLE = 8
 SHOWS = {  # of wrong answers: what the picture says is wrong
     "ten_times__not_called": "no replay has written it",
-    "make_ten_times__rebound": "reads the same input again",
     "keep_results__no_clone": "overwrites what nobody has read",
-    "keep_results__cloned_too_early": "no replay has written it",
     "count_up__not_undone": "changes what the graph goes on from",
     "count_up__rebound": "reads memory that was freed",
-    "make_shifted__a_clone": "reads memory that was freed",
     "losses_of__no_clone": "reads what was overwritten",
     "on_two_streams__no_join": "is on a stream that was not joined",
     "on_two_streams__joined_too_late": "races with a node of another stream",
     "losses_of__read_each_time": "the CPU waits here",
-    "losses_of__a_tensor_each_time": "the CPU waits here",
     "losses_of__pinned_without_a_wait": "reads before the copy has ended",
     "make_ten_times__for_show": "its results are not used",
     "keep_results__the_input": "is expected",
     "make_noisy__before_the_capture": "randn_like() reads the same input again",
     "sum_of_gradients__not_filled": "reads what nobody has written",
     "score_and_decode__as_given": "overwrites what nobody has read",
-    "sum_of_gradients__nothing": "overwrites what nobody has read",
-    "make_server__rebound": "reads memory that was freed",
 }
 
 
 def test_there_are_twelve_and_they_are_no_lesson():
     assert len(NAMES) == len(set(NAMES)) == 12 and PATH not in lessons()
-
-
-def test_the_notebook_is_short():
-    text = re.sub(r"\]\([^)]*\)", "]", prose(PATH))
-    assert len(text.split()) <= WORDS
-    for cell in cells(PATH, "markdown")[1:]:
-        said = re.sub(r"!\[.*|^##.*", "", cell.source, flags=re.MULTILINE)
-        assert len(said) <= 100 * LINES, cell.source
 
 
 @pytest.mark.parametrize("name", NAMES)

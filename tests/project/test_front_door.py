@@ -2,17 +2,10 @@
 
 import dataclasses
 import json
-import os
 import re
-import shlex
-import subprocess
-import sys
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import nbformat
 import pytest
-from markdown_it import MarkdownIt
 from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -20,11 +13,11 @@ from packaging.version import Version
 from PIL import Image
 
 from course.commands import works_on
-from course.lessons import by_parts, lesson_file, lessons, optional
-from course.paths import NOTEBOOKS, ROOT
+from course.lessons import by_parts, lesson_file, optional
+from course.paths import ROOT
 from docs import colab, readme
 from tests.support.machine import needs_gpu
-from tests.support.notebooks import RECORDED, prose, write_notebook
+from tests.support.notebooks import RECORDED, write_notebook
 from tests.support.project import PROJECT
 
 yaml = pytest.importorskip("yaml", reason="needs what `make test` installs")
@@ -33,13 +26,6 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 WORKFLOWS = {path.name: path for path in (ROOT / ".github/workflows").glob("*.yml")}
 JOBS = {name: yaml.safe_load(path.read_text())["jobs"] for name, path in WORKFLOWS.items()}
-
-
-def run(*command, **options):
-    """Run a program, one of this environment's if it has one of that name."""
-    program = Path(sys.executable).parent / command[0]
-    command = [program if program.exists() else command[0], *command[1:]]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **options)
 
 
 # README, licences, citation
@@ -53,97 +39,44 @@ def test_the_front_pages_have_the_tables_of_now(page):
         assert all(f"read/{path.stem}.md)" in text for path in RECORDED)
 
 
-@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.stem)
-def test_the_repositorys_address_is_written_where_it_is_set(page, monkeypatch):
+def test_the_repositorys_address_is_written_where_it_is_set(monkeypatch):
     monkeypatch.setenv("REPOSITORY_ADDRESS", "https://github.com/somebody/graphs")
-    text = readme.with_tables(page)
-    if page == readme.README:
-        assert "git clone https://github.com/somebody/graphs cuda-graphs-course" in text
-        first = lesson_file("start_here").name
-        assert (
-            f"(https://colab.research.google.com/github/somebody/graphs/blob/colab/notebooks/{first})"
-            in text
-        )
-        assert "(https://codespaces.new/somebody/graphs)" in text
-        assert "(https://mybinder.org/v2/gh/somebody/graphs/main" in text
+    text = readme.with_tables(readme.README)
+    assert "git clone https://github.com/somebody/graphs cuda-graphs-course" in text
+    first = lesson_file("start_here").name
+    assert f"colab.research.google.com/github/somebody/graphs/blob/colab/notebooks/{first})" in text
 
 
 def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
-    (recording,) = [
-        one for one in readme.recordings("start_here") if one.about["gpu"] == "NVIDIA H200"
-    ]
-    other = dataclasses.replace(
-        recording, about=recording.about | {"gpu": "Other GPU", "date": "2027-01-01"}
-    )
+    recording = readme.recordings("start_here")[0]
+    about = recording.about | {"gpu": "NVIDIA H100 80GB HBM3"}
+    other = dataclasses.replace(recording, about=about)
     monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
-    said, (_, _, *rows) = readme.headline(), readme.spreads().splitlines()
-    of_step, of_host = (
-        r"\*\*(\d+) to (\d+) µs\*\* and",
-        r"\*\*(\d+) to (\d+) µs\*\*\. \*\*10 of 10 losses\*\*",
-    )
-    step, host = (re.search(pattern, said).groups() for pattern in (of_step, of_host))
-    assert int(step[0]) > int(step[1]) and int(host[0]) > int(host[1])
-    assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| Other GPU"]
-    assert {row.count("|") for row in rows} == {7}
-    assert "; Other GPU, 2027-01-01.*" in readme.lesson_list()
-    other.about |= {"gpu": "NVIDIA H100 80GB HBM3", "date": recording.about["date"]}
-    assert f"recorded on H200 and H100, {recording.about['date']}.*" in readme.lesson_list()
+    _, _, *rows = readme.spreads().splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| NVIDIA H100 80GB HBM3"]
+    assert f"recorded on H200 and H100, {about['date']}.*" in readme.lesson_list()
+    other.about["date"] = "2027-01-01"
+    assert "; H100, 2027-01-01.*" in readme.lesson_list()
 
 
-def test_the_readmes_picture_shows_the_recorded_numbers(tmp_path):
-    now = readme.shown(*readme.first_chart())
-    assert Image.open(readme.PICTURE).text["Description"] == now, "run `make readme`"
-    assert json.loads(now)["host_us"].keys() == {"eager", "whole-step graph"}
-    readme.draw(tmp_path / "again.png")
-    again, committed = Image.open(tmp_path / "again.png"), Image.open(readme.PICTURE)
-    assert again.text["Description"] == now
-    assert abs(again.width - committed.width) < 0.1 * committed.width
-
-
-def test_the_picture_of_the_report_shows_the_recorded_traces(tmp_path):
-    readme.draw_report(tmp_path / "again.png")
-    again, committed = Image.open(tmp_path / "again.png"), Image.open(readme.REPORT)
-    assert again.text["Description"] == committed.text["Description"], "run `make readme`"
-    assert again.size == committed.size
-
-
-def test_the_readme_is_short():
-    """At most 900 words as a hosting site shows it, code apart."""
-    html = MarkdownIt("gfm-like", {"linkify": False}).render(readme.README.read_text())
-    assert "<table>" in html
-    shown = re.sub(r"<pre>.*?</pre>|<code>.*?</code>|<!--.*?-->|<[^>]*>", " ", html, flags=re.S)
-    assert len(re.findall(r"\S*\w\S*", shown)) <= 900
-
-
-def numbers_needed(path):
-    """Numbers of the lessons that a lesson needs, and that these need: its own reckoning."""
-    row = prose(path).partition("| you need |")[2].splitlines()[2].split("|")[1].partition(";")[0]
-    direct = {int(number) for number in re.findall(r"\((\d\d)_\w+\.ipynb", row)}
-    there = {int(one.name[:2]): one for one in lessons()}
-    if "all lessons from" in row:
-        direct = {number for number in there if min(direct) <= number <= max(direct)}
-    return direct.union(*(numbers_needed(there[number]) for number in direct))
+@pytest.mark.parametrize("picture", [readme.PICTURE, readme.REPORT], ids=lambda path: path.stem)
+def test_the_readmes_pictures_show_the_recorded_numbers(picture):
+    shown = Image.open(picture).text["Description"]
+    assert shown == readme.shown(*readme.first_chart()), "run `make readme`"
 
 
 def test_each_path_names_what_it_needs_and_adds_up_all_minutes():
-    there = {int(path.name[:2]): path for path in lessons()}
-    _, _, *rows = readme.path_table().splitlines()
-    assert len(rows) == len(readme.PATHS) and f"\n{rows[-1]}\n" in readme.README.read_text()
-    on_a_path = set()
-    for row in rows:
-        _, who, own, before, reading, all_in_all, _ = (cell.strip() for cell in row.split("|"))
-        own = {int(number) for number in re.findall(r"(\d+) \[", own)}
-        needed = set().union(*(numbers_needed(there[number]) for number in own)) - own
-        assert before == ", ".join(map(str, sorted(needed))), who
-        first = [prose(there[number]) for number in own | needed]
-        takes = [re.search(r"\| (\d+) minutes \+ (\d+) minutes of", text) for text in first]
-        assert int(reading) == sum(int(one[1]) for one in takes), who
-        assert int(all_in_all) == sum(int(one[1]) + int(one[2]) for one in takes), who
-        on_a_path |= own | needed
-    listed = {number for number, path in there.items() if path in RECORDED}
-    apart = {number for number in listed if optional(there[number])}
-    (reference,) = by_parts()["Reference"]
-    assert listed == on_a_path | apart | {int(reference.name[:2])}, "in a path or optional"
+    (row,) = (row for row in readme.path_table().splitlines() if "| have one evening" in row)
+    evening = [lesson_file(name) for name in readme.EVENING]
+    reading, exercising = map(sum, zip(*map(readme.duration, evening), strict=True))
+    assert row.endswith(f" |  | {reading} | {reading + exercising} |"), "it needs no other lesson"
+    needed = readme.with_needs([lesson_file("speculate_tokens")])
+    assert {lesson_file("start_here"), lesson_file("decode_language_model")} < set(needed)
+    named = [lesson_file(name) for names in readme.PATHS.values() for name in names]
+    on_a_path = set(readme.with_needs(named))
+    reference = by_parts()["Reference"]
+    apart = {path for path in RECORDED if optional(path) or path in reference}
+    assert set(RECORDED) == on_a_path | apart, "in a path or optional"
 
 
 def test_the_commands_that_the_front_door_names_exist():
@@ -192,98 +125,6 @@ def test_the_container_runs_as_a_user_and_keeps_the_servers_token():
         r"docker run .*? -p (\S+)", (ROOT / "docs/run_the_course.md").read_text()
     )
     assert len(published) == 2 and set(published) == {f"127.0.0.1:{port}:{port}"}
-
-
-# workflows
-
-
-def test_no_job_can_pass_without_notebooks():
-    """The notebooks that ran are counted after they ran, and no failure is passed over."""
-    for workflow, job, runs in (
-        ("test.yml", "recorded", "make notebooks"),
-        ("gpu.yml", "live", "make works-on"),
-    ):
-        steps = [step.get("run", "") for step in JOBS[workflow][job]["steps"]]
-        (ran,) = [number for number, step in enumerate(steps) if runs in step]
-        (counted,) = [number for number, step in enumerate(steps) if "notebooks_ran.py" in step]
-        assert ran < counted
-    weekly = JOBS["weekly.yml"]
-    assert weekly["recorded"]["uses"] == "./.github/workflows/test.yml"
-    assert weekly["tools"]["uses"] == "./.github/workflows/tools.yml"
-    assert weekly["report"]["needs"] == ["recorded", "tools"]
-    assert not any("continue-on-error" in path.read_text() for path in WORKFLOWS.values())
-
-
-def report(*cases):
-    rows = "".join(
-        f'<testcase classname="{name}" name="n">{inner}</testcase>' for name, inner in cases
-    )
-    return f"<testsuites><testsuite>{rows}</testsuite></testsuites>"
-
-
-def test_the_count_of_a_test_run_wants_every_notebook(tmp_path):
-    names = [".".join(path.relative_to(ROOT).parts) for path in NOTEBOOKS.rglob("*.ipynb")]
-    for inner, status in (("", 0), ("<skipped/>", 1), ("<failure/>", 1)):
-        (tmp_path / "r.xml").write_text(
-            report(*[(name, "") for name in names[1:]], (names[0], inner))
-        )
-        assert (
-            run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml").returncode == status
-        )
-    (tmp_path / "r.xml").write_text(report(("notebooks.other.ipynb", "")))
-    answer = run(sys.executable, ".github/notebooks_ran.py", tmp_path / "r.xml")
-    assert answer.returncode == 1 and lesson_file("start_here").name in answer.stdout
-
-
-@pytest.fixture
-def weekly_report(tmp_path):
-    """Run report.sh with a gh that answers from here; return its status and the calls that change
-    something.
-    """
-
-    def answer(result, green, issue=""):
-        gh = tmp_path / "gh"
-        gh.write_text(
-            f"""#!/bin/sh
-case "$1 $2" in
-  "run list") echo "{green}";;
-  "issue list") echo "{issue}";;
-  *) echo "$*" >> {shlex.quote(str(tmp_path))}/calls;;
-esac
-"""
-        )
-        gh.chmod(0o755)
-        (tmp_path / "calls").write_text("")
-        environment = {
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "RESULT": result,
-            "BRANCH": "main",
-            "RUN": "the run",
-        }
-        status = run(ROOT / ".github/report.sh", env=environment).returncode
-        return status, (tmp_path / "calls").read_text()
-
-    return answer
-
-
-def days_ago(days):
-    return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@pytest.mark.parametrize(
-    ("result", "green", "issue", "does", "words"),
-    [
-        ("success", 7.9, "", "", ""),
-        ("failure", 1, "", "create --title", "did not run as recorded: failure"),
-        ("skipped", 1, "17", "comment 17 --body", "did not run as recorded: skipped"),
-        ("success", 8.1, "", "create --title", "older than 8 days"),
-        ("success", None, "", "create --title", "No GPU run has been green yet"),
-    ],
-)
-def test_a_bad_week_opens_an_issue_or_adds_to_it(weekly_report, result, green, issue, does, words):
-    status, calls = weekly_report(result, days_ago(green) if green else "", issue)
-    assert status == bool(does) and words in calls
-    assert calls.startswith(f"issue {does}") if does else not calls
 
 
 # the row of a live run
@@ -351,6 +192,3 @@ def test_a_lesson_in_colab_fetches_the_course_and_then_plays(tmp_path, monkeypat
     assert where == str(tmp_path / "cuda-graphs-course/course/__init__.py")
     assert "H200" in str(short.cells[1].outputs), "the lesson's first cell says what it plays"
     client.execute()  # once more, in the folder that is there now
-
-
-# Binder

@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from course.paths import ROOT
+from docs.lines import lines_of_code
 from tests.support.project import PACKAGES
 
 
@@ -65,19 +66,9 @@ def test_what_others_may_copy_needs_torch_alone(room, more):
 
 
 def test_helpers_are_few_and_small():
-    """At most ten modules, and 1,000 lines besides docstrings and blank lines."""
-    modules = of("helpers")
-    assert len(modules) - 1 <= 10
-    lines = 0
-    for path, tree in modules.items():
-        text = code = (ROOT / path).with_suffix(".py").read_text()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-                node
-            ):
-                code = code.replace(ast.get_source_segment(text, node.body[0]), "")
-        lines += sum(bool(line.strip()) for line in code.splitlines())
-    assert 0 < lines <= 1000
+    """At most ten modules, and 1,000 lines of code."""
+    files = list((ROOT / "helpers").glob("*.py"))
+    assert 1 < len(files) <= 11 and sum(lines_of_code(file.read_text()) for file in files) <= 1000
 
 
 @pytest.mark.parametrize("room", sorted(PACKAGES))

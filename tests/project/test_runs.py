@@ -39,7 +39,9 @@ def test_no_run_can_hang(source, test, why, tmp_path):
     assert words[:2] == ["-m", "pytest"]
     patience = ["--timeout=1", "--override-ini=faulthandler_timeout=2", "--numprocesses=1"]
     assert [word.partition("=")[0] for word in words].count("--timeout") == 1
-    ran = run_python(*words, *patience, "-p", "no:cacheprovider", "test_bad.py", folder=tmp_path)
+    plugins = ["-pno:cacheprovider", "-pxdist", "-ppytest_timeout"]
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the others take seconds
+    ran = run_python(*words, *patience, *plugins, "test_bad.py", folder=tmp_path, **alone)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert re.search(rf"FAILED test_bad.py::{test}.*{why}", ran.stdout), ran.stdout
 

@@ -1,7 +1,6 @@
 """The ways into the course: the front page, a missing page, the address, icons, downloads."""
 
 import re
-from xml.etree import ElementTree
 
 import pytest
 
@@ -35,22 +34,13 @@ def test_the_front_page_has_three_doors_and_the_picture(site):
     assert "have one evening" in paths and "git clone" not in text
 
 
-def test_every_page_has_the_icon_the_preview_and_no_large_script(site):
+def test_every_page_has_the_icon_and_no_large_script(site):
     for name in ("index", "search", "404", f"notebooks/{lesson_file('start_here').stem}"):
         text = (site / f"{name}.html").read_text()
         assert re.search(r'rel="icon" href="[^"]*_static/favicon.svg', text), name
         assert "fontawesome" not in text and "_static/icons.css" in text
-        loads = re.findall(r'<(?:script|link)[^>]*(?:src|href)="([^"?]*\.(?:js|css))', text)
-        sizes = {
-            load: (site / name).parent.joinpath(load).resolve() for load in loads if load[0] != "/"
-        }
-        assert all(
-            path.stat().st_size < 450_000
-            for path in sizes.values()
-            if path.name != "searchindex.js"
-        )
-    assert not list(site.rglob("fontawesome.js*"))
-    assert ElementTree.parse(site / "_static/favicon.svg").getroot().get("viewBox")
+    scripts = [path for path in site.rglob("*.js") if path.name != "searchindex.js"]
+    assert max(path.stat().st_size for path in scripts) < 450_000
 
 
 def test_the_download_is_the_lessons_own_notebook(site):
@@ -63,13 +53,7 @@ def test_the_download_is_the_lessons_own_notebook(site):
 def test_a_missing_page_is_answered_from_any_depth(site):
     text = (site / "404.html").read_text()
     links = re.findall(r'(?:href|src|data-content_root|action)="([^"]*)"', text)
-    assert len(links) > 40
-    assert [
-        link
-        for link in links
-        if not re.match(r"/|#|https://www.sphinx|https://ebp|https://pydata", link)
-    ] == []
-    assert 'data-content_root="/"' in text
+    assert len(links) > 40 and all(re.match(r"/|#|https://", link) for link in links)
 
 
 def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
@@ -84,47 +68,24 @@ def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
     )
 
 
-def test_the_site_map_needs_an_address(tmp_path, site):
-    site_files.site_map(tmp_path, "", ["index"])
-    assert not list(tmp_path.iterdir()) and not (site / "sitemap.xml").exists()
-    site_files.site_map(tmp_path, "https://owner.github.io/name", ["index", "a/b"])
-    rows = [
-        row.text
-        for row in ElementTree.parse(tmp_path / "sitemap.xml").iter()
-        if row.tag.endswith("loc")
-    ]
-    assert rows == [
-        "https://owner.github.io/name/index.html",
-        "https://owner.github.io/name/a/b.html",
-    ]
-
-
 # the repository's address
-
-
-@pytest.fixture
-def somewhere(monkeypatch):
-    monkeypatch.setenv("REPOSITORY_ADDRESS", f"{SOMEWHERE}.git")
-    return address.repository()
 
 
 def test_without_an_address_there_is_no_link_to_one(site, monkeypatch):
     monkeypatch.delenv("REPOSITORY_ADDRESS", raising=False)
-    assert address.repository() == "" and address.one_click("") == {}
-    assert address.asking("") == ""
+    assert address.repository() == address.asking("") == "" and address.one_click("") == {}
     assert not any(re.search(ELSEWHERE, path.read_text()) for path in site.glob("*.html"))
 
 
-def test_buttons_are_made_from_the_address(somewhere):
-    assert somewhere == SOMEWHERE
-    file = f"notebooks/{lesson_file('start_here').name}"
-    assert address.one_click(somewhere, file) == {
-        "Colab": f"https://colab.research.google.com/github/owner/name/blob/colab/{file}",
+def test_buttons_are_made_from_the_address(monkeypatch):
+    monkeypatch.setenv("REPOSITORY_ADDRESS", f"{SOMEWHERE}.git")
+    assert address.repository() == SOMEWHERE
+    assert address.one_click(SOMEWHERE, "notebooks/a.ipynb") == {
+        "Colab": "https://colab.research.google.com/github/owner/name/blob/colab/notebooks/a.ipynb",
         "Codespaces": "https://codespaces.new/owner/name",
-        "Binder": f"https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/{file}",
+        "Binder": "https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/notebooks/a.ipynb",
     }
-    assert f"]({SOMEWHERE}/issues/new/choose)" in address.asking(somewhere)
-    assert set(address.one_click(somewhere)) == {"Codespaces", "Binder"}
+    assert f"]({SOMEWHERE}/issues/new/choose)" in address.asking(SOMEWHERE)
     assert address.one_click("https://gitlab.com/owner/name") == {}
 
 
