@@ -24,9 +24,10 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from course.files import SavingError, replacing
 from course.lesson import RECORD_TO
+from course.lessons import lessons
 from course.machine import NeedsMore, machine
 from course.paths import ROOT, TRACES, lesson_name
-from course.recordings.cells import code_cells, handed_on, lessons
+from course.recordings.cells import code_cells, handed_on
 from course.recordings.recording import Recording, program, reading, trace_name, written
 from course.recordings.values import encode
 

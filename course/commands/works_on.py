@@ -22,9 +22,9 @@ import nbformat
 import torch
 
 from course.files import replacing
+from course.lessons import lessons
 from course.machine import lacking, machine
-from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name, short
-from course.recordings.cells import lessons
+from course.paths import ROOT, TRACES, lesson_name, short
 
 ROWS = TRACES / "works_on.json"
 EXECUTED = TRACES / "local" / "executed"
@@ -133,7 +133,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="lessons at a time (1)")
     parser.add_argument("lessons", nargs="*", metavar="LESSON", help="only these")
     arguments = parser.parse_args(words)
-    paths = [path for path in lessons() if path.parent == NOTEBOOKS]
+    paths = lessons()
     if unknown := set(arguments.lessons) - set(map(lesson_name, paths)):
         parser.error(
             f"no lesson is called {min(unknown)}; write {lesson_name(paths[0])}, for example."

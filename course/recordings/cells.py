@@ -4,13 +4,10 @@ import ast
 import re
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
-
-from course.paths import NOTEBOOKS
 
 CHECKS = ("check", "check_capture", "repaired")  # the functions that check an exercise
 
@@ -115,13 +112,3 @@ def checked(source: str) -> list[tuple[str, str]]:
             case ast.Call(ast.Name(check), [ast.Name(exercise), *_]) if check in CHECKS:
                 found.append((check, exercise))
     return found
-
-
-def lessons() -> list[Path]:
-    """The notebooks that have %%gpu cells, in reading order."""
-    paths = sorted(NOTEBOOKS.glob("*.ipynb")) + sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
-    return [
-        path
-        for path in paths
-        if any(cell.kind == "gpu" for cell in code_cells(nbformat.read(path, as_version=4)))
-    ]

@@ -2,17 +2,14 @@
 GPU: what fails, and what must not pass for failing.
 """
 
-import re
 import warnings
 from types import SimpleNamespace
 
-import nbformat
 import pytest
 
 from capturable.causes import entries, standard_name
 from course import exhibits
 from course.exhibits import alone, fails, fixed, shown, silent
-from course.lessons import lesson_file
 
 
 @pytest.fixture(autouse=True)
@@ -107,14 +104,6 @@ def test_the_consequence_and_lines_that_are_always_the_same_are_left_out(capsys)
         raise ValueError(cause)
     assert capsys.readouterr().out == "ValueError: the cause\nReturning 900\n  Heading:\n"
     assert exhibits.CUDA_ERRORS[901] in shown().traceback[0]
-
-
-def test_causes_of_other_lessons_link_to_headings_that_exist():
-    lessons = {entry.title: entry.lesson for entry in entries()}
-    for title, heading in exhibits.SHOWN_UNDER.items():
-        cells = nbformat.read(lesson_file(lessons[title]), as_version=4).cells
-        prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        assert re.search(rf"^##+ {re.escape(heading)}$", prose, re.MULTILINE), title
 
 
 def test_the_index_of_lessons_has_a_row_for_each_of_their_causes():

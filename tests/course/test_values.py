@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.recordings import values
-from course.recordings.values import CODECS, Codec, decode, encode
+from course.recordings.values import decode, encode
 
 names = st.text(max_size=5).filter(lambda name: not name.startswith("$"))
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -24,7 +23,6 @@ def through_json(value):
     return decode("x", json.loads(json.dumps(encode("x", value), allow_nan=False)))
 
 
-@settings(max_examples=25)
 @given(nested)
 def test_plain_values_come_back_as_they_were(value):
     assert repr(through_json(value)) == repr(value)
@@ -69,29 +67,6 @@ def test_anything_else_is_refused_by_name(value, where):
         encode("losses", value)
 
 
-EXAMPLES = {
-    "$float": -math.inf,
-    "$dataframe": pd.DataFrame({"us": [1.5, math.nan]}, ["a", "b"]),
-}
-
-
-@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.tag)
-def test_each_kind_has_an_example_and_its_tag(codec):
-    encoded = encode("x", EXAMPLES[codec.tag])
-    assert encoded.keys() == {codec.tag}
-    assert encode("x", through_json(EXAMPLES[codec.tag])) == encoded
-
-
-def test_a_new_kind_is_a_row(monkeypatch):
-    with pytest.raises(TypeError, match="z is a complex, which a recording does not take"):
-        encode("z", 1j)
+def test_an_unknown_kind_is_told():
     with pytest.raises(TypeError, match="recorded value z is of the unknown type 'complex'"):
         decode("z", {"$complex": [1, 2]})
-    new = Codec(
-        tag="$complex",
-        holds=lambda value: isinstance(value, complex),
-        to_json=lambda _, value: [value.real, value.imag],
-        from_json=lambda _, parts: complex(*parts),
-    )
-    monkeypatch.setattr(values, "CODECS", (*CODECS, new))
-    assert decode("z", encode("z", {"a": [1j]})) == {"a": [1j]}

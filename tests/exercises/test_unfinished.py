@@ -1,6 +1,4 @@
-"""Each addition to a lesson that was left half-way is told in one sentence; half a kind of value is
-in test_values.
-"""
+"""Each addition to a lesson that was left half-way is told in one sentence."""
 
 import nbformat
 import pytest

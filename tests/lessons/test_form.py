@@ -1,6 +1,4 @@
-"""Every notebook as a file: its form, its links, its code, and whether its recording is
-still true.
-"""
+"""Every notebook as a file: its form and its code; its links are those of the site."""
 
 import json
 import re
@@ -11,7 +9,7 @@ import sys
 import nbformat
 
 from course.lessons import by_parts
-from course.paths import NOTEBOOKS, ROOT, TRACES, lesson_name
+from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.cells import handed_on, normalise
 from course.recordings.recording import recorded_lesson
 from docs.minutes import minutes, stated
@@ -32,15 +30,6 @@ def test_contributing_says_what_is_tested_here():
 
 
 FOLDED = {"jupyter": {"source_hidden": True}}  # draws, reads, compares or asserts
-
-
-def anchors(path):
-    headings = re.findall(
-        r"^#+ (.*)$", prose(path) if path.suffix == ".ipynb" else path.read_text(), re.MULTILINE
-    )
-    if path.suffix == ".md":  # JupyterLab keeps the case, GitHub and the site do not
-        headings += [re.sub(r"[^\w\- ]", "", heading).lower() for heading in headings]
-    return {heading.strip().replace(" ", "-") for heading in headings}
 
 
 @each(ALL)
@@ -89,36 +78,6 @@ def test_it_lacks_nothing(path):
     """Solutions, scenarios, cells of their own for checks, and titles of exhibits."""
     found = unfinished(path)
     assert not found, " ".join(found)
-
-
-def linked(path, text):
-    """Targets of the Markdown links and images of a text, outside of code."""
-    text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
-    return [
-        (path.parent / target.partition("#")[0], target.partition("#")[2])
-        for target in re.findall(r"\]\(([^)\s]+)\)", text)
-        if "://" not in target
-    ]
-
-
-@each(
-    [
-        *ALL,
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        TRACES / "README.md",
-        *(ROOT / "docs").glob("*.md"),
-    ]
-)
-def test_its_links_resolve_and_its_images_have_alt_text(path):
-    text = prose(path) if path.suffix == ".ipynb" else path.read_text()
-    for target, anchor in linked(path, text):
-        target = path if target == path.parent else target
-        assert target.exists(), f"{path.name} links to {target}"
-        if anchor:
-            assert anchor in anchors(target), f"{path.name} links to #{anchor}"
-    assert re.findall(r"!\[\s*\]", text) == []
-    assert re.findall(r"<img(?![^>]*\balt=\"[^\"]+)", text) == []
 
 
 def test_the_notebooks_code_is_clean(tmp_path):

@@ -9,16 +9,14 @@ import nbformat
 import pytest
 
 from course.commands.due import read_otherwise, recorded
-from course.paths import NOTEBOOKS, REFERENCE_GPU, TRACES, lesson_name
-from course.player import play
-from course.recordings.cells import code_cells, lessons
+from course.paths import REFERENCE_GPU, TRACES, lesson_name
+from course.recordings.cells import code_cells
 from course.recordings.kernel_history import History, NeedsGPU
 from course.recordings.recording import Recording, recorded_lesson, stale
 from course.recordings.statements import IMPORT, dependences, parsed
 from exercises.unfinished import unrecorded
-from tests.support.notebooks import each
+from tests.support.notebooks import LESSONS, each
 
-LESSONS = [path for path in lessons() if path.parent == NOTEBOOKS]
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
 RECORDED = recorded()
 LARGE = {  # GiB
@@ -35,7 +33,7 @@ def lesson_of(recording):
 
 def test_every_lesson_is_recorded_on_the_reference_gpu():
     assert [sentence for path in LESSONS for sentence in unrecorded(path)] == []
-    names = {lesson_name(path) for path in lessons()}
+    names = {lesson_name(path) for path in LESSONS}
     assert {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU} == names
     assert {path.stem for path in RECORDED} == names, "other GPUs may have fewer"
 
@@ -52,12 +50,6 @@ def test_a_recording_is_fresh(path):
 def test_the_same_is_read_out_of_a_recorded_trace(path):
     """What only reads traces does not count for a recording; what it reads does."""
     assert read_otherwise(path) == []
-
-
-@each([path for path in RECORDED if path.parent.name != REFERENCE_GPU])
-def test_the_plain_cells_hold_on_another_gpus_values(path):
-    """Charts, tables and asserts; on the reference GPU's, test_solutions.py runs them."""
-    play(lesson_of(path), path.parent.name)
 
 
 def test_nothing_else_lies_in_traces():

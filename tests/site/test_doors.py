@@ -26,12 +26,8 @@ def test_the_front_page_has_three_doors_and_the_picture(site):
         ("README.html", "Run"),
         ("explain.html", "I have an error"),
     ]
-    bar, article = text.split("<article", 1)
-    assert bar.index('class="error-link" href="explain.html"') < bar.index('class="toctree-l1')
-    assert article.index("match the eager ones") < article.index('class="doors')
     assert "<figure class='capture'" in text and "match the eager ones" in text
-    paths = re.findall(r"<td><p>(.*?)</p></td>", text)
-    assert "have one evening" in paths and "git clone" not in text
+    assert "have one evening" in text and "git clone" not in text
 
 
 def test_every_page_has_the_icon_and_no_large_script(site):

@@ -2,10 +2,9 @@
 
 import re
 
-import nbformat
 import pytest
 
-from tests.support.machine import PATIENCE, wait_for
+from tests.support.machine import PATIENCE
 
 expect = pytest.importorskip("playwright.sync_api").expect  # the GPU machine has none
 expect.set_options(timeout=PATIENCE * 1000)
@@ -22,18 +21,10 @@ class Notebook:
         self.code = page.locator(".jp-Notebook .jp-CodeCell")
         lab.kernel(path)
 
-    def menu(self, menu, *items):
-        """Choose an item of a menu, or of the menus that open from one another."""
-        self.page.locator("#jp-MainMenu").get_by_text(menu, exact=True).click()
-        for item in items:
-            self.page.locator(".lm-Menu-item").filter(has_text=re.compile(item)).click()
-
     def run_all(self):
         """Run > Run All Cells; wait until every cell has run, or one has failed."""
-        self.menu("Run", "^Run All Cells")
-        self.finished()
-
-    def finished(self):
+        self.page.locator("#jp-MainMenu").get_by_text("Run", exact=True).click()
+        self.page.locator(".lm-Menu-item").filter(has_text=re.compile("^Run All Cells")).click()
         self.page.wait_for_function(
             """() => {
               const prompts = [...document.querySelectorAll(".jp-Notebook .jp-CodeCell .jp-InputPrompt")];
@@ -60,17 +51,3 @@ class Notebook:
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
         expect(cell.locator(".jp-InputPrompt")).to_have_text(re.compile(r"^\[\d+\]:$"))
-
-    def save(self):
-        """Control+S; return what is on the disk, once it is there in whole."""
-        file = self.lab.folder / self.path
-        before = file.stat().st_mtime_ns
-        self.page.keyboard.press("Control+s")
-
-        def saved_file():
-            try:
-                return file.stat().st_mtime_ns != before and nbformat.read(file, as_version=4)
-            except ValueError:
-                return None
-
-        return wait_for(saved_file)

@@ -13,10 +13,7 @@ CUT = (
     "parts => parts.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => "
     "part.textContent)"
 )
-BREAKS, SIDES = (
-    f"parts => parts.map(part => getComputedStyle(part).{name})"
-    for name in ("wordBreak", "textAlign")
-)
+SIDES = "parts => parts.map(part => getComputedStyle(part).textAlign)"
 # a page that answers as Perfetto's does, PONG for PING, and then says what it was handed
 PERFETTO = """<!doctype html><title>stand-in</title><output></output><script>
   addEventListener("message", async ({data, source, origin}) => {
