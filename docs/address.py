@@ -40,16 +40,16 @@ def asking(address: str) -> str:
     return f"Something is unclear or wrong? [Ask]({form})." if on_github(address) else ""
 
 
-def one_click(address: str, file: str = "") -> dict[str, str]:
-    """What opens the repository, or a notebook of it, in the browser, by its name; {} without one.
+def one_click(address: str, file: str) -> dict[str, str]:
+    """What opens a notebook of the repository in the browser, by its name; {} without one.
 
-    file: a notebook's path, such as that of lesson_file("start_here").
+    file: the notebook's path, such as that of lesson_file("start_here").
     """
     name = on_github(address)
     if not name:
         return {}
-    binder = f"{BINDER}/v2/gh/{name}/{BRANCH}" + (f"?urlpath=lab/tree/{file}" if file else "")
-    doors = {"Codespaces": f"{CODESPACES}/{name}", "Binder": binder}
-    if file:
-        doors = {"Colab": f"{COLAB}/github/{name}/blob/{COLAB_BRANCH}/{file}"} | doors
-    return doors
+    return {
+        "Colab": f"{COLAB}/github/{name}/blob/{COLAB_BRANCH}/{file}",
+        "Codespaces": f"{CODESPACES}/{name}",
+        "Binder": f"{BINDER}/v2/gh/{name}/{BRANCH}?urlpath=lab/tree/{file}",
+    }

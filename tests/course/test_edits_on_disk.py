@@ -183,6 +183,15 @@ NOTICED = {
     "by the names of a module": [
         append(TIMING, "import helpers.model as m\nmine = m.__dict__.update(BATCH=3)")
     ],
+    "by setattr": [
+        append(TIMING, "import sys\nmine = setattr(sys.modules[__name__], 'measure', print)")
+    ],
+    "by a function's globals": [
+        append(TIMING, "mine = synchronize.__globals__.update(measure=print)")
+    ],
+    "by the type of a module": [
+        append(TIMING, "import sys\nmine = object.__setattr__(sys.modules[__name__], 'measure', 1)")
+    ],
     "by a class as it is made": [
         append(
             TIMING,

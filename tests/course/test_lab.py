@@ -212,6 +212,8 @@ ROOT_ONLY = ["--allow-root", "--ip=localhost"]
     ("user", "display", "options", "started"),
     [
         (1000, {"DISPLAY": ":0"}, [], []),
+        (1000, {"WAYLAND_DISPLAY": "wayland-0"}, [], []),
+        (1000, {"BROWSER": "code"}, [], []),
         (1000, {}, [], ["--no-browser"]),
         (0, {"DISPLAY": ":0"}, [], ROOT_ONLY),
         (0, {}, ["--port=0"], [*ROOT_ONLY, "--no-browser", "--port=0"]),

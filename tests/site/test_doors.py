@@ -69,7 +69,7 @@ def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
 
 def test_without_an_address_there_is_no_link_to_one(site, monkeypatch):
     monkeypatch.delenv("REPOSITORY_ADDRESS", raising=False)
-    assert address.repository() == address.asking("") == "" and address.one_click("") == {}
+    assert address.repository() == address.asking("") == "" and address.one_click("", "a") == {}
     assert not any(re.search(ELSEWHERE, path.read_text()) for path in site.glob("*.html"))
 
 
@@ -82,7 +82,7 @@ def test_buttons_are_made_from_the_address(monkeypatch):
         "Binder": "https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/notebooks/a.ipynb",
     }
     assert f"]({SOMEWHERE}/issues/new/choose)" in address.asking(SOMEWHERE)
-    assert address.one_click("https://gitlab.com/owner/name") == {}
+    assert address.one_click("https://gitlab.com/owner/name", "a") == {}
 
 
 @pytest.mark.parametrize("wrong", ["owner/name", "http://github.com/owner/name", "https://host"])
