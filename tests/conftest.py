@@ -14,8 +14,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from course.recordings.recording import recorded_lesson
+from docs.played import played
 from helpers.trace import read_trace
 from tests.support.machine import PATIENCE
+from tests.support.notebooks import RECORDED
 from tests.support.processes import run_python
 from tests.support.server import Quiet, serving
 
@@ -87,6 +89,12 @@ def new_context(chromium):
         return context
 
     return new_context
+
+
+@pytest.fixture(scope="session")
+def played_lessons():
+    """Every recorded lesson with what its cells show; the first worker to ask plays them all."""
+    return played(RECORDED)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,8 @@ def pytest_on(folder, *options):
     plugins = ["-q", "-p", "pytest_cpu_graph", "-p", "no:cacheprovider"]
     places = ["--rootdir", folder, "-c", os.devnull]
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "cpu_graph")))
-    environment = {"PYTHONPATH": paths, "PYTEST_ADDOPTS": ""}
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # of the plugins installed here: seconds each
+    environment = {"PYTHONPATH": paths, "PYTEST_ADDOPTS": ""} | alone
     command = ["-m", "pytest", *plugins, *places, *options, folder]
     return run_python(*command, folder=folder, **environment)
 

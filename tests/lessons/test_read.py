@@ -13,7 +13,6 @@ from tests.support.notebooks import RECORDED, each
 
 pytest.importorskip("PIL")
 
-from docs.played import played
 from docs.read import READ, as_markdown, linked, page, picture
 from exercises.guesses import NO_GUESS
 
@@ -24,9 +23,9 @@ written = pytest.mark.skipif(not AS_PINNED, reason="was written with the version
 
 @written
 @each(RECORDED)
-def test_a_page_says_what_the_lesson_shows(path):
+def test_a_page_says_what_the_lesson_shows(path, played_lessons):
     """Charts are compared by their texts: other fonts give other pixels."""
-    text, charts = page(played(RECORDED)[path], path)
+    text, charts = page(played_lessons[path], path)
     assert (READ / f"{path.stem}.md").read_text(encoding="utf-8") == text, "run `make read`"
     assert all((READ / "charts" / name).stat().st_size > 1000 for name in charts)
 

@@ -11,12 +11,10 @@ import pytest
 from course.lessons import former_names, lesson_file
 from course.paths import lesson_name
 from course.recordings.recording import recordings
-from tests.support.notebooks import RECORDED
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
 from docs import pages  # noqa: E402
-from docs.played import played  # noqa: E402
 
 
 class Page(HTMLParser):
@@ -46,8 +44,8 @@ def parsed(site):
     return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
 
 
-def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site):
-    for path, notebook in played(RECORDED).items():
+def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site, played_lessons):
+    for path, notebook in played_lessons.items():
         text = (site / "notebooks" / f"{path.stem}.html").read_text()
         for recording in recordings(lesson_name(path)):
             assert all(recording.about[word] in text for word in ("gpu", "driver", "torch", "date"))
