@@ -10,6 +10,7 @@ import pytest
 
 from course.commands.due import read_otherwise, recorded
 from course.paths import REFERENCE_GPU, TRACES, lesson_name
+from course.recordings import kernel_history
 from course.recordings.cells import code_cells
 from course.recordings.kernel_history import History, NeedsGPU
 from course.recordings.recording import Recording, recorded_lesson, stale
@@ -100,8 +101,12 @@ def test_a_recording_says_where_it_comes_from(path):
 
 
 @pytest.fixture
-def kernel():
-    """A kernel in which cells are run by name only: what would %%gpu cells say?"""
+def kernel(monkeypatch):
+    """A kernel in which cells are run by name only: what would %%gpu cells say of its statements?
+
+    Whether the project's code is as recorded, test_a_recording_is_fresh asks once.
+    """
+    monkeypatch.setattr(kernel_history, "_check_code", lambda *_: {})
     manager = SimpleNamespace(input_hist_raw=[])
     events = SimpleNamespace(register=lambda *_: None)
     names = {"user_ns": {}, "user_ns_hidden": {}}
