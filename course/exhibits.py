@@ -40,12 +40,12 @@ ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
     "The CUDA driver logged these messages",
 )
 SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the whole lesson
-    "DDP reads its timers in a capture": "Eleven warm-ups",
-    "DDP built on the default stream": "A side stream",
+    "DDP reads its timers in a capture": "Which lines can you leave out?",
+    "DDP built on the default stream": "Which lines can you leave out?",
     "Ranks that train apart": "Which changes are safe?",
-    "A rank that waits for a collective": "All ranks together",
-    "A replay that never ends on one rank": "All ranks together",
-    "A process group that cannot be destroyed": "End the program",
+    "A rank that waits for a collective": "Which lines can you leave out?",
+    "A replay that never ends on one rank": "Which lines can you leave out?",
+    "A process group that cannot be destroyed": "Which lines can you leave out?",
     "Transformer Engine: FP8 scales that stay": "What FP8 keeps",
     "Transformer Engine: weights in FP8 that are not told": (
         "Weights that stay for some microbatches"
