@@ -38,7 +38,7 @@ def _cell(value):
 def provenance_section() -> str:
     """GPU, driver, host and versions."""
     about = provenance()
-    paths = [*sorted(ROOT.glob("helpers/[a-z]*.py")), ROOT / "benchmarks" / "ladder.py"]
+    paths = sorted(ROOT.glob("helpers/[a-z]*.py"))
     sources = {path.stem: path.read_bytes() for path in paths}
     modules = " ".join(
         f"{name} {hashlib.sha256(source).hexdigest()[:12]}" for name, source in sources.items()
