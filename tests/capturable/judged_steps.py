@@ -17,7 +17,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
-from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
 N, D = 4, 6  # rows and columns of most batches
@@ -128,19 +127,14 @@ def symmetric(x: torch.Tensor) -> torch.Tensor:
 of_one_operator(
     "sync",
     solves=((4, 4), lambda x: torch.linalg.solve(symmetric(x), x)),  # here
-    factorises=((4, 4), lambda x: torch.linalg.cholesky(symmetric(x))),  # here
     eigenvalues=((4, 4), lambda x: torch.linalg.eigh(symmetric(x)).eigenvalues),  # here
     singular_values=((5, 4), lambda x: torch.linalg.svdvals(x)),  # here
     pseudo_inverse=((5, 4), lambda x: torch.linalg.pinv(x)),  # here
     least_squares=((6, 3), lambda x: torch.linalg.lstsq(x, x[:, :1]).solution),  # here
     general_eigenvalues=((4, 4), lambda x: torch.linalg.eigvals(x).abs().sort().values),  # here
-    histogram_without_a_range=((40,), lambda x: torch.histc(x, 8)),  # here
-    tensor_that_fills=((8,), lambda x: x.masked_fill(x > 0, x.min())),  # here
     range_of_tensors=((8,), lambda x: torch.linspace(x.min(), 9, 5, device=x.device)),  # here
-    membership=((50,), lambda x: torch.isin(x.long(), torch.arange(99, device=x.device))),  # here
     to_sparse=((4, 4), lambda x: x.relu().to_sparse().sum()),  # here
-    counts=((20,), lambda x: torch.bincount((x * 3).long().abs(), minlength=40)),  # here
-    unique_values=((20,), lambda x: torch.unique((x * 2).long())),  # here
+    membership=((50,), lambda x: torch.isin(x.long(), torch.arange(99, device=x.device))),  # here
 )
 of_one_operator("frozen number", clock=((4,), lambda x: x * (time.perf_counter() % 1)))  # here
 until_2_14 = () if torch.__version__ >= "2.14" else ("sync",)  # std was checked on the CPU
@@ -149,21 +143,10 @@ of_one_operator(
     histogram_with_a_range=((40,), lambda x: torch.histc(x, 8, min=-3, max=3)),
     median_without_nans=((8,), lambda x: x - x.nanmedian()),
     interpolation=((2, 3, 4, 4), partial(F.interpolate, scale_factor=2.0, mode="bilinear")),
-    unfolded=((2, 3, 6, 6), lambda x: F.fold(F.unfold(x, 3, padding=1) * 2, 6, 3, padding=1)),
-    shuffled_pixels=((2, 8, 3, 3), lambda x: F.pixel_shuffle(x, 2).flip(-1).roll(1, -1)),
-    medians=((6, 5), lambda x: x.median(1).values + x.nanmedian(1).values + x.quantile(0.3)),
-    searched=((4, 6), lambda x: torch.searchsorted(x.sort(1).values, x)),
-    bucketized=((4, 6), lambda x: torch.bucketize(x, x[0].sort().values)),
-    bicubic=((2, 3, 8, 8), lambda x: F.interpolate(x, size=5, mode="bicubic")),
     spectrogram=((2, 64), lambda x: torch.stft(x, 16, window=x[0, :16], return_complex=True)),
     embedding_with_a_norm=((6, 4), lambda x: F.embedding(x.long().abs(), x * 2, max_norm=1.0)),
-    triplets=((6, 5), lambda x: F.triplet_margin_loss(x, x.roll(1, 0), x.roll(2, 0))),
     jacobian=((4,), torch.func.jacrev(lambda x: x.tanh() * x.sum())),
-    sampled_with_gumbel=((30, 5), partial(F.gumbel_softmax, hard=True)),
     sampled_without_a_wait=((N, D), lambda x: (x / x.clone().exponential_(1)).argmax(-1)),
-    complex_rotations=((N, D), lambda x: torch.polar(x.abs(), x) * x.cos()),
-    scattered_by_a_mask=((N, D), lambda x: x.masked_scatter(x > 0, x * 2)),
-    reduced_by_index=((9,), lambda x: x[:3].scatter_reduce(0, (x > 0).long(), x, "amax")),
 )
 
 
@@ -184,27 +167,6 @@ def lengths_among_the_inputs(device):
         return torch.stack([part.sum() for part in x.split(lengths)])  # here
 
     return Case(step, (numbers(device, 6), [3, 2, 1]), (numbers(device, 6), [1, 1, 4]))
-
-
-@fault("frozen number")
-def number_in_a_dictionary(device):
-    def step(batch):
-        return batch["x"] * batch["weight"]  # here
-
-    light, heavy = ({"x": numbers(device, 4), "weight": weight} for weight in (0.5, 2.0))
-    return Case(step, (light,), (heavy,))
-
-
-@fault("frozen number")
-def decay_that_warms_up(device):
-    average, run = [torch.zeros(N, D, device=device)], SimpleNamespace(n=0)
-
-    def step(x):
-        run.n += 1
-        decay = min(0.99, (1 + run.n) / (10 + run.n))
-        torch._foreach_lerp_(average, [x], 1 - decay)  # here
-
-    return on_batches(step, device)
 
 
 class Scaled:
@@ -274,14 +236,6 @@ def one_cycle(device):
     return _cycled(device, adamw, partial(scheduler, max_lr=1e-2, total_steps=100))
 
 
-@fault("frozen number", words="cycle_momentum=False")
-def cyclic_momentum(device):
-    rate = torch.tensor(1e-3, device=device)
-    optimizer = partial(torch.optim.SGD, lr=rate, momentum=0.9, fused=True)
-    scheduler = torch.optim.lr_scheduler.CyclicLR
-    return _cycled(device, optimizer, partial(scheduler, base_lr=1e-3, max_lr=1e-2))
-
-
 # ------------------------------------------------------------------ Python that runs once
 
 
@@ -329,18 +283,6 @@ def latents_of_a_generator(device):
     return on_batches(step, device)
 
 
-@fault("kept graph", "CPU work")
-def losses_in_a_list(device):
-    model, losses = nn.Linear(D, D).to(device), []
-
-    def step(x):
-        loss = model(x).square().mean()
-        losses.append(loss)  # here
-        loss.backward()
-
-    return on_batches(step, device)
-
-
 # ------------------------------------------------------------------ memory that moves
 
 
@@ -351,18 +293,6 @@ def growing_cache(device):
     def step(x):
         kept.keys = torch.cat([kept.keys, x])  # here
         return (x @ kept.keys.T).softmax(-1) @ kept.keys
-
-    return on_batches(step, device)
-
-
-@fault("moved tensor")
-def accumulated_gradients(device):
-    model = nn.Linear(D, D).to(device)
-
-    def step(x):
-        for parameter in model.parameters():
-            parameter.grad = None if parameter.grad is None else parameter.grad * 0.5  # here
-        model(x).sum().backward()
 
     return on_batches(step, device)
 
@@ -443,48 +373,10 @@ def cache_written_at_a_row_of_positions(device):
 
 
 @clean
-def convolutions_in_half(device):
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
-    model.to(device).eval()
-
-    @torch.inference_mode()
-    def step(x):
-        with torch.autocast(device, dtype=torch.bfloat16):
-            return model(x).float()
-
-    return on_batches(step, device, 2, 3, 8, 8)
-
-
-@clean
-def reads_its_own_config(device):
-    config = {"scale": 2.0, "act": "gelu"}
-    return on_batches(lambda x: getattr(F, config["act"])(x) * config["scale"], device)
-
-
-@clean
-@trains(3, 4, 5, model=lambda: nn.Sequential(nn.InstanceNorm1d(4, affine=True), nn.GroupNorm(2, 4)))
-def instance_and_group_norm(model, x):
-    return model(x).square().mean()
-
-
-@clean
-@trains(model=lambda: weight_norm(nn.Linear(D, D)), optimizer=adamw)
-def normed_weights(model, x):
-    return model(x).square().mean()
-
-
-@clean
 @trains()
 def checkpointed_in_half(model, x):
     with torch.autocast(x.device.type, dtype=torch.bfloat16):
         return checkpoint(model, x, use_reentrant=False).float().square().mean()
-
-
-@clean
-@trains()
-def policy_that_is_not_validated(model, x):
-    policy = torch.distributions.Categorical(logits=model(x), validate_args=False)
-    return policy.entropy().mean() - policy.log_prob(x.argmax(1)).mean()
 
 
 @clean
@@ -504,12 +396,6 @@ def labels_made_on_the_gpu(model, x):
 
 
 @clean
-@trains()
-def two_passes_with_dropout(model, x):
-    return (F.dropout(model(x), 0.3) - F.dropout(model(x), 0.3)).square().mean()
-
-
-@clean
 def micro_batches_with_clipping(device):
     model = nn.Linear(D, D).to(device)
     optimizer, log = adamw([*model.parameters()]), {}
@@ -522,21 +408,6 @@ def micro_batches_with_clipping(device):
         clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
         log["loss"] = loss.detach()
-
-    return on_batches(step, device)
-
-
-@clean
-def hidden_state_copied(device):
-    cell, hidden = nn.GRUCell(D, D).to(device), torch.zeros(N, D, device=device)
-    optimizer = torch.optim.SGD(cell.parameters(), 0.1, momentum=0.9, nesterov=True)
-
-    def step(x):
-        optimizer.zero_grad()
-        new = cell(x, hidden)
-        new.square().mean().backward()
-        optimizer.step()
-        hidden.copy_(new.detach())
 
     return on_batches(step, device)
 

@@ -188,18 +188,3 @@ def test_watch_a_trainer_of_transformers(tmp_path):
         trainer.train()
     rules = {finding.rule for finding in findings}
     assert "optimizer" in rules, findings  # AdamW without capturable=True
-
-
-def test_watch_a_loop_of_accelerate():
-    accelerate = models_of("accelerate")
-    accelerator, model = accelerate.Accelerator(cpu=True), Model()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    model, optimizer, loader = accelerator.prepare(
-        model, optimizer, torch.utils.data.DataLoader(Data(), 4)
-    )
-    with watch(optimizer, device="cpu") as findings:
-        for batch in loader:
-            optimizer.zero_grad()
-            accelerator.backward(model(**batch)["loss"])
-            optimizer.step()
-    assert not findings.faults, findings

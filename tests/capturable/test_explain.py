@@ -99,16 +99,6 @@ def test_entries_are_whole_and_their_own():
     assert all(set(complaint.causes) <= set(TITLES) for complaint in complaints())
 
 
-def test_an_answer_needs_no_course():
-    words = (
-        r"\b(our|ours|we|exhibit|gallery|lesson|notebook|capture_step|see below|this "
-        r"process|course)\b|`captured`|\.ipynb|\]\("
-    )
-    for entry in entries():
-        said = f"{entry.cause} {entry.fix} {entry.tell} {standard_name(entry)}"
-        assert not re.search(words, said), entry.title
-
-
 def test_the_index_links_every_exhibit_and_cuts_nothing():
     table = index(SHOWN).data
     for row in SHOWN.itertuples():
@@ -149,8 +139,10 @@ def test_a_bare_message_names_its_exhibit(title, capsys):
     )
 
 
-def test_a_symptom_finds_its_exhibit():
+def test_an_entry_is_found_by_its_own_messages():
     for entry in entries():
+        for message in entry.messages:
+            assert entry.needs_place or entry in explain(message), message
         if entry.kind == "silent":
             assert explain(f"After 100 steps {entry.messages[0]}, and no error")[0] == entry
 
@@ -201,72 +193,27 @@ def test_what_is_no_failure_of_a_graph_is_named_by_no_cause():
     assert verdicts.count("wrong guess") <= 3
 
 
-def test_reports_say_which_thread_they_are_from():
-    reports = REPORTS + HELD_OUT["reports"]
-    threads = [report["thread"] for report in reports if report["thread"]]
-    assert len(set(threads)) == len(threads) > 100
-    assert {title for report in reports for title in report["causes"]} <= set(TITLES)
-
-
 # ------------------------------------------------------------------ single texts
 
 
-FIRST = {  # the cause that is named first, where a text quotes a message
+FIRST = {  # the cause that is named first, by the lines near a message that has several
     f"    loss = total.item()\n{CAPTURING}": "A value read in a capture",
     f"    keep = scores.nonzero()\n{CAPTURING}": "A shape that depends on the data",
-    f'  File "torch/optim/sgd.py", line 9, in f\n    lr.item()\n{CAPTURING}': (
-        "An optimizer with a tensor for its learning rate"
-    ),
     "BackendCompilerFailed: backend='inductor' raised:\nRuntimeError: Cannot copy between CPU and "
     "CUDA tensors during CUDA graph capture unless the CPU tensor is pinned.": (
         "torch.compile: its first call is in a capture"
     ),
-    "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the "
-    "CPU tensor is pinned.": "A copy from ordinary memory",
     'File "torch/_inductor/cudagraph_trees.py", line 1261, in run_graph\nRuntimeError: Cannot '
     "prepare for replay during capturing stage. Current cudaStreamCaptureStatus: Active": (
         "torch.compile: its graphs in a capture"
     ),
-    "RuntimeError: Cannot prepare for replay during capturing stage. Current "
-    "cudaStreamCaptureStatus: Active": "A replay inside a capture",
-    "torch.compile cannot JIT compile during CUDA graph capture.": (  # from torch 2.15 on
-        "torch.compile: its first call is in a capture"
-    ),
-    "torch._dynamo.exc.Unsupported: Data-dependent branching": (
-        "torch.compile: a graph break with fullgraph=True"
-    ),
-    "W0101 torch._dynamo hit config.recompile_limit (8)": (
-        "torch.compile: too many versions of a function"
-    ),
     "skipping cudagraphs due to mutated inputs (1 instances). Found": (
         "torch.compile skips graphs: an input is written"
-    ),
-    "skipping cudagraphs due to cpu device (arg1_1). Found from": (
-        "torch.compile skips graphs: something is on the CPU"
-    ),
-    "CUDAGraph supports dynamic shapes by recording a new graph": (
-        "torch.compile records a graph for every shape"
     ),
     f'  File "rerun_state_machine.py", line 521, in validate_result\n    if rejected:\n{CAPTURING}': (
         "Megatron: a NaN check in a graph"
     ),
-    '  File "megatron/core/full_cuda_graph.py", line 232\nCUDA error: operation would make the '
-    "legacy stream depend on a capturing blocking stream": (
-        "Megatron: a model built off the capture's stream"
-    ),
-    "register_generator_state(state)\nTypeError: expected a Generator, but got Tensor": (
-        "Megatron: a random tracker without graphs"
-    ),
-    "AssertionError: CUDA Graphs are not supported without TE.": (
-        "Megatron: graphs without Transformer Engine"
-    ),
-    "CUDA error: invalid argument\ncooperative kernel in a conditional node of the graph": (
-        "Invalid argument: the message names no cause"
-    ),
-    "cudaErrorInvalidValue in cudaGraphInstantiate": "Invalid argument: the message names no cause",
     "    start.elapsed_time(end)\nCUDA error: invalid argument": "A replay timed from inside",
-    "CUDA failure! 35": "A CUDA that does not start",
-    "Failed to dlopen libcuda.so.1": "A CUDA that does not start",
     "Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture; activation "
     "checkpointing with preserve_rng_state=True and dropout": (
         "A random state that a checkpoint saves"
@@ -284,11 +231,8 @@ def test_the_lines_near_a_message_name_its_cause(text):
 
 
 GUESSED = {  # the cause that is guessed first, where a text complains in people's words
-    "the loss does not change": "A new tensor under the old name",
     "my loss never changes with a cuda graph": "A new tensor under the old name",
-    "same dropout mask": "A dropout that is frozen",
     "same dropout each time": "A dropout that is frozen",
-    "the graph is slower than eager": "No speed-up",
     "CUDA graph replay is slower than eager": "No speed-up",
     "Two GPUs, tensor parallel: graph.replay() hangs": "A replay that never ends on one rank",
 }
@@ -314,9 +258,6 @@ DOUBTED = [
     "CUDA error: an illegal memory access was encountered",
     "The size of tensor a (8) must match the size of tensor b (5) at non-singleton dimension 0",
     "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)",
-    "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)",
-    "Inplace update to inference tensor outside InferenceMode is not allowed",
-    "RuntimeError: Expected all tensors to be on the same device, but found cuda:0 and cpu!",
 ]
 
 
@@ -335,16 +276,8 @@ OTHERS = [
     "HTTP 900 items, 901 errors counted, room 905",
     "TypeError: 'dict' object is not callable\nmake: *** [graphs] Error 1",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
-    "torch.cuda.OutOfMemoryError: CUDA out of memory while loading checkpoint shards",
-    "AttributeError: 'NoneType' object has no attribute 'wait'",
-    "neo4j: The graph database is not available",
-    "GraphQL error: Cannot query field stream on type Video",
-    "OSError: capture device /dev/video0 is busy",
-    "The capture session could not be initiated on interface 'eth0'",
     "The replays of the event stream show duplicated orders",
-    "tensorflow.python.framework.errors_impl.InternalError: Graph execution error",
     "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED in the graph",
-    "RuntimeError: Trying to backward through the graph a second time",
     "RuntimeError: CUDA error: device-side assert triggered in the graph branch",
     "what is this",
 ]

@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 DECLARED = torch.library.Library("torchvision", "FRAGMENT")
 
@@ -38,7 +37,3 @@ def _declare_operators():
         DECLARED.define(f"{missing}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
     for name in [name for name in sys.modules if name.startswith("torchvision")]:
         del sys.modules[name]
-
-
-def by_token(logits, labels):
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
