@@ -396,23 +396,6 @@ def test_a_saved_tensor_comes_back_where_it_was(gpu, where, tmp_path):
     assert pickle.loads(pickle.dumps(weights["a"])).is_cuda
 
 
-def test_two_callables_of_other_sizes_train_as_without_graphs(gpu):
-    def gradients(graphed):
-        torch.manual_seed(0)
-        first = nn.Sequential(nn.Linear(64, 32), nn.ReLU()).cuda()
-        second = nn.Sequential(nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 8)).cuda()
-        x = torch.randn(640, 64, device="cuda")
-        hidden = torch.randn(640, 32, device="cuda", requires_grad=True)
-        parts = first, second
-        if graphed:
-            parts = torch.cuda.make_graphed_callables(parts, ((x.clone(),), (hidden,)))
-        parts[1](parts[0](x)).sum().backward()
-        return [weight.grad.norm() for part in (first, second) for weight in part.parameters()]
-
-    assert gradients(graphed=True) == gradients(graphed=False)
-    assert gpu.hints == []
-
-
 def test_the_storage_of_a_tensor_can_be_kept_and_put_back(gpu):
     x = torch.arange(8.0, device="cuda")
     kept = x.untyped_storage().clone()

@@ -108,13 +108,6 @@ def addresses_in_a_pool_of_other_sizes_can_be_compared():
     return [result.data_ptr() == result.data_ptr(), result.data_ptr() == x.data_ptr()]
 
 
-@program([True, [2, 3]], refused="Moving a lazy layer")
-def a_lazy_layer():
-    net = torch.nn.LazyLinear(2).cuda()
-    net(ones(1, 3))
-    return [net.weight.is_cuda, list(net.weight.shape)]
-
-
 @program("AcceleratorError: CUDA error: the operation cannot be performed in the present state")
 def a_capture_begun_in_a_capture():
     graph = torch.cuda.CUDAGraph()
@@ -158,9 +151,6 @@ def a_thread_asks_where_a_tensor_is():
 
 
 programs(
-    a_thread_makes_a_tensor=([1, 1], lambda: in_a_thread(lambda: ones(2).tolist())),
-)
-programs(
     refused="A capture in another thread",
     a_thread_captures=(
         [4, 4],
@@ -175,14 +165,6 @@ def raw_graph_in_a_hook():
     graph.register_capture_end_hook(lambda graph: numbers.append(graph.raw_cuda_graph()))
     captured(lambda: ones(2) * 2, graph=graph)
     return numbers[0] > 0
-
-
-def accelerators_graph():
-    x, graph = ones(2), torch.accelerator.Graph()
-    with torch.Stream("cuda"), graph:
-        x += 1
-    graph.replay()
-    return x[0] == 2
 
 
 def draws_in_a_body():
@@ -213,37 +195,9 @@ if SINCE_2_15:
         a_raw_graph_is_live_in_a_hook=(True, raw_graph_in_a_hook),
     )
     programs(
-        refused="torch.accelerator.Graph",
-        a_graph_of_the_accelerator=(
-            ["RuntimeError: Graph is not supported on device type: cuda"],
-            accelerators_graph,
-        ),
-    )
-    programs(
-        refused="torch.cuda.green_contexts",
-        a_green_context=(
-            True,
-            lambda: torch.cuda.green_contexts.GreenContext.create(num_sms=8) is not None,
-        ),
-    )
-    programs(
         a_random_number_in_a_body=(
             ["RuntimeError: RNG within data-dependent conditional nodes is not supported yet."],
             draws_in_a_body,
         ),
         a_stale_stream_is_overridden=([6, 2, 2], gradients_of_the_default_stream),
     )
-
-STATISTICS = {  # what the stand-in does not know -> a question that every GPU answers alike
-    "torch.cuda.memory_reserved": lambda: torch.cuda.memory_reserved() >= 0,
-    "torch.cuda.memory._record_memory_history": (
-        lambda: torch.cuda.memory._record_memory_history(enabled=None) is None
-    ),
-    "UntypedStorage.resize_": lambda: ones(2).untyped_storage().resize_(0) is not None,
-    "Generator.graphsafe_get_state": (
-        lambda: torch.cuda.default_generators[0].graphsafe_get_state() is not None
-    ),
-}
-for name, question in STATISTICS.items():
-    title = name.lower().replace(".", "_").removeprefix("torch_")
-    programs(refused=name, **{f"{title}_is_asked": (True, question)})

@@ -10,19 +10,12 @@ from tests.cpu_graph.conformance.outcomes import program
 
 KINDS = {
     "x": lambda: torch.rand(4, 3) + 0.5,
-    "y": lambda: torch.rand(3, 5) + 0.5,
-    "v": lambda: torch.rand(3) + 0.5,
-    "u": lambda: torch.rand(4) + 0.5,
     "t": lambda: torch.rand(2, 3, 4),
-    "s": lambda: torch.eye(3) * 3 + torch.rand(3, 3) * 0.1,
     "z": lambda: torch.randn(4, 3, dtype=torch.complex64),
     "w": lambda: torch.randn(3, dtype=torch.complex64),
     "n": lambda: torch.randint(0, 3, (4,)),
-    "b": lambda: torch.randint(0, 9, (4, 3)),
-    "m": lambda: torch.rand(4, 3) > 0.5,
     "image": lambda: torch.rand(2, 3, 8, 8),
     "sequence": lambda: torch.rand(5, 2, 3),
-    "signal": lambda: torch.rand(32),
 }
 TURNS = 3
 

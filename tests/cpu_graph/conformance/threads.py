@@ -5,7 +5,7 @@ import threading
 import torch
 from torch.utils.data import DataLoader
 
-from tests.cpu_graph.conformance.common import LOST, captured, ones
+from tests.cpu_graph.conformance.common import captured, ones
 from tests.cpu_graph.conformance.outcomes import program, said
 
 REFUSED = "AcceleratorError: CUDA error: operation not permitted when stream is capturing"
@@ -76,15 +76,3 @@ def a_worker_loads_and_a_thread_pins():
         static.copy_(batch, non_blocking=True)
         totals.append(int(replay().item()))
     return totals
-
-
-@program(LOST)
-def a_capture_that_a_thread_has_lost_cannot_end():
-    x = ones(4)
-
-    def both():
-        worker = threading.Thread(target=lambda: said(pin))
-        worker.start()
-        worker.join()
-
-    captured(lambda: (x * 2, both())[0])
