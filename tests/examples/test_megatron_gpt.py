@@ -1,6 +1,5 @@
 """The training of Graph Megatron, without Megatron, which no test of it imports: its own lines."""
 
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -9,9 +8,7 @@ import torch
 from cpu_graph import cpu_graphs
 from examples import megatron_gpt
 from examples.megatron_gpt import Training
-from tests.support.scripts import names_of
 
-TE = "transformer_engine"
 ARGS = {
     "seed": 0,
     "train_iters": 3,
@@ -128,69 +125,3 @@ def test_the_checksum_sees_one_bit(capsys):
         weights.view(torch.int16)[0] += 1
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("rank 0: losses 1.000000 1.000000, weights ") and first != second
-
-
-CHANGES = {  # a line, what takes its place, and the kind that is then eager; 4 to 7 need Megatron
-    "1": ('if self.args.cuda_graph_impl == "full_iteration":  # 1', "if 0:", "full_iteration"),
-    "2": ('if self.args.cuda_graph_impl == "transformer_engine":  # 2', "if 0:", TE),
-    "3": ("self.te_graphs.create_cudagraphs()", "pass", TE),
-}
-
-
-class Layers:
-    """Stands for TECudaGraphHelper."""
-
-    def __init__(self, model, config, seq_length, micro_batch_size):
-        assert (seq_length, micro_batch_size) == (5, 2)
-        self.captured = model[0].captured
-
-    def create_cudagraphs(self):
-        self.captured.append(TE)
-
-
-class Wrapper:
-    """Stands for FullCudaGraphWrapper, which captures after the warm-up."""
-
-    def __init__(self, schedule, warmup_steps):
-        self.schedule = schedule
-        self.left = warmup_steps
-
-    def __call__(self, model, **options):
-        if self.left == 0:
-            model[0].captured.append("full_iteration")
-        self.left -= 1
-        return self.schedule(model=model, **options)
-
-
-def captured_by(kind, monkeypatch, *changes):
-    """The losses of a training, and what it captured."""
-    modules = {
-        "full_cuda_graph": SimpleNamespace(FullCudaGraphWrapper=Wrapper),
-        "pipeline_parallel": SimpleNamespace(get_forward_backward_func=lambda: schedule),
-        "transformer": SimpleNamespace(),
-        "transformer.cuda_graphs": SimpleNamespace(TECudaGraphHelper=Layers),
-    }
-    for name in ("megatron", "megatron.core"):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(__path__=[]))
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, f"megatron.core.{name}", module)
-    chunk = Chunk()
-    chunk.captured = []
-    names = names_of("megatron_gpt", *changes)
-    names["quiet"] = lambda: None
-    names["join"] = lambda args: None
-    names["parse"] = lambda options: SimpleNamespace(**ARGS, cuda_graph_impl=kind)
-    names["build_model"] = lambda args: ([chunk, Chunk()], None)
-    names["build_optimizer"] = lambda args, model: Calls()
-    with cpu_graphs():
-        training = names["Training"]("")
-        training.train()
-        return training.losses.tolist(), chunk.captured
-
-
-@pytest.mark.parametrize("number", CHANGES)
-def test_without_a_line_the_training_is_silently_eager(number, monkeypatch):
-    *line, kind = CHANGES[number]
-    losses, captured = captured_by(kind, monkeypatch)
-    assert captured == [kind], "once, after the warm-up"
-    assert captured_by(kind, monkeypatch, line) == (losses, [])
