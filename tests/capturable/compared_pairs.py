@@ -5,8 +5,6 @@ import torch
 from torch.nn import functional as F
 
 RIGHT = (
-    "captured_late",
-    "optimizer_outside",
     "padded_and_masked",
     "other_optimizer_settings",
     "gradients_of_noisy_inputs",
@@ -184,67 +182,6 @@ def graphed_penalty_every_second_step():
     eager, x = eager_penalty_every_second_step()
     graph, loss = _captured(eager, x)
     return _replaying(graph, x, loss, eager), x
-
-
-def eager_captured_late():
-    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5)).cuda()
-    batches = [torch.randn(size, 4, device="cuda") for size in (2, 5)]
-    return (lambda x: model(x).detach()), *batches
-
-
-def graphed_captured_late():
-    """A graph for each size, captured at its second call, in one pool."""
-    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5)).cuda()
-    graphs, seen = {}, set()
-    pool = torch.cuda.graph_pool_handle()
-
-    def capture(x):
-        static_x = x.clone()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            result = model(static_x).detach()
-        return graph, static_x, result
-
-    def step(x):
-        if len(x) not in seen:
-            seen.add(len(x))
-            return model(x).detach()
-        if len(x) not in graphs:
-            graphs[len(x)] = capture(x)
-        graph, static_x, result = graphs[len(x)]
-        static_x.copy_(x)
-        graph.replay()
-        return result.clone()
-
-    return step
-
-
-def eager_optimizer_outside():
-    model, optimizer, x = _trained(capturable=False)
-    step = _step(model, optimizer)
-    return (lambda x: {"loss": step(x).item()}), x
-
-
-def graphed_optimizer_outside():
-    """Forward and backward pass in the graph; SGD's like, the optimizer steps eagerly."""
-    model, optimizer, x = _trained(capturable=False)
-
-    def backward(x):
-        for parameter in model.parameters():
-            parameter.grad = None
-        loss = model(x).square().mean()
-        loss.backward()
-        return loss
-
-    graph, loss = _captured(backward, x)
-
-    def step(new_x, optimizer=optimizer):
-        x.copy_(new_x)
-        graph.replay()
-        optimizer.step()
-        return {"loss": loss.item()}
-
-    return step, x
 
 
 def eager_padded_and_masked():

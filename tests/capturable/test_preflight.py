@@ -475,14 +475,6 @@ def test_the_lessons_broken_step_has_every_planted_fault():
     assert state.temperature == 2.0
 
 
-def test_the_lessons_repaired_step_has_none():
-    state = lesson_state(torch.tensor(1e-3), torch.tensor(2.0), capturable=True)
-    batches = batches_on("cpu")
-    step = partial(lesson_function("repaired_step"), state)
-    table = findings_table(step, *batches[0], other_inputs=batches[1])
-    assert table.empty, table.to_string()
-
-
 @needs_gpu
 @pytest.mark.parametrize(
     "step, rule",

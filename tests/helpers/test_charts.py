@@ -67,12 +67,6 @@ def test_the_chart_is_no_wider_than_the_page(rounds, us):
     )
 
 
-def test_a_chart_says_above_itself_what_to_see(rounds, write_trace):
-    assert sheet("One thing.").figure.get_suptitle() == "One thing."
-    path = write_trace(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
-    assert timeline(read_trace(path), title="Look here.").figure.get_suptitle() == "Look here."
-
-
 def test_without_a_title_a_chart_says_its_finding(rounds, read_events):
     title = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}).figure.get_suptitle()
     assert title == "A step takes 302 µs (graph); the GPU works for 295 µs."
@@ -129,24 +123,6 @@ def test_a_guess_far_off_leaves_the_bars_readable(rounds):
     axes = cpu_gpu_chart(rounds, guess=("graph", "step time", 10**9))
     assert list(marks(axes)) == ["your guess, off the chart"]
     assert axes.get_xlim()[1] < 2000
-
-
-def test_the_timeline_has_a_lane_per_stream_and_a_tie_per_activity(write_trace):
-    path = write_trace(
-        step(0, 0, 50),
-        launch(5, 1),
-        kernel(10, 5, 1),
-        launch(8, 2),
-        kernel(12, 9, 2, stream=20),
-        step(1, 50, 50),
-        launch(60, 3),
-        kernel(65, 5, 3),
-    )
-    axes = timeline(read_trace(path))
-    labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["host ranges", "launches", "GPU stream 7", "GPU stream 20"]
-    ties = axes.collections[-1].get_segments()
-    assert [(tie[0][0], tie[1][0]) for tie in ties] == [(5, 10), (8, 12)]
 
 
 def test_names_of_narrow_ranges_do_not_overlap(write_trace):

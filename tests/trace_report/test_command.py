@@ -210,14 +210,6 @@ def colour(lane):
     return tuple(round(255 * part) for part in to_rgb(COLOURS[lane]))
 
 
-def test_the_chart_has_bars_and_steps(files, tmp_path):
-    path = tmp_path / "report.png"
-    assert main([*files, "--chart", str(path)]) == 0
-    assert Image.open(path).width == 1040
-    lanes = ("host time", "GPU busy time", "step time", "launch")
-    assert {colour(lane) for lane in lanes} <= colours_of(path)
-
-
 def test_a_trace_without_a_gpu_has_a_chart_of_the_host(no_gpu, tmp_path, capsys):
     picture, html = tmp_path / "host.png", tmp_path / "host.html"
     assert main([str(no_gpu), "--chart", str(picture), "--html", str(html)]) == 0

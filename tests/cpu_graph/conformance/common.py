@@ -18,11 +18,6 @@ SINCE_2_15 = VERSION >= (2, 15)  # a failed capture leaves its stream
 NOT_CAPTURED = ["RuntimeError: Called CUDAGraph::replay without a preceding successful capture."]
 if SINCE_2_15:  # replay() asks for the instance first
     NOT_CAPTURED = ["RuntimeError: capture_end() must have been called before calling instantiate"]
-NO_RAW_GRAPH = [
-    "RuntimeError: No cudaGraph_t is available"
-    if SINCE_2_15
-    else "RuntimeError: You cannot access the raw cudaGraph_t instance unless CUDAGraph was"
-]
 LOST = READ[1:]
 PAGEABLE = [
     "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"

@@ -24,7 +24,6 @@ def strides(function, *given, capture):
 
 
 ROWS = {  # what is done with a channels_last image of 2 x 3 x 4 x 4, and other tensors: strides
-    "softmax_of_channels_last": ([48, 16, 4, 1], lambda x: x.softmax(1), [image]),
     "a_batch_norm_of_channels_last": (
         [48, 1, 12, 3],
         lambda x: F.batch_norm(x, None, None, training=True),
@@ -64,13 +63,6 @@ programs(
         True,
         lambda x=None: (x := image()).to(memory_format=LAST).data_ptr() == x.data_ptr(),
     ),
-    new_images_in_a_format=(
-        [True, True],
-        lambda: [
-            is_last(torch.empty(2, 3, 4, 4, device="cuda", memory_format=LAST)),
-            is_last(torch.ones_like(ones(2, 3, 4, 4), memory_format=LAST)),
-        ],
-    ),
     a_gradient_has_its_weights_format=(
         True,
         lambda net=None: (
@@ -86,11 +78,6 @@ def a_captured_convolution_of_channels_last_is_viewed():
     x, w = image(), weight()
     F.conv2d(x, w)
     captured(lambda: F.conv2d(x, w).view(2, -1))
-
-
-@program(["RuntimeError: required rank 4 tensor to use channels_last format"])
-def a_format_of_another_rank():
-    ones(2, 3, 4).to(memory_format=LAST)
 
 
 @program([[64, 8, 16, 1]] * 2)

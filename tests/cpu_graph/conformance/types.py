@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from tests.cpu_graph.conformance.common import SINCE_2_15, captured, captured_with, ones
+from tests.cpu_graph.conformance.common import captured, captured_with, ones
 from tests.cpu_graph.conformance.outcomes import programs, said
 
 NAMES = {torch.uint8: "Byte", torch.int32: "Int", torch.int64: "Long"}
@@ -32,7 +32,6 @@ for name, (kernel, call) in KERNELS.items():
         programs(**{f"{name}_of_{NAMES[dtype].lower()}s": row})
 
 LONG = torch.int64
-SHARED = "NotImplementedError" if SINCE_2_15 else "RuntimeError"  # of what no device has
 programs(
     a_product_of_whole_numbers_in_a_capture=(
         refused("addmm_cuda", LONG),
@@ -41,15 +40,6 @@ programs(
     a_convolution_of_whole_numbers=(
         "RuntimeError: getCudnnDataTypeFromScalarType() not supported for Long",
         lambda: said(lambda: F.conv2d(image(LONG), image(LONG))),
-    ),
-    a_difference_of_bools=(
-        f"{SHARED}: Subtraction, the `-` operator, with two bool tensors is not "
-        "supported. Use the `^` or `logical_xor()` operator instead.",
-        lambda: said(lambda: square(torch.bool) - square(torch.bool)),
-    ),
-    a_product_of_two_types=(
-        "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != double",
-        lambda: said(lambda: square(torch.float32) @ square(torch.float64)),
     ),
     bytes_wrap=([0, 255], lambda: torch.tensor([255, 254], device="cuda").to(torch.uint8) + 1),
     large_numbers_in_eight_bits_are_the_largest=(
@@ -118,9 +108,7 @@ for name, (number, rows) in NUMBERS.items():
             programs(**{title: (gives, lambda a=(number, types, capture): converted(*a))})
 
 
-programs(
-    not_a_number_is_true=([True, True], lambda: torch.tensor([NAN, INF], device="cuda").bool()),
-)
+programs()
 programs(
     refused="of whole numbers by zero",
     whole_numbers_divided_by_zero=([0, 0], lambda: torch.tensor([1, 2], device="cuda") // 0),
