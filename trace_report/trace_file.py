@@ -17,13 +17,7 @@ import pandas as pd
 
 HOST = ["cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"]
 GPU = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
-CATEGORIES = {name: name for name in [*HOST, *GPU]} | {  # and as torch 1.8 to 1.11 called them
-    "Operator": "cpu_op",
-    "Runtime": "cuda_runtime",
-    "Kernel": "kernel",
-    "Memcpy": "gpu_memcpy",
-    "Memset": "gpu_memset",
-}
+CATEGORIES = {*HOST, *GPU}
 IDS = ["correlation", "stream", "device"]
 FIELDS = ["category", "name", "start_us", "dur_us", "thread", "process", *IDS]
 STEP = "ProfilerStep#"
@@ -210,7 +204,8 @@ def _row(found):
     if "ph" not in found:
         return found
     try:
-        if found["ph"] != "X" or (category := CATEGORIES.get(found.get("cat"))) is None:
+        category = found.get("cat")
+        if found["ph"] != "X" or category not in CATEGORIES:
             return ()
         name = sys.intern(found["name"])  # keep each name once
         start, duration = float(found["ts"]), float(found.get("dur", 0))
@@ -220,8 +215,6 @@ def _row(found):
         return found
     if not (abs(start) < FAR and 0 <= duration < FAR):
         return found
-    if category == "cpu_op" and name.startswith(STEP):  # up to torch 1.11
-        category = "user_annotation"
     return category, name, start, duration, thread, process, *_ids(category, found.get("args"))
 
 

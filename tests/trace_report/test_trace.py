@@ -349,27 +349,6 @@ def test_a_launch_call_that_waits_for_room_or_for_its_copy_is_waiting(read_event
     assert row == {"launch calls": 8 * 5 + 10, "waiting": 200 + 200 + 150, "everything else": 400}
 
 
-OLD = {
-    "cpu_op": "Operator",
-    "user_annotation": "Operator",
-    "cuda_runtime": "Runtime",
-    "kernel": "Kernel",
-}
-OLD |= {"gpu_memcpy": "Memcpy", "gpu_memset": "Memset"}
-
-
-def test_a_trace_of_torch_before_1_12_is_read_like_a_new_one(read_events):
-    kinds = [
-        kernel(180 + i, 5, i, category=kind) for i, kind in enumerate(("gpu_memcpy", "gpu_memset"))
-    ]
-    events = [*sound(), *kinds, event("cpu_op", "aten::mm", 5, 9)]
-    older = [one | {"cat": OLD[one["cat"]], "tid": str(one["tid"])} for one in events]
-    now, then = read_events(*events), read_events(*older, name="old.json")
-    pd.testing.assert_series_equal(then.summary(), now.summary())
-    assert then.verdict() == now.verdict() and then.gpu.kind.tolist() == now.gpu.kind.tolist()
-    assert then.summary().steps == 2 and then.cpu_ops.name.tolist() == ["aten::mm"]
-
-
 def test_a_host_calls_own_stream_is_not_read(read_events):
     """As ROCm writes it."""
     call = event("cuda_runtime", "hipLaunchKernel", 10, 2, correlation=1, stream="0x0", device="?")
