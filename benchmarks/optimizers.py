@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.optim import lr_scheduler
 
-from benchmarks.report import table
 from helpers.capture import capture_step
 from helpers.model import make_batches, make_model
 
@@ -126,6 +125,13 @@ def _five_steps(make_scheduler):
     return {"waits": waits, "rate": f"{lr.item():.4g}", "momentum": f"{group['momentum']:.4g}"}
 
 
+def markdown(frame: pd.DataFrame) -> str:
+    """A DataFrame as a Markdown table, its index as the first column."""
+    rows = [["", *frame.columns], ["---"] * (len(frame.columns) + 1)]
+    rows += [[label, *cells] for label, *cells in frame.itertuples()]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows) + "\n"
+
+
 def main() -> int:
     """Print both tables in Markdown; returns 2, after a sentence, without a GPU."""
     if not torch.cuda.is_available():
@@ -134,7 +140,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", message="This instance was constructed with capturable")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
     for rows in (optimizers(), schedulers()):
-        print(table(rows, corner=""))
+        print(markdown(rows))
     return 0
 
 
