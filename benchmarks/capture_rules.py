@@ -1,4 +1,4 @@
-"""What the rules of a capture are for: each one kept, and each one broken.
+"""What some rules of a capture are for: each one kept, and each one broken.
 
     python -m benchmarks.capture_rules
 
@@ -7,11 +7,9 @@ open, where otherwise they do by chance. *Capture your own script* teaches the r
 """
 
 import gc
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -43,57 +41,6 @@ def count_equal(losses: list[Tensor], eager: list[Tensor]) -> str:
     """How many losses are equal to the eager ones."""
     equal = sum(map(torch.equal, losses, eager))
     return f"{equal} of {len(eager)} losses equal"
-
-
-def resume(kept: bool) -> str:
-    """Load the checkpoint with the learning rate on the GPU, or with the rate on the CPU."""
-    path = Path(tempfile.mkdtemp()) / "checkpoint.pt"
-    torch.save(make_training()[1].state_dict(), path)
-
-    def train(graphed, device):
-        model, optimizer = make_training()
-        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.7)
-        optimizer.load_state_dict(torch.load(path, map_location=device, weights_only=True))
-
-        def step(inputs, targets):
-            optimizer.zero_grad(set_to_none=True)
-            loss = mse_loss(model(inputs), targets)
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        train_step = GraphedStep(step) if graphed else step
-        losses = []
-        for batch in make_batches():
-            losses.append(train_step(*batch))
-            scheduler.step()
-        return losses
-
-    return count_equal(train(True, "cuda" if kept else "cpu"), train(False, "cuda"))
-
-
-def accumulate(kept: bool) -> str:
-    """Capture all micro-batches in one step, or capture one micro-batch and replay it for each."""
-
-    def train(graphed, together):
-        model, optimizer = make_training()
-
-        def backward(inputs, targets):
-            loss = mse_loss(model(inputs), targets) / 2
-            loss.backward()
-            return loss.detach()
-
-        def step(inputs, targets):
-            optimizer.zero_grad(set_to_none=True)
-            loss = sum(map(micro_batch, inputs, targets))
-            optimizer.step()
-            return loss
-
-        micro_batch = GraphedStep(backward) if graphed and not together else backward
-        train_step = GraphedStep(step) if graphed and together else step
-        return [train_step(*batch) for batch in make_batches()]
-
-    return count_equal(train(True, kept), train(False, kept))
 
 
 def every_nth_step(kept: bool) -> str:
@@ -204,7 +151,7 @@ def outcome(rule: Callable[[bool], str], kept: bool) -> str:
 
 
 # A failed capture may leave more behind: these come last.
-RULES = [resume, accumulate, every_nth_step, pinning_thread, waiting_thread, collection]
+RULES = [every_nth_step, pinning_thread, waiting_thread, collection]
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""The FP8 trainings to copy, on a small stand-in for Transformer Engine: what its function of
-graphs is given, what each numbered line is for, and the schedule of a pipeline.
+"""The FP8 training to copy, on a small stand-in for Transformer Engine: what its function of graphs
+is given, and what each numbered line is for.
 """
 
 import sys
@@ -82,15 +82,6 @@ def _cached(module, replay):
     return forward
 
 
-def eager_callables(modules, sample_args, *, enabled, recipe, _order):
-    """Takes the arguments of a schedule, and captures nothing."""
-    count = len(sample_args) // len(modules)
-    assert len({args[0].data_ptr() for args in sample_args}) == len(sample_args)
-    assert [args[0].requires_grad for args in sample_args] == [False] * count + [True] * count
-    assert enabled == (recipe is not None) and len(_order) == 2 * len(sample_args)
-    return tuple(module.forward for module in modules for _ in range(count))
-
-
 @pytest.fixture(autouse=True)
 def transformer_engine(monkeypatch):
     """The package, as far as the examples use it."""
@@ -146,18 +137,3 @@ def test_what_is_changed_is_noticed_or_silent(line, instead, kind):
 
 def test_all_numbered_lines_are_in_order():
     assert numbered_lines("train_fp8") == ["1", "2", "3", "4"]
-
-
-@pytest.mark.parametrize("order", ["INTERLEAVED", "ONE_IN_FLIGHT"])
-def test_a_schedule_adds_up_the_gradients_of_all_micro_batches(transformer_engine, order):
-    transformer_engine.make_graphed_callables = eager_callables
-    smaller = [("N_EMBD = 512", "N_EMBD = 8"), ("torch.bfloat16", "torch.float32")]
-    names = names_of("order_microbatches", smaller=smaller)
-    chunks, plain = names["make_chunks"](), names["make_chunks"]()
-    batches = list(torch.randn(3, 2, 8, device="cuda"))
-    layers = names["graph_chunks"](chunks, batches[0], names[order], None)
-    names["run"](layers, batches, names[order], None)
-    for x in batches:
-        plain[1](plain[0](x)).square().mean().backward()
-    for one, other in zip(chunks.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad)
