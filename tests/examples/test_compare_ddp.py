@@ -1,11 +1,26 @@
 """DDP and FSDP2 on two ranks, in eager mode on the CPU, and one GPU's graph on the stand-in."""
 
+import json
+
+import pytest
 import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
-from tests.support.scripts import names_of
+from tests.support.scripts import GLOO, changed, names_of, printed_by_two_ranks
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
+SCRIPT = {
+    "from examples.train_ddp": "from train_ddp",
+    "from examples.split_decoder": "from split_decoder",
+    "range(22)": "range(3)",
+    "range(20)": "range(2)",
+}
+ON_THE_CPU = {
+    "torch.cuda.synchronize()": "pass",
+    "torch.cuda.Stream()": "None",
+    "with torch.cuda.stream(side_stream):": "if True:",
+    '("eager", "graph")\n]': '("eager",)\n]',
+}
 
 
 def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
@@ -22,3 +37,19 @@ def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
     assert found["trained"]["one GPU, eager"] == found["trained"]["one GPU, graph"]
     assert len(found["trained"]["one GPU, eager"]) == 4 + 1
     assert [row[0] for row in found["times"]] == ["one GPU, eager", "one GPU, graph"]
+
+
+@pytest.mark.weekly
+def test_two_ranks_agree_and_fsdp2_trains_as_ddp(tmp_path):
+    cpu = {".cuda()": "", ', device="cuda"': ""}
+    smaller = {
+        "compare_ddp": SCRIPT | ON_THE_CPU,
+        "train_ddp": SMALLER | cpu,
+        "split_decoder": GLOO,
+    }
+    for name, instead in smaller.items():
+        (tmp_path / f"{name}.py").write_text(changed(name, smaller=instead.items()))
+    lines = printed_by_two_ranks(tmp_path / "compare_ddp.py")
+    trained = json.loads(lines[-1])["trained"]
+    assert trained["FSDP2, eager"][:-1] == pytest.approx(trained["DDP, eager"][:-1], rel=1e-5)
+    assert trained["one GPU, eager"] != trained["DDP, eager"]

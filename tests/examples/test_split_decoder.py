@@ -1,5 +1,6 @@
 """A decoder on two ranks: one rank's graph on the stand-in, two ranks in eager mode on the CPU."""
 
+import json
 import re
 import threading
 from contextlib import redirect_stdout
@@ -12,7 +13,7 @@ from cpu_graph import cpu_graphs
 from examples import small_llama, split_decoder
 from examples.decoder import new_kv_cache
 from tests.support.machine import PATIENCE
-from tests.support.scripts import changed, numbered_lines, of_the_lesson
+from tests.support.scripts import GLOO, changed, numbered_lines, of_the_lesson, printed_by_two_ranks
 
 CAPTURE = re.compile(
     r"        side_stream = .*        with torch\.cuda\.graph[^\n]*\n[^\n]*\n", re.DOTALL
@@ -155,3 +156,23 @@ def test_the_graph_of_a_rank_decodes_as_eager(monkeypatch):
             texts.append(small_llama.decode(torch.cat(tokens)))
         assert texts[0] == texts[1] and len(set(texts[0])) > 5
         assert device.launches["graphs"] == 20
+
+
+@pytest.mark.weekly
+def test_parallelize_module_splits_as_the_script_does(tmp_path):
+    """And a rank without the sums is far off."""
+    (tmp_path / "split_on_the_cpu.py").write_text(script(instead=ON_THE_CPU | GLOO))
+    fewer = {
+        '"cuda"': '"cpu"',
+        "examples.split_decoder": "split_on_the_cpu",
+        ', ("1B", 16), ("8B", 4)]': "]",
+        ', "one-shot", "none"]': ', "none"]',
+        "[-400:]": "[-50:]",
+    }
+    file = tmp_path / "compare_splits.py"
+    file.write_text(changed("compare_splits", smaller=fewer.items()))
+    found = json.loads(printed_by_two_ranks(file, "logits")[-1])["logits"]["trained"]
+    assert found["parallelize_module"] == found["NCCL"]
+    assert found["NCCL"]["equals NCCL"] and found["NCCL"]["ranks equal"]
+    assert found["NCCL"]["distance"] < 2 * found["one GPU"]["distance"] < 0.1
+    assert found["none"]["distance"] > 0.3 and not found["none"]["ranks equal"]
