@@ -132,8 +132,7 @@ def only(kernel):
 
 
 # operator -> the types of its first tensor that the CPU has a kernel for and CUDA none, and what
-# PyTorch says of them if that is known; from torch's test database (op.dtypes - op.dtypesIfCUDA),
-# which tests/cpu_graph/test_operator_types.py compares
+# PyTorch says of them if that is known; from torch's test database (op.dtypes - op.dtypesIfCUDA)
 NO_KERNELS = dict.fromkeys(("mm", "addmm", "_addmm_activation"), only("addmm_cuda"))
 NO_KERNELS |= dict.fromkeys(("bmm", "baddbmm", "addbmm"), only("baddbmm_cuda"))
 NO_KERNELS |= dict.fromkeys(("mv", "addmv"), only("addmv_impl_cuda"))

@@ -40,24 +40,14 @@ def database() -> dict:
     }
 
 
-def samples(operator, dtype=None) -> list:
-    """The first sample inputs, on the CPU: of a type, or of float32 if there are some."""
+def samples(operator) -> list:
+    """The first sample inputs, on the CPU, of float32 if there are some."""
     types = sorted(operator.supported_dtypes("cpu"), key=str)
     if not types:
         return []  # it runs on a GPU alone
-    chosen = dtype or (torch.float32 if torch.float32 in types else types[0])
+    chosen = torch.float32 if torch.float32 in types else types[0]
     torch.manual_seed(0)
     return list(islice(operator.sample_inputs("cpu", chosen, requires_grad=False), SAMPLES))
-
-
-def without_kernel(operator) -> set:
-    """The types that an operator has on the CPU and not with CUDA, by torch's test database.
-
-    It asks the GPU at hand about bfloat16 and eight bits, so that without one they are not known.
-    """
-    on_gpu = set(operator.dtypesIfCUDA)
-    types = {dtype for dtype in operator.dtypes if not str(dtype).startswith("torch.float8")}
-    return types - on_gpu - ({torch.bfloat16} if torch.float16 in on_gpu else set())
 
 
 def attempt(operator) -> list[str]:

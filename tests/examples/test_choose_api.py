@@ -1,15 +1,10 @@
 """The five questions: what each reads from a trace, and where the tree leads."""
 
-import gzip
-import json
-
 import pytest
 
-from course.recordings.recording import recorded_lesson
 from cpu_graph import cpu_graphs
 from examples import choose_api
 from examples.choose_api import MARK, advise, answers
-from helpers.trace import read_trace
 
 BUSY = 10.0  # µs of every kernel below
 
@@ -69,21 +64,6 @@ def test_another_shape_is_another_kind_of_step(other, kinds):
 def test_a_trace_without_gpu_work_is_refused():
     with pytest.raises(ValueError, match="no GPU work"):
         answers([*step(0)], 200)
-
-
-def test_a_recorded_step_is_as_busy_as_the_course_says():
-    path = recorded_lesson("capture_training_step").trace("eager")
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    marked = [
-        one | {"name": MARK} if one["name"].startswith("ProfilerStep#") else one for one in events
-    ]
-    busy_us = read_trace(path).summary().gpu_busy_us
-    marks = [one for one in marked if one["name"] == MARK and one["cat"] in choose_api.RANGES]
-    steps = [choose_api.read_step(marked, mark) for mark in marks]
-    assert sum(one["busy_us"] for one in steps) / len(steps) == pytest.approx(busy_us, rel=0.01)
-    found = answers(marked, step_us=10 * busy_us)
-    assert found["waits"] == pytest.approx(1 / len(steps))  # the last one waits for the profile
-    assert advise(found | {"waits": 0}).startswith(("graph of", "whole-step"))
 
 
 SEEN = {"idle": 0.8, "waits": 0, "kinds": 1, "optimizer": 1.5, "other": 0.5}
