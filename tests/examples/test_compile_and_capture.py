@@ -8,7 +8,7 @@ from exercises.scenarios.let_torch_compile_capture import compiling
 from tests.support.scripts import names_of
 
 
-def said(capsys, *change):
+def printed(capsys, *change):
     """What the script prints with one of its lines changed."""
     with cpu_graphs(), compiling() as notes:
         names_of("compile_and_capture", *change)["main"]()
@@ -17,7 +17,7 @@ def said(capsys, *change):
 
 
 def test_it_trains_as_the_eager_model(capsys):
-    assert "as the eager training: True" in said(capsys)
+    assert "as the eager training: True" in printed(capsys)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_it_trains_as_the_eager_model(capsys):
 )
 def test_the_capture_refuses(capsys, line, instead, refused):
     with pytest.raises(Wrong, match=refused):
-        said(capsys, (line, instead))
+        printed(capsys, (line, instead))
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_the_capture_refuses(capsys, line, instead, refused):
     ],
 )
 def test_it_silently_trains_or_logs_something_else(capsys, line, instead):
-    assert "as the eager training: False" in said(capsys, (line, instead))
+    assert "as the eager training: False" in printed(capsys, (line, instead))

@@ -25,17 +25,17 @@ def transformers():
     models_of("transformers")
 
 
-def said(*changes):
+def printed(*changes):
     return printed_by("decode_transformers", *changes, smaller=FEWER)
 
 
 def test_it_decodes_what_generate_decodes():
-    assert said() == "equal to generate: True\n" * 2
+    assert printed() == "equal to generate: True\n" * 2
 
 
 @pytest.mark.parametrize("number", CHANGES)
 def test_without_a_numbered_line_it_does_not(number):
-    assert "equal to generate: False" in said(CHANGES[number])
+    assert "equal to generate: False" in printed(CHANGES[number])
 
 
 def test_it_stops_within_a_poll_of_the_end_and_refuses_what_does_not_fit():

@@ -42,7 +42,7 @@ def requests(count):
     ]
 
 
-def said(capsys, *changes):
+def printed(capsys, *changes):
     names = names_of("serve_decoder", *changes, ("*range(8, BUDGET + 1, 8)", "8"))
     names |= {"CONFIG": TINY, "DTYPE": torch.float32, "SLOTS": 2, "BUDGET": 8}
     names |= {"varlen_attention": attention, "make_requests": requests}
@@ -52,7 +52,7 @@ def said(capsys, *changes):
 
 
 def test_its_answers_are_those_of_the_eager_server(capsys):
-    assert "6 of 6 answers are equal, 3 graphs" in said(capsys)
+    assert "6 of 6 answers are equal, 3 graphs" in printed(capsys)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_its_answers_are_those_of_the_eager_server(capsys):
     ],
 )
 def test_each_line_is_needed(capsys, line, instead):
-    assert "6 of 6" not in said(capsys, (line, instead))
+    assert "6 of 6" not in printed(capsys, (line, instead))
 
 
 def test_tokens_may_be_read_later(capsys):
-    assert "6 of 6" in said(capsys, ("ahead: int = 1", "ahead: int = 3"))
+    assert "6 of 6" in printed(capsys, ("ahead: int = 1", "ahead: int = 3"))

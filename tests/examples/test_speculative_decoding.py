@@ -44,7 +44,7 @@ def tiny_pair(monkeypatch):
     )
 
 
-def said(*change):
+def steps_and_equality(*change):
     """What main prints with another line: the number of steps, and whether the text is right."""
     printed = []
     with cpu_graphs():
@@ -55,15 +55,15 @@ def said(*change):
 
 
 def test_it_writes_the_text_of_plain_decoding_in_fewer_steps():
-    steps, equal = said()
+    steps, equal = steps_and_equality()
     assert equal and steps < 16
 
 
 @pytest.mark.parametrize("number", LEFT_OUT)
 def test_without_a_numbered_line_it_is_slower_or_silently_wrong(number):
-    steps, equal = said(LEFT_OUT[number])
+    steps, equal = steps_and_equality(LEFT_OUT[number])
     assert equal == (number == "1")
-    assert not equal or steps > said()[0]
+    assert not equal or steps > steps_and_equality()[0]
 
 
 def test_the_next_step_has_room_at_the_end_of_the_text():

@@ -38,7 +38,7 @@ def train(name, *flags, **changes):
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
+def own_folder(tmp_path, monkeypatch):
     """In a folder of its own, on one thread; no GPU is used, and no text is written at the end."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -34,7 +34,7 @@ RESUME = {"11 rate on the GPU": ('map_location="cuda"', 'map_location="cpu"')}
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
+def own_folder(tmp_path, monkeypatch):
     """In a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
