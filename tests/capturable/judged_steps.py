@@ -169,6 +169,15 @@ def lengths_among_the_inputs(device):
     return Case(step, (numbers(device, 6), [3, 2, 1]), (numbers(device, 6), [1, 1, 4]))
 
 
+@fault("frozen number")
+def number_in_a_dictionary(device):
+    def step(batch):
+        return batch["x"] * batch["weight"]  # here
+
+    light, heavy = ({"x": numbers(device, 4), "weight": weight} for weight in (0.5, 2.0))
+    return Case(step, (light,), (heavy,))
+
+
 class Scaled:
     scale = 1.0
 
@@ -234,6 +243,14 @@ def _cycled(device: str, optimizer: Callable, scheduler: Callable) -> Case:
 def one_cycle(device):
     scheduler = torch.optim.lr_scheduler.OneCycleLR
     return _cycled(device, adamw, partial(scheduler, max_lr=1e-2, total_steps=100))
+
+
+@fault("frozen number", words="cycle_momentum=False")
+def cyclic_momentum(device):
+    rate = torch.tensor(1e-3, device=device)
+    optimizer = partial(torch.optim.SGD, lr=rate, momentum=0.9, fused=True)
+    scheduler = torch.optim.lr_scheduler.CyclicLR
+    return _cycled(device, optimizer, partial(scheduler, base_lr=1e-3, max_lr=1e-2))
 
 
 # ------------------------------------------------------------------ Python that runs once
