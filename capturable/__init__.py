@@ -16,6 +16,7 @@ Needs torch alone. The modules:
 - a real capture: real_capture asks one; capture_attempt tries it and finds the line
 - messages: explain says what one means, from the causes, or by similar_causes; it needs not
   even torch
+- the package: setup builds it
 """
 
 import sys

@@ -12,6 +12,7 @@ It says           errors: what it refuses, and in which words; hints: what it ha
                   history, picture, svg: a drawing of what was captured and replayed
 In tests          pytest_cpu_graph: a fixture and a marker for pytest; example: a server's graph
                   runner, tested
+The package       setup builds it
 """
 
 from cpu_graph.errors import NotModelled

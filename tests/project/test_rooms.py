@@ -43,8 +43,9 @@ def imported(tree):
 @pytest.mark.parametrize(
     ("room", "more"),
     [
-        ("capturable", {"cpu_graph"}),  # where there is no GPU, and if it is installed
-        ("cpu_graph", {"pytest", "graph_runner"}),  # its pytest plugin, and the plugin's example
+        ("capturable", {"cpu_graph", "setuptools"}),  # where there is no GPU, and if installed
+        # its pytest plugin, and the plugin's example
+        ("cpu_graph", {"pytest", "graph_runner", "setuptools"}),
         (
             "examples",
             {

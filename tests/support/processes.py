@@ -4,13 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
 from course.paths import ROOT
 
-BUILD = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
+IGNORED = shutil.ignore_patterns("__pycache__")
 
 
 def run_python(*arguments, folder=ROOT, **variables):
@@ -20,14 +19,19 @@ def run_python(*arguments, folder=ROOT, **variables):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+def built(kind, folder):
+    """The archive that the folder's build makes, of this kind; the folder stays as it was."""
+    pytest.importorskip("setuptools", minversion="77")
+    before = sorted(folder.iterdir())
+    code = f"from setuptools import build_meta; print(build_meta.build_{kind}('..'))"
+    done = run_python("-c", code, folder=folder)
+    assert done.returncode == 0 and sorted(folder.iterdir()) == before, done.stderr
+    return folder.parent / done.stdout.split()[-1]
+
+
 def unpacked_wheel(folder, package, *beside):
     """Where the wheel of a package was unpacked, built in a copy of it and of those beside it."""
-    pytest.importorskip("setuptools", minversion="77")
-    built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
     for room in (package, *beside):
-        shutil.copytree(ROOT / room, folder / "copy" / room, ignore=built)
-    done = run_python("-c", BUILD, folder=folder / "copy" / package)
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(folder / "copy" / package / done.stdout.split()[-1]) as wheel:
-        wheel.extractall(folder / "there")
+        shutil.copytree(ROOT / room, folder / "copy" / room, ignore=IGNORED)
+    shutil.unpack_archive(built("wheel", folder / "copy" / package), folder / "there", "zip")
     return folder / "there"

@@ -16,7 +16,7 @@ from PIL import Image
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
 from tests.support.pictures import data_of
-from tests.support.processes import run_python
+from tests.support.processes import IGNORED, built, run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import MOST_DRAWN, main
 from trace_report.chart import draw, steps, time_bars
@@ -330,21 +330,10 @@ def test_names_of_a_trace_cannot_become_code(read_events):
 # What it needs
 
 
-def built(kind, folder):
-    """The archive that the folder's build makes, of this kind; the folder stays as it was."""
-    pytest.importorskip("setuptools", minversion="77")
-    before = sorted(folder.iterdir())
-    code = f"from setuptools import build_meta; build_meta.build_{kind}('..')"
-    done = run_python("-c", code, folder=folder)
-    assert done.returncode == 0 and sorted(folder.iterdir()) == before, done.stderr
-    (archive,) = folder.parent.glob("*.whl" if kind == "wheel" else "*.tar.gz")
-    return archive
-
-
 def test_the_package_installs_by_itself(files, tmp_path):
     """From its sdist, without torch, beside somebody's own helpers.py."""
     copy = tmp_path / "copy" / "trace_report"
-    shutil.copytree(ROOT / "trace_report", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "trace_report", copy, ignore=IGNORED)
     shutil.unpack_archive(built("sdist", copy), tmp_path / "sdist", filter="data")
     (sources,) = (tmp_path / "sdist").iterdir()
     there = tmp_path / "there"
