@@ -123,7 +123,7 @@ def to(device, function, tensor, /, *args, **kwargs):
 
 
 @instead_of(Tensor.tolist)
-def on_host(device, function, tensor, /, *args, **kwargs):
+def tolist(device, function, tensor, /, *args, **kwargs):
     """A copy for the host to look at, once the work before it is done; of pinned memory at once."""
     if device.kind(tensor) != "cpu":
         tensor = moved(device, tensor.detach(), "cpu")
@@ -143,7 +143,7 @@ def shown(device, function, tensor, /, *args, **kwargs):
         return function(tensor, *args, **kwargs)
     if device.capture:
         device.refuse(900)
-    text = on_host(device, function, tensor.detach(), *args, **kwargs)
+    text = tolist(device, function, tensor.detach(), *args, **kwargs)
     return with_suffixes(text, tensor)
 
 

@@ -331,7 +331,7 @@ def _files(node: ast.AST, module: str, root: Path) -> dict[str, str]:
         match inner:
             case ast.Call(ast.Name("lesson_file"), [ast.Constant(str(name))]):
                 for file in _lesson(root, f"notebooks/{name}"):
-                    found[f"notebooks/{name}"] = _functions(file)
+                    found[f"notebooks/{name}"] = _hash_of_functions(file)
     return found
 
 
@@ -356,7 +356,7 @@ def _lesson(root: Path, name: str) -> list[Path]:
     return list((root / folder).glob(f"[0-9]*_{escape(own)}.ipynb"))
 
 
-def _functions(notebook: Path) -> str:
+def _hash_of_functions(notebook: Path) -> str:
     """A hash of the functions that a notebook's code cells define."""
     cells = nbformat.read(notebook, as_version=4).cells
     sources = [cell.source for cell in cells if cell.cell_type == "code"]
