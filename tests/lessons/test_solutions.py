@@ -89,11 +89,3 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
                 "an answer has changed what the cases share"
             )
     assert OTHERWISE not in capsys.readouterr().out
-
-
-@pytest.mark.weekly  # in the gate, the test above runs each solution in its lesson
-@each(LESSONS, recorded=True)
-def test_the_solutions_run_from_top_to_bottom(path, shell):
-    assert unfinished(path) == []
-    for source in code(NOTEBOOKS / "solutions" / path.name):
-        run(shell, source)
