@@ -52,6 +52,7 @@ quick: $(VENV)/test
 	@$(RUN) tests.quick $(ARGS)
 
 notebooks: $(VENV)/test
+	@$(RUN) course.machine
 	$(RUN) pytest --nbmake --nbmake-timeout=600 notebooks $(ARGS)
 
 lint: $(VENV)/test

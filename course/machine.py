@@ -158,3 +158,10 @@ def needs_more(folder: Path = NOTEBOOKS) -> Iterator[str]:
     for path in sorted(folder.glob("*.ipynb")):
         if needed := lacking(path):
             yield f"{path.name} plays its recording: live, it needs {' and '.join(needed)}"
+
+
+if __name__ == "__main__":  # before the lessons run as tests
+    if gpu_name():
+        print(*needs_more(), sep="\n")
+    else:
+        print("Without a CUDA GPU, every lesson plays its recording.")

@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "constraints.txt")
 DRIVER = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")  # not under Windows
 
+NO_ROOT = "CUDA_GRAPHS_REFUSE_ROOT"  # set, the course does nothing as root
+REFUSED = f"You are root, which {NO_ROOT} forbids here: unset it, or become another user."
 PROXY = (
     "a proxy goes into HTTPS_PROXY, an index of your own into UV_DEFAULT_INDEX (for pip, "
     "PIP_INDEX_URL), and UV_SYSTEM_CERTS=1 lets uv trust the certificates that your system trusts"
@@ -162,6 +164,8 @@ def run(what: str, *command: str) -> None:
 
 def main(arguments: list[str]) -> None:
     """Find what is in the way, then set up; exits with one sentence where either fails."""
+    if os.geteuid() == 0 and os.environ.get(NO_ROOT):
+        sys.exit(REFUSED)
     if sys.version_info < (3, 11):  # noqa: UP036 this file alone may meet an older one
         this = platform.python_version()
         sys.exit(f"The course needs Python 3.11 or newer, and this is {this}: make PYTHON=...")

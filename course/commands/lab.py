@@ -17,7 +17,7 @@ from course.files import SavingError, replacing
 from course.lessons import former_names, unnumbered
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 from course.progress import write_page
-from course.set_up import alone
+from course.set_up import NO_ROOT, REFUSED, alone
 
 # what tells Python's webbrowser of a browser; without them it would take over the terminal with w3m
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -157,6 +157,8 @@ def unasked(options: list[str]) -> list[str]:
 
 def main(options: list[str]) -> None:
     """Update the copy and become JupyterLab; exits with a sentence where one of them cannot be."""
+    if os.geteuid() == 0 and os.environ.get(NO_ROOT):
+        sys.exit(REFUSED)
     try:
         with alone():  # another start may be copying the same lessons
             for sentence in update():

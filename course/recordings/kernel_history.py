@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ import nbformat
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from course.lessons import lesson_file
-from course.paths import LessonError, short
+from course.paths import ROOT, LessonError, short
 from course.recordings.cells import handed_on
 from course.recordings.counts import ROOMS
 from course.recordings.reached_code import (
+    SUFFIXES,
     hashes,
     lost_files,
     module_file,
@@ -178,6 +180,13 @@ def _check_code(
             f"{changed[0]} is not what {short(recording.path)} was made with{more}: restore it "
             f"with git, {ELSEWHERE}"
         )
+    for mine in sorted(Path().iterdir()):
+        if mine.is_dir() and mine.resolve().parent == ROOT:
+            continue  # a room: some library has a package docs, too
+        name = mine.name.partition(".")[0]
+        is_module = mine.name.endswith(SUFFIXES) or (mine / "__init__.py").is_file()
+        if is_module and _is_library(name):
+            raise NeedsGPU(f"{mine} takes the place of the library {name}: rename it.")
     for module in {module_of(name) for name in now if "/" not in name} - {""}:
         file, room = module_file(module), find_spec(module.partition(".")[0])
         if room is None or room.origin != str(module_file(room.name)):
@@ -188,6 +197,13 @@ def _check_code(
                 + RUN_ABOVE
             )
     return other_tools(now, then)
+
+
+def _is_library(name: str) -> bool:
+    """Whether Python has a module of this name elsewhere than in the project and in this folder."""
+    here = {"", *map(str, (ROOT, ROOT.resolve(), Path.cwd()))}
+    elsewhere = [folder for folder in sys.path if folder not in here]
+    return name in sys.stdlib_module_names or bool(PathFinder.find_spec(name, elsewhere))
 
 
 def _mark(value: Any) -> Callable[[], Any]:

@@ -120,6 +120,19 @@ def test_another_dict_at_the_same_address_is_noticed(learner):
     )
 
 
+@pytest.mark.parametrize("file", ["random.py", "pandas.py", "torch/__init__.py"])
+def test_a_module_that_takes_the_place_of_a_library_is_noticed(
+    learner, tmp_path, monkeypatch, file
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    (tmp_path / "mine.py").touch()
+    taken = file.partition("/")[0]
+    name = taken.removesuffix(".py")
+    assert f"{taken} takes the place of the library {name}: rename it" in refusal(learner)
+
+
 def test_an_object_that_comes_between_two_cells_is_noticed(learner):
     learner.run_all(OPENING, *PLAIN)
     learner.shell.user_ns["build"] = print

@@ -12,6 +12,7 @@ from course import progress
 from course.commands import lab
 from course.files import SavingError
 from course.lessons import lesson_file
+from course.set_up import NO_ROOT
 from tests.support.notebooks import write_notebook
 
 
@@ -230,3 +231,8 @@ def test_root_stays_on_this_machine_and_a_browser_needs_a_display(
 ):
     monkeypatch.setattr(lab.sys, "platform", "linux")
     assert machine(user, options, **display) == started
+
+
+def test_root_can_be_refused(machine):
+    with pytest.raises(SystemExit, match=f"You are root, which {NO_ROOT} forbids here"):
+        machine(0, [], **{NO_ROOT: "1"})

@@ -6,6 +6,7 @@ import re
 
 import nbformat
 import pytest
+from markdown_it import MarkdownIt
 from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -37,6 +38,14 @@ def test_the_front_pages_have_the_tables_of_now(page):
     assert readme.with_tables(page) == text, "run `make readme`"
     if page == readme.LESSONS:
         assert all(f"read/{path.stem}.md)" in text for path in RECORDED)
+
+
+def test_the_readme_is_short():
+    """At most 900 words as a hosting site shows it, code apart."""
+    html = MarkdownIt("gfm-like", {"linkify": False}).render(readme.README.read_text())
+    assert "<table>" in html
+    shown = re.sub(r"<pre>.*?</pre>|<code>.*?</code>|<!--.*?-->|<[^>]*>", " ", html, flags=re.S)
+    assert len(re.findall(r"\S*\w\S*", shown)) <= 900
 
 
 def test_the_repositorys_address_is_written_where_it_is_set(monkeypatch):

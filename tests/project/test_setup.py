@@ -212,10 +212,13 @@ def interrupted(*_):
         ("os.access", lambda *_: False, "cannot be written: copy the course to"),
         ("shutil.disk_usage", lambda _: SimpleNamespace(free=0), "is full: make room"),
         ("course.set_up.set_up", interrupted, "was interrupted; the same command starts it again"),
+        ("os.geteuid", lambda: 0, "You are root"),
     ],
 )
 def test_what_is_in_the_way_is_one_sentence(monkeypatch, name, instead, said):
     monkeypatch.setattr(set_up, "set_up", failing)
+    monkeypatch.setenv(set_up.NO_ROOT, "1")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(name, instead)
     with pytest.raises(SystemExit, match=said):
         set_up.main([])
