@@ -25,6 +25,19 @@ def without_a_device(events):
     return events
 
 
+def loading():
+    """Three steps that launch twice, after they have waited for 60 of their 100 µs."""
+    events = []
+    for begin in (0, 100, 200):
+        events += [
+            step(begin, begin, 100),
+            launch(begin + 60, begin),
+            kernel(begin + 65, 10, begin),
+        ]
+        events += [launch(begin + 80, begin + 1), kernel(begin + 85, 5, begin + 1)]
+    return events
+
+
 COPY = [launch(150, 99, "cudaMemcpyAsync"), kernel(155, 1, 99, category="gpu_memcpy")]
 VERDICTS = {
     "GPUs in turns": (
@@ -48,6 +61,11 @@ VERDICTS = {
     "idle because of the profiler, perhaps": (
         steps(70),
         "No verdict: the GPU is idle for 30% of a traced step of 100 µs, but the profiler slows",
+    ),
+    "a wait for data": (
+        loading(),
+        "CPU-bound: the GPU is idle for 85% of a traced step of 100 µs; 71% of the idle time is "
+        "before the step's first launch",
     ),
     "pauses": (
         steps(90, pause_us=50),
