@@ -155,6 +155,13 @@ def test_tensors_say_that_they_are_on_a_gpu(gpu):
     assert x.tolist() == [1, 1, 1, 1] and torch.get_default_dtype() is torch.float32
 
 
+def green_context(**sizes):
+    return torch.cuda.green_contexts.GreenContext.create(**sizes)
+
+
+since_2_15 = pytest.mark.skipif(torch.__version__ < "2.15", reason="since torch 2.15")
+
+
 @pytest.mark.parametrize(
     ("name", "call"),
     [
@@ -171,6 +178,13 @@ def test_tensors_say_that_they_are_on_a_gpu(gpu):
         ("torch.compile", lambda x: torch.compile(fullgraph=True)(torch.neg)(x)),
         ("torch.compile", lambda x: torch.compile(nn.ReLU())),
         ("Generator.clone_state", lambda x: torch.Generator("cuda").clone_state()),
+        ("torch.cuda.memory_reserved", lambda x: torch.cuda.memory_reserved()),
+        ("_record_memory_history", lambda x: torch.cuda.memory._record_memory_history()),
+        ("UntypedStorage.resize_", lambda x: x.untyped_storage().resize_(0)),
+        ("graphsafe_get_state", lambda x: torch.cuda.default_generators[0].graphsafe_get_state()),
+        ("Moving a lazy layer", lambda x: nn.LazyLinear(2).cuda()(x)),
+        pytest.param("accelerator.Graph", lambda x: torch.accelerator.Graph(), marks=since_2_15),
+        pytest.param("green_contexts", lambda x: green_context(num_sms=8), marks=since_2_15),
     ],
 )
 def test_what_it_does_not_model_it_names(gpu, name, call):
