@@ -232,16 +232,16 @@ def generate(answer: Callable) -> None:
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
         not_eager(seen)
-        _generated(list(given), int(state[0]), tokens, count, every)
-        asked = -(-count // every)
-        if len(seen.replayed) != asked:
+        _judge_tokens(list(given), int(state[0]), tokens, count, every)
+        needed = -(-count // every)
+        if len(seen.replayed) != needed:
             raise Wrong(
-                f"{len(seen.replayed)} replays where {asked} do: {every} tokens in one "
+                f"{len(seen.replayed)} replays where {needed} do: {every} tokens in one "
                 "graph, and a look after each replay."
             )
 
 
-def _generated(given, first, tokens, count, every):
+def _judge_tokens(given, first, tokens, count, every):
     """Raises Wrong unless given are the first count of the tokens that follow the first one."""
     if given == tokens[:count]:
         return
@@ -253,10 +253,10 @@ def _generated(given, first, tokens, count, every):
         raise Wrong(
             f"{len(given)} tokens where {count} are asked: stop with the end, or at the limit."
         )
-    begin = given[:3]
-    if begin == [first, *tokens][: len(begin)]:
+    first_tokens = given[:3]
+    if first_tokens == [first, *tokens][: len(first_tokens)]:
         raise Wrong(READ)
     for late in range(1, len(tokens) - 2):
-        if begin == tokens[late : late + len(begin)]:
+        if first_tokens == tokens[late : late + len(first_tokens)]:
             raise Wrong(WARMED.format(late + 1))
     raise Wrong(f"The tokens are not the eager ones: yours {given[:6]}, expected {tokens[:6]}.")

@@ -144,7 +144,7 @@ def _of_two_sizes(calls, iterates, longer, mixed):
     used.replays(graphs=len(requests), operators=3 * len(requests))
 
 
-def adds_up(train: Callable, batches: list, own: list, generator: torch.Generator) -> None:
+def gradients_add_up(train: Callable, batches: list, own: list, generator: torch.Generator) -> None:
     """Raises Wrong if a second call does not add to the gradients of the first."""
     torch._foreach_zero_(own)
     train(batches[0])
@@ -248,4 +248,4 @@ def train_and_validate(answer: Callable) -> None:
         )
     detached(used.kept)
     used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
-    adds_up(train, inputs, gradients(net), generator)
+    gradients_add_up(train, inputs, gradients(net), generator)

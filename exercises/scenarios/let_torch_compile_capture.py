@@ -38,14 +38,14 @@ MODE = ("No call gets a graph.", 'Keep mode="reduce-overhead".')
 class Compilation:
     """What happens to compiled code in a block.
 
-    made: how often torch.compile was called. captured: its calls in a capture. own: its calls in a
-    mode with graphs of its own. from_cpu, modified: whether such a call read a tensor on the CPU,
-    or wrote to an argument.
+    compiled: how often torch.compile was called. captured: its calls in a capture. own_graphs: its
+    calls in a mode with graphs of its own. from_cpu, modified: whether such a call read a tensor on
+    the CPU, or wrote to an argument.
     """
 
-    made: int = 0
+    compiled: int = 0
     captured: int = 0
-    own: int = 0
+    own_graphs: int = 0
     from_cpu: bool = False
     modified: bool = False
 
@@ -120,7 +120,7 @@ class CompiledFunction:
         self.called = True
         if self.mode not in OWN_GRAPHS:
             return self.function(*args, **kwargs)
-        self.notes.own += 1
+        self.notes.own_graphs += 1
         with Inspect() as inspect:
             result = self.function(*args, **kwargs)
         self.notes.from_cpu |= inspect.from_cpu
@@ -149,7 +149,7 @@ def compiling() -> Iterator[Compilation]:
     def compile(function: Callable | None = None, **options: Any) -> Callable:
         if function is None:
             return partial(compile, **options)
-        notes.made += 1
+        notes.compiled += 1
         kind = CompiledModule if isinstance(function, nn.Module) else CompiledFunction
         return kind(function, notes, real, options)
 
@@ -191,9 +191,9 @@ def make_scaled(answer: Callable) -> None:
 
 def _gets_a_graph(notes: Compilation) -> None:
     """Raises Wrong if something keeps compiled code from getting a graph of its own."""
-    if not notes.own:
+    if not notes.own_graphs:
         raise Wrong(MODE)
-    if notes.made > 2:
+    if notes.compiled > 2:
         raise Wrong("It compiles in each call.", "Call torch.compile once.")
     if notes.from_cpu:
         raise Wrong(
