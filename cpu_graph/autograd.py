@@ -20,8 +20,9 @@ def remember_stream(node, stream):
             new += [following for following, _ in node.next_functions]
 
 
-def accumulators(root):
-    """The nodes that add gradients to the leaves below a tensor."""
+def accumulators(root, inputs):
+    """The nodes that add gradients to the leaves below a tensor; inputs: those alone, if given."""
+    wanted = {id(leaf) for leaf in tree_leaves(inputs)}
     nodes = [root.grad_fn]
     seen = set()
     while nodes:
@@ -29,7 +30,9 @@ def accumulators(root):
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node.name().endswith("AccumulateGrad"):
+        if node.name().endswith("AccumulateGrad") and (
+            inputs is None or id(node.variable) in wanted
+        ):
             yield node
         nodes += [following for following, _ in node.next_functions]
 
@@ -71,7 +74,7 @@ def backward(device, function, /, *args, **kwargs):
         with wanting(device, None):
             return function(*args, **kwargs)
     if device.capturing() and function is not torch.autograd.grad:
-        leaves = list(accumulators(root))
+        leaves = list(accumulators(root, kwargs.get("inputs")))
         refuse_default_stream_gradients(device, leaves)
         device.capture.leaves += [leaf.variable for leaf in leaves]
     here, there = (device.stream, block.writer if isinstance(block.writer, int) else device.stream)

@@ -13,6 +13,11 @@ from cpu_graph.nodes import base_name, is_anew, is_factory, name_of, places
 from cpu_graph.order import HOST
 from cpu_graph.trees import tensors_in
 
+UNADDED = (
+    "several replays before a step of the optimizer: each writes the gradients anew. To accumulate "
+    "them, give every parameter a .grad before the capture, and zero it in place"
+)
+
 
 class Finding(NamedTuple):
     """What was noticed: its kind in a word or two, and a sentence with the repair."""
@@ -320,25 +325,33 @@ def not_zeroed(device, capture, gradients):
 
 
 def note_gradients(device, capture, record):
-    """At the end of a capture: the leaves whose gradients are its results, with its record and how
-    often it had been replayed when an optimizer last looked.
+    """At the end of a capture: the leaves whose gradients it writes, with its record, how often it
+    had been replayed when an optimizer last looked, and whether it adds to what is there.
     """
     for leaf in capture.leaves:
-        if leaf.grad is not None and device.memory.find(leaf.grad) not in capture.reads:
-            device.gradients[leaf] = record, 0
+        if leaf.grad is not None:
+            adds = device.memory.find(leaf.grad) in capture.reads
+            device.gradients[leaf] = record, 0, adds
     capture.leaves = []  # which the graph does not keep
 
 
 def gradients_lost(device, optimizer, *_):
-    """At an eager step of an optimizer: tell the gradients of replays that .grad has not."""
+    """At an eager step of an optimizer: tell the gradients of replays that .grad has not, and
+    remark those that replays do not add up.
+    """
     lost = []
     for parameter in [each for group in optimizer.param_groups for each in group["params"]]:
-        record, before = device.gradients.get(parameter, (None, 0))
+        record, before, adds = device.gradients.get(parameter, (None, 0, False))
         if record and not device.capturing():
-            device.gradients[parameter] = record, record.replays
+            device.gradients[parameter] = record, record.replays, adds
             if parameter.grad is None and record.replays > before:
                 lost.append(record.number)
+            elif record.replays > before + 1 and not adds and UNADDED not in record.remarks:
+                record.remarks.append(UNADDED)
     if lost:
+        for finding in device.adding:  # they were reset, if not in place
+            device.findings.remove(finding)
+        device.adding.clear()
         tell(
             device,
             "gradients lost",

@@ -9,7 +9,8 @@ from cpu_graph.hints import Captured, Finding
 
 NOT_LOOKED_AT = (
     "Not looked at: time, other processes, faults inside of a kernel, what torch.compile makes, "
-    "and values that no tensor holds."
+    "values that no tensor holds, and whether results are those of the eager step: capturable "
+    "compare tells that."
 )
 MOST_LINES = 12  # of graphs, and of findings
 

@@ -221,13 +221,24 @@ def micro_batches(zeroed):
 def eager_steps(zeroed):
     """The optimizer's step and zero_grad() stand outside of the graph of a backward pass."""
     weight, x = torch.ones(4, device="cuda", requires_grad=True), torch.ones(4, device="cuda")
+    if zeroed.endswith("there before"):
+        weight.grad = torch.zeros_like(weight)
     optimizer = torch.optim.SGD([weight], 0.1)
     replay = captured(lambda: (weight * x).sum().backward())
     for _ in range(2):
         replay()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=zeroed == "to None")
+        optimizer.zero_grad(set_to_none=zeroed.startswith("to None"))
     optimizer.step()  # nothing was replayed since
+
+
+def through_another_network(whose):
+    """A loss of one network goes through another one, which has gradients."""
+    actor, critic = nn.Linear(4, 4).cuda(), nn.Linear(4, 1).cuda()
+    x = torch.ones(2, 4, device="cuda")
+    critic(x).sum().backward()
+    replay = captured(lambda: critic(actor(x)).sum().backward(inputs=whose and [actor.weight]))
+    replay()
 
 
 def freed_twice(gone):
@@ -353,6 +364,7 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("warm-up", with_a_constant, "static", "drawn"),
     ("gradients added", micro_batches, "", "by a graph"),
     ("gradients added", micro_batches, "", "eagerly"),
+    ("gradients added", through_another_network, None, "the actor's"),
     ("gradients lost", eager_steps, "to None", "in place"),
     ("memory gone", freed_twice, True, False),
     ("replay in a capture", graphed_twice, True, False),
@@ -378,6 +390,23 @@ def test_a_fault_is_told_and_its_repair_is_not(kind, program, wrong, right):
                 assert kind == "replay in a capture"
         assert {finding.kind for finding in device.findings} == expected, device.hints
         assert kind != "memory gone" or len(device.findings) == len(expected), "told once"
+
+
+def test_gradients_that_zero_grad_takes_from_an_adding_graph_are_lost():
+    with cpu_graphs() as device:
+        eager_steps("to None, there before")
+    assert [finding.kind for finding in device.findings] == ["memory gone", "gradients lost"]
+
+
+def test_gradients_that_replays_do_not_add_up_are_a_remark():
+    with cpu_graphs() as device:
+        weight = torch.ones(4, device="cuda", requires_grad=True)
+        replay = captured(lambda: weight.sum().backward())
+        replay()
+        replay()
+        torch.optim.SGD([weight], 0.1).step()
+    assert device.findings == []
+    assert "each writes the gradients anew" in str(Report.of(device))
 
 
 @pytest.mark.parametrize("gradients", [False, True])
