@@ -112,9 +112,12 @@ def _parser() -> argparse.ArgumentParser:
 def _compare(options: argparse.Namespace, scripts: list[str]) -> int:
     """Print how the two steps compare; 0 if they are equal, 1 if not."""
     from capturable.compare import compare
+    from capturable.step_state import seed_all
 
     def make(target: str) -> Any:
-        return load_function(target, scripts)()  # a script's own tensors are new each time
+        function = load_function(target, scripts)  # a script's own tensors are new each time
+        seed_all(options.seed)  # a script may seed, or draw, and is not run again by an import
+        return function()
 
     with redirect_stdout(sys.stderr):  # what the scripts print
         comparison = guarded(

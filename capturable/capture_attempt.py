@@ -8,6 +8,7 @@ import dis
 import functools
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import CodeType
@@ -72,7 +73,11 @@ def _capture(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.S
     for generator in generators:
         graph.register_generator_state(generator)
     try:
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        with (
+            warnings.catch_warnings(),
+            torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
+        ):
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # of a part
             result = step()
         return Attempt(graph, result)
     except Exception as ended:  # whatever the step or the driver says

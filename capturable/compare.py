@@ -22,7 +22,8 @@ from capturable.comparison_inputs import fill_padding, fill_with_rubbish, fresh,
 from capturable.inputs import Call, named_parts
 from capturable.likely_causes import likely_causes
 from capturable.load_step import batch_of
-from capturable.operators import address
+from capturable.operators import OpLog, address
+from capturable.restore.reachable import is_a
 from capturable.stand_in import gpu_or_stand_in, is_not_modelled
 from capturable.step_state import StepState, random_states, seed_all, set_random_states
 from capturable.values_apart import (
@@ -139,7 +140,7 @@ def compare(
         counts.clear()
         graphed = Side(make_graphed, seed)
         built = counts.copy()
-        comparing = Comparing(eager, again, graphed, rtol)
+        comparing = Comparing(eager, again, graphed, rtol, counts)
         comparing.run(calls, pad, read_at_once, seed)
         comparison = comparing.comparison
         if comparison.difference is None:
@@ -149,9 +150,9 @@ def compare(
                     "some calls replayed no graph" if counts["replays"] else NO_GRAPH
                 )
         else:
-            noticed = list(device.findings) if device else []
+            noticed, remarks = _of_stand_in(device)
             comparing.look_further()
-            comparison.causes = likely_causes(comparing, noticed)
+            comparison.causes = likely_causes(comparing, noticed, remarks)
         comparison.counted = _counted(comparing, device, built, counts - built)
         return comparison
 
@@ -159,15 +160,20 @@ def compare(
 class Comparing:
     """The comparison under way: the steps, called in turn with equal batches."""
 
-    def __init__(self, eager: Side, again: Side, graphed: Side, rtol: float) -> None:
+    def __init__(
+        self, eager: Side, again: Side, graphed: Side, rtol: float, counts: Counter
+    ) -> None:
         self.eager = eager
         self.again = again
         self.graphed = graphed
         self.rtol = rtol
+        self.counts = counts
         self.comparison = Comparison()
         self.exact = True  # whether all is equal to the bit so far
         self.batches: list[Call] = []
+        self.captured = 0  # graphs, in the last call
         self.drew: list[str] = []  # random states that the eager step's last call alone changed
+        self.unread: list[str] = []  # parts of a batch that the eager step alone reads
         self.error: Exception | None = None
         self.names = eager.state.matched(graphed.state)
         self.gradients = not eager.state.has_optimizer()  # they are what the step is for
@@ -223,6 +229,7 @@ class Comparing:
     def _call_differs(self, number: int, batch: Call) -> bool:
         """Call all steps with a batch; whether the one with graphs differs."""
         drawn = self.eager.random, self.graphed.random
+        captures = self.counts["captures"]
         self.eager.call(fresh(batch))
         self.again.call(fresh(batch))
         try:
@@ -233,6 +240,7 @@ class Comparing:
             self.error = error
             said = (str(error).strip().splitlines() or ["no message"])[0]
             return self._differs("error", number, type(error).__name__, f": {said}")
+        self.captured = self.counts["captures"] - captures
         self.drew = [
             name
             for name, state in self.eager.random.items()
@@ -311,24 +319,28 @@ class Comparing:
         assert self.comparison.difference
         return self.comparison.difference
 
-    def graphed_value(self, name: str) -> Any:
-        """What the step with graphs keeps under a name."""
-        return self.state(self.graphed).get(name, 0.0)
-
     def look_further(self) -> None:
-        """Call both steps with another batch if the first one's result differs already, to see
-        whether the result follows the batch."""
-        kind, call, *_ = self.difference
-        if kind == "result" and call == 1 and len(self.batches) > 1:
+        """Call both steps with another batch if a call differs: do they read all of it, and does
+        the result follow it?"""
+        if self.difference.kind in ("result", "state"):
+            batch = self.batches[self.difference.call % len(self.batches)]
             with suppress(Exception):
-                self.eager.call(fresh(self.batches[1]))
-                self.graphed.call(fresh(self.batches[1]))
+                read = _parts_read(self.eager, fresh(batch))
+                self.unread = sorted(read - _parts_read(self.graphed, fresh(batch)))
 
     def agreed(self) -> str:
         """What was compared, and how equal it is."""
         how = "Equal, bit for bit" if self.exact else f"Equal but for rounding (rtol {self.rtol:g})"
         state = f"{len(self.state(self.eager))} tensors and numbers of state after each"
         return f"{how}: the results of {len(self.batches)} calls, {state}, random states."
+
+
+def _of_stand_in(device: Any) -> tuple[list, list[str]]:
+    """What the stand-in has told so far, and what it remarks of the captures."""
+    if device is None:
+        return [], []
+    remarks = [remark for captured in device.captures for remark in captured.remarks]
+    return list(device.findings), remarks
 
 
 def _counted(comparing: Comparing, device: Any, built: Counter, later: Counter) -> str:
@@ -364,6 +376,15 @@ def _launches(side: Side, batch: Call, device: Any) -> Counter:
     with _graphs_counted() as counts, _Operators() as log:
         side.call(batch)
     return Counter(graphs=counts["replays"], operators=log.launched)
+
+
+def _parts_read(side: Side, batch: Call) -> set[str]:
+    """The names of a batch's tensors that an operator takes in a call."""
+    with OpLog(written=lambda tensor: None) as log:
+        side.call(batch)
+    taken = {where for op in log.ops for where in op.outside}
+    named = [*named_parts("args", batch.args), *named_parts("kwargs", batch.kwargs)]
+    return {name for name, part in named if is_a(part, torch.Tensor) and address(part) in taken}
 
 
 class _Operators(TorchDispatchMode):

@@ -4,16 +4,20 @@ the stand-in has noticed, what check finds in the eager step, and signs of a sin
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
+
 from capturable.causes import entry_of, standard_name
 from capturable.comparison_inputs import tensors
 from capturable.explain import explain
 from capturable.load_step import Made
+from capturable.restore.reachable import is_a
 from capturable.values_apart import numbers, same
 
 MOST = 3
 CPU_DRAWS = "CPU random numbers"
 OF_KINDS = {  # what the stand-in calls by another name
     "memory gone": "An input that was freed",
+    "value of the capture": "A number that is frozen",
     "gradients added": "Gradients that grow",
     "gradient overwritten": "Accumulated gradients that are wrong",
 }
@@ -27,19 +31,22 @@ OF_RULES = {  # a rule of check that names a frozen value
 }
 
 
-def likely_causes(comparing: Any, noticed: Sequence[Any]) -> list[str]:
+def likely_causes(comparing: Any, noticed: Sequence[Any], remarks: Sequence[str]) -> list[str]:
     """A few causes, each with what points to it and the fix; none where nothing points to one.
 
-    comparing: the comparison that has found a difference, a Comparing of compare.
+    comparing: the comparison that has found a difference, a Comparing of compare. noticed, remarks:
+    of the stand-in.
     """
     kind = comparing.difference.kind
     if kind == "error":
         message = f"{type(comparing.error).__name__}: {comparing.error}"
         return [_described(entry.title) for entry in explain(message)[:1]]
-    # what was seen comes before what numbers suggest
-    causes = [*_noticed(noticed), *_signs(comparing)]
-    if kind in ("result", "state"):
-        causes += _checked(comparing)
+    causes = [*_noticed(noticed)]
+    if not causes:  # what was seen is no guess
+        causes = [*_signs(comparing)]
+        if kind in ("result", "state"):
+            causes += _checked(comparing)
+        causes += [f"a guess: {remark}" for remark in remarks]
     return list(dict.fromkeys(causes))[:MOST] or _padding(comparing)
 
 
@@ -51,32 +58,45 @@ def _described(title: str, seen: str = "") -> str:
 
 def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
     races = [finding for finding in noticed if finding.kind == "race"]
-    for finding in noticed:
+    for finding in sorted(noticed, key=lambda each: each.kind == "memory gone"):  # may follow
         # several races often have one missing wait; compare itself reads what is not computed yet
         if finding not in races[1:] and finding.kind != "not computed yet":
-            known = OF_KINDS.get(finding.kind)
+            rate = finding.sentence.startswith("lr of ")
+            known = "A learning rate that stays" if rate else OF_KINDS.get(finding.kind)
             yield f"{standard_name(entry_of(known)) if known else finding.kind}: {finding.sentence}"
 
 
 def _signs(comparing: Any) -> Iterator[str]:
     """Causes that have a sign of their own."""
-    kind, _, name, _ = comparing.difference
+    kind, call, name, _ = comparing.difference
     if kind == "later":
         yield _described("A result that is overwritten")
     if kind == "construction":
-        # memory of the capture, which has computed nothing
-        computed = not numbers(comparing.graphed_value(name)).isnan().any()
-        yield _described(
-            "A capture that trains once more" if computed else "A state that is not written back"
-        )
+        yield from _of_construction(comparing.state(comparing.graphed).get(name, 0.0))
     if "['lr']" in name:
         yield _described("A learning rate that stays")
-    if kind == "result":
+    if comparing.unread:
+        seen = f"the step with graphs reads no {' and no '.join(comparing.unread)} of a batch"
+        yield _described("A new tensor under the old name", seen)
+    elif kind == "result":
         yield from _repeated(comparing, name)
+    if comparing.captured:
+        seen = f"a guess, because call {call} captures a graph"
+        yield _described("A capture that trains once more", seen)
     for drawn in comparing.drew:
         on_gpu = "GPU" in drawn
         title = "A generator that the graph does not know" if on_gpu else OF_RULES[CPU_DRAWS]
         yield _described(title, f"the eager step draws from {drawn}, a replay does not")
+
+
+def _of_construction(value: Any) -> Iterator[str]:
+    """Why a value of the step with graphs differs before the first call."""
+    if numbers(value).isnan().any():  # memory of the capture, which has computed nothing
+        yield _described("A state that is not written back")
+        return
+    yield _described("A capture that trains once more")
+    if is_a(value, torch.nn.Parameter):
+        yield "a guess: the factories draw other random numbers for it: make the model first"
 
 
 def _repeated(comparing: Any, name: str) -> Iterator[str]:
@@ -98,7 +118,7 @@ def _padding(comparing: Any) -> list[str]:
     call = comparing.difference.call
     if comparing.difference.kind != "result" or rows[call - 1] == max(rows):
         return []
-    seen = f"call {call} has {rows[call - 1]} rows, others {max(rows)}"
+    seen = f"a guess, because call {call} has {rows[call - 1]} rows, others {max(rows)}"
     return [_described("Padded rows that reach the real ones", seen)]
 
 
@@ -116,5 +136,6 @@ def _checked(comparing: Any) -> Iterator[str]:
         if finding.kind == "frozen" and finding.rule in OF_RULES:
             rate = "lr" in finding.found.split() or "learning rate" in finding.found
             title = "A learning rate that stays" if rate else OF_RULES[finding.rule]
-            seen = f"{finding.place}\n    {finding.found}\n    fix: {finding.fix}"
+            seen = f"a guess, of the eager step: {finding.place}\n    {finding.found}"
+            seen += f"\n    fix: {finding.fix}"
             yield f"{standard_name(entry_of(title))}: {seen}"

@@ -68,7 +68,12 @@ class StepState:
     def values(self, names: Mapping[str, str], gradients: bool) -> dict[str, Any]:
         """The values of the things that names stand for, each under the name that it is given."""
         things = self.things()
-        found = (_values_of(name, things[own], gradients) for name, own in names.items())
+        found = [_values_of(name, things[own], gradients) for name, own in names.items()]
+        named = [things[own] for own in names.values() if is_a(things[own], torch.nn.Module)]
+        known = {id(parameter) for module in named for parameter in module.parameters()}
+        for name, own in names.items():
+            if is_a(things[own], torch.optim.Optimizer):  # a graph alone may know the module
+                found.append(_parameters_of(name, things[own], known))
         return dict(chain.from_iterable(found))
 
     def has_optimizer(self) -> bool:
@@ -120,6 +125,16 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple
         for key, value in optimizer.state.get(parameter, {}).items():
             if _is_number(value):
                 yield f"{name}.state[{number}]['{key}']", value
+
+
+def _parameters_of(
+    name: str, optimizer: torch.optim.Optimizer, known: set[int]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The parameters of an optimizer that no module has."""
+    for number, group in enumerate(optimizer.param_groups):
+        for place, parameter in enumerate(group["params"]):
+            if id(parameter) not in known:
+                yield f"{name}.param_groups[{number}]['params'][{place}]", parameter
 
 
 def _is_number(value: Any) -> bool:

@@ -19,6 +19,10 @@ WRONG = {  # the pair -> what differs first, and the cause that is named
     "copy_without_a_wait": ("result", "race: "),
     "gradients_added_up": ("state", "Gradient accumulation into graph memory"),
     "average_rebound": ("construction", "State not updated in place"),
+    "targets_not_copied": ("result", "reads no args[1] of a batch"),
+    "gradients_lost": ("state", "gradients lost"),
+    "drawn_in_another_order": ("construction", "draw other random numbers"),
+    "dropout_warmed_up_late": ("result", "because call 1 captures a graph"),
 }
 OPTIONS = {"padded_and_masked": {"pad": ["padded"]}}
 
@@ -313,5 +317,70 @@ def graphed_gradients_of_noisy_inputs():
     def step(new_x, model=model, generator=generator):
         x.copy_(new_x)
         graph.replay()
+
+    return step
+
+
+def eager_targets_not_copied():
+    model = torch.nn.Linear(4, 3).cuda()
+    batches = [tuple(torch.randn(2, size, device="cuda") for size in (4, 3)) for _ in range(2)]
+    return torch.no_grad()(lambda x, y: (model(x) - y).square().mean()), *batches
+
+
+def graphed_targets_not_copied():
+    eager, (x, y), _ = eager_targets_not_copied()
+    graph, loss = _captured(eager, x, y)
+    replaying = _replaying(graph, x, loss, eager, y)
+    return lambda x, y: replaying(x)
+
+
+def eager_gradients_lost():
+    model = torch.nn.Linear(4, 3).cuda()
+    return _two_micro_batches(model, model), torch.randn(6, 4, device="cuda")
+
+
+def graphed_gradients_lost():
+    """zero_grad() takes the gradients to which the graph adds."""
+    model = torch.nn.Linear(4, 3).cuda()
+    static_x = torch.randn(3, 4, device="cuda")
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    graph, _ = _captured(lambda x: model(x).square().mean().backward(), static_x, warmup=0)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        for micro_batch in x.chunk(2):
+            static_x.copy_(micro_batch)
+            graph.replay()
+        optimizer.step()
+
+    return step
+
+
+def eager_drawn_in_another_order():
+    model = torch.nn.Linear(4, 3).cuda()
+    return torch.no_grad()(lambda x: model(x)), torch.randn(2, 4, device="cuda")
+
+
+def graphed_drawn_in_another_order():
+    torch.randn(4)
+    return eager_drawn_in_another_order()
+
+
+def eager_dropout_warmed_up_late():
+    model = torch.nn.Dropout(0.5)
+    return (lambda x: model(x)), torch.ones(6, 4, device="cuda")
+
+
+def graphed_dropout_warmed_up_late():
+    """The warm-up of the first call draws, and nobody restores the random state."""
+    (eager, x), captured = eager_dropout_warmed_up_late(), []
+
+    def step(new_x):
+        if not captured:
+            graph, result = _captured(eager, x)
+            captured.append(_replaying(graph, x, result, eager))
+        return captured[0](new_x)
 
     return step

@@ -32,15 +32,17 @@ def test_right_steps_are_equal(name):
 EAGER = """
 import torch
 
+torch.manual_seed(5)
+
 def make():
-    weight = torch.ones(4, device="cuda")
+    weight = torch.rand(4, device="cuda")
     return (lambda x: x * weight), torch.arange(8.0, device="cuda").view(2, 4)
 """
 GRAPHED = """
 import torch
 
 def make():
-    weight, static_x = torch.ones(4, device="cuda"), torch.zeros(2, 4, device="cuda")
+    weight, static_x = torch.rand(4, device="cuda"), torch.zeros(2, 4, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = static_x * weight
