@@ -20,10 +20,12 @@ def graphs_inside(places: Iterable[Place], *roots: Any) -> Iterator[tuple[str, s
     things = [("the step", root) for root in roots]
     things += [(place.label, place.get()) for place in places]
     seen: set[int] = set()
+    told: tuple[str, ...] = ()
     for name, thing in things:
         setting = _setting(thing)
-        if setting and id(thing) not in seen:
+        if setting and id(thing) not in seen and not name.startswith(told):
             seen.add(id(thing))
+            told += (f"{name}.",)  # what a compiled module holds is compiled too
             yield name, setting
 
 
