@@ -76,8 +76,8 @@ def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tu
             yield from _changes(node, node.name)
             continue
         looping = loop or isinstance(node, ast.For | ast.While)
-        if isinstance(node, ast.AugAssign) or (loop and isinstance(node, ast.Assign)):
-            for target in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
+        if isinstance(node, ast.AugAssign | ast.For) or (loop and isinstance(node, ast.Assign)):
+            for target in _targets(node):
                 key = _key(target)
                 shared = (
                     isinstance(target, ast.Attribute) or not inside or _is_among(target, declared)
@@ -85,6 +85,12 @@ def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tu
                 if key[1] and shared and inside not in BUILDING:
                     yield key, node.lineno
         yield from _changes(node, inside, looping)
+
+
+def _targets(node: ast.AugAssign | ast.For | ast.Assign) -> Iterator[ast.AST]:
+    """What an assignment or a loop sets, each name of a tuple by itself."""
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        yield from target.elts if isinstance(target, ast.Tuple) else [target]
 
 
 def _replays(node: ast.AST) -> bool:
