@@ -12,6 +12,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from course.lessons import PUZZLES, lesson_file
 from course.paths import NOTEBOOKS, ROOT
+from course.recordings.cells import checked
+from exercises.puzzles import check_capture
 
 PICTURES = ROOT / "docs/static/puzzles"
 UNSOLVED = "make_shifted"
@@ -19,23 +21,21 @@ UNSOLVED = "make_shifted"
 
 def pictures() -> dict[str, str]:
     """Each picture as SVG, by the name of its file."""
-    unsolved = drawn(lesson_file(PUZZLES), UNSOLVED)
-    solved = drawn(lesson_file(PUZZLES, NOTEBOOKS / "solutions"))
+    sources = [cell.source for cell in nbformat.read(lesson_file(PUZZLES), as_version=4).cells]
+    names = [name for source in sources for _, name in checked(source)]
+    solved = drawn(lesson_file(PUZZLES, NOTEBOOKS / "solutions"), names)
+    unsolved = drawn(lesson_file(PUZZLES), [UNSOLVED])
     return solved | {f"{name}_unsolved": svg for name, svg in unsolved.items()}
 
 
-def drawn(path: Path, name: str = "") -> dict[str, str]:
-    """What the checks of a notebook draw, of one puzzle or of all."""
+def drawn(path: Path, names: list[str]) -> dict[str, str]:
+    """What the check draws of functions of a notebook."""
     shell: Any = InteractiveShell.instance()
-    found = {}
     for cell in nbformat.read(path, as_version=4).cells:
-        check = cell.source.removeprefix("assert ")
-        if check.startswith("check_capture(") and name in check:
-            shell.run_cell(f"outcome = {check}").raise_error()
-            found[check[len("check_capture(") : -1]] = shell.user_ns["outcome"].picture.svg
-        elif cell.cell_type == "code" and not check.startswith("check_capture("):
+        if cell.cell_type == "code" and not checked(cell.source):
             shell.run_cell(cell.source, store_history=True).raise_error()
-    return found
+    shown = {name: check_capture(shell.user_ns[name]).picture for name in names}
+    return {name: picture.svg for name, picture in shown.items() if picture}
 
 
 def write(folder: Path = PICTURES) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from html import unescape
+from shlex import quote
 
 import numpy as np
 import pytest
@@ -193,7 +194,9 @@ def test_many_traces_are_judged_and_hundreds_are_not_drawn(write_trace, capsys):
 @pytest.mark.parametrize("output", ["| true", "> /dev/full", ">&-"])
 def test_the_command_ends_quietly_where_nobody_reads(write_trace, output):
     path = write_trace(step(0, 0, 9), launch(1, 1), kernel(2, 3, 1))
-    command = f"set -o pipefail; {sys.executable} -m trace_report {path} {output}"
+    command = (
+        f"set -o pipefail; {quote(sys.executable)} -m trace_report {quote(str(path))} {output}"
+    )
     run = subprocess.run(["bash", "-c", command], capture_output=True, cwd=ROOT)
     assert run.stderr == b"" and run.returncode in (0, 2)
 
