@@ -467,6 +467,17 @@ def scalar_on_the_cpu(device):
     return on_batches(step, device)
 
 
+@fault("copy")
+def positions_made_on_the_cpu(device):
+    table = nn.Embedding(N, D).to(device)
+
+    def step(x):
+        positions = torch.arange(len(x)).to(x.device)  # here
+        return x + table(positions)
+
+    return on_batches(step, device)
+
+
 @clean
 def pinned_copy(device):
     host = torch.randn(D).pin_memory() if device == "cuda" else torch.randn(D)
