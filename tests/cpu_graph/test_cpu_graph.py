@@ -365,6 +365,12 @@ def test_a_name_that_a_gpu_has_is_there_and_refuses_when_it_is_called(gpu):
         torch.arange(3, device="cuda").std()
 
 
+def test_an_attribute_of_torchs_that_is_not_modelled_is_named(gpu):
+    event = torch.cuda.Event()
+    with pytest.raises(NotModelled, match="ipc_handle"):
+        assert not event.ipc_handle
+
+
 def test_a_tensor_shows_its_device_before_its_type_and_what_autograd_knows(gpu):
     half = torch.ones(2, device="cuda").half()
     assert repr(half) == "tensor([1., 1.], device='cuda:0', dtype=torch.float16)"
