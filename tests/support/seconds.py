@@ -1,7 +1,7 @@
 """The seconds that tests take, for `make quick`:  make test ARGS="-p tests.support.seconds"
 
-A plugin of pytest. It writes tests/seconds.json anew: a row for each file of tests; of tests that
-come once for each lesson, a row for each lesson.
+A plugin of pytest. It writes tests/seconds.json: a row for each file of tests that has run; of
+tests that come once for each lesson, a row for each lesson. Rows of other files stay.
 """
 
 import json
@@ -34,5 +34,8 @@ def pytest_runtest_logreport(report):
 
 def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):  # a worker's reports come to the controller
-        rows = {row: round(seconds, 1) for row, seconds in sorted(taken.items())}
-        TABLE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        known = json.loads(TABLE.read_text(encoding="utf-8"))
+        there = {row: known[row] for row in known if (ROOT / row.partition("[")[0]).exists()}
+        rows = there | {row: round(seconds, 1) for row, seconds in taken.items()}
+        table = json.dumps(dict(sorted(rows.items())), indent=1)
+        TABLE.write_text(f"{table}\n", encoding="utf-8")
