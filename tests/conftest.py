@@ -92,9 +92,14 @@ def new_context(chromium):
 
 
 @pytest.fixture(scope="session")
-def played_lessons():
-    """Every recorded lesson with what its cells show; the first worker to ask plays them all."""
-    return played(RECORDED)
+def played_lessons(request):
+    """The recorded lessons that this run's tests ask for, all if a test is not about one lesson,
+    with what their cells show; the first worker to ask plays them.
+    """
+    asking = [item for item in request.session.items if "played_lessons" in item.fixturenames]
+    parameters = [item.callspec.params if hasattr(item, "callspec") else {} for item in asking]
+    asked = {each.get("path") for each in parameters}
+    return played(RECORDED if None in asked else [path for path in RECORDED if path in asked])
 
 
 @pytest.fixture(scope="session")
