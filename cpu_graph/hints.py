@@ -349,9 +349,8 @@ def gradients_lost(device, optimizer, *_):
             elif record.replays > before + 1 and not adds and UNADDED not in record.remarks:
                 record.remarks.append(UNADDED)
     if lost:
-        for finding in device.adding:  # they were reset, if not in place
-            device.findings.remove(finding)
-        device.adding.clear()
+        for finding in list(device.adding):  # they were reset, if not in place
+            _withdraw(device, finding)
         tell(
             device,
             "gradients lost",
@@ -366,6 +365,11 @@ def zeroed(device, written):
     for finding, blocks in list(device.adding.items()):
         blocks -= written
         if not blocks:
-            del device.adding[finding]
-            if finding in device.findings:
-                device.findings.remove(finding)
+            _withdraw(device, finding)
+
+
+def _withdraw(device, finding):
+    """What was told of gradients that grow is not so; a report may have taken it already."""
+    del device.adding[finding]
+    if finding in device.findings:
+        device.findings.remove(finding)
