@@ -34,8 +34,8 @@ def drawn(path: Path, names: list[str]) -> dict[str, str]:
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code" and not checked(cell.source):
             shell.run_cell(cell.source, store_history=True).raise_error()
-    shown = {name: check_capture(shell.user_ns[name]).picture for name in names}
-    return {name: picture.svg for name, picture in shown.items() if picture}
+    shown: dict[str, Any] = {name: check_capture(shell.user_ns[name]).picture for name in names}
+    return {name: picture.svg for name, picture in shown.items()}
 
 
 def write(folder: Path = PICTURES) -> None:
