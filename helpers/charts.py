@@ -23,14 +23,6 @@ COLOURS = lanes.COLOURS | {
     "number kept": "#117733",
     "number dropped": "#DDCC77",
 }
-MARKERS = {
-    "host time": "o",
-    "GPU busy time": "s",
-    "step time": "^",
-    "eager": "o",
-    "graph": "s",
-    "other": "^",
-}
 GUESSES = "DPX*"  # a marker for each guess of a chart
 
 

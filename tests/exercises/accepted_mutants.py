@@ -10,11 +10,7 @@ NOT_USED = "What the outside functions compute during the capture is not used."
 NO_GRADIENT = "What is compared or copied without gradients needs no detach."
 ZEROED = "Gradients that are zeroed in the graph train as new ones do."
 ANY_BATCH = "Any batch serves as the sample."
-WAITS_ANYWAY = "torch.cuda.graph waits for all streams before it captures."
 BY_CHANCE = "About half: of so few images, chance alone mirrors a share that differs more."
-REGISTERED = (
-    "From torch 2.15 on a capture registers its generators; older versions refuse this change."
-)
 WARM_UP_DROPPED = "The result of the warm-up is dropped, and its autograd graph with it."
 
 BELOW_ROUNDING = "It changes the variance by less than rounding does."
