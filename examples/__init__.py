@@ -22,6 +22,7 @@ train_fp8: train Transformer Engine's layers in FP8, with graphs
 order_microbatches: its graphs of a pipeline's microbatches, and the order of their replays
 train_ddp: train on several GPUs under DistributedDataParallel, a graph on each
 compare_ddp: DDP and FSDP2 on several GPUs, eager and in a graph
+overlap_ddp: which settings let DDP's all-reduces overlap the backward pass
 split_decoder: a decoder on two GPUs, each with half of every layer
 compare_splits: the same by NCCL, parallelize_module and one-shot all-reduces, next to one GPU
 graph_experts: a mixture of experts in a graph, tested bit for bit and trained

@@ -1,11 +1,14 @@
 """DDP and FSDP2 on two ranks, in eager mode on the CPU, and one GPU's graph on the stand-in."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
+from examples import overlap_ddp
 from tests.support.scripts import GLOO, changed, names_of, printed_by_two_ranks
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
@@ -53,3 +56,28 @@ def test_two_ranks_agree_and_fsdp2_trains_as_ddp(tmp_path):
     trained = json.loads(lines[-1])["trained"]
     assert trained["FSDP2, eager"][:-1] == pytest.approx(trained["DDP, eager"][:-1], rel=1e-5)
     assert trained["one GPU, eager"] != trained["DDP, eager"]
+
+
+def test_the_hook_averages_a_bucket_on_its_own_stream(monkeypatch):
+    calls = []
+
+    class Future:  # torch's own wants CUDA's driver
+        def __init__(self, devices):
+            self.devices = devices
+
+        def set_result(self, result):
+            calls.append(("result", torch.cuda.current_stream(), result))
+
+    def all_reduce(gradients, op):
+        calls.append((op, torch.cuda.current_stream(), gradients))
+
+    monkeypatch.setattr(torch.futures, "Future", Future)
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    with cpu_graphs():
+        stream = torch.cuda.Stream()
+        gradients = torch.ones(3, device="cuda")
+        bucket = SimpleNamespace(buffer=lambda: gradients)
+        future = overlap_ddp.all_reduce_on(stream, bucket)
+        assert torch.cuda.current_stream() != stream
+        assert future.devices == [gradients.device]
+    assert calls == [(dist.ReduceOp.AVG, stream, gradients), ("result", stream, gradients)]

@@ -91,7 +91,6 @@ def test_a_recording_says_where_it_comes_from(path):
         "python",
         "date",
         "seconds",
-        "peak_gpu_mib",
         "versions",
     ]
     assert all(about[key] for key in needed)

@@ -24,7 +24,7 @@ OTHER_TIMES = {  # times whose names do not say so, by lesson
     "split_decoder": {"products", "all_reduces"},
 }
 UNTIMED = {"capture_and_replay", "replay_random_numbers", "share_memory_pools"}
-UNTIMED |= {"repair_ten_scripts", "failure_gallery", "train_on_several_gpus"}
+UNTIMED |= {"repair_ten_scripts", "failure_gallery"}
 
 
 def scaled(value, place, times, factor_of):
