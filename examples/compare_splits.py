@@ -4,8 +4,9 @@
     torchrun --standalone --nproc-per-node=2 -m examples.compare_splits decoding
     torchrun --standalone --nproc-per-node=2 -m examples.compare_splits logits
 
-all-reduces: µs of one, by KiB and method. decoding: rows of size, blocks, method, and the quartiles
-of the µs per token. logits: how far each method is from one GPU in float32. Replace SIZES by yours.
+all-reduces: rows of KiB, method, and the quartiles of the µs of one. decoding: rows of size,
+blocks, method, and the quartiles of the µs per token. logits: how far each method is from one GPU
+in float32. Replace SIZES by yours.
 Set TORCH_SYMM_MEM_DISABLE_MULTICAST=1 where NVLink multicast is missing; ranks that share a GPU
 need NCCL_MULTI_RANK_GPU_ENABLE=1 and TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES=1.
 """
@@ -112,11 +113,10 @@ def quartiles(step: Callable, calls: int, rounds: int = 12) -> list[float]:
     return torch.tensor(times[2:]).quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
 
 
-def time_all_reduces() -> dict[int, dict[str, float]]:
-    """Median µs of an all-reduce, of 32 in a graph, by KiB and method."""
-    found = {}
+def time_all_reduces() -> list[tuple]:
+    """Rows of KiB, method, and the quartiles of the µs of an all-reduce, of 32 in a graph."""
+    rows = []
     for kib in (4, 8, 128, 1024, 16384):
-        found[kib] = {}
         for name, all_reduce in {"NCCL": nccl, "one-shot": one_shot(512 * kib)}.items():
             x = torch.ones(512 * kib, device="cuda", dtype=torch.bfloat16)
             total = all_reduce(x.clone())
@@ -127,8 +127,8 @@ def time_all_reduces() -> dict[int, dict[str, float]]:
             with torch.cuda.graph(graph):
                 for _ in range(32):
                     all_reduce(x)
-            found[kib][name] = quartiles(graph.replay, calls=32)[1]
-    return found
+            rows.append((kib, name, *quartiles(graph.replay, calls=32)))
+    return rows
 
 
 def time_tokens(decoder: DecodeGraph) -> list[float]:
