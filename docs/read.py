@@ -96,7 +96,7 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
         return fenced(output.text.rstrip(), "text")
     html, plain = output.data.get("text/html", ""), output.data.get("text/plain", "")
     if "<table" in html:
-        return without_styles(html)
+        return without_guesses(without_styles(html))
     if 'class="highlight"' in html:
         return fenced(plain.strip(), "python")
     if "text/markdown" in output.data:
@@ -104,6 +104,13 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
     if plain.startswith("<IPython"):
         return ""
     return fenced(plain.removeprefix(NO_GUESS), "text")
+
+
+def without_guesses(html: str) -> str:
+    """A table without its first column if it holds guesses, because nobody has guessed here."""
+    if "<th>your guess</th>" not in html:
+        return html
+    return html.replace("<th>your guess</th>", "").replace("</th><td>?</td>", "</th>")
 
 
 def fenced(text: str, language: str) -> str:
