@@ -96,7 +96,7 @@ def train(rank: int, stream: torch.cuda.Stream, use_graph: bool) -> None:
     for inputs, targets in batches[WARMUP:]:  # 4. as many on every rank
         losses.append(step(inputs, targets))
 
-    faulthandler.dump_traceback_later(LIMIT, exit=True)  # 5. no watchdog sees a replay
+    faulthandler.dump_traceback_later(LIMIT, exit=True)  # 5. ends a hang
     report(rank, model, losses[-5:])
 
     if use_graph:
