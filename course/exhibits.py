@@ -42,29 +42,27 @@ ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
 SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the whole lesson
     "DDP reads its timers in a capture": "Which lines can you leave out?",
     "DDP built on the default stream": "Which lines can you leave out?",
-    "Ranks that train apart": "Which changes are safe?",
+    "Ranks that train apart": "Which lines can you leave out?",
     "A rank that waits for a collective": "Which lines can you leave out?",
     "A replay that never ends on one rank": "Which lines can you leave out?",
     "A process group that cannot be destroyed": "Which lines can you leave out?",
-    "Transformer Engine: FP8 scales that stay": "What FP8 keeps",
-    "Transformer Engine: weights in FP8 that are not told": (
-        "Weights that stay for some microbatches"
-    ),
-    "Transformer Engine: weights in FP8 that stay": "Weights that stay for some microbatches",
+    "Transformer Engine: FP8 scales that stay": "Which scales were updated",
+    "Transformer Engine: weights in FP8 that are not told": "Cache the FP8 weights",
+    "Transformer Engine: weights in FP8 that stay": "Cache the FP8 weights",
     "Transformer Engine: replays in another order than _order": "The order of microbatches",
     "Transformer Engine: an order that does not add up": "The order of microbatches",
-    "Megatron: a random tracker without graphs": "Three kinds of graphs",
-    "Megatron: a NaN check in a graph": "Three kinds of graphs",
-    "Megatron: the NaN check is asked to be off": "Three kinds of graphs",
+    "Megatron: a random tracker without graphs": "Take it to work",
+    "Megatron: a NaN check in a graph": "One option captures the iteration",
+    "Megatron: the NaN check is asked to be off": "One option captures the iteration",
     "torch.compile: a graph break with fullgraph=True": "Graph breaks",
     "torch.compile: an output that a later run overwrote": "Outputs that the next call overwrites",
     "A copy of a weight made before the capture": "What the addresses do not show",
     "An update of weights while the graph runs": "What the addresses do not show",
     "Memory that came back empty": "Memory that sleeps and wakes up",
     "A graph that runs while its memory is away": "Memory that sleeps and wakes up",
-    "Tokens selected expert by expert": "Five more methods",
-    "Tokens above an expert's capacity": "Five more methods",
-    "Sizes of groups that were read before the capture": "Five more methods",
+    "Tokens selected expert by expert": "Sort the tokens, or pad to a capacity",
+    "Tokens above an expert's capacity": "Sort the tokens, or pad to a capacity",
+    "Sizes of groups that were read before the capture": "Sort the tokens, or pad to a capacity",
     "An all-to-all with the sample's sizes": "Experts on two GPUs",
     "A missing all-reduce": "Which lines can you change?",
     "A symmetric buffer that was freed": "One-shot all-reduce for a few kilobytes",
@@ -236,6 +234,7 @@ def index(exhibits: pd.DataFrame) -> Markdown:
             sight = one.says
         else:
             sight = one.message.splitlines()[0].replace("|", " ")
+            sight = textwrap.shorten(sight, 400, placeholder=" …")  # its entry has it all
         sight = sight.replace("<", "&lt;")
         if one.exhibit in TOLD_APART_BY:
             sight += f" ({TOLD_APART_BY[one.exhibit]})"
