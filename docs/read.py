@@ -110,7 +110,8 @@ def without_guesses(html: str) -> str:
     """A table without its first column if it holds guesses, because nobody has guessed here."""
     if "<th>your guess</th>" not in html:
         return html
-    return html.replace("<th>your guess</th>", "").replace("</th><td>?</td>", "</th>")
+    html = html.replace("<th>your guess</th>", "")
+    return re.sub(r"</th><td>\??</td>", "</th>", html)  # "": a row that nobody is asked about
 
 
 def fenced(text: str, language: str) -> str:
