@@ -72,8 +72,8 @@ def unchanged(*things: object, generators: Iterable[torch.Generator] = ()) -> It
     graph captured in the block is replayed. Optimizer state that the block creates is set to zero,
     where SGD, Adam and most others start. The random states are those of the default generators of
     the CPU and the current GPU, and of generators. Addresses stay, so a graph captured in the block
-    stays valid. Raises TypeError for other things, and for an optimizer whose new state does not
-    start at zero.
+    stays valid. Raises TypeError for other things, and for ASGD, NAdam and Rprop before their
+    first step, because their state does not start at zero; take a step of SGD with dampening first.
     """
     tensors = [tensor for thing in things for tensor in _tensors(thing)]
     values = [tensor.detach().clone() for tensor in tensors]
