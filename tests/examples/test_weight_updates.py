@@ -1,4 +1,4 @@
-"""What Change weights under live graphs copies from: new weights, adapters, rollouts, addresses."""
+"""What *Change weights under live graphs* copies from and does not record: updates and adapters."""
 
 from queue import Queue
 
@@ -8,11 +8,7 @@ from torch import nn
 from torch.func import functional_call
 
 from cpu_graph import cpu_graphs
-from examples import rollouts, small_llama
 from examples.adapters import LoRALinear
-from examples.address_range import AddressRange, move_weights
-from examples.rollouts import NEWLINE, Rollouts, rewards_of, train_step
-from tests.support.machine import needs_gpu
 from tests.support.scripts import ending, names_of, numbered_lines
 
 
@@ -82,23 +78,6 @@ def test_weights_that_are_not_copied_are_named():
         equal_after_each_update(ASSIGNED)
 
 
-def test_a_policy_in_another_process_sends_its_weights_after_each_text():
-    sent = []
-    with cpu_graphs():
-        texts = Queue()
-        text = torch.full((2, 5), NEWLINE)
-        text[0, 2:] = ord("A")
-        texts.put(text)
-        texts.put(None)
-        rollouts.train(texts, Taker(sent.append), rows=2, n_tokens=3)
-        [(weights, own_text)] = sent
-        model, config = small_llama.load("model", "cuda")
-        assert not torch.equal(weights["embedding.weight"], model.embedding.weight)
-        model.load_state_dict(weights)
-        engine = Rollouts(model, config, rows=2)
-        assert torch.equal(engine.write(engine.step, seed=100, n_tokens=3).cpu(), own_text)
-
-
 def test_each_row_uses_its_own_adapter():
     torch.manual_seed(0)
     index = torch.tensor([2, 0, 2, 1])
@@ -110,47 +89,3 @@ def test_each_row_uses_its_own_adapter():
         torch.testing.assert_close(mixed[row], x[row] @ weight.T)
     layer.index = 1
     torch.testing.assert_close(layer(x)[3], mixed[3])
-
-
-def test_a_reward_is_the_share_of_capitals_and_a_step_of_training_returns_its_mean():
-    text = torch.tensor([[NEWLINE, *b"ABcd"], [NEWLINE, *b"a Z\n"]])
-    assert rewards_of(text).tolist() == [0.5, 0.25]
-    policy, config = small_llama.load("drafter")
-    before = policy.embedding.weight.clone()
-    optimizer = torch.optim.SGD(policy.requires_grad_(True).parameters(), lr=0.1)
-    assert train_step(policy, config, optimizer, text) == pytest.approx(0.375)
-    assert not torch.equal(policy.embedding.weight, before)
-
-
-def test_a_seed_repeats_its_rollouts():
-    model, config = small_llama.load("drafter")
-    rollouts = Rollouts(model, config, rows=2, device="cpu")
-    texts = [rollouts.write(rollouts.step, seed, n_tokens=5) for seed in (1, 2, 1)]
-    assert texts[0].shape == (2, 6) and (texts[0][:, 0] == NEWLINE).all()
-    assert torch.equal(texts[0], texts[2]) and not torch.equal(texts[0], texts[1])
-
-
-@needs_gpu
-def test_addresses_outlive_their_memory():
-    free = torch.cuda.mem_get_info()[0]
-    memory = AddressRange(2**26 - 5)
-    assert memory.n_bytes == 2**26
-    memory.give_back()
-    assert torch.cuda.mem_get_info()[0] >= free
-    memory.take()
-    values = torch.as_tensor(memory, device="cuda")
-    assert values.data_ptr() == memory.address
-    assert values.fill_(7).sum() == 7 * 2**26
-    memory.give_back()
-
-
-@needs_gpu
-def test_moved_weights_are_the_same_values():
-    layer = nn.Linear(33, 5, device="cuda", dtype=torch.bfloat16).requires_grad_(False)
-    before = [weight.clone() for weight in layer.parameters()]
-    memory = move_weights(layer)
-    for weight, value in zip(layer.parameters(), before, strict=True):
-        assert torch.equal(weight, value)
-        assert memory.address <= weight.data_ptr() < memory.address + memory.n_bytes
-    del layer, weight
-    memory.give_back()
