@@ -21,15 +21,7 @@ from examples import graph_nodes
 
 LIBRARIES = (str(Path(torch.__file__).parent), __file__)  # frames that are not the program's
 GENERATED = "torchinductor"  # in the paths of code that torch.compile writes
-COLUMNS = [
-    "code",
-    "nodes",
-    "kernels",
-    "copies, fills",
-    "pool MiB",
-    "replays",
-    "captured at",
-]
+COLUMNS = ["code", "nodes", "kernels", "copies, fills", "pool MiB", "replays", "captured at"]
 
 
 class GraphAudit:

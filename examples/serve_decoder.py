@@ -12,16 +12,7 @@ import torch
 from torch import Tensor
 
 from examples.decoder import Config, Decoder, new_kv_cache, project, sample
-from examples.serving import (
-    Request,
-    advance,
-    deliver,
-    figures,
-    fit,
-    make_requests,
-    pack,
-    schedule,
-)
+from examples.serving import Request, advance, deliver, figures, fit, make_requests, pack, schedule
 
 CONFIG = Config(
     n_layers=8,

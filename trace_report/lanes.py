@@ -70,10 +70,7 @@ def timeline(
 
 
 def timelines(
-    traces: dict[str, Trace],
-    step: int = 0,
-    end_us: float | None = None,
-    title: str | None = None,
+    traces: dict[str, Trace], step: int = 0, end_us: float | None = None, title: str | None = None
 ) -> np.ndarray:
     """Draw the same step of several traces, a dict of name -> Trace, on one time axis."""
     parts = {name: of_step(trace, step) for name, trace in traces.items()}

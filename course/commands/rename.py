@@ -33,14 +33,7 @@ from course.recordings.statements import IMPORT, bound
 FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html|md)\b")
 NAME = re.compile(r"(?:(\d\d)_)?([a-z][a-z0-9]*(?:_[a-z0-9]+)+)")  # a number, a verb and an object
 LINKS = ("*.md", "*/README.md", "docs/*.md", "jupyter/*.json")
-TEXTS = (
-    *LINKS,
-    "**/*.py",
-    "**/*.toml",
-    "docs/**/*.*",
-    "capturable/*.json",
-    "traces/works_on.json",
-)
+TEXTS = (*LINKS, "**/*.py", "**/*.toml", "docs/**/*.*", "capturable/*.json", "traces/works_on.json")
 FILES = (
     "exercises/scenarios/{}.py",
     "tests/exercises/answers/{}.py",

@@ -23,14 +23,7 @@ from course.lessons import lesson_file
 from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
 from course.recordings.cells import CodeCell, code_cells, python
 from course.recordings.reached_code import hashes, lost, redefined
-from course.recordings.statements import (
-    IMPORT,
-    Statement,
-    dependences,
-    hash_of,
-    parsed,
-    short_hash,
-)
+from course.recordings.statements import IMPORT, Statement, dependences, hash_of, parsed, short_hash
 from course.recordings.values import decode
 from helpers.trace import TraceError, read_trace
 

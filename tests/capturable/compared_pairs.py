@@ -4,11 +4,7 @@ unusual way. Each function is a factory."""
 import torch
 from torch.nn import functional as F
 
-RIGHT = (
-    "padded_and_masked",
-    "other_optimizer_settings",
-    "gradients_of_noisy_inputs",
-)
+RIGHT = ("padded_and_masked", "other_optimizer_settings", "gradients_of_noisy_inputs")
 WRONG = {  # the pair -> what differs first, and the cause that is named
     "batch_not_copied": ("result", "Rebound static input"),
     "warmup_that_trains": ("construction", "Side effects of the warm-up"),

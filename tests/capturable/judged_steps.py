@@ -90,9 +90,7 @@ def adamw(parameters: Any) -> torch.optim.Optimizer:
 
 
 def trains(
-    *shape: int,
-    model: Callable[[], nn.Module] = lambda: nn.Linear(D, D),
-    optimizer: Callable = sgd,
+    *shape: int, model: Callable[[], nn.Module] = lambda: nn.Linear(D, D), optimizer: Callable = sgd
 ) -> Callable:
     """Make a case of the loss of a model, which a step minimises."""
 

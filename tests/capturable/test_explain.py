@@ -288,7 +288,7 @@ def test_an_illegal_access_names_no_cause():
 def test_the_operators_that_check_knows_are_known():
     names = {name.partition("::")[2].strip("_") for name in WAITING}
     elsewhere = {  # other causes tell of these, or they need arguments that a text does not show
-        *("masked_fill", "index_fill", "mm", "mv", "bmm", "addmm", "sparse_addmm"),
+        *("masked_fill", "index_fill", "mm", "mv", "bmm", "addmm", "sparse_addmm")
     }
     for name in names - elsewhere:
         text = f"    y = torch.{name.replace('linalg_', 'linalg.')}(x)\n{CAPTURING}"

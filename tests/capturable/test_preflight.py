@@ -470,7 +470,7 @@ def test_the_lessons_broken_step_has_every_planted_fault():
     assert table.rule.to_list() == recorded.rule.to_list()
     assert table.line.to_list() == recorded.line.to_list()
     assert set(table.rule) == {
-        *("CPU work", "frozen number", "sync", "optimizer", "moved tensor", "output"),
+        *("CPU work", "frozen number", "sync", "optimizer", "moved tensor", "output")
     }
     assert state.temperature == 2.0
 

@@ -42,11 +42,7 @@ def test_an_operator_of_the_tables_exists(name):
 
 
 @pytest.mark.parametrize(
-    "name, arguments",
-    [
-        ("index_fill", ["value"]),
-        ("segment_reduce", ["unsafe"]),
-    ],
+    "name, arguments", [("index_fill", ["value"]), ("segment_reduce", ["unsafe"])]
 )
 def test_the_arguments_that_the_table_asks_for_exist(name, arguments):
     packet = getattr(torch.ops.aten, name)

@@ -8,10 +8,7 @@ import torch
 
 from cpu_graph import cpu_graphs
 from exercises.scenarios.train_on_several_gpus import two_ranks
-from tests.support.scripts import (
-    a_group,
-    names_of,
-)
+from tests.support.scripts import a_group, names_of
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
 

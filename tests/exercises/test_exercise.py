@@ -287,16 +287,7 @@ def test_a_guess_of_nothing_is_far_off_unless_nothing_it_is():
 
 
 @pytest.mark.parametrize(
-    "guess",
-    [
-        ...,
-        "34",
-        True,
-        float("nan"),
-        float("inf"),
-        [34],
-        Odd(repr=str),
-    ],
+    "guess", [..., "34", True, float("nan"), float("inf"), [34], Odd(repr=str)]
 )
 def test_what_is_no_guess_gets_a_sentence(guess):
     outcome = compare_guess(guess, 34, " kernels")

@@ -24,10 +24,7 @@ def test_sleeps(): signal.signal(signal.SIGALRM, signal.SIG_IGN); time.sleep(360
 
 @pytest.mark.parametrize(
     ("source", "test", "why"),
-    [
-        (KILLS, "test_dies", "crashed"),
-        (DEAF, "test_sleeps", ""),
-    ],
+    [(KILLS, "test_dies", "crashed"), (DEAF, "test_sleeps", "")],
     ids=["killed", "deaf to signals"],
 )
 def test_no_run_can_hang(source, test, why, tmp_path):

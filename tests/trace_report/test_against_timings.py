@@ -34,12 +34,7 @@ TIMED = [
         1,
     ),
     ("capture_training_step", "timings", {"eager": "eager", "whole_step": "whole-step graph"}, 1),
-    (
-        "make_graphed_callables",
-        "timings",
-        {"eager_callables": "eager", "callables": "graphed"},
-        1,
-    ),
+    ("make_graphed_callables", "timings", {"eager_callables": "eager", "callables": "graphed"}, 1),
     (
         "graph_part_of_model",
         "fixed_timings",
