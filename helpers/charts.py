@@ -1,4 +1,4 @@
-"""The charts of the course: CPU and GPU time with its spread, guesses, and the lanes of a step."""
+"""The charts of the course: CPU and GPU time with its spread, and the lanes of a step."""
 
 from typing import Any
 
@@ -14,43 +14,23 @@ from trace_report.units import digits, in_words, unit
 __all__ = ["LINES", "WIDTH", "sheet", "timeline", "timelines"]
 
 COLOURS = lanes.COLOURS | {
-    "your guess": "#D55E00",
     "eager": "#CC79A7",
     "graph": "#2A8FD0",
     "other": "#332288",
-    "memory in use": "#882255",
-    "memory free": "#949494",
     "number kept": "#117733",
     "number dropped": "#DDCC77",
 }
-GUESSES = "DPX*"  # a marker for each guess of a chart
-
-
-def mark_guess(
-    axes: Axes, x: float | None, y: float | None, number: int = 0, label: str = "your guess"
-) -> None:
-    """Mark a guess at (x, y), unless one of them is None; number, 0 to 3, chooses the marker."""
-    if x is not None and y is not None:
-        look: dict[str, Any] = {
-            "markeredgecolor": "white",
-            "markersize": 10,
-            "linestyle": "",
-            "zorder": 5,
-        }
-        axes.plot(x, y, GUESSES[number], color=COLOURS["your guess"], label=label, **look)
 
 
 def cpu_gpu_chart(
     rounds: pd.DataFrame,
     busy_us: dict[str, float] | None = None,
-    guess: tuple | list | None = None,
     title: str | None = None,
 ) -> Axes:
     """Draw host time, GPU busy time and step time of each variant, as medians with quartiles.
 
     rounds: what measure() returned. busy_us: variant -> GPU busy time per step in µs, from a trace.
-    guess: (variant, lane, µs), such as ("eager", "step time", 900), or a list of them; None for µs
-    is not drawn. title: the finding; without one, the fastest variant's times.
+    title: the finding; without one, the fastest variant's times.
     """
     spreads = {"host time": quartiles(rounds, "host_us"), "step time": quartiles(rounds, "step_us")}
     medians = pd.DataFrame({lane: spread["median"] for lane, spread in spreads.items()})
@@ -68,11 +48,8 @@ def cpu_gpu_chart(
         xerr=np.array(reach), width=0.8, ax=axes, legend=False, color=colours, error_kw=whiskers
     )
     size = unit(medians.max(axis=None))[1]
-    bars = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
-    for lane_bars in bars.values():
-        axes.bar_label(lane_bars, fmt=lambda us: digits(us / size), padding=4, fontsize=10)
-    guesses = [guess] if guess and isinstance(guess[0], str) else guess or []
-    _mark_bars(axes, bars, medians, guesses)
+    for bars in [one for one in axes.containers if hasattr(one, "patches")]:
+        axes.bar_label(bars, fmt=lambda us: digits(us / size), padding=4, fontsize=10)
     axes.invert_yaxis()
     longest = max(map(len, medians.index))
     in_unit(axes, medians.max(axis=None), "time per step (bar: median, whisker: quartiles)")
@@ -89,16 +66,3 @@ def _finding(medians):
     if "GPU busy time" in row and row["GPU busy time"] > 0:
         return f"{text}; the GPU works for {in_words(row['GPU busy time'])}."
     return f"{text}; the CPU issues it in {in_words(row['host time'])}."
-
-
-def _mark_bars(axes, bars, medians, guesses):
-    """A marker on the bar of each guess but None; at the edge, and said so, if it is far off."""
-    guesses = [guess for guess in guesses if guess[2] is not None]
-    edge = 1.3 * medians.max(axis=None)
-    for number, (variant, lane, us) in enumerate(guesses):
-        bar = bars[lane][medians.index.get_loc(variant)]
-        label = "your guess" if len(guesses) == 1 else f"guess, {lane}"
-        if us > edge:
-            label += ", off the chart"
-        y = bar.get_y() + bar.get_height() / 2
-        mark_guess(axes, min(max(us, 0), edge), y, number, label)

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from helpers.charts import WIDTH, cpu_gpu_chart, mark_guess, sheet, timeline, timelines
+from helpers.charts import WIDTH, cpu_gpu_chart, timeline, timelines
 from helpers.trace import read_trace
 from tests.support.traces import event, kernel, launch, step
 
@@ -59,11 +59,9 @@ def shown_whole(axes):
     return box.x0 > -0.1 and box.x1 < WIDTH + 0.1
 
 
-@pytest.mark.parametrize("us", [1200, 10**9])
-def test_the_chart_is_no_wider_than_the_page(rounds, us):
-    guesses = [("graph", "step time", us), ("eager", "host time", 10)]
+def test_the_chart_is_no_wider_than_the_page(rounds):
     assert shown_whole(
-        cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}, guesses, title="A sentence. " * 9)
+        cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}, title="A sentence. " * 9)
     )
 
 
@@ -81,48 +79,6 @@ def test_without_a_title_a_chart_says_its_finding(rounds, read_events):
 def test_a_step_without_gpu_work_is_drawn(read_events):
     trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1), step(1, 50, 50))
     assert timeline(trace, 1, end_us=50).figure.get_suptitle() == "The GPU works for 0 µs of 0 µs."
-
-
-def test_the_guess_lies_on_its_bar(rounds):
-    axes = cpu_gpu_chart(rounds, guess=("graph", "step time", 500))
-    (mark,) = [line for line in axes.lines if line.get_label() == "your guess"]
-    bars = next(
-        bars
-        for bars in axes.containers
-        if hasattr(bars, "patches") and bars.get_label() == "step time"
-    )
-    assert mark.get_xdata()[0] == 500
-    assert bars[1].get_y() < mark.get_ydata()[0] < bars[1].get_y() + bars[1].get_height()
-
-
-def marks(axes):
-    return {line.get_label(): line for line in axes.lines if "guess" in line.get_label()}
-
-
-def test_an_empty_guess_is_not_drawn(rounds):
-    assert not marks(cpu_gpu_chart(rounds, guess=("graph", "step time", None)))
-    one = cpu_gpu_chart(rounds, guess=[("graph", "step time", 500), ("eager", "step time", None)])
-    assert list(marks(one)) == ["your guess"]
-    axes = sheet("Nothing.")
-    mark_guess(axes, None, 1)
-    assert not axes.lines
-
-
-def test_two_guesses_have_two_markers(rounds):
-    guesses = [
-        ("graph", "step time", 500),
-        ("eager", "step time", None),
-        ("eager", "host time", 800),
-    ]
-    found = marks(cpu_gpu_chart(rounds, guess=guesses))
-    assert list(found) == ["guess, step time", "guess, host time"]
-    assert len({line.get_marker() for line in found.values()}) == 2
-
-
-def test_a_guess_far_off_leaves_the_bars_readable(rounds):
-    axes = cpu_gpu_chart(rounds, guess=("graph", "step time", 10**9))
-    assert list(marks(axes)) == ["your guess, off the chart"]
-    assert axes.get_xlim()[1] < 2000
 
 
 def test_names_of_narrow_ranges_do_not_overlap(write_trace):
