@@ -227,17 +227,12 @@ def train_step(
     return loss.detach()
 
 
-def losses_of(
-    net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None, anew: bool = False
-) -> list:
-    """The losses of an eager training of a copy of net, which leaves the random state as it is;
-    anew: with a new optimizer for each step.
-    """
+def losses_of(net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None) -> list:
+    """The losses of an eager training of a copy of net, which leaves the random state as it is."""
     net = copy.deepcopy(net)
     optimizer, losses = make(net.parameters()), []
     with unchanged():
         for number, (inputs, targets) in enumerate(batches):
-            optimizer = make(net.parameters()) if anew else optimizer
             for group in optimizer.param_groups:
                 group["lr"] = rates[number] if rates else group["lr"]
             losses.append(train_step(net, optimizer, inputs, targets))

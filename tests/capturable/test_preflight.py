@@ -425,19 +425,6 @@ def test_it_changes_nothing(device, trained):
     assert {"CPU work", "sync", "optimizer"} <= set(findings.rule)
 
 
-def test_what_the_step_raises_comes_through_and_nothing_changes():
-    trainer = Trainer()
-    state = trainer.state()
-
-    def step(x, y):
-        trainer.step(x, y)
-        raise ZeroDivisionError("of the step")
-
-    with pytest.raises(ZeroDivisionError, match="of the step"):
-        findings_table(step, *batches_on("cpu")[0])
-    assert trainer.state() == state
-
-
 def lesson_function(name):
     """A function as the lesson defines it last, made to run on the CPU."""
     cells = [cell for cell in LESSON.cells if cell.cell_type == "code"]

@@ -109,12 +109,6 @@ def test_each_side_has_its_own_arguments():
     numbers = [1, 2]
     assert "yours 0, expected 3" in repr(check(total, numbers)) and numbers == [1, 2]
 
-    def total(numbers):
-        numbers["us"] *= 0
-        return numbers.us.tolist()
-
-    assert not check(total, pd.DataFrame({"us": [1.0]}))
-
 
 class Odd:
     def __init__(self, **methods):
@@ -153,12 +147,8 @@ DEEP.append(DEEP)
         lambda x: Odd(repr=lambda: 1 / 0, eq=lambda: True),
         lambda x: np.array(["a"], dtype=object),
         lambda x: pd.DataFrame({"x": [pd.NA]}),
-        lambda x: pd.DataFrame([[1, 2]], columns=["a", "a"]),
-        lambda x: torch.ones(2, device="meta"),
         lambda x: DEEP,
         lambda x: 10**400,
-        lambda x: print,
-        lambda x: pd.NaT,
         lambda: 2,
         lambda x: check(double, x),  # noqa: F821
         lambda x: (_ for _ in ()).throw(GeneratorExit),
@@ -240,8 +230,6 @@ def test_differences(yours, expected, same):
 @pytest.mark.parametrize(
     "yours, expected, question",
     [
-        (0.32, 320.0, "ms for us"),
-        (-5.0, 5.0, "is the sign right?"),
         (0.25, 4.0, "upside down?"),
         (3, 3.4, "did you round it?"),
         (0.67, 0.6736, "did you round it?"),
