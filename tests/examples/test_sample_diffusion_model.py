@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cpu_graph import cpu_graphs
-from examples.sample_diffusion_model import NO_CLASS, DiT, Graphed, Sampler, noise_levels
+from examples.sample_diffusion_model import NO_CLASS, DiT, Sampler, noise_levels
 from tests.support.scripts import run_main
 
 SMALL = ["--size", "8", "--train-steps", "5", "--batch-size", "3", "--steps", "6"]
@@ -65,23 +65,3 @@ def test_guidance_of_one_is_the_model_alone():
             other = sampler.model(noise, torch.ones((), device="cuda"), labels.fill_(NO_CLASS))
         assert torch.allclose(pictures, noise - velocity, atol=1e-5)
         assert not torch.allclose(velocity, other)
-
-
-def test_all_steps_as_one_graph():
-    with cpu_graphs() as device, torch.cuda.stream(torch.cuda.Stream()):
-        labels = torch.tensor([2, 1], device="cuda")
-        levels = noise_levels(3)
-        expected = small_sampler(2).sample(labels, [7, 8], 2.0, levels)
-        sampler = small_sampler(2)
-        sampler.denoise = Graphed(sampler.denoise)
-        results = [sampler.sample(labels, [7, 8], 2.0, levels) for _ in range(5)]
-        assert device.launches["graphs"] == 2
-        assert all(torch.equal(result, expected) for result in results)
-
-
-def test_it_saves_pictures(tmp_path):
-    path = tmp_path / "pictures.pgm"
-    log, _ = log_of("--save", str(path))
-    assert log[-1].startswith("guidance ")
-    content = path.read_bytes()
-    assert content.startswith(b"P5 96 8 255\n") and len(content) == 12 + 96 * 8

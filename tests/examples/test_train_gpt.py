@@ -241,26 +241,6 @@ def test_heads_divide_the_width():
         GPTConfig(7, n_embd=64, n_head=3)
 
 
-def test_the_scheduler_fills_the_tensor_that_the_optimizer_has():
-    model = GPT(GPTConfig(7, **SIZES))
-    optimizer = make_optimizer(model)
-    lr = optimizer.param_groups[0]["lr"]
-    scheduler = make_scheduler(optimizer, 1000)
-    for step in range(120):
-        expected = train_gpt.LEARNING_RATE * train_gpt.lr_factor(step, 1000)
-        assert lr.item() == pytest.approx(expected, rel=1e-6)
-        optimizer.step()
-        scheduler.step()
-    assert optimizer.param_groups[0]["lr"] is lr
-
-
-def test_a_batch_hangs_on_its_number_alone():
-    data = torch.arange(1000)
-    one, again, other = (train_gpt.get_batch(data, step, (2, 3, 8)) for step in (5, 5, 6))
-    assert one.shape == (2, 3, 9) and torch.equal(one, again) and not torch.equal(one, other)
-    assert (one.diff() == 1).all()
-
-
 def plain(function):
     """A definition without its docstring and types."""
     for node in ast.walk(function):
