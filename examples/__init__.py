@@ -35,6 +35,7 @@ serve_decoder: a server of graphs, which schedules one step ahead
 triton_decoder: the same decoder's step for one sequence, in fused Triton kernels
 small_llama: a small trained decoder that writes text, and its drafter
 speculative_decoding: draft, verify and accept in one graph, with the two
+train_small_llama: how the two were trained
 adapters: a linear layer with an adapter of its own for each row
 weight_updates: an engine with a graph, and a trainer in another process that sends it weights
 rollouts: texts that the small Llama samples, and a policy that learns from them

@@ -5,8 +5,8 @@
     decode(tokens)  # "ROMEO:"
 
 Both are decoders of examples/decoder.py that read and write characters: a token is the character's
-number in ASCII. They were trained once, on the first nine tenths of examples/shakespeare.txt, by
-the script that `git show 643c0ca8:examples/train_small_llama.py` shows.
+number in ASCII. examples/train_small_llama.py trained them on the first nine tenths of
+examples/shakespeare.txt, and wrote small_llama_model.pt and small_llama_drafter.pt.
 """
 
 # mypy: disable-error-code="arg-type"

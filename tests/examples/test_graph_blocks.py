@@ -1,4 +1,4 @@
-"""The partial graphs to copy."""
+"""The partial graphs to copy, and what each numbered line of graph_blocks is for."""
 
 import pytest
 import torch
@@ -17,6 +17,13 @@ def stand_in(monkeypatch):
         yield
 
 
+def changed(old, new):
+    """The example's training, with some of its source replaced."""
+    names = names_of("graph_blocks", (old, new))
+    names.update(DIM=8, BATCH_SIZE=4)
+    return names["train"]
+
+
 def test_graphs_train_as_eager():
     eager = graph_blocks.train(graphed=False, steps=4)
     assert graph_blocks.train(graphed=True, steps=4) == eager
@@ -24,10 +31,21 @@ def test_graphs_train_as_eager():
 
 
 def test_a_sample_that_requires_no_gradient_is_noticed():
-    names = names_of("graph_blocks", ("hidden.requires_grad_()", "pass"))
-    names.update(DIM=8, BATCH_SIZE=4)
+    train = changed("hidden.requires_grad_()", "pass")
     with pytest.raises(RuntimeError, match=r"encoder\.0\.weight gets no gradient"):
-        names["train"](graphed=True, steps=2)
+        train(graphed=True, steps=2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("parameter.grad = torch.zeros_like(parameter)", "pass"),
+        ("zero_grad(set_to_none=False)", "zero_grad()"),
+    ],
+)
+def test_without_gradients_in_place_the_losses_are_others(old, new):
+    train = changed(old, new)
+    assert train(graphed=True, steps=4) != train(graphed=False, steps=4)
 
 
 def test_each_micro_batch_replays_two_graphs_of_both_blocks():

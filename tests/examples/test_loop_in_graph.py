@@ -1,18 +1,31 @@
-"""The example solves as many iterations as it needs."""
+"""The example solves as many iterations as it needs, and each numbered line is needed."""
 
 import pytest
 import torch
 
-from cpu_graph import cpu_graphs
+from cpu_graph import NotModelled, cpu_graphs
 from exercises.scenarios.loop_on_gpu import body_runs
-from tests.support.scripts import names_of
+from tests.support.scripts import ending, names_of, numbered_lines
 
-NEVER_ENDED = ("graph.end_capture_to_conditional_node()", "pass")  # without line 2
+CAPTURE = "    graph = torch.cuda.CUDAGraph()\n    with torch.cuda.graph(graph):\n"
+CHANGES = {  # a text, what takes its place, and what happens
+    "1": ("graph.set_conditional_handle_for_current_node(going)", "pass", "raises"),  # endless
+    "2": ("graph.end_capture_to_conditional_node()", "pass", "same"),  # a block that raises: below
+    "3": (
+        f"{CAPTURE}        x = torch.zeros_like(b)",
+        f"    x = torch.zeros_like(b)\n{CAPTURE}",
+        "silent",
+    ),
+    "4": ("x += alpha * direction", "x = x + alpha * direction", "silent"),
+    "4, the error": ("error.copy_(new_error)", "error = new_error", "silent"),
+    "5": ("error > enough, count < limit, out", "error > enough, error > enough, out", "silent"),
+    "6": ("solve.kept = matrix", "pass", "silent"),
+}
 
 
-def solved(limits=(40, 2)):
+def solved(*changes, limits=(40, 2)):
     """For each limit and each of two systems: the iterations, and whether the solution is right."""
-    make_solver = names_of("loop_in_graph")["make_solver"]
+    make_solver = names_of("loop_in_graph", *changes)["make_solver"]
     found = []
     with cpu_graphs(), body_runs(most=50):
         torch.manual_seed(0)
@@ -42,7 +55,17 @@ def test_it_stops_at_the_accuracy_or_at_the_limit():
     assert limited == [(2, False), (2, False)]
 
 
-@pytest.mark.parametrize("changes", [[], [NEVER_ENDED]], ids=["as it is", "without line 2"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_without_a_line_it_ends_otherwise(change):
+    *line, expected = CHANGES[change]
+    assert ending(lambda: solved(line), solved(), errors=NotModelled) == expected
+
+
+def test_every_numbered_line_is_left_out():
+    assert {change[0] for change in CHANGES} == set(numbered_lines("loop_in_graph"))
+
+
+@pytest.mark.parametrize("changes", [[], [CHANGES["2"][:2]]], ids=["as it is", "without line 2"])
 def test_a_body_that_raises_an_error_leaves_no_open_node(changes):
     while_node = names_of("loop_in_graph", *changes)["while_node"]
     with cpu_graphs():

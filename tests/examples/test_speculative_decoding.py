@@ -1,4 +1,4 @@
-"""Speculative decoding writes the text of plain decoding."""
+"""Speculative decoding writes the text of plain decoding, unless a numbered line is left out."""
 
 import copy
 
@@ -13,6 +13,17 @@ from tests.support.scripts import names_of
 TINY = Config(
     n_layers=1, dim=32, n_heads=2, n_kv_heads=1, hidden_dim=32, vocab_size=128, max_seq_len=96
 )
+LEFT_OUT = {  # a numbered line, and the line in its place
+    "1": (
+        "positions = torch.cat((state.input_pos - 1, state.input_pos), dim=1)",
+        "positions = state.input_pos",
+    ),
+    "2": (
+        "state.text.scatter_(1, positions, choices)",
+        "state.text.scatter_(1, positions[:, :-1], drafts)",
+    ),
+    "3": (".cumprod(dim=1)", ""),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +44,26 @@ def tiny_pair(monkeypatch):
     )
 
 
-def test_it_writes_the_text_of_plain_decoding_in_fewer_steps():
+def steps_and_equality(*change):
+    """What main prints with another line: the number of steps, and whether the text is right."""
     printed = []
     with cpu_graphs():
-        names = names_of("speculative_decoding")
+        names = names_of("speculative_decoding", *change)
         names["print"] = lambda *words: printed.append(words)
         names["main"](n_prompts=1, n_new=16, k=2)
-    steps, equal = int(printed[1][0].split()[0]), printed[2][1]
+    return int(printed[1][0].split()[0]), printed[2][1]
+
+
+def test_it_writes_the_text_of_plain_decoding_in_fewer_steps():
+    steps, equal = steps_and_equality()
     assert equal and steps < 16
+
+
+@pytest.mark.parametrize("number", LEFT_OUT)
+def test_without_a_numbered_line_it_is_slower_or_silently_wrong(number):
+    steps, equal = steps_and_equality(LEFT_OUT[number])
+    assert equal == (number == "1")
+    assert not equal or steps > steps_and_equality()[0]
 
 
 def test_the_next_step_has_room_at_the_end_of_the_text():

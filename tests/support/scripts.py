@@ -94,6 +94,16 @@ def printed_by_two_ranks(file, *arguments):
     return run.stdout.splitlines()
 
 
+def ending(run, right, errors=RuntimeError):
+    """How a changed script ends: it "raises", or run returns the "same" as is right or "silent"ly
+    something else.
+    """
+    try:
+        return "same" if run() == right else "silent"
+    except errors:
+        return "raises"
+
+
 def numbered_lines(script):
     """The numbers, as text, of the lines that the script marks: `# 3` or `# 3. no mask`."""
     return re.findall(r"  # (\d+)(?:\. .*)?$", file_of(script).read_text(), re.MULTILINE)
