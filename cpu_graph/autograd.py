@@ -6,7 +6,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from cpu_graph.errors import PER_CAPTURE, STALE_STREAM, refusal
-from cpu_graph.hints import not_zeroed
+from cpu_graph.hints import note_adding
 from cpu_graph.placement import wanting
 
 
@@ -37,16 +37,14 @@ def accumulators(root, inputs):
         nodes += [following for following, _ in node.next_functions]
 
 
-def refuse_default_stream_gradients(device, leaves):
+def refuse_default_stream_gradients(device, nodes):
     """Refuse gradients that would be added on the default stream, where their leaf was
     first used.
     """
-    if any(leaf.metadata.get("stream") == 0 for leaf in leaves) and not overrides_stale_streams():
+    if any(node.metadata.get("stream") == 0 for node in nodes) and not overrides_stale_streams():
         if PER_CAPTURE:
             raise refusal(STALE_STREAM)
         device.refuse(906)
-    gradients = (leaf.variable.grad for leaf in leaves)
-    not_zeroed(device, device.capture, [g for g in gradients if g is not None])
 
 
 def overrides_stale_streams():
@@ -74,9 +72,11 @@ def backward(device, function, /, *args, **kwargs):
         with wanting(device, None):
             return function(*args, **kwargs)
     if device.capturing() and function is not torch.autograd.grad:
-        leaves = list(accumulators(root, kwargs.get("inputs")))
-        refuse_default_stream_gradients(device, leaves)
-        device.capture.leaves += [leaf.variable for leaf in leaves]
+        nodes = list(accumulators(root, kwargs.get("inputs")))
+        refuse_default_stream_gradients(device, nodes)
+        leaves = [node.variable for node in nodes]
+        note_adding(device, leaves)
+        device.capture.leaves += leaves
     here, there = (device.stream, block.writer if isinstance(block.writer, int) else device.stream)
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)

@@ -39,7 +39,7 @@ class Device:
         self.captured_with = {}  # see values
         self.drawn = set()  # operators that drew since the random state was last set
         self.findings = []  # what was noticed, see hints
-        self.adding = {}  # what was told of gradients that are not set to zero -> their blocks
+        self.adding = {}  # block of a gradient that a graph adds to -> see hints.Gradient
         self.gradients = WeakTensorKeyDictionary()  # leaf -> see hints.note_gradients
         self.captures = []  # those that ended well, as Captured
         self.listeners = []  # see log.Listener

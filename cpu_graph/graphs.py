@@ -45,7 +45,8 @@ class Capture:
         self.handle = None  # a weak reference to that of its graph, once it has ended
         self.outside = []  # launches that ran during it and are not in it
         self.values = Values()
-        self.leaves = []  # whose gradients it adds to
+        self.leaves = []  # of its backward passes
+        self.adds = set()  # the gradients from before it that it adds to
         self.poisoned = set()
         self.written = {}  # block that the program writes to in it -> its generation
         self.anew = set()  # block that it writes without regard to what is there
@@ -321,11 +322,12 @@ class CUDAGraph:
         self.last = device.order.now(device.stream)
         self.record.replays += 1
         hints.written_over(self.capture)
-        hints.zeroed(device, self.capture.anew)
+        hints.gradients_used(device, self.capture.written, self.capture.anew)
 
     def _tell_before_replay(self):
         device, capture = self.stand_in, self.capture
         hints.lost_inputs(device, capture)
+        hints.gradients_added(device, capture)
         with unseen():
             capture.values.tell_changed(device, capture.number)
         if not self.record.replays:

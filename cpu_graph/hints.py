@@ -11,7 +11,6 @@ from cpu_graph.lines import shown
 from cpu_graph.memory import Place
 from cpu_graph.nodes import base_name, is_anew, is_factory, name_of, places
 from cpu_graph.order import HOST
-from cpu_graph.trees import tensors_in
 
 UNADDED = (
     "several replays before a step of the optimizer: each writes the gradients anew. To accumulate "
@@ -308,20 +307,49 @@ def overwritten(device, blocks):
             )
 
 
-def not_zeroed(device, capture, gradients):
-    """In a backward pass under capture: gradients from before it that nothing sets to zero."""
-    found = map(device.memory.find, tensors_in(list(gradients)))
-    blocks = {block for block in found if block is not None and block not in capture.written}
-    if blocks:
-        finding = tell(
+@dataclass
+class Gradient:
+    """A gradient that a graph adds to, and what has happened since something has set it to zero."""
+
+    number: int  # of the tensor in its block
+    parameter: object  # the block of what it is the gradient of
+    added: bool = False  # by a replay
+    used: bool = False  # and the parameter was updated then
+
+
+def note_adding(device, leaves):
+    """In a backward pass under capture: gradients from before it that nothing there sets to zero."""
+    for leaf in leaves:
+        block = None if leaf.grad is None else device.memory.find(leaf.grad)
+        if block is not None and block not in device.capture.written:
+            device.capture.adds.add(block)
+            device.adding[block] = Gradient(block.generation, device.memory.find(leaf))
+
+
+def gradients_added(device, capture):
+    """Before a replay: tell if it adds to the gradients of an earlier step."""
+    here = {block: device.adding[block] for block in capture.adds}
+    used = [b for b, one in here.items() if one.used and (b.free, b.generation) == (False, one.number)]
+    if used:
+        tell(
             device,
             "gradients added",
-            f"The backward pass in graph {capture.number} adds to {len(blocks)} gradients that "
-            "were there before the capture, and nothing in the graph sets them to zero: every "
+            f"Graph {capture.number} adds to {len(used)} gradients that were there before the "
+            "capture, and after an update of their parameters nothing sets them to zero: every "
             "replay adds to what the one before has left. Set them to None before the capture, or "
             "call zero_grad in it.",
         )
-        device.adding[finding] = blocks
+    for one in here.values():
+        one.added = True
+
+
+def gradients_used(device, written, anew):
+    """After a launch or a replay: gradients that are zero again, and those of updated parameters."""
+    for block, one in device.adding.items():
+        if block in anew:
+            one.added = one.used = False
+        elif one.added and one.parameter in written:
+            one.used = True
 
 
 def note_gradients(device, capture, record):
@@ -349,8 +377,6 @@ def gradients_lost(device, optimizer, *_):
             elif record.replays > before + 1 and not adds and UNADDED not in record.remarks:
                 record.remarks.append(UNADDED)
     if lost:
-        for finding in list(device.adding):  # they were reset, if not in place
-            _withdraw(device, finding)
         tell(
             device,
             "gradients lost",
@@ -358,18 +384,3 @@ def gradients_lost(device, optimizer, *_):
             f"{lost[0]} computes: .grad is None, as after zero_grad(), and a replay sets no "
             "attribute. Keep the gradients of the capture: zero_grad(set_to_none=False).",
         )
-
-
-def zeroed(device, written):
-    """After a launch that writes anew: withdraw what was told of gradients that are zero now."""
-    for finding, blocks in list(device.adding.items()):
-        blocks -= written
-        if not blocks:
-            _withdraw(device, finding)
-
-
-def _withdraw(device, finding):
-    """What was told of gradients that grow is not so; a report may have taken it already."""
-    del device.adding[finding]
-    if finding in device.findings:
-        device.findings.remove(finding)

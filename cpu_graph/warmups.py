@@ -9,7 +9,7 @@ from collections import Counter
 
 import torch
 
-from cpu_graph.hints import tell, zeroed
+from cpu_graph.hints import gradients_used, tell
 from cpu_graph.nodes import is_anew
 
 
@@ -28,8 +28,9 @@ class Use:
 def note_eager(device, node, in_place):
     """Note when an eager launch reads and writes blocks, some of them in place."""
     now = device.launches["operators"]
-    if device.adding and is_anew(node.operator):
-        zeroed(device, {block for (block, *_), writes in node.spans.items() if writes})
+    if device.adding:
+        written = {block for (block, *_), writes in node.spans.items() if writes}
+        gradients_used(device, written, written if is_anew(node.operator) else ())
     if node.draws:
         device.drawn.add(node.operator)
     for (block, start, end), writes in node.spans.items():

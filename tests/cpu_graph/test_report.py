@@ -205,6 +205,7 @@ def micro_batches(zeroed):
     """Each replay adds the gradients of a micro-batch; the optimizer's step is eager, or a graph
     of its own that sets them to zero behind it."""
     model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     model(x).sum().backward()
     model.zero_grad(set_to_none=False)
     replay = captured(lambda: model(x).sum().backward())
@@ -212,10 +213,30 @@ def micro_batches(zeroed):
     for _ in range(2):
         replay()
         replay()
+        if zeroed != "never: the sum is the result":
+            optimizer.step()
         if zeroed == "by a graph":
             zero()
-        elif zeroed:
+        elif zeroed == "eagerly":
             model.zero_grad(set_to_none=False)
+
+
+def two_sums(zeroed):
+    """Two graphs add to gradients, those of one are never set to zero; those of the other are,
+    or zero_grad() takes them away."""
+    models = [nn.Linear(4, 4).cuda() for _ in range(2)]
+    x, replays = torch.ones(2, 4, device="cuda"), []
+    for model in models:
+        model(x).sum().backward()
+        model.zero_grad(set_to_none=False)
+        replays.append(captured(lambda model=model: model(x).sum().backward()))
+    for _ in range(2):
+        for replay, model in zip(replays, models, strict=True):
+            replay()
+            torch.optim.SGD(model.parameters(), 0.1).step()
+        models[0].zero_grad(set_to_none=False)
+        if zeroed == "both":
+            models[1].zero_grad(set_to_none=False)
 
 
 def eager_steps(zeroed):
@@ -233,12 +254,14 @@ def eager_steps(zeroed):
 
 
 def through_another_network(whose):
-    """A loss of one network goes through another one, which has gradients."""
+    """A loss of one network goes through another one, which has gradients and is trained."""
     actor, critic = nn.Linear(4, 4).cuda(), nn.Linear(4, 1).cuda()
     x = torch.ones(2, 4, device="cuda")
     critic(x).sum().backward()
     replay = captured(lambda: critic(actor(x)).sum().backward(inputs=whose and [actor.weight]))
-    replay()
+    for _ in range(2):
+        replay()
+        torch.optim.SGD(critic.parameters(), 0.1).step()
 
 
 def freed_twice(gone):
@@ -364,6 +387,8 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("warm-up", with_a_constant, "static", "drawn"),
     ("gradients added", micro_batches, "", "by a graph"),
     ("gradients added", micro_batches, "", "eagerly"),
+    ("gradients added", micro_batches, "", "never: the sum is the result"),
+    ("gradients added", two_sums, "one", "both"),
     ("gradients added", through_another_network, None, "the actor's"),
     ("gradients lost", eager_steps, "to None", "in place"),
     ("memory gone", freed_twice, True, False),
@@ -396,6 +421,13 @@ def test_gradients_that_zero_grad_takes_from_an_adding_graph_are_lost():
     with cpu_graphs() as device:
         eager_steps("to None, there before")
     assert [finding.kind for finding in device.findings] == ["memory gone", "gradients lost"]
+
+
+def test_gradients_that_are_lost_take_back_nothing_of_another_graph():
+    with cpu_graphs() as device:
+        micro_batches("")
+        eager_steps("to None")
+    assert [finding.kind for finding in device.findings] == ["gradients added", "gradients lost"]
 
 
 def test_gradients_that_replays_do_not_add_up_are_a_remark():
