@@ -76,7 +76,7 @@ def _signs(comparing: Any) -> Iterator[str]:
     if "['lr']" in name:
         yield _described("A learning rate that stays")
     if comparing.unread:
-        seen = f"the step with graphs reads no {' and no '.join(comparing.unread)} of a batch"
+        seen = f"the step with graphs does not read {' and '.join(comparing.unread)} of a batch"
         yield _described("A new tensor under the old name", seen)
     elif kind == "result":
         yield from _repeated(comparing, name)

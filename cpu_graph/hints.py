@@ -6,6 +6,8 @@ Each is a Finding in ``device.findings``; ``device.hints`` are their sentences.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
+
 from cpu_graph.errors import NotModelled, refusal
 from cpu_graph.lines import shown
 from cpu_graph.memory import Place
@@ -54,19 +56,29 @@ def raced(device, earlier, later):
         return
     device.races.add(key)
     inside = earlier.graph is not None and earlier.stream[0] == clock_of(later)
-    shape = next(
-        place.where[1]
-        for place in places([(node.args, node.kwargs, node.outputs) for node in pair])
-        if any(place.block is block for block, *_ in earlier.spans)
-        and any(place.block is block for block, *_ in later.spans)
+    block = next(shared(earlier, later))
+    one, other = (
+        next(place for place in places((node.args, node.kwargs, node.outputs)) if place.block is block)
+        for node in pair
     )
+    what = f"the same tensor of shape {tuple(other.where[1])}"
+    if one.generation != other.generation:
+        shapes = f"{tuple(one.where[1])} and of a later one of shape {tuple(other.where[1])}"
+        what = f"the same memory, that of a tensor of shape {shapes}"
     tell(
         device,
         "race",
-        f"{said(earlier, inside)} and {said(later, inside)} touch the same tensor of shape "
-        f"{tuple(shape)}, one of them writes it, and nothing orders the two: let one stream wait "
-        "for the other (wait_stream or an event).",
+        f"{said(earlier, inside)} and {said(later, inside)} touch {what}, one of them writes it, "
+        "and nothing orders the two: let one stream wait for the other (wait_stream or an event).",
     )
+
+
+def shared(earlier, later):
+    """The blocks in which two launches touch the same bytes, one of them writing."""
+    for (block, start, end), writes in earlier.spans.items():
+        for (other, first, last), wrote in later.spans.items():
+            if block is other and (writes or wrote) and start < last and first < end:
+                yield block
 
 
 def clock_of(node):
@@ -146,8 +158,8 @@ def kept_by_its_pool(block, read):
 
 
 def lost_inputs(device, capture):
-    """At a replay: say which tensors are gone, and which results of its pool are another
-    graph's.
+    """At a replay: say which tensors are gone or not computed, and which results of its pool are
+    another graph's.
     """
     for block, read in lost(capture):
         if read.told or kept_by_its_pool(block, read):
@@ -163,6 +175,8 @@ def lost_inputs(device, capture):
             "Keep every tensor that a graph reads as long as the graph.",
         )
     for block, read in capture.reads.items():
+        if block.uncomputed:
+            not_computed(device, f"Graph {capture.number} ({read.where})", block)
         if read.producer and block.last_graph not in (None, read.producer, capture.number):
             tell(
                 device,
@@ -242,17 +256,10 @@ def used_eagerly(device, node, anew):
     for block in read:
         if block.uncomputed in (None, device.capture):
             pass
-        elif is_copy(device, node):  # such as one that is put back later
+        elif passes_on(device, node, anew or not changed):  # what may be written over later
             node.uncomputed = block.uncomputed
         else:
-            tell(
-                device,
-                "not computed yet",
-                f"{said_of(node)} reads what was made in the capture of graph "
-                f"{block.uncomputed.number}, and no replay has written it: a capture computes "
-                "nothing. Replay the graph first; what other code uses too, make before the "
-                "capture.",
-            )
+            not_computed(device, said_of(node), block)
         if block.lost:
             earlier, number, maker = block.lost
             tell(
@@ -268,11 +275,23 @@ def used_eagerly(device, node, anew):
         block.lost, block.unread = None, node
 
 
-def is_copy(device, node):
-    """Whether a launch copies as it is, and the CPU does not get the copy."""
+def passes_on(device, node, anew):
+    """Whether a launch only makes or fills tensors on the GPU, which nobody need ever use."""
     name = base_name(node.operator)
     there = isinstance(node.args[0], Place) if name == "copy_" else device.asked.want != "cpu"
-    return name in ("clone", "copy_") and there
+    returns = node.operator._schema.returns
+    return there and anew and all(isinstance(one.type, torch.TensorType) for one in returns)
+
+
+def not_computed(device, reader, block):
+    """A launch or a graph uses what a capture has made and no replay has written."""
+    tell(
+        device,
+        "not computed yet",
+        f"{reader} reads what was made in the capture of graph {block.uncomputed.number}, or "
+        "computed from it, and no replay has written it: a capture computes nothing. Replay the "
+        "graph first; what other code uses too, make before the capture.",
+    )
 
 
 def adds_to_itself(node):

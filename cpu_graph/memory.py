@@ -79,10 +79,11 @@ class Block:
 class Place:
     """Where a tensor lies; keeps the block, but not the tensor's storage."""
 
-    __slots__ = "block", "conjugate", "dtype", "negative", "where"
+    __slots__ = "block", "conjugate", "dtype", "generation", "negative", "where"
 
     def __init__(self, block, tensor):
         self.block = block
+        self.generation = block.generation
         self.dtype = tensor.dtype
         self.where = tensor.storage_offset(), tensor.shape, tensor.stride()
         self.conjugate = tensor.is_conj()

@@ -50,7 +50,7 @@ class Node:
         self.draws = draws
         self.stream = self.clock = self.state = None
         self.line = self.graph = self.replayed_on = None
-        self.uncomputed = None  # the capture of which it copies what is not computed yet
+        self.uncomputed = None  # the capture of which it uses what is not computed yet
         self.read = None  # the number that the host reads, such as item's
         self.cycles = 0  # how long it sleeps; all other work takes no time
 

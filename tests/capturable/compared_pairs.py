@@ -15,7 +15,7 @@ WRONG = {  # the pair -> what differs first, and the cause that is named
     "copy_without_a_wait": ("result", "race: "),
     "gradients_added_up": ("state", "Gradient accumulation into graph memory"),
     "average_rebound": ("construction", "State not updated in place"),
-    "targets_not_copied": ("result", "reads no args[1] of a batch"),
+    "targets_not_copied": ("result", "does not read args[1] of a batch"),
     "gradients_lost": ("state", "gradients lost"),
     "drawn_in_another_order": ("construction", "draw other random numbers"),
     "dropout_warmed_up_late": ("result", "because call 1 captures a graph"),

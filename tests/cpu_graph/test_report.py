@@ -291,7 +291,7 @@ def cached_workspace(use):
         workspace()
     replay = captured(lambda: workspace().copy_(x).sum())
     if use.startswith("read before"):
-        workspace().sum()
+        workspace().sum().item()
     replay()
     if use.startswith("counter"):
         workspace().add_(1)
@@ -305,16 +305,40 @@ def cached_workspace(use):
     workspace().sum()
 
 
-def saved_before_the_first_replay(reads):
-    """What a capture has made is copied and put back, or a copy of it is used."""
+def used_before_the_first_replay(by):
+    """What a capture has made is copied and put back, or a result of it is used."""
     x = torch.ones(4, device="cuda")
     replay = captured(lambda: x * 2)
     saved = replay.output.clone()
-    if reads:
-        (saved + 1).sum()
+    if by == "the CPU":
+        (saved + 1).sum().item()
+    elif by == "the program's own tensor":
+        x.add_(saved)
+    elif by == "another graph":
+        other = saved + 1
+        captured(lambda: other * 2)()
     replay.output.copy_(saved)
     replay()
     replay.output.tolist()
+
+
+def in_pieces(runs):
+    """A function between two graphs runs during the capture, on what nobody has computed yet, and
+    before each replay of the second one, or not."""
+    x, cache = torch.ones(4, device="cuda"), torch.zeros(8, 4, device="cuda")
+
+    def outside(y):
+        cache[0] = y
+        return cache[0] + 1
+
+    first = captured(lambda: x * 2)
+    between = outside(first.output)
+    second = captured(lambda: between * 2)
+    first()
+    if runs:
+        between.copy_(outside(first.output))
+    second()
+    second.output.tolist()
 
 
 def static_input_of_the_capture(gradients):
@@ -398,7 +422,10 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("gradient overwritten", graphed_micro_batches, "", "one at a time"),
     ("made in the capture", cached_workspace, "filled", "filled, made before"),
     ("made in the capture", cached_workspace, "counter", "counter, made before"),
-    ("not computed yet", saved_before_the_first_replay, True, False),
+    ("not computed yet", used_before_the_first_replay, "the CPU", "nobody"),
+    ("not computed yet", used_before_the_first_replay, "the program's own tensor", "nobody"),
+    ("not computed yet", used_before_the_first_replay, "another graph", "nobody"),
+    ("not computed yet", in_pieces, False, True),
     ("not computed yet", cached_workspace, "read before", "read before, made before"),
     ("made in the capture", cached_workspace, "filled", "filled anew"),
     ("made in the capture", cached_workspace, "filled", "filled anew, read at once"),
@@ -456,6 +483,17 @@ def test_a_race_is_told_with_both_launches_their_lines_and_the_tensor():
     for part in ("aten::fill_.Scalar at test_report.py", "aten::clone at test_report.py", "(4,)"):
         assert part in " ".join(device.hints)
     assert "stream" in hint and "nothing orders" in hint
+
+
+def test_a_race_of_two_tensors_that_had_the_same_memory_is_told_as_such():
+    with cpu_graphs() as device:
+        x, pool = torch.ones(4, device="cuda"), torch.cuda.graph_pool_handle()
+        replays = [captured(lambda: (x * 2 + 1).sum(), pool=pool) for _ in range(2)]
+        sides = [torch.cuda.Stream() for _ in replays]
+        for replay, side in zip(replays, sides, strict=True):
+            with torch.cuda.stream(side):
+                replay()
+    assert device.hints and all("a tensor of shape (4,) and of a later" in h for h in device.hints)
 
 
 def test_the_report_counts_graphs_by_their_line():
