@@ -1,7 +1,7 @@
-"""Which values does a step read that code outside of it changes, between the calls?
+"""Which values does a step read that change between the calls, or on which its own branches depend?
 
-Read from the source of the user's files: a line that ran in the step reads a name or an attribute,
-and a line that did not run sets it again: by += and the like, in a loop, or behind a replay.
+Read from the source of the user's files: a line that ran in the step reads a name, an attribute or
+an item of a dict, and a line sets it again: by += and the like, in a loop, or behind a replay.
 """
 
 import ast
@@ -14,21 +14,24 @@ from capturable.user_lines import Line
 
 PLAIN = (bool, int, float, str, type(None))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SHARED = ast.Attribute | ast.Subscript
 BUILDING = ("__init__", "__post_init__", "__new__")  # set what an object begins with
 
 
 class Read(NamedTuple):
-    """A line of the step that reads a value: its name, whether a branch depends on it, and the
-    line of the same file that changes it."""
+    """A line of the step that reads a value: its name, whether a branch depends on it, the line of
+    the same file that changes it, and whether that is one of the step."""
 
     line: Line
     name: str
     branches: bool
     changed_at: int
+    in_step: bool
 
 
 def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator[Read]:
-    """Each read of a plain value that is changed outside of the step. lines: those that ran."""
+    """Each read of a plain value that is changed outside of the step, and each branch on one that
+    the step changes. lines: those that ran."""
     ran: dict[str, dict[int, Line]] = {}
     for line in lines:
         ran.setdefault(line.file, {})[line.number] = line
@@ -39,16 +42,18 @@ def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator
             tree = ast.parse("".join(linecache.getlines(file)))
         except (SyntaxError, ValueError):  # a cell with magics, generated code
             continue
-        changes = {key: at for key, at in _changes(tree) if at not in known}
+        changes = dict(sorted(_changes(tree), key=lambda change: change[1] not in known))
         tests = {id(node) for test in _tests(tree) for node in ast.walk(test)}
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node, SHARED | ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
-            key = _key(node)
-            held = key[1] in (attributes if key[0] == "attribute" else names)
+            key, branches = _key(node), id(node) in tests
+            held = key[1] in (names if key[0] == "name" else attributes)
             if held and node.lineno in known and key in changes:
-                name = ast.unparse(node)
-                yield Read(known[node.lineno], name, id(node) in tests, changes[key])
+                in_step = changes[key] in known
+                if branches or not in_step:
+                    name = ast.unparse(node)
+                    yield Read(known[node.lineno], name, branches, changes[key], in_step)
 
 
 def _is_plain(place: Place) -> bool:
@@ -56,9 +61,13 @@ def _is_plain(place: Place) -> bool:
 
 
 def _key(node: ast.AST) -> tuple[str, str]:
-    """What a read or an assignment names: an attribute, of whatever object, or a variable."""
+    """What a read or an assignment names: an attribute, of whatever object, an item of a dict, or
+    a variable."""
     if isinstance(node, ast.Attribute):
         return "attribute", node.attr
+    if isinstance(node, ast.Subscript):
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else ""
+        return f"item of {_key(node.value)[1]}", key if isinstance(key, str) else ""
     return "name", node.id if isinstance(node, ast.Name) else ""
 
 
@@ -80,7 +89,7 @@ def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tu
             for target in _targets(node):
                 key = _key(target)
                 shared = (
-                    isinstance(target, ast.Attribute) or not inside or _is_among(target, declared)
+                    isinstance(target, SHARED) or not inside or _is_among(target, declared)
                 )
                 if key[1] and shared and inside not in BUILDING:
                     yield key, node.lineno

@@ -21,7 +21,7 @@ from capturable.inputs import Call, Difference, merged, named_parts, tensor_pair
 from capturable.operators import Op, OpLog, address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
-from capturable.restore.reachable import Place
+from capturable.restore.reachable import Place, is_a
 from capturable.rules import fix_of, level_of, number_fix, special
 from capturable.stand_in import on_stand_in
 from capturable.streams import Joins, joins
@@ -50,6 +50,7 @@ class Check:
         self.as_gpu = self._as_gpu()
         self.settings: dict[int, dict[str, float]] = {}  # of optimizers, by id
         self.moved: dict[int, tuple[str, Line]] = {}  # address: name and line that put it there
+        self.held: list[torch.UntypedStorage] = []  # so that what moves has another address
         self.joins: Joins | None = None
         self.ran: set[Line] = set()  # the user's lines
         self.files: set[str] = set()  # of the user's, whose lines have run
@@ -87,9 +88,10 @@ class Check:
         """Judge what the step can get at: graphs of compiled functions, and values that code
         outside of it changes."""
         for name, setting in graphs_inside(places, step):
-            self.found("graph", name, f"a compiled function with graphs of its own ({setting})")
+            self.found("graph", name, f"a function with graphs of its own ({setting})")
         for read in read_and_changed(self.ran, places):
-            what = f"{read.name} is read here, and line {read.changed_at} changes it between calls"
+            when = "in each call" if read.in_step else "between calls"
+            what = f"{read.name} is read here, and line {read.changed_at} changes it {when}"
             self.found("path" if read.branches else "frozen number", read.line, what)
 
     def judge_static(self, static: Call) -> None:
@@ -155,6 +157,9 @@ class Check:
         capturing: what code that asks is told.
         """
         before = values_at(self.places)
+        values = [place.get() for place in self.places]
+        tensors = [value for value in values if is_a(value, torch.Tensor)]
+        self.held += [tensor.untyped_storage() for tensor in tensors if address(tensor)]
         with ExitStack() as stack:
             log, state = self.start(stack, judged, capturing)
             result = step()

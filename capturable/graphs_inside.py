@@ -1,4 +1,4 @@
-"""Compiled functions that make CUDA graphs of their own."""
+"""Compiled functions that make CUDA graphs of their own, and what is graphed already."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,11 +12,12 @@ from capturable.restore.reachable import Place
 
 MODES = ("reduce-overhead", "max-autotune")
 CUDAGRAPHS = "triton.cudagraphs"
+GRAPHED = "make_graphed_callables"
 _told: WeakKeyDictionary = WeakKeyDictionary()  # what uncompiled() has not compiled -> why graphs
 
 
 def graphs_inside(places: Iterable[Place], *roots: Any) -> Iterator[tuple[str, str]]:
-    """Name and setting of each compiled function in reach that makes graphs."""
+    """Name and setting of each function in reach that makes graphs, or replays one."""
     things = [("the step", root) for root in roots]
     things += [(place.label, place.get()) for place in places]
     seen: set[int] = set()
@@ -25,12 +26,13 @@ def graphs_inside(places: Iterable[Place], *roots: Any) -> Iterator[tuple[str, s
         setting = _setting(thing)
         if setting and id(thing) not in seen and not name.startswith(told):
             seen.add(id(thing))
-            told += (f"{name}.",)  # what a compiled module holds is compiled too
+            # what a compiled module holds is compiled too
+            told += ("" if name == "the step" else f"{name}.",)
             yield name, setting
 
 
 def _setting(thing: Any) -> str:
-    """By which setting of torch.compile a function makes graphs, or ""."""
+    """By which setting of torch.compile, or by what, a function makes graphs, or ""."""
     try:
         if thing in _told:
             return _told[thing]
@@ -40,6 +42,9 @@ def _setting(thing: Any) -> str:
         names = object.__getattribute__(thing, "__dict__")  # a lazy module is not to be loaded
     except AttributeError:
         return ""
+    graphed = getattr(names.get("forward", thing), "__qualname__", "")
+    if graphed.startswith(f"{GRAPHED}."):
+        return GRAPHED
     if "_torchdynamo_orig_callable" not in names:
         return ""
     config = _config(thing)

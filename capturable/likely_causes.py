@@ -9,7 +9,7 @@ import torch
 from capturable.causes import entry_of, standard_name
 from capturable.comparison_inputs import tensors
 from capturable.explain import explain
-from capturable.load_step import Made
+from capturable.load_step import Made, first_of
 from capturable.restore.reachable import is_a
 from capturable.values_apart import numbers, same
 
@@ -38,15 +38,16 @@ def likely_causes(comparing: Any, noticed: Sequence[Any], remarks: Sequence[str]
     of the stand-in.
     """
     kind = comparing.difference.kind
-    if kind == "error":
-        message = f"{type(comparing.error).__name__}: {comparing.error}"
-        return [_described(entry.title) for entry in explain(message)[:1]]
     causes = [*_noticed(noticed)]
+    if kind == "error":
+        error = first_of(comparing.error)
+        message = f"{type(error).__name__}: {error}"
+        causes = [*(_described(entry.title) for entry in explain(message)[:1]), *causes]
+        return causes[:MOST]
     if not causes:  # what was seen is no guess
-        causes = [*_signs(comparing)]
+        causes = [*_signs(comparing), *(f"a guess: {remark}" for remark in remarks)]
         if kind in ("result", "state"):
             causes += _checked(comparing)
-        causes += [f"a guess: {remark}" for remark in remarks]
     return list(dict.fromkeys(causes))[:MOST] or _padding(comparing)
 
 

@@ -100,7 +100,14 @@ def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
         place = f"{short(error.filename or what)}:{error.lineno}"
         raise LoadError(f"{place}: {error.msg}", error) from None
     except Exception as error:
+        error = first_of(error)
         raise LoadError(f"{what} failed{_at(error)}: {_said(error)}", error) from None
+
+
+def first_of(error: Exception) -> Exception:
+    """The error behind that of a lost capture, which only says that there was one."""
+    lost = "previous error during capture" in str(error)
+    return error.__context__ if lost and isinstance(error.__context__, Exception) else error
 
 
 def asks_for_a_gpu(error: LoadError) -> bool:

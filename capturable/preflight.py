@@ -18,6 +18,7 @@ from capturable.accepted import without_ignored
 from capturable.check import Check
 from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
+from capturable.graphs_inside import GRAPHED, graphs_inside
 from capturable.inputs import Call, compare
 from capturable.live_objects import live
 from capturable.real_capture import verified
@@ -62,12 +63,17 @@ def preflight(
         static.kwargs if other_kwargs is None else dict(other_kwargs),
     )
     check.report.given = other_inputs is not None or other_kwargs is not None
+    places = reach(step)
+    if any(setting == GRAPHED for _, setting in graphs_inside(places, step)):
+        check.judge_reach(step, places)  # what replays write could not be put back
+        return check.findings()
     with _optimizers(check), Restore(step, static) as restore:
         check.written = restore.written
         check.watch([place for place, _ in restore.places])
         first, again = _runs(check, step, static, real, _warmup(warmup))
         if check.gpu == "cuda":
             check.run_plainly(again)
+    check.held.clear()
     check.look_back(restore, first)
     findings = check.findings()
     if verify is False or not (verify or check.stand_in is not None):

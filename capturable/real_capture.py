@@ -131,7 +131,7 @@ def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[
     Between them the real batch is copied into the static one; its Python values go to the second
     run, as they go to an eager step.
     """
-    with Restore(step, static.args, static.kwargs, everything=True) as restore:
+    with Restore(step, static, everything=True) as restore:
         places = [
             (place, value.detach().clone()) for place, value in restore.places if _is_dense(value)
         ]
