@@ -58,10 +58,9 @@ def _described(title: str, seen: str = "") -> str:
 
 
 def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
-    races = [finding for finding in noticed if finding.kind == "race"]
-    for finding in sorted(noticed, key=lambda each: each.kind == "memory gone"):  # may follow
-        # several races often have one missing wait; compare itself reads what is not computed yet
-        if finding not in races[1:] and finding.kind != "not computed yet":
+    first = {finding.kind: finding for finding in reversed(noticed)}  # others often have its cause
+    for finding in sorted(first.values(), key=lambda each: each.kind == "memory gone"):  # may follow
+        if finding.kind != "not computed yet":  # as compare itself reads it
             rate = finding.sentence.startswith("lr of ")
             known = "A learning rate that stays" if rate else OF_KINDS.get(finding.kind)
             yield f"{standard_name(entry_of(known)) if known else finding.kind}: {finding.sentence}"

@@ -103,6 +103,7 @@ def _runs(
     second = check.run(again)
     check.judge_python_inputs(values, check.compare(first, second))
     check.judge_reach(step, reach(step))
+    check.judge_static(static)  # as the step has left it
     check.judge_capture_checks(second, partial(check.run, again, judged=False, capturing=False))
     return first, again
 

@@ -424,6 +424,8 @@ class CUDAGraph:
     def raw_cuda_graph(self):
         if not (self._kept or self.finalizing):
             raise refusal(errors.NOT_KEPT)
+        if self.finalizing:  # torch drops what a global hook raises
+            self.record.remarks.append("a hook asks for the raw CUDA graph: that is not modelled")
         raise NotModelled("The stand-in has no raw CUDA graph.")
 
     def raw_cuda_graph_exec(self):

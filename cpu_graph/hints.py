@@ -65,11 +65,14 @@ def raced(device, earlier, later):
     if one.generation != other.generation:
         shapes = f"{tuple(one.where[1])} and of a later one of shape {tuple(other.where[1])}"
         what = f"the same memory, that of a tensor of shape {shapes}"
+    wait = "let one stream wait for the other (wait_stream or an event)"
+    if HOST in (earlier.stream, later.stream):
+        wait = "let the CPU wait (synchronize of the stream or of an event)"
     tell(
         device,
         "race",
         f"{said(earlier, inside)} and {said(later, inside)} touch {what}, one of them writes it, "
-        "and nothing orders the two: let one stream wait for the other (wait_stream or an event).",
+        f"and nothing orders the two: {wait}.",
     )
 
 

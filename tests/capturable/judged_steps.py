@@ -497,3 +497,44 @@ def two_streams_joined(device):
         return y + z
 
     return on_batches(step, device)
+
+
+@fault("moved tensor")
+def state_bound_twice(device):
+    state = {"mean": torch.zeros(D, device=device)}
+
+    def step(x):
+        state["mean"] = state["mean"] * 0.9
+        state["mean"] = state["mean"] + x.mean(0)  # here
+        return x * 2
+
+    return on_batches(step, device)
+
+
+@fault("path")
+def branch_on_a_counter_of_its_own(device):
+    made = SimpleNamespace(count=3)
+
+    def step(x):
+        if made.count % 4 == 0:  # here
+            x = x.relu()
+        made.count += 1
+        return x * 2
+
+    return on_batches(step, device)
+
+
+@fault("frozen number")
+def counter_in_a_dict(device):
+    made = {"count": 0}
+
+    def step(x):
+        return x * min(1.0, made["count"] / 10)  # here
+
+    def train(batches):
+        for batch in batches:
+            made["count"] += 1
+            step(batch)
+
+    assert train
+    return on_batches(step, device)

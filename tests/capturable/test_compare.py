@@ -75,3 +75,12 @@ def test_factories_that_share_their_state_are_refused():
     with pytest.raises(ValueError, match="belongs to two of the steps"):
         weight = torch.nn.Parameter(torch.ones(4))
         compare(*[lambda: ((lambda x: x * weight), torch.ones(2, 4))] * 2)
+
+
+def test_a_lost_capture_is_named_by_its_first_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.py").write_text(EAGER)
+    (tmp_path / "two.py").write_text(GRAPHED.replace("* weight", "* weight.sum().item()"))
+    assert main(["compare", "one.py:make", "two.py:make"]) == 2
+    said = capsys.readouterr().err
+    assert "two.py:8: AcceleratorError: CUDA error: operation not permitted" in said

@@ -8,6 +8,7 @@ import torch
 
 from capturable import preflight
 from capturable.rules import RULES
+from cpu_graph import cpu_graphs
 from tests.capturable.judged_steps import STEPS, an_output_under_the_name_of_an_input
 from tests.support.machine import needs_gpu
 
@@ -84,3 +85,17 @@ def test_an_input_with_a_gradient_is_a_note():
     x = torch.ones(2, 4, requires_grad=True)
     (note,) = preflight(lambda x: x * 2, x, other_inputs=(x,), device="cpu")
     assert (note.rule, note.level, note.line) == ("inputs", "note", "inputs[0]")
+
+
+def test_an_input_that_the_step_gives_a_gradient_is_a_note():
+    x = torch.ones(2, 4)
+    (note,) = preflight(lambda x: x.requires_grad_() * 2, x, other_inputs=(x * 1,), device="cpu")
+    assert (note.rule, note.level, note.line) == ("inputs", "note", "inputs[0]")
+
+
+def test_a_step_that_is_graphed_already_is_told_once_and_not_run():
+    with cpu_graphs():
+        x = torch.ones(2, 4, device="cuda")
+        graphed = torch.cuda.make_graphed_callables(torch.nn.Linear(4, 4).cuda(), (x,))
+        (finding,) = preflight(lambda x: graphed(x) + 1, x)
+    assert finding.rule == "graph" and "make_graphed_callables" in finding.found
