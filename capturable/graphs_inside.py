@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
@@ -26,8 +27,8 @@ def graphs_inside(places: Iterable[Place], *roots: Any) -> Iterator[tuple[str, s
         setting = _setting(thing)
         if setting and id(thing) not in seen and not name.startswith(told):
             seen.add(id(thing))
-            # what a compiled module holds is compiled too
-            told += ("" if name == "the step" else f"{name}.",)
+            # what a compiled module holds is compiled too; what is graphed is told once
+            told += ("" if setting == GRAPHED else f"{name}.",)
             yield name, setting
 
 
@@ -42,8 +43,8 @@ def _setting(thing: Any) -> str:
         names = object.__getattribute__(thing, "__dict__")  # a lazy module is not to be loaded
     except AttributeError:
         return ""
-    graphed = getattr(names.get("forward", thing), "__qualname__", "")
-    if graphed.startswith(f"{GRAPHED}."):
+    forward = names.get("forward", thing)
+    if type(forward) is FunctionType and forward.__qualname__.startswith(f"{GRAPHED}."):
         return GRAPHED
     if "_torchdynamo_orig_callable" not in names:
         return ""
