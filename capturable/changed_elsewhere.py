@@ -88,9 +88,7 @@ def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tu
         if isinstance(node, ast.AugAssign | ast.For) or (loop and isinstance(node, ast.Assign)):
             for target in _targets(node):
                 key = _key(target)
-                shared = (
-                    isinstance(target, SHARED) or not inside or _is_among(target, declared)
-                )
+                shared = isinstance(target, SHARED) or not inside or _is_among(target, declared)
                 if key[1] and shared and inside not in BUILDING:
                     yield key, node.lineno
         yield from _changes(node, inside, looping)

@@ -58,8 +58,9 @@ def _described(title: str, seen: str = "") -> str:
 
 
 def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
-    first = {finding.kind: finding for finding in reversed(noticed)}  # others often have its cause
-    for finding in sorted(first.values(), key=lambda each: each.kind == "memory gone"):  # may follow
+    # others of a kind often have its cause, and memory that is gone may follow from what is told
+    first = {finding.kind: finding for finding in reversed(noticed)}
+    for finding in sorted(first.values(), key=lambda each: each.kind == "memory gone"):
         if finding.kind != "not computed yet":  # as compare itself reads it
             rate = finding.sentence.startswith("lr of ")
             known = "A learning rate that stays" if rate else OF_KINDS.get(finding.kind)

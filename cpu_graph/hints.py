@@ -58,7 +58,11 @@ def raced(device, earlier, later):
     inside = earlier.graph is not None and earlier.stream[0] == clock_of(later)
     block = next(shared(earlier, later))
     one, other = (
-        next(place for place in places((node.args, node.kwargs, node.outputs)) if place.block is block)
+        next(
+            place
+            for place in places((node.args, node.kwargs, node.outputs))
+            if place.block is block
+        )
         for node in pair
     )
     what = f"the same tensor of shape {tuple(other.where[1])}"
@@ -340,7 +344,7 @@ class Gradient:
 
 
 def note_adding(device, leaves):
-    """In a backward pass under capture: gradients from before it that nothing there sets to zero."""
+    """In a backward pass under capture: note gradients from before it, not set to zero there."""
     for leaf in leaves:
         block = None if leaf.grad is None else device.memory.find(leaf.grad)
         if block is not None and block not in device.capture.written:
@@ -351,7 +355,8 @@ def note_adding(device, leaves):
 def gradients_added(device, capture):
     """Before a replay: tell if it adds to the gradients of an earlier step."""
     here = {block: device.adding[block] for block in capture.adds}
-    used = [b for b, one in here.items() if one.used and (b.free, b.generation) == (False, one.number)]
+    kept = [one for b, one in here.items() if not b.free and b.generation == one.number]
+    used = [one for one in kept if one.used]
     if used:
         tell(
             device,
@@ -366,7 +371,7 @@ def gradients_added(device, capture):
 
 
 def gradients_used(device, written, anew):
-    """After a launch or a replay: gradients that are zero again, and those of updated parameters."""
+    """After a launch or a replay: gradients that are zero again, or whose parameters it updates."""
     for block, one in device.adding.items():
         if block in anew:
             one.added = one.used = False
