@@ -234,7 +234,6 @@ def index(exhibits: pd.DataFrame) -> Markdown:
             sight = one.says
         else:
             sight = one.message.splitlines()[0].replace("|", " ")
-            sight = textwrap.shorten(sight, 400, placeholder=" …")  # its entry has it all
         sight = sight.replace("<", "&lt;")
         if one.exhibit in TOLD_APART_BY:
             sight += f" ({TOLD_APART_BY[one.exhibit]})"
