@@ -121,7 +121,7 @@ def _labels(part):
 def _draw(axes, part, end):
     gpu, others = part["gpu"], part["others"]
     labels, streams = _labels(part), _streams(part)
-    _ranges(axes, part["ranges"], end)
+    _draw_ranges(axes, part["ranges"], end)
     _lane(axes, 1, part["launches"], "launch")
     _lane(axes, 1, part["waits"], "waiting")
     ties = []
@@ -145,7 +145,7 @@ def _lane(axes, row, events, colour, **style):
     )
 
 
-def _ranges(axes, ranges, end):
+def _draw_ranges(axes, ranges, end):
     """The host ranges, with names inside where they fit, else above them where there is room."""
     apart = {"edgecolor": "white", "linewidth": 1} if len(ranges) < 200 else {}
     _lane(axes, 0, ranges, "host time", alpha=0.75, **apart)

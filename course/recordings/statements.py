@@ -140,14 +140,14 @@ def canonical(node: Any) -> Any:
     if isinstance(node, ast.ImportFrom) and node.module and not counts(node.module):
         node = ast.ImportFrom(None, node.names, 0)
     if isinstance(node, ast.AST):
-        fields = ((name, canonical(value)) for name, value in _fields(node))
+        fields = ((name, canonical(value)) for name, value in _hashed_fields(node))
         return [type(node).__name__, *([name, value] for name, value in fields if value)]
     if isinstance(node, list):
         return [canonical(item) for item in node]
     return repr(node) if node is not None else None
 
 
-def _fields(node: ast.AST) -> Iterable[tuple[str, Any]]:
+def _hashed_fields(node: ast.AST) -> Iterable[tuple[str, Any]]:
     for name, value in ast.iter_fields(node):
         if name == "body" and isinstance(node, Definition) and ast.get_docstring(node) is not None:
             yield name, value[1:]
