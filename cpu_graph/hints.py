@@ -380,11 +380,12 @@ def gradients_used(device, written, anew):
 
 
 def note_gradients(device, capture, record):
-    """At the end of a capture: the leaves whose gradients it writes, with its record, how often it
-    had been replayed when an optimizer last looked, and whether it adds to what is there.
+    """At the end of a capture: the leaves whose gradients it writes and does not itself use for an
+    update, with its record, how often it had been replayed when an optimizer last looked, and
+    whether it adds to what is there.
     """
     for leaf in capture.leaves:
-        if leaf.grad is not None:
+        if leaf.grad is not None and device.memory.find(leaf) not in capture.written:
             adds = device.memory.find(leaf.grad) in capture.reads
             device.gradients[leaf] = record, 0, adds
     capture.leaves = []  # which the graph does not keep

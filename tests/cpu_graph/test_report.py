@@ -468,6 +468,24 @@ def test_gradients_that_replays_do_not_add_up_are_a_remark():
     assert "each writes the gradients anew" in str(Report.of(device))
 
 
+def test_a_graph_that_updates_its_own_weights_leaves_no_gradients_behind():
+    with cpu_graphs() as device:
+        weight = torch.ones(4, device="cuda", requires_grad=True)
+        optimizer = torch.optim.SGD([weight], 0.1)
+
+        def step():
+            optimizer.zero_grad()
+            weight.sum().backward()
+            optimizer.step()
+
+        replay = captured(step)
+        replay()
+        replay()
+        step()
+    assert device.findings == []
+    assert "writes the gradients anew" not in str(Report.of(device))
+
+
 @pytest.mark.parametrize("gradients", [False, True])
 def test_what_a_capture_makes_may_be_written_for_it(gradients):
     with cpu_graphs() as device:
