@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop"}  # optimizers whose new state is not all zeros
+# optimizers whose new state is not all zeros
+STARTS_ELSEWHERE = {"ASGD", "NAdam", "Rprop", "SGD with dampening"}
 
 
 def capture_step(
@@ -48,7 +49,6 @@ def capture_step(
     finally:
         if gc_was_enabled:
             gc.enable()
-    torch.cuda.synchronize()  # a capture first writes the random seed and offset, on its own stream
 
     def replay(*inputs):
         if inputs:
@@ -72,8 +72,8 @@ def unchanged(*things: object, generators: Iterable[torch.Generator] = ()) -> It
     graph captured in the block is replayed. Optimizer state that the block creates is set to zero,
     where SGD, Adam and most others start. The random states are those of the default generators of
     the CPU and the current GPU, and of generators. Addresses stay, so a graph captured in the block
-    stays valid. Raises TypeError for other things, and for ASGD, NAdam and Rprop before their
-    first step, because their state does not start at zero; take a step of SGD with dampening first.
+    stays valid. Raises TypeError for other things, and for ASGD, NAdam, Rprop and SGD with
+    dampening before their first step, because their state does not start at zero.
     """
     tensors = [tensor for thing in things for tensor in _tensors(thing)]
     values = [tensor.detach().clone() for tensor in tensors]
@@ -113,8 +113,10 @@ def _tensors(thing: object) -> list[torch.Tensor]:
     if not isinstance(thing, Optimizer):
         known = "modules, optimizers, GradScalers and tensors"
         raise TypeError(f"unchanged takes {known}, not a {type(thing).__name__}.")
-    if type(thing).__name__ in STARTS_ELSEWHERE and not thing.state:
-        name = type(thing).__name__
+    name = type(thing).__name__
+    if any(group.get("dampening") and group["momentum"] for group in thing.param_groups):
+        name += " with dampening"
+    if name in STARTS_ELSEWHERE and not thing.state:
         raise TypeError(f"{name} does not start from zeros: take one step of it first.")
     held = [value for state in thing.state.values() for value in state.values()]
     held += [value for group in thing.param_groups for value in group.values()]

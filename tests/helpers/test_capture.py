@@ -1,6 +1,7 @@
 """capture_step, and unchanged: what a warm-up changes is restored in place."""
 
 import gc
+from functools import partial
 
 import pytest
 import torch
@@ -80,9 +81,11 @@ def test_gradients_that_exist_tensors_scalers_and_generators_come_back():
     assert torch.rand(1, generator=generator).item() == first
 
 
-@pytest.mark.parametrize("name", ["NAdam", "ASGD", "Rprop"])
+@pytest.mark.parametrize("name", ["NAdam", "ASGD", "Rprop", "SGD with dampening"])
 def test_an_optimizer_that_does_not_start_from_zeros_is_refused_until_it_has_a_state(name):
-    model, optimizer, step = training(getattr(torch.optim, name))
+    damped = partial(torch.optim.SGD, momentum=0.9, dampening=0.5)
+    new = damped if name == "SGD with dampening" else getattr(torch.optim, name)
+    model, optimizer, step = training(new)
     said = f"{name} does not start from zeros: take one step of it first."
     with pytest.raises(TypeError, match=said), unchanged(optimizer):
         pass
