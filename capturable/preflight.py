@@ -24,10 +24,12 @@ from capturable.live_objects import live
 from capturable.real_capture import verified
 from capturable.restore import Restore
 from capturable.restore.reachable import reach
+from capturable.stand_in import unreported
 
 DDP_WARMUP = 3  # DistributedDataParallel rebuilds its buckets after its second pass
 
 
+@unreported()
 def preflight(
     step: Callable,
     *inputs: Any,

@@ -1,7 +1,7 @@
 """Where the GPU's work runs: on a GPU, or else on the stand-in for CUDA graphs, cpu_graph."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -36,6 +36,14 @@ def gpu_or_stand_in() -> Iterator[Any]:
         raise RuntimeError(MISSING) from None
     with cpu_graphs() as device:
         yield device
+
+
+@contextmanager
+def unreported() -> Iterator[None]:
+    """What is tried in the block, and undone, is no part of the stand-in's report."""
+    device = on_stand_in()
+    with device.unreported() if device is not None else nullcontext():
+        yield
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """The stand-in's device: where tensors lie, and one launch at a time."""
 
 from collections import Counter
+from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from threading import RLock, get_ident, local
 
@@ -56,6 +58,16 @@ class Device:
     def hints(self):
         """What was noticed, in sentences."""
         return [finding.sentence for finding in self.findings]
+
+    @contextmanager
+    def unreported(self):
+        """What a tool tries in the block, and undoes, is no part of the program's report."""
+        before = self.captures, self.findings, self.races
+        self.captures, self.findings, self.races = map(copy, before)
+        try:
+            yield
+        finally:
+            self.captures, self.findings, self.races = before
 
     @property
     def stream(self):

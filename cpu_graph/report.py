@@ -38,10 +38,10 @@ class Report:
         return "\n".join([*lines, NOT_LOOKED_AT])
 
     def _totals(self) -> str:
-        graphs, operators = self.launches["graphs"], self.launches["operators"]
+        replays = sum(captured.replays for captured in self.captures)
         return (
-            f"Graphs: {len(self.captures)} captured, {graphs} replays; {operators} operators were "
-            "launched outside of them."
+            f"Graphs: {len(self.captures)} captured, {replays} replays; "
+            f"{self.launches['operators']} operators were launched outside of them."
         )
 
     def _graphs(self) -> list[str]:

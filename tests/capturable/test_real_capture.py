@@ -181,3 +181,18 @@ def test_a_wait_that_nothing_sees_is_found_by_the_capture():
     assert finding.rule == "capture" and finding.line.endswith("# this one")
     # the process is well again
     assert not preflight(lambda x: x * torch.rand_like(x), x, verify=True)
+
+
+def test_what_preflight_tries_is_no_part_of_the_stand_ins_report():
+    with cpu_graph.cpu_graphs() as device:
+        model = torch.nn.Linear(4, 4, device="cuda")
+        optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
+        x = torch.ones(2, 4, device="cuda")
+
+        def step():
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+        assert not preflight(step)
+        assert not device.captures and not device.findings
