@@ -22,7 +22,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from capturable import __version__, explain, rules
-from capturable.load_step import LoadError, Made, asks_for_a_gpu, guarded, load, load_function
+from capturable.load_step import (
+    LoadedStep,
+    LoadError,
+    asks_for_a_gpu,
+    call_or_load_error,
+    load,
+    load_function,
+)
 
 STAND_IN = "stand-in"
 FLAG = {"action": "store_true"}
@@ -120,7 +127,7 @@ def _compare(options: argparse.Namespace, scripts: list[str]) -> int:
         return function()
 
     with redirect_stdout(sys.stderr):  # what the scripts print
-        comparison = guarded(
+        comparison = call_or_load_error(
             "compare",
             compare,
             partial(make, options.eager),
@@ -165,19 +172,19 @@ def _findings(options: argparse.Namespace, scripts: list[str], device: str) -> A
 
 def _on_stand_in(options: argparse.Namespace, scripts: list[str], always: bool = False) -> Any:
     """What preflight finds on the stand-in; None for a step that makes nothing on a GPU."""
-    from capturable.graphs_inside import uncompiled
+    from capturable.graphs_inside import torch_compile_disabled
     from capturable.stand_in import gpu_or_stand_in
 
-    with gpu_or_stand_in() as device, uncompiled():
+    with gpu_or_stand_in() as device, torch_compile_disabled():
         made = load(options.step, scripts)
         if always or device.launches:
             return _judged(made, "cuda", options)
     return None
 
 
-def _judged(made: Made, device: str, options: argparse.Namespace) -> Any:
+def _judged(made: LoadedStep, device: str, options: argparse.Namespace) -> Any:
     settings = {"verify": options.verify or None, "warmup": options.warmup}
-    return guarded("the step", made.preflight, device=device, **settings)
+    return call_or_load_error("the step", made.preflight, device=device, **settings)
 
 
 def _device(options: argparse.Namespace) -> str:

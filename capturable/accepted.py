@@ -30,7 +30,7 @@ def without_ignored(findings: Findings) -> Findings:
     return Findings(kept, findings.report)
 
 
-def misspelt(files: Iterable[str]) -> list[str]:
+def misspelt_rule_names(files: Iterable[str]) -> list[str]:
     """A sentence for each name in the ignoring comments of files that is no rule's."""
     return [
         f"{short(file)}:{number}: there is no rule {name.strip()} to ignore"
@@ -42,7 +42,7 @@ def misspelt(files: Iterable[str]) -> list[str]:
     ]
 
 
-def without(findings: Findings, ignored: Iterable[str]) -> Findings:
+def without_rules(findings: Findings, ignored: Iterable[str]) -> Findings:
     """The findings of all rules but some.
 
     Raises ValueError, one sentence, for a name that is no rule's.

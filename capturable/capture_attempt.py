@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from capturable.live_objects import live
+from capturable.live_objects import live_objects
 from capturable.restore import Restore
 from capturable.restore.reachable import Place
 from capturable.user_lines import Line, runs_users
@@ -45,22 +45,24 @@ def warm_up(step: Callable[[], Any], stream: torch.cuda.Stream) -> None:
     current.wait_stream(stream)
 
 
-def captured(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream) -> Attempt:
+def capture_and_restore(
+    step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream
+) -> Attempt:
     """Capture the step on a side stream, after a warm-up there; put everything back."""
     with Restore(step, everything=True) as restore:
         current = torch.cuda.current_stream()
         warm_up(step, stream)
-        kept = live(torch.Tensor)
+        kept = live_objects(torch.Tensor)
         kept += [tensor.grad for tensor in kept if tensor.is_leaf and tensor.grad is not None]
         try:
             attempt = _capture(step, generators, stream)
-            return attempt._replace(kept=kept, bound=list(_rebound(restore)))
+            return attempt._replace(kept=kept, bound=list(rebound_places(restore)))
         finally:
             torch.cuda.set_stream(current)  # which a capture that fails leaves on its own stream
             torch.cuda.synchronize()
 
 
-def _rebound(restore: Restore) -> Iterator[tuple[Place, torch.Tensor]]:
+def rebound_places(restore: Restore) -> Iterator[tuple[Place, torch.Tensor]]:
     """The places that hold another tensor than before, with it."""
     for place, before in restore.places:
         now = place.get()
@@ -103,11 +105,11 @@ def line_of(error: BaseException) -> Line | None:
     return line
 
 
-class _Stop(BaseException):
+class _StopStep(BaseException):
     """Ends a step early."""
 
 
-class Until:
+class StopAfterLines:
     """A step that ends after a number of the user's lines; lines are those that it ran.
 
     It does not end on the way out of a with block, which would leave the stream or the mode that it
@@ -125,7 +127,7 @@ class Until:
         sys.settrace(self._trace)
         try:
             self.step(*inputs)
-        except _Stop:
+        except _StopStep:
             pass
         finally:
             sys.settrace(outer)
@@ -133,15 +135,15 @@ class Until:
     def _trace(self, frame: Any, event: str, _: Any) -> Callable | None:
         if not runs_users(frame):
             return None
-        if event == "line" and frame.f_lasti not in _ways_out(frame.f_code):
+        if event == "line" and frame.f_lasti not in _unstoppable_instructions(frame.f_code):
             if len(self.lines) == self.stop:
-                raise _Stop
+                raise _StopStep
             self.lines.append(Line.of(frame))
         return self._trace
 
 
 @functools.cache
-def _ways_out(code: CodeType) -> frozenset[int]:
+def _unstoppable_instructions(code: CodeType) -> frozenset[int]:
     """Where a step must not end: where a function's code begins to call __exit__(None, None,
     None), and where it handles an error, which an end there would leave behind as the context
     of later ones."""
@@ -149,10 +151,10 @@ def _ways_out(code: CodeType) -> frozenset[int]:
     nothing = [step.opname == "LOAD_CONST" and step.argval is None for step in steps]
     calls = {i for i in range(len(steps) - 2) if all(nothing[i : i + 3])}
     swaps = {i - 1 for i in calls if steps[i - 1].opname == "SWAP"}
-    return frozenset(steps[i].offset for i in calls | swaps | _handling(steps))
+    return frozenset(steps[i].offset for i in calls | swaps | _error_handling_instructions(steps))
 
 
-def _handling(steps: list[dis.Instruction]) -> set[int]:
+def _error_handling_instructions(steps: list[dis.Instruction]) -> set[int]:
     """Which instructions handle an error, by number: from PUSH_EXC_INFO, along jumps, to
     POP_EXCEPT or RERAISE."""
     at = {step.offset: i for i, step in enumerate(steps)}
@@ -169,16 +171,18 @@ def _handling(steps: list[dis.Instruction]) -> set[int]:
     return found
 
 
-def bisect(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream) -> Line | None:
+def first_line_that_breaks_capture(
+    step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream
+) -> Line | None:
     """The first line after which the step no longer captures: what runs before it does."""
-    whole = Until(step)
+    whole = StopAfterLines(step)
     with Restore(step, everything=True):
         whole()
     passes = 0
     fails = len(whole.lines)
     while fails - passes > 1:
         middle = (passes + fails) // 2
-        if captured(Until(step, middle), generators, stream).error is None:
+        if capture_and_restore(StopAfterLines(step, middle), generators, stream).error is None:
             passes = middle
         else:
             fails = middle

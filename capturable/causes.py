@@ -22,7 +22,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CauseEntry:
     """A cause. kind: error, several (its message names no cause), after (a consequence), warning,
     reasons (a warning that names its cause in words of its own) or silent.
 
@@ -46,11 +46,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Hit:
+class CauseMatch:
     """An entry found in a text: its rank (the smallest is best), the message, the line's number
     from 0, the line."""
 
-    entry: Entry
+    entry: CauseEntry
     rank: tuple
     message: str
     number: int
@@ -58,7 +58,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Complaint:
+class ComplaintKind:
     """What people complain of. words: a regular expression for it; causes: titles of all entries
     that it is known to come from."""
 
@@ -68,21 +68,21 @@ class Complaint:
 
 
 @cache
-def _file() -> dict:
+def _causes_json() -> dict:
     return json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
 
 
 @cache
-def complaints() -> tuple[Complaint, ...]:
+def complaints() -> tuple[ComplaintKind, ...]:
     """The few kinds of failures that have many causes."""
-    return tuple(Complaint(**complaint) for complaint in _file()["complaints"])
+    return tuple(ComplaintKind(**complaint) for complaint in _causes_json()["complaints"])
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[CauseEntry, ...]:
     """All causes, the gallery's exhibits first and in their order. A number among messages
     stands for its names."""
-    known = _file()
+    known = _causes_json()
     texts = {
         int(number): [*names, f"cuda error {number}"] for number, names in known["codes"].items()
     }
@@ -91,29 +91,29 @@ def entries() -> tuple[Entry, ...]:
         for entry in known["entries"]
     ]
     return tuple(
-        Entry(**entry | {"messages": tuple(said)})
+        CauseEntry(**entry | {"messages": tuple(said)})
         for entry, said in zip(known["entries"], messages, strict=True)
     )
 
 
 @cache
-def terms() -> dict[str, str]:
+def standard_terms() -> dict[str, str]:
     """The standard name of a cause and the error's number, by the title of its entry; of an exhibit
     it is the heading. A cause whose title is the standard name has none."""
-    return dict(_file()["terms"])
+    return dict(_causes_json()["terms"])
 
 
-def standard_name(entry: Entry) -> str:
+def standard_name(entry: CauseEntry) -> str:
     """The standard name of a cause, or the title of one without."""
-    return terms().get(entry.title, entry.title)
+    return standard_terms().get(entry.title, entry.title)
 
 
-def entry_of(title: str) -> Entry:
+def entry_of(title: str) -> CauseEntry:
     """The entry with a title."""
     return next(entry for entry in entries() if entry.title == title)
 
 
-def find(text: str) -> list[Hit]:
+def find_causes(text: str) -> list[CauseMatch]:
     """Entries whose message occurs in the text, wherever its line stands, the best first.
 
     Errors come before warnings, the first line before later ones, in a line the longest message,
@@ -121,16 +121,18 @@ def find(text: str) -> list[Hit]:
     text.
     """
     lines = (COLOUR.sub("", text) if "\x1b" in text else text).splitlines()
-    squeezed = list(map(_squeezed, lines))
+    squeezed = list(map(_without_whitespace, lines))
     starts = [0, *accumulate(len(line) + 1 for line in squeezed)][: len(lines)]
     whole = " ".join(squeezed)
-    positions = {message: whole.find(message) for message in _known()} | _numbers(whole)
-    found = [_hit(entry, positions, starts, lines) for entry in entries()]
-    hits = _first_errors([hit for hit in found if hit], squeezed)
+    positions = {message: whole.find(message) for message in _known_messages()} | _error_numbers(
+        whole
+    )
+    found = [_match_entry(entry, positions, starts, lines) for entry in entries()]
+    hits = _consequences_last([hit for hit in found if hit], squeezed)
     return sorted(hits, key=lambda hit: hit.rank)
 
 
-def _first_errors(hits: list[Hit], lines: list[str]) -> list[Hit]:
+def _consequences_last(hits: list[CauseMatch], lines: list[str]) -> list[CauseMatch]:
     """The hits; those behind another error's handling come last, if there are some before."""
     later = next((number for number, line in enumerate(lines) if CONSEQUENCE in line), len(lines))
     if not any(hit.number < later and hit.entry.kind in FIRST for hit in hits):
@@ -142,26 +144,33 @@ def _first_errors(hits: list[Hit], lines: list[str]) -> list[Hit]:
     ]
 
 
-def _hit(
-    entry: Entry, positions: dict[str, int], starts: list[int], lines: list[str]
-) -> Hit | None:
+def _match_entry(
+    entry: CauseEntry, positions: dict[str, int], starts: list[int], lines: list[str]
+) -> CauseMatch | None:
     """Where an entry's message stands in the text, if it does."""
     said = [
-        (positions[message], -len(message), message) for message in map(_squeezed, entry.messages)
+        (positions[message], -len(message), message)
+        for message in map(_without_whitespace, entry.messages)
     ]
     at, length, message = min((one for one in said if one[0] >= 0), default=(-1, 0, ""))
     if at < 0:
         return None
     number = bisect_right(starts, at) - 1
-    place = _place(entry, message, lines[max(0, number - NEAR[0]) : number + NEAR[1]])
-    undecided = not place and message in _known("several", "reasons") and UNDECIDED.get(entry.kind)
+    place = _matched_place_length(
+        entry, message, lines[max(0, number - NEAR[0]) : number + NEAR[1]]
+    )
+    undecided = (
+        not place and message in _known_messages("several", "reasons") and UNDECIDED.get(entry.kind)
+    )
     if entry.needs_place and not place and not undecided:
         return None
     level = undecided or LEVELS[entry.kind]
-    return Hit(entry, (level, number, length, -place), message, number, lines[number].strip())
+    return CauseMatch(
+        entry, (level, number, length, -place), message, number, lines[number].strip()
+    )
 
 
-def _place(entry: Entry, message: str, lines: list[str]) -> int:
+def _matched_place_length(entry: CauseEntry, message: str, lines: list[str]) -> int:
     """The length of the longest text near the message that the entry's place fits; 0 if there is
     none."""
     if not entry.place:
@@ -171,7 +180,7 @@ def _place(entry: Entry, message: str, lines: list[str]) -> int:
     return max((len(match[0]) for match in re.finditer(entry.place, near, re.I)), default=0)
 
 
-def _numbers(whole: str) -> dict[str, int]:
+def _error_numbers(whole: str) -> dict[str, int]:
     """Where "CUDA error 900", "code=900" and the like stand first, by the message that stands
     for them."""
     found = {}
@@ -182,15 +191,15 @@ def _numbers(whole: str) -> dict[str, int]:
 
 
 @cache
-def _known(*kinds: str) -> set[str]:
+def _known_messages(*kinds: str) -> set[str]:
     """All messages, squeezed, or those of some kinds of entries."""
     return {
-        _squeezed(message)
+        _without_whitespace(message)
         for entry in entries()
         if not kinds or entry.kind in kinds
         for message in entry.messages
     }
 
 
-def _squeezed(text: str) -> str:
+def _without_whitespace(text: str) -> str:
     return " ".join(text.lower().split())

@@ -18,7 +18,7 @@ SHARED = ast.Attribute | ast.Subscript
 BUILDING = ("__init__", "__post_init__", "__new__")  # set what an object begins with
 
 
-class Read(NamedTuple):
+class ValueRead(NamedTuple):
     """A line of the step that reads a value: its name, whether a branch depends on it, the line of
     the same file that changes it, and whether that is one of the step."""
 
@@ -29,7 +29,7 @@ class Read(NamedTuple):
     in_step: bool
 
 
-def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator[Read]:
+def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator[ValueRead]:
     """Each read of a plain value that is changed outside of the step, and each branch on one that
     the step changes. lines: those that ran."""
     ran: dict[str, dict[int, Line]] = {}
@@ -42,36 +42,36 @@ def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator
             tree = ast.parse("".join(linecache.getlines(file)))
         except (SyntaxError, ValueError):  # a cell with magics, generated code
             continue
-        changes = dict(sorted(_changes(tree), key=lambda change: change[1] not in known))
-        tests = {id(node) for test in _tests(tree) for node in ast.walk(test)}
+        changes = dict(sorted(_assignments(tree), key=lambda change: change[1] not in known))
+        tests = {id(node) for test in _branch_conditions(tree) for node in ast.walk(test)}
         for node in ast.walk(tree):
             if not isinstance(node, SHARED | ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
-            key, branches = _key(node), id(node) in tests
+            key, branches = _target_key(node), id(node) in tests
             held = key[1] in (names if key[0] == "name" else attributes)
             if held and node.lineno in known and key in changes:
                 in_step = changes[key] in known
                 if branches or not in_step:
                     name = ast.unparse(node)
-                    yield Read(known[node.lineno], name, branches, changes[key], in_step)
+                    yield ValueRead(known[node.lineno], name, branches, changes[key], in_step)
 
 
 def _is_plain(place: Place) -> bool:
     return is_a(place.get(), PLAIN)
 
 
-def _key(node: ast.AST) -> tuple[str, str]:
+def _target_key(node: ast.AST) -> tuple[str, str]:
     """What a read or an assignment names: an attribute, of whatever object, an item of a dict, or
     a variable."""
     if isinstance(node, ast.Attribute):
         return "attribute", node.attr
     if isinstance(node, ast.Subscript):
         key = node.slice.value if isinstance(node.slice, ast.Constant) else ""
-        return f"item of {_key(node.value)[1]}", key if isinstance(key, str) else ""
+        return f"item of {_target_key(node.value)[1]}", key if isinstance(key, str) else ""
     return "name", node.id if isinstance(node, ast.Name) else ""
 
 
-def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tuple]:
+def _assignments(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tuple]:
     """Each attribute and variable that is set again, and the line."""
     declared = {
         name
@@ -80,38 +80,42 @@ def _changes(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tu
         for name in node.names
     }
     for node in ast.iter_child_nodes(tree):
-        loop = loop or (isinstance(node, ast.Expr) and _replays(node.value))
+        loop = loop or (isinstance(node, ast.Expr) and _is_graph_replay(node.value))
         if isinstance(node, FUNCTIONS):
-            yield from _changes(node, node.name)
+            yield from _assignments(node, node.name)
             continue
         looping = loop or isinstance(node, ast.For | ast.While)
         if isinstance(node, ast.AugAssign | ast.For) or (loop and isinstance(node, ast.Assign)):
-            for target in _targets(node):
-                key = _key(target)
-                shared = isinstance(target, SHARED) or not inside or _is_among(target, declared)
+            for target in _assigned_targets(node):
+                key = _target_key(target)
+                shared = (
+                    isinstance(target, SHARED)
+                    or not inside
+                    or _is_shared_variable(target, declared)
+                )
                 if key[1] and shared and inside not in BUILDING:
                     yield key, node.lineno
-        yield from _changes(node, inside, looping)
+        yield from _assignments(node, inside, looping)
 
 
-def _targets(node: ast.AugAssign | ast.For | ast.Assign) -> Iterator[ast.AST]:
+def _assigned_targets(node: ast.AugAssign | ast.For | ast.Assign) -> Iterator[ast.AST]:
     """What an assignment or a loop sets, each name of a tuple by itself."""
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         yield from target.elts if isinstance(target, ast.Tuple) else [target]
 
 
-def _replays(node: ast.AST) -> bool:
+def _is_graph_replay(node: ast.AST) -> bool:
     """Whether a call replays a graph: what is set behind it is set between two replays."""
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Attribute) and called.attr == "replay"
 
 
-def _is_among(target: ast.AST, names: set[str]) -> bool:
+def _is_shared_variable(target: ast.AST, names: set[str]) -> bool:
     """Whether a variable is one that its function shares."""
     return isinstance(target, ast.Name) and target.id in names
 
 
-def _tests(tree: ast.AST) -> Iterator[ast.AST]:
+def _branch_conditions(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield node.test

@@ -1,4 +1,4 @@
-"""Check: what is found about a step, while it runs."""
+"""StepCheck: what is found about a step, while it runs."""
 
 import re
 import threading
@@ -10,15 +10,15 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from capturable import judge
-from capturable.accepted import misspelt, without_ignored
+from capturable.accepted import misspelt_rule_names, without_ignored
 from capturable.changed_elsewhere import read_and_changed
 from capturable.cpu_as_gpu import CpuAsGpu, StandInAsGpu
-from capturable.differences import differences, first_difference
+from capturable.differences import first_operator_difference, operator_differences
 from capturable.findings import Finding, Findings, Report, short
-from capturable.graphs_inside import graphs_inside
-from capturable.host_calls import as_if_capturing, eager_control_flow, host_calls
-from capturable.inputs import Call, Difference, merged, named_parts, tensor_pairs
-from capturable.operators import Op, OpLog, address
+from capturable.graphs_inside import functions_with_graphs
+from capturable.host_calls import as_if_capturing, eager_control_flow, watch_host_calls
+from capturable.inputs import Call, Difference, merge_python_values, named_parts, tensor_pairs
+from capturable.operators import Op, OpLog, storage_address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
 from capturable.restore.reachable import Place, is_a
@@ -32,7 +32,7 @@ DIFFERING = ("frozen number", "path", "shape")
 Key = tuple[str, Line | str, Line | None]  # the rule, the user's line or a name, the library's line
 
 
-class Check:
+class StepCheck:
     """What is found about one step, while it runs."""
 
     def __init__(self, generators: Iterable[torch.Generator], device: str | None) -> None:
@@ -87,7 +87,7 @@ class Check:
     def judge_reach(self, step: Callable, places: list[Place]) -> None:
         """Judge what the step can get at: graphs of compiled functions, and values that code
         outside of it changes."""
-        for name, setting in graphs_inside(places, step):
+        for name, setting in functions_with_graphs(places, step):
             self.found("graph", name, f"a function with graphs of its own ({setting})")
         for read in read_and_changed(self.ran, places):
             when = "in each call" if read.in_step else "between calls"
@@ -130,8 +130,8 @@ class Check:
 
     def findings(self) -> Findings:
         """All findings that no comment accepts, in the order of the lines."""
-        order = sorted(self.rows, key=_position)
-        self.report.warnings = misspelt(self.files)
+        order = sorted(self.rows, key=_sort_key)
+        self.report.warnings = misspelt_rule_names(self.files)
         return without_ignored(Findings((self.rows[key] for key in order), self.report))
 
     def put(
@@ -150,7 +150,7 @@ class Check:
                 self.written(tensor)
                 tensor.data.copy_(new)
         values = [difference for difference in found if difference.python]
-        return values, merged(static, real) if values and not misfits else static
+        return values, merge_python_values(static, real) if values and not misfits else static
 
     def run(self, step: Callable[[], Any], judged: bool = True, capturing: bool = True) -> list[Op]:
         """Run the step once, logged; return its operators.
@@ -159,7 +159,7 @@ class Check:
         before = values_at(self.places)
         values = [place.get() for place in self.places]
         tensors = [value for value in values if is_a(value, torch.Tensor)]
-        self.held += [tensor.untyped_storage() for tensor in tensors if address(tensor)]
+        self.held += [tensor.untyped_storage() for tensor in tensors if storage_address(tensor)]
         with ExitStack() as stack:
             log, state = self.start(stack, judged, capturing)
             result = step()
@@ -202,13 +202,13 @@ class Check:
         return log, state
 
     def _host_calls(self) -> Any:
-        return host_calls(self.gpu, self.note, self._is_host, self._stepping)
+        return watch_host_calls(self.gpu, self.note, self._is_host, self._stepping)
 
     def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Judge an optimizer that is about to step, and whether its settings have changed."""
         for fault in judge.judge_optimizer(optimizer):
             self.note(fault.rule, fault.what, fix=fault.fix)
-        now = judge.numbers_of(optimizer)
+        now = judge.python_settings(optimizer)
         for name, old in self.settings.get(id(optimizer), now).items():
             if now.get(name, old) != old:
                 what = f"{name} of {type(optimizer).__name__} was {old!r}, then {now[name]!r}"
@@ -228,7 +228,7 @@ class Check:
     def compare(self, first: list[Op], second: list[Op], kept: set[int] | None = None) -> bool:
         """Note what differs between two runs; whether anything did. kept: as for differences."""
         seen = False
-        for rule, op, what, moved in differences(first, second, kept):
+        for rule, op, what, moved in operator_differences(first, second, kept):
             seen = seen or rule in DIFFERING
             if rule == "moved tensor":
                 self._found_moved(op, what, moved)
@@ -273,7 +273,7 @@ class Check:
             return
         what = "code asks whether it is being captured"
         if rerun:
-            what += first_difference(captured, rerun())
+            what += first_operator_difference(captured, rerun())
         for line, inside in dict.fromkeys(self.asked):
             self.found("capture check", line, what, inside=inside)
 
@@ -284,7 +284,7 @@ class Check:
     def look_back(self, restore: Restore, ops: list[Op]) -> None:
         """Note the autograd graphs that were there before, and reach what the operators used."""
         used = {where for op in ops for where in op.outside}
-        leaves = {id(leaf) for leaf, _, data in restore.leaves if address(data) in used}
+        leaves = {id(leaf) for leaf, _, data in restore.leaves if storage_address(data) in used}
         for name in judge.kept_graphs((result() for result in restore.results), leaves):
             self.found("kept graph", name, "holds the autograd graph of an earlier pass")
 
@@ -312,7 +312,7 @@ class Check:
     ) -> None:
         """Judge an operator that is about to run."""
         making = self.as_gpu.making
-        kinds = judge.Kinds(self.gpu, self._is_host, self.as_gpu.is_pinned, making)
+        kinds = judge.DeviceKinds(self.gpu, self._is_host, self.as_gpu.is_pinned, making)
         fault = judge.judge_op(func, args, kwargs, outside, kinds)
         if fault and not self._is_quiet(fault, func, args):
             self.note(fault.rule, fault.what, fix=fault.fix)
@@ -345,7 +345,7 @@ def _is_leaf_with_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad
 
 
-def _position(key: Key) -> tuple:
+def _sort_key(key: Key) -> tuple:
     """Where a finding stands: names first, then files, lines, and a library's lines."""
     _, line, inside = key
     place = line[:2] if isinstance(line, Line) else ("", 0)

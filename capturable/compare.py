@@ -18,11 +18,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from capturable.comparison_inputs import fill_padding, fill_with_rubbish, fresh, in_order, tensors
+from capturable.comparison_inputs import (
+    batch_tensors,
+    batches_in_order,
+    copied_batch,
+    fill_padding,
+    fill_with_rubbish,
+)
 from capturable.inputs import Call, named_parts
 from capturable.likely_causes import likely_causes
-from capturable.load_step import batch_of
-from capturable.operators import OpLog, address
+from capturable.load_step import split_batch
+from capturable.operators import OpLog, storage_address
 from capturable.restore.reachable import is_a
 from capturable.stand_in import gpu_or_stand_in, is_not_modelled
 from capturable.step_state import StepState, random_states, seed_all, set_random_states
@@ -97,7 +103,7 @@ class Side:
         self.step, *batches = made if isinstance(made, tuple) else (made,)
         if not callable(self.step):
             raise NotComparable("a factory returns (step, batch, ...), and one returns no step")
-        self.batches = [Call(*batch_of(batch)) for batch in batches]
+        self.batches = [Call(*split_batch(batch)) for batch in batches]
         self.state = StepState(self.step)
         self.kept: list[dict[str, Any]] = []  # of each call, what it returned,
         self.results: list[dict[str, Any]] = []  # and what that held at once
@@ -107,7 +113,7 @@ class Side:
         set_random_states(self.random)
         result = self.step(*batch.args, **batch.kwargs)
         # without its autograd graph, which would be in the way of a later capture
-        kept = {name: _detached(part) for name, part in named_parts("result", result)}
+        kept = {name: _detached_values(part) for name, part in named_parts("result", result)}
         self.kept.append(kept)
         self.results.append(_copies(kept))
         self.random = random_states()
@@ -150,10 +156,10 @@ def compare(
                     "some calls replayed no graph" if counts["replays"] else NO_GRAPH
                 )
         else:
-            noticed, remarks = _of_stand_in(device)
+            noticed, remarks = _stand_in_hints(device)
             comparing.look_further()
             comparison.causes = likely_causes(comparing, noticed, remarks)
-        comparison.counted = _counted(comparing, device, built, counts - built)
+        comparison.counted = _count_graphs_and_launches(comparing, device, built, counts - built)
         return comparison
 
 
@@ -177,7 +183,7 @@ class Comparing:
         self.error: Exception | None = None
         self.names = eager.state.matched(graphed.state)
         self.gradients = not eager.state.has_optimizer()  # they are what the step is for
-        _refuse_shared(eager, again, graphed)
+        _refuse_shared_tensors(eager, again, graphed)
         left = [name for name in eager.state.places if name not in self.names]
         if left:
             self.comparison.notes.append(
@@ -193,11 +199,11 @@ class Comparing:
 
     def run(self, calls: int, pad: Sequence[str], read_at_once: bool, seed: int) -> None:
         """Compare until something differs."""
-        self.batches = in_order(self._batches(), calls, seed)
+        self.batches = batches_in_order(self._batches(), calls, seed)
         if self._state_differs("construction", 0):
             return
         self._start_random_states()
-        for sample in (leaf for batch in self.graphed.batches for leaf in tensors(batch)):
+        for sample in (leaf for batch in self.graphed.batches for leaf in batch_tensors(batch)):
             fill_with_rubbish(sample)
         padded: set[str] = set()
         for number, batch in enumerate(self.batches, 1):
@@ -210,7 +216,11 @@ class Comparing:
             self._later_differs()
 
     def _batches(self) -> list[Call]:
-        return self.eager.batches or [fresh(one) for one in self.graphed.batches] or [Call((), {})]
+        return (
+            self.eager.batches
+            or [copied_batch(one) for one in self.graphed.batches]
+            or [Call((), {})]
+        )
 
     def _start_random_states(self) -> None:
         """Let the step with graphs begin with the random states of the eager one."""
@@ -230,10 +240,10 @@ class Comparing:
         """Call all steps with a batch; whether the one with graphs differs."""
         drawn = self.eager.random, self.graphed.random
         captures = self.counts["captures"]
-        self.eager.call(fresh(batch))
-        self.again.call(fresh(batch))
+        self.eager.call(copied_batch(batch))
+        self.again.call(copied_batch(batch))
         try:
-            self.graphed.call(fresh(batch))
+            self.graphed.call(copied_batch(batch))
         except Exception as error:  # whatever the step or the driver says
             if is_not_modelled(error):
                 raise NotComparable(f"the stand-in does not know this step: {error}") from error
@@ -271,8 +281,8 @@ class Comparing:
         )
         for name in eager | graphed:
             # an optimizer makes its state, which begins with zeros, in its first step
-            expected = eager[name] if name in eager else _zeros(graphed[name])
-            actual = graphed[name] if name in graphed else _zeros(expected)
+            expected = eager[name] if name in eager else _zeros_like_values(graphed[name])
+            actual = graphed[name] if name in graphed else _zeros_like_values(expected)
             if same(expected, actual):
                 continue
             if not (is_number(expected) and is_number(actual)):
@@ -330,8 +340,8 @@ class Comparing:
         if self.difference.kind in ("result", "state"):
             batch = self.batches[self.difference.call % len(self.batches)]
             with suppress(Exception):
-                read = _parts_read(self.eager, fresh(batch))
-                self.unread = sorted(read - _parts_read(self.graphed, fresh(batch)))
+                read = _tensors_read(self.eager, copied_batch(batch))
+                self.unread = sorted(read - _tensors_read(self.graphed, copied_batch(batch)))
 
     def agreed(self) -> str:
         """What was compared, and how equal it is."""
@@ -340,7 +350,7 @@ class Comparing:
         return f"{how}: the results of {len(self.batches)} calls, {state}, random states."
 
 
-def _of_stand_in(device: Any) -> tuple[list, list[str]]:
+def _stand_in_hints(device: Any) -> tuple[list, list[str]]:
     """What the stand-in has told so far, and what it remarks of the captures."""
     if device is None:
         return [], []
@@ -348,31 +358,34 @@ def _of_stand_in(device: Any) -> tuple[list, list[str]]:
     return list(device.findings), remarks
 
 
-def _counted(comparing: Comparing, device: Any, built: Counter, later: Counter) -> str:
+def _count_graphs_and_launches(
+    comparing: Comparing, device: Any, built: Counter, later: Counter
+) -> str:
     """How many graphs were captured and replayed, and what a call launches."""
     where = "a GPU" if device is None else "the stand-in for CUDA graphs, in place of a GPU"
     calls = len(comparing.graphed.results)
     told = (
-        f"On {where}: {_some(built['captures'], 'capture')} at the construction, "
-        f"{later['captures']} in {_some(calls, 'call')}, {_some(later['replays'], 'replay')}."
+        f"On {where}: {_count(built['captures'], 'capture')} at the construction, "
+        f"{later['captures']} in {_count(calls, 'call')}, {_count(later['replays'], 'replay')}."
     )
     if comparing.comparison.difference is not None:
         return told
     batch = comparing.batches[-1]
     eager, graphed = (
-        _launches(side, fresh(batch), device) for side in (comparing.eager, comparing.graphed)
+        _launches_of_call(side, copied_batch(batch), device)
+        for side in (comparing.eager, comparing.graphed)
     )
     return (
-        f"{told}\nOne call launches {_some(eager['operators'], 'operator')} eagerly; with graphs, "
-        f"{_some(graphed['graphs'], 'graph')} and {_some(graphed['operators'], 'operator')}."
+        f"{told}\nOne call launches {_count(eager['operators'], 'operator')} eagerly; with graphs, "
+        f"{_count(graphed['graphs'], 'graph')} and {_count(graphed['operators'], 'operator')}."
     )
 
 
-def _some(number: int, what: str) -> str:
+def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _launches(side: Side, batch: Call, device: Any) -> Counter:
+def _launches_of_call(side: Side, batch: Call, device: Any) -> Counter:
     """The graphs and operators that one more call launches."""
     if device is not None:
         before = device.launches.copy()
@@ -383,13 +396,15 @@ def _launches(side: Side, batch: Call, device: Any) -> Counter:
     return Counter(graphs=counts["replays"], operators=log.launched)
 
 
-def _parts_read(side: Side, batch: Call) -> set[str]:
+def _tensors_read(side: Side, batch: Call) -> set[str]:
     """The names of a batch's tensors that an operator takes in a call."""
     with OpLog(written=lambda tensor: None) as log:
         side.call(batch)
     taken = {where for op in log.ops for where in op.outside}
     named = [*named_parts("args", batch.args), *named_parts("kwargs", batch.kwargs)]
-    return {name for name, part in named if is_a(part, torch.Tensor) and address(part) in taken}
+    return {
+        name for name, part in named if is_a(part, torch.Tensor) and storage_address(part) in taken
+    }
 
 
 class _Operators(TorchDispatchMode):
@@ -411,11 +426,11 @@ def _shape(value: Any) -> tuple:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def _zeros(value: Any) -> Any:
+def _zeros_like_values(value: Any) -> Any:
     return torch.zeros_like(value) if isinstance(value, torch.Tensor) else 0.0
 
 
-def _detached(value: Any) -> Any:
+def _detached_values(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
@@ -426,13 +441,13 @@ def _copies(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refuse_shared(*sides: Side) -> None:
+def _refuse_shared_tensors(*sides: Side) -> None:
     """Raise NotComparable if two of the steps have a tensor in common."""
     seen: dict[int, int] = {}
     kept = [side.state.values({n: n for n in side.state.places}, True) for side in sides]
     for number, values in enumerate(kept):
         for name, value in values.items():
-            where = address(value) if isinstance(value, torch.Tensor) else 0
+            where = storage_address(value) if isinstance(value, torch.Tensor) else 0
             if where and seen.setdefault(where, number) != number:
                 raise NotComparable(
                     f"{name} belongs to two of the steps that are compared: "

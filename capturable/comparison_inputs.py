@@ -15,7 +15,7 @@ RUBBISH = 7.0  # times the largest number of a tensor, plus one
 ROWS = re.compile(r"(.*?)(?:\[(-?\d*):(-?\d*)\])?")
 
 
-def in_order(batches: Sequence[Call], calls: int, seed: int) -> list[Call]:
+def batches_in_order(batches: Sequence[Call], calls: int, seed: int) -> list[Call]:
     """The batch of each call: all of them, shuffled anew in each round; of a single one, the rows
     are shuffled."""
     chooser = random.Random(seed)
@@ -30,31 +30,33 @@ def in_order(batches: Sequence[Call], calls: int, seed: int) -> list[Call]:
 
 def _shuffled(batch: Call, generator: torch.Generator) -> Call:
     """The batch with its rows in another order, the same one in all tensors of as many rows."""
-    rows = next((len(leaf) for leaf in tensors(batch) if leaf.dim()), 0)
+    rows = next((len(leaf) for leaf in batch_tensors(batch) if leaf.dim()), 0)
     order = torch.randperm(rows, generator=generator, device="cpu")
 
     def shuffled(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.dim() or len(tensor) != rows:
             return tensor
-        return _like(tensor, tensor.detach()[order.to(tensor.device)])
+        return _pinned_and_differentiable_like(tensor, tensor.detach()[order.to(tensor.device)])
 
     return Call(*tree_map_only(torch.Tensor, shuffled, tuple(batch)))
 
 
-def tensors(batch: Call) -> list[torch.Tensor]:
+def batch_tensors(batch: Call) -> list[torch.Tensor]:
     """The tensors of a batch."""
     return [leaf for leaf in tree_leaves(tuple(batch)) if isinstance(leaf, torch.Tensor)]
 
 
-def fresh(batch: Call) -> Call:
+def copied_batch(batch: Call) -> Call:
     """The batch in tensors of its own."""
     copied = tree_map_only(
-        torch.Tensor, lambda tensor: _like(tensor, tensor.detach().clone()), tuple(batch)
+        torch.Tensor,
+        lambda tensor: _pinned_and_differentiable_like(tensor, tensor.detach().clone()),
+        tuple(batch),
     )
     return Call(*copied)
 
 
-def _like(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+def _pinned_and_differentiable_like(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """The new tensor, pinned and with a gradient where the other one is."""
     new = new.pin_memory() if tensor.is_pinned() else new
     return new.requires_grad_(tensor.requires_grad)
@@ -92,7 +94,7 @@ def fill_with_rubbish(tensor: torch.Tensor, batches: Iterable[Call] = ()) -> Non
         return
     alike = [
         tensor,
-        *(leaf for batch in batches for leaf in tensors(batch) if leaf.dtype == tensor.dtype),
+        *(leaf for batch in batches for leaf in batch_tensors(batch) if leaf.dtype == tensor.dtype),
     ]
     least, most = next(
         (

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from capturable.judge import MADE_HERE
-from capturable.operators import address
+from capturable.operators import storage_address
 
 MAKERS = {  # without a device, these make tensors on the CPU
     getattr(torch, name)
@@ -52,7 +52,7 @@ class CpuAsGpu(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         making = self.making = _makes_on_the_cpu(func, args, kwargs)
-        self.quiet = _quiet_reads(func, args, kwargs, making)
+        self.quiet = _reads_that_would_not_wait(func, args, kwargs, making)
         moved = func in MOVERS and self._moves(*args, **kwargs)
         if moved:
             self._note("copy", "a tensor that the step makes on the CPU is copied to the GPU")
@@ -63,7 +63,7 @@ class CpuAsGpu(TorchFunctionMode):
         if making:
             self._add(result)
         if moved:
-            self.on_host.pop(address(result), None)
+            self.on_host.pop(storage_address(result), None)
         return result
 
     def _note(self, rule: str, what: str) -> None:
@@ -83,7 +83,7 @@ class CpuAsGpu(TorchFunctionMode):
 
     def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor would be on the CPU with a GPU, too."""
-        return address(tensor) in self.on_host
+        return storage_address(tensor) in self.on_host
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is in pinned memory."""
@@ -92,17 +92,17 @@ class CpuAsGpu(TorchFunctionMode):
     def ran(self, tensors: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
         """An operator has made results of tensors."""
         tensors = list(tensors)
-        hosts = {address(tensor) for tensor in tensors if self.is_host(tensor)}
+        hosts = {storage_address(tensor) for tensor in tensors if self.is_host(tensor)}
         only_host = bool(tensors) and all(map(self.is_host, tensors))
         for result in results:
             if only_host:
                 self._add(result)
-            elif tensors and address(result) not in hosts:
-                self.on_host.pop(address(result), None)
+            elif tensors and storage_address(result) not in hosts:
+                self.on_host.pop(storage_address(result), None)
 
     def _add(self, result: Any) -> None:
-        if isinstance(result, torch.Tensor) and address(result):
-            self.on_host[address(result)] = result.untyped_storage()
+        if isinstance(result, torch.Tensor) and storage_address(result):
+            self.on_host[storage_address(result)] = result.untyped_storage()
 
 
 class StandInAsGpu(CpuAsGpu):
@@ -117,7 +117,7 @@ class StandInAsGpu(CpuAsGpu):
             return self._from_data(func, types, args, kwargs)
         if func not in MOVERS or not isinstance(args[0], torch.Tensor):
             return super().__torch_function__(func, types, args, kwargs)
-        self.quiet = _copies
+        self.quiet = _moves_a_tensor
         try:
             result = func(*args, **(kwargs or {}))
         finally:
@@ -148,7 +148,7 @@ class StandInAsGpu(CpuAsGpu):
         if not self.is_host(tensor):
             if not asked:
                 note("sync", "data is copied from GPU to CPU")
-        elif address(tensor) in self.on_host:
+        elif storage_address(tensor) in self.on_host:
             note(
                 "copy",
                 "a tensor that the step makes on the CPU is copied to the GPU",
@@ -167,13 +167,13 @@ class StandInAsGpu(CpuAsGpu):
 
     def ran(self, tensors: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
         """An operator has made results of tensors: those on the CPU are the step's own."""
-        known = {address(tensor) for tensor in tensors}
+        known = {storage_address(tensor) for tensor in tensors}
         for result in results:
-            if address(result) not in known and self.is_host(result):
+            if storage_address(result) not in known and self.is_host(result):
                 self._add(result)
 
 
-def _copies(name: str, _: tuple) -> bool:
+def _moves_a_tensor(name: str, _: tuple) -> bool:
     """Whether an operator is that by which a tensor is moved."""
     return name in ("aten::clone", "aten::_to_copy")
 
@@ -192,7 +192,7 @@ def _makes_on_the_cpu(func: Callable, args: tuple, kwargs: dict) -> bool:
     return not named and not any(isinstance(value, torch.Tensor) for value in args)
 
 
-def _quiet_reads(
+def _reads_that_would_not_wait(
     func: Callable, args: tuple, kwargs: dict, making: bool
 ) -> Callable[[str, tuple], bool] | None:
     """Which operators of a function, by name and arguments, would not wait or copy on a GPU."""
@@ -209,7 +209,9 @@ def _quiet_reads(
 @contextmanager
 def capturable_optimizers() -> Iterator[None]:
     """Let optimizers with capturable=True step on the CPU, which torch allows on GPUs only."""
-    names = _names(sys.modules["torch.optim.optimizer"])  # not an attribute of torch.optim
+    names = _loaded_attributes(
+        sys.modules["torch.optim.optimizer"]
+    )  # not an attribute of torch.optim
     with replaced_everywhere((names.get(DEVICES), _with_cpu)):
         yield
 
@@ -228,14 +230,14 @@ def replaced_everywhere(*pairs: tuple[Callable | None, Callable]) -> Iterator[No
     known = [(function, function.__name__, wrap(function)) for function, wrap in pairs if function]
     with ExitStack() as stack:
         for module in list(sys.modules.values()):
-            names = _names(module)
+            names = _loaded_attributes(module)
             for function, name, wrapped in known:
                 if names.get(name) is function:
                     stack.enter_context(patch.object(module, name, wrapped))
         yield
 
 
-def _names(module: object) -> dict[str, Any]:
+def _loaded_attributes(module: object) -> dict[str, Any]:
     """A module's names, without waking one that is loaded at the first look."""
     try:
         names = object.__getattribute__(module, "__dict__")

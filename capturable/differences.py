@@ -6,17 +6,17 @@ from itertools import zip_longest
 from capturable.operators import Op
 
 
-class _Default:
+class _MissingArgument:
     """Stands for an argument that was not given."""
 
     def __repr__(self) -> str:
         return "its default"
 
 
-DEFAULT = _Default()
+DEFAULT = _MissingArgument()
 
 
-def differences(
+def operator_differences(
     first: list[Op], second: list[Op], kept: set[int] | None = None
 ) -> Iterator[tuple[str, Op, str, set[int]]]:
     """(rule, op, what differs, addresses that moved) between the operators of two runs: each would
@@ -41,13 +41,13 @@ def differences(
         known = changed in seen if one.backward else (changed, one.line) in seen
         if one.shapes == two.shapes and changed and not known:  # backward takes it again
             yield "frozen number", one, f"{one.name} got the number {changed}", set()
-        moved = _moved(one, two, kept) - seen
+        moved = _moved_addresses(one, two, kept) - seen
         if moved:
             yield "moved tensor", one, f"{one.name} reads it", moved
         seen |= {changed, (changed, one.line), *moved}
 
 
-def first_difference(captured: list[Op], eager: list[Op]) -> str:
+def first_operator_difference(captured: list[Op], eager: list[Op]) -> str:
     """Where a capture's operators first differ from those of an eager run, as the end of a
     sentence, or ""."""
     for one, two in zip_longest(captured, eager):
@@ -70,7 +70,7 @@ def _changed_number(one: Op, two: Op, shapes_agree: bool) -> str | None:
     return None
 
 
-def _moved(one: Op, two: Op, kept: set[int] | None) -> set[int]:
+def _moved_addresses(one: Op, two: Op, kept: set[int] | None) -> set[int]:
     """Addresses that the second run alone reads."""
     if len(one.outside) != len(two.outside):
         return set()

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from capturable.causes import Entry, Hit, entries, find, standard_name
+from capturable.causes import CauseEntry, CauseMatch, entries, find_causes, standard_name
 from capturable.similar_causes import (
     by_likeness,
     complaint,
@@ -25,7 +25,16 @@ from capturable.similar_causes import (
 NAMES_NO_CAUSE = ("several", "reasons")
 TOLD = 3  # causes for one message; guesses with cause and fix, before a list
 COURSE = Path(__file__).parents[1] / "notebooks"
-__all__ = ["Entry", "answer", "describe", "entries", "explain", "find", "main", "nearest"]
+__all__ = [
+    "CauseEntry",
+    "describe",
+    "entries",
+    "explain",
+    "explanation_text",
+    "find_causes",
+    "main",
+    "nearest",
+]
 SAID = {  # in the command and on the site; {} is a name or a number
     "doubt": "By its words, this may well be no failure of a CUDA graph. If a graph is involved:",
     "unknown": "No message that is known here.",
@@ -39,22 +48,22 @@ SAID = {  # in the command and on the site; {} is a name or a number
 }
 
 
-def explain(text: str) -> list[Entry]:
+def explain(text: str) -> list[CauseEntry]:
     """The entries whose message occurs in a message, traceback or log, the best first; [] if none
     is known.
 
     An entry of the kind several or reasons says that the message has many causes; they follow it.
     """
-    return [hit.entry for hit in find(text)]
+    return [hit.entry for hit in find_causes(text)]
 
 
-def describe(entry: Entry) -> str:
+def describe(entry: CauseEntry) -> str:
     """Names, cause and fix, and where the course shows it, as plain text."""
-    parts = [names(entry), f"  cause: {entry.cause}", f"  fix:   {entry.fix}"]
-    return "\n".join([*parts, f"  more:  {shown_in(entry)}"] if shown_in(entry) else parts)
+    parts = [entry_title(entry), f"  cause: {entry.cause}", f"  fix:   {entry.fix}"]
+    return "\n".join([*parts, f"  more:  {lesson_about(entry)}"] if lesson_about(entry) else parts)
 
 
-def shown_in(entry: Entry) -> str:
+def lesson_about(entry: CauseEntry) -> str:
     """The lesson about a cause, or its place in the failure gallery; a file where the course is
     near."""
     name = "failure_gallery" if entry.exhibit else entry.lesson
@@ -64,49 +73,49 @@ def shown_in(entry: Entry) -> str:
     return f"{place}, {standard_name(entry)}" if entry.exhibit else place
 
 
-def names(entry: Entry) -> str:
+def entry_title(entry: CauseEntry) -> str:
     """The standard name of a cause, and the title where that is another one."""
     known = standard_name(entry)
     return known if known == entry.title else f"{known}: {entry.title}"
 
 
-def caveat(text: str, hits: list[Hit]) -> str:
+def caveat(text: str, hits: list[CauseMatch]) -> str:
     """What makes an answer doubtful: the rest of the text does not tell of a graph; else ""."""
     certain = not hits or any(hit.entry.kind == "silent" for hit in hits)
     return "" if certain or tells_of_a_graph(text) else SAID["doubt"]
 
 
-def answer(text: str, hits: list[Hit]) -> str:
+def explanation_text(text: str, hits: list[CauseMatch]) -> str:
     """What the command prints about a text in which hits were found."""
-    likely, others = guesses(text, hits)
+    likely, others = guess_causes(text, hits)
     told = [SAID["guesses"], *map(describe, likely)] if likely else [SAID["nothing"]]
-    told += [_list(SAID["complaint"].format(complaint(text)), others)] if others else []
+    told += [_bullet_list(SAID["complaint"].format(complaint(text)), others)] if others else []
     if not hits:
         return "\n\n".join([SAID["unknown"], *told])
     first, doubt = hits[0], caveat(text, hits)
     parts = [f"{doubt}\n"] if doubt else []
     parts += [f"line {first.number + 1}: {first.line[:200]}\n"] if "\n" in text.strip() else []
-    more = told if only_around(hits) else _others(text, hits)
+    more = told if is_server_error_only(hits) else _other_causes_text(text, hits)
     return "\n\n".join(["\n".join([*parts, describe(first.entry)]), *more])
 
 
-def guesses(text: str, hits: list[Hit]) -> tuple[list[Entry], list[Entry]]:
+def guess_causes(text: str, hits: list[CauseMatch]) -> tuple[list[CauseEntry], list[CauseEntry]]:
     """Where no message of the text names a cause: the causes that it is most like, and the others
     of what it complains of."""
-    likely = nearest(text) if not hits or only_around(hits) else []
+    likely = nearest(text) if not hits or is_server_error_only(hits) else []
     told, rest = likely[:TOLD], likely[TOLD:]
     others = dict.fromkeys([*rest, *(of_complaint(text) if likely else [])])
     return told, [entry for entry in others if entry not in told]
 
 
-def only_around(hits: list[Hit]) -> bool:
+def is_server_error_only(hits: list[CauseMatch]) -> bool:
     """Whether the first message is that of a server around the failure."""
     return bool(hits) and hits[0].entry.kind == "after"
 
 
-def _others(text: str, hits: list[Hit]) -> list[str]:
+def _other_causes_text(text: str, hits: list[CauseMatch]) -> list[str]:
     """The other causes of the first hit's message, and how to tell them apart."""
-    others = others_of(text, hits)
+    others = other_causes(text, hits)
     if not others:
         return []
     if hits[0].rank[3] < 0 and hits[0].entry.kind not in NAMES_NO_CAUSE:
@@ -114,10 +123,10 @@ def _others(text: str, hits: list[Hit]) -> list[str]:
         return [SAID["decided"].format(len(others))]
     head = "tell_apart" if hits[0].entry.kind in NAMES_NO_CAUSE else "others_too"
     further = [SAID["further"].format(len(others) - TOLD)] if len(others) > TOLD else []
-    return [_list(SAID[head], others[:TOLD]), *further]
+    return [_bullet_list(SAID[head], others[:TOLD]), *further]
 
 
-def others_of(text: str, hits: list[Hit]) -> list[Entry]:
+def other_causes(text: str, hits: list[CauseMatch]) -> list[CauseEntry]:
     """The other causes of the first hit's message; of one that names none, also those of what the
     text complains of."""
     first = hits[0]
@@ -128,7 +137,7 @@ def others_of(text: str, hits: list[Hit]) -> list[Entry]:
     return by_likeness(text, others, first.message)
 
 
-def _list(head: str, causes: list[Entry]) -> str:
+def _bullet_list(head: str, causes: list[CauseEntry]) -> str:
     """A sentence, and a line for each cause: its name, and how to tell it from the others."""
     lines = [
         f"  {standard_name(one)}: {one.tell or one.cause.split('. ')[0].rstrip('.')}."
@@ -152,9 +161,9 @@ def main(arguments: list[str] | None = None, program: str = "python -m capturabl
     if not text.strip():
         parser.print_usage(sys.stderr)
         return 2
-    hits = find(text)
+    hits = find_causes(text)
     try:
-        print((_as_json if options.json else answer)(text, hits), flush=True)
+        print((_as_json if options.json else explanation_text)(text, hits), flush=True)
     except BrokenPipeError:  # as with | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if hits else 1
@@ -167,11 +176,14 @@ def _standard_input() -> str:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
-def _as_json(text: str, hits: list[Hit]) -> str:
+def _as_json(text: str, hits: list[CauseMatch]) -> str:
     """status (known, several or unknown), a caveat, the telling line, and the entries, or
     guesses if it is unknown, or both if the message is that of a server around it."""
-    likely, others = guesses(text, hits)
-    guessed = {"guesses": list(map(_plain, likely)), "others": list(map(_plain, others))}
+    likely, others = guess_causes(text, hits)
+    guessed = {
+        "guesses": list(map(_entry_as_dict, likely)),
+        "others": list(map(_entry_as_dict, others)),
+    }
     if not hits:
         return json.dumps({"status": "unknown", "caveat": ""} | guessed, indent=1)
     status = "several" if hits[0].entry.kind in NAMES_NO_CAUSE else "known"
@@ -180,12 +192,12 @@ def _as_json(text: str, hits: list[Hit]) -> str:
         "status": status,
         "caveat": caveat(text, hits),
         "line": line,
-        "entries": [_plain(hit.entry) for hit in hits],
+        "entries": [_entry_as_dict(hit.entry) for hit in hits],
     }
-    return json.dumps(found | (guessed if only_around(hits) else {}), indent=1)
+    return json.dumps(found | (guessed if is_server_error_only(hits) else {}), indent=1)
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _entry_as_dict(entry: CauseEntry) -> dict[str, Any]:
     """An entry with its standard name, without what belongs to a course."""
     known = {"name": standard_name(entry)} | asdict(entry)
     return {key: value for key, value in known.items() if key not in ("lesson", "exhibit")}

@@ -17,14 +17,14 @@ GRAPHED = "make_graphed_callables"
 _told: WeakKeyDictionary = WeakKeyDictionary()  # what uncompiled() has not compiled -> why graphs
 
 
-def graphs_inside(places: Iterable[Place], *roots: Any) -> Iterator[tuple[str, str]]:
+def functions_with_graphs(places: Iterable[Place], *roots: Any) -> Iterator[tuple[str, str]]:
     """Name and setting of each function in reach that makes graphs, or replays one."""
     things = [("the step", root) for root in roots]
     things += [(place.label, place.get()) for place in places]
     seen: set[int] = set()
     told: tuple[str, ...] = ()
     for name, thing in things:
-        setting = _setting(thing)
+        setting = _graph_setting(thing)
         if setting and id(thing) not in seen and not name.startswith(told):
             seen.add(id(thing))
             # what a compiled module holds is compiled too; what is graphed is told once
@@ -32,7 +32,7 @@ def graphs_inside(places: Iterable[Place], *roots: Any) -> Iterator[tuple[str, s
             yield name, setting
 
 
-def _setting(thing: Any) -> str:
+def _graph_setting(thing: Any) -> str:
     """By which setting of torch.compile, or by what, a function makes graphs, or ""."""
     try:
         if thing in _told:
@@ -76,13 +76,13 @@ def _backend(compiled: Any) -> str:
 
 
 @contextmanager
-def uncompiled() -> Iterator[None]:
+def torch_compile_disabled() -> Iterator[None]:
     """Let torch.compile return what it is given, and remember whether that would make graphs."""
 
     def compile_(model: Any = None, **options: Any) -> Any:
         if model is None:
             return lambda function: compile_(function, **options)
-        setting = _asked(options)
+        setting = _asks_for_graphs(options)
         if setting and not options.get("disable"):
             _told[model] = setting
         return model
@@ -91,7 +91,7 @@ def uncompiled() -> Iterator[None]:
         yield
 
 
-def _asked(options: dict[str, Any]) -> str:
+def _asks_for_graphs(options: dict[str, Any]) -> str:
     if options.get("mode") in MODES:
         return f"mode={options['mode']!r}"
     if options.get("backend") == "cudagraphs":

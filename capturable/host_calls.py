@@ -34,7 +34,7 @@ TORCHS_OWN = ("", "serialization.py")  # files of torch that open or print what 
 
 
 @contextmanager
-def host_calls(
+def watch_host_calls(
     gpu: str, note: Callable, is_host: Callable[[torch.Tensor], bool], stepping: Callable
 ) -> Iterator[None]:
     """Call note(rule, what was found) for host calls and modules that would break or freeze, and
@@ -62,11 +62,11 @@ def host_calls(
     waits.append((torch.cuda.CUDAGraph, "replay", "graph"))
     with ExitStack() as stack:
         for owner, name, rule in HOST_CALLS + waits:
-            noting = _noting(getattr(owner, name), rule, note, concerns)
+            noting = _with_finding(getattr(owner, name), rule, note, concerns)
             stack.enter_context(patch.object(owner, name, noting))
         for register, judge in (
             (register_optimizer_step_pre_hook, stepping),
-            (register_module_forward_pre_hook, _judging(judge_module, note)),
+            (register_module_forward_pre_hook, _with_judgement(judge_module, note)),
         ):
             stack.callback(register(judge).remove)
         stack.enter_context(warnings.catch_warnings())
@@ -76,7 +76,7 @@ def host_calls(
         yield
 
 
-def _noting(call: Callable, rule: str, note: Callable, concerns: Callable) -> Callable:
+def _with_finding(call: Callable, rule: str, note: Callable, concerns: Callable) -> Callable:
     """The call, with a finding ahead of it."""
 
     def noting(*args: Any, **kwargs: Any) -> Any:
@@ -88,7 +88,7 @@ def _noting(call: Callable, rule: str, note: Callable, concerns: Callable) -> Ca
     return noting
 
 
-def _judging(judge: Callable[[Any], Iterator[Fault]], note: Callable) -> Callable:
+def _with_judgement(judge: Callable[[Any], Iterator[Fault]], note: Callable) -> Callable:
     def hook(thing: Any, *_: Any) -> None:
         for fault in judge(thing):
             note(fault.rule, fault.what)

@@ -39,7 +39,7 @@ def compare(static: Call, real: Call) -> list[Difference]:
         raise ValueError(
             f"the keyword inputs must have the same names in both batches, but {names} differs"
         )
-    here, there = dict(_named(static)), dict(_named(real))
+    here, there = dict(_named_arguments(static)), dict(_named_arguments(real))
     found = [_difference(name, here.get(name), there.get(name)) for name in here | there]
     return [difference for difference in found if difference]
 
@@ -63,7 +63,7 @@ def _short(value: Any) -> str:
     return "a tensor" if isinstance(value, torch.Tensor) else repr(value)[:60]
 
 
-def _named(call: Call) -> Iterator[tuple[str, Any]]:
+def _named_arguments(call: Call) -> Iterator[tuple[str, Any]]:
     """Name and value of every tensor and plain value in the arguments."""
     for position, value in enumerate(call.args):
         yield from named_parts(f"inputs[{position}]", value)
@@ -98,13 +98,13 @@ def _is_record(value: Any) -> bool:
 
 def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The tensors of static, each with that of real at the same place."""
-    others = dict(_named(real))
-    for name, value in _named(static):
+    others = dict(_named_arguments(real))
+    for name, value in _named_arguments(static):
         if isinstance(value, torch.Tensor) and name in others:  # not what the step has added
             yield value, others[name]
 
 
-def merged(static: Call, real: Call) -> Call:
+def merge_python_values(static: Call, real: Call) -> Call:
     """The tensors of static with the Python values of real: what a loop hands to its step before
     a replay."""
     args = tuple(_merge(old, new) for old, new in zip(static.args, real.args, strict=True))

@@ -7,8 +7,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
-from capturable.live_objects import live, name_of
-from capturable.operators import MASKS, address
+from capturable.live_objects import live_objects, name_of
+from capturable.operators import MASKS, storage_address
 from capturable.rules import FILE
 from capturable.waiting_operators import CPU_ARGUMENTS, SIZE, wait_of
 
@@ -31,7 +31,7 @@ MADE_HERE, RATE = FILE["advice"]["made_here"], FILE["advice"]["rate"]
 MOMENTUM = FILE["advice"]["momentum"]
 
 
-class Kinds(NamedTuple):
+class DeviceKinds(NamedTuple):
     """Where tensors are. gpu: the device type that counts as the GPU; is_host: whether a tensor is
     on the CPU, or would be with a GPU; is_pinned: whether in pinned memory there; making: whether
     the operator that runs makes one there."""
@@ -43,7 +43,7 @@ class Kinds(NamedTuple):
 
 
 def judge_op(
-    func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], kinds: Kinds
+    func: OpOverload, args: tuple, kwargs: dict, outside: tuple[int, ...], kinds: DeviceKinds
 ) -> Fault | None:
     """The fault of an operator that would break or freeze in a graph, else None.
 
@@ -52,7 +52,7 @@ def judge_op(
     gpu, is_host = kinds.gpu, kinds.is_host
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     hosts = list(filter(is_host, leaves))
-    making = kinds.making or gpu != _target(kwargs, gpu) == "cpu"
+    making = kinds.making or gpu != _target_device(kwargs, gpu) == "cpu"
     if len(hosts) == len(leaves) if leaves else making:
         return _judge_cpu_op(func, leaves, kwargs, outside, kinds)
     fault = _judge_gpu_op(func, args, kwargs, kinds)
@@ -66,7 +66,7 @@ def _judge_hosts(
     value."""
     name = func._schema.name
     scalars = [leaf for leaf in hosts if leaf.dim() == 0 and name != "aten::copy_"]
-    if any(address(leaf) in outside for leaf in scalars):
+    if any(storage_address(leaf) in outside for leaf in scalars):
         return Fault("frozen number", f"{name} takes the value of a CPU tensor as a number")
     if gpu == "cpu" and name not in CPU_ARGUMENTS and any(leaf.dim() for leaf in hosts):
         return Fault("copy", f"{name} takes a tensor that the step makes on the CPU", MADE_HERE)
@@ -78,14 +78,14 @@ def _judge_cpu_op(
     leaves: list[torch.Tensor],
     kwargs: dict,
     outside: tuple[int, ...],
-    kinds: Kinds,
+    kinds: DeviceKinds,
 ) -> Fault | None:
     """The fault of an operator without a tensor on the GPU."""
     name, gpu = func._schema.name, kinds.gpu
     if (
         name == "aten::_to_copy"
         and kwargs.get("device") is not None
-        and _target(kwargs, gpu) == gpu
+        and _target_device(kwargs, gpu) == gpu
     ):
         pinned = kwargs.get("non_blocking") and kinds.is_pinned(leaves[0])
         return (
@@ -95,16 +95,18 @@ def _judge_cpu_op(
         )
     if torch.Tag.nondeterministic_seeded in func.tags:
         return Fault("CPU random numbers", f"{name} draws on the CPU")
-    kept = any(address(leaf) in outside and leaf.numel() for leaf in leaves)  # not made anew
+    kept = any(
+        storage_address(leaf) in outside and leaf.numel() for leaf in leaves
+    )  # not made anew
     if kept and name not in ("aten::detach", "aten::lift_fresh"):
         return Fault("CPU work", f"{name} runs on the CPU")
     return None
 
 
-def _judge_gpu_op(func: OpOverload, args: tuple, kwargs: dict, kinds: Kinds) -> Fault | None:
+def _judge_gpu_op(func: OpOverload, args: tuple, kwargs: dict, kinds: DeviceKinds) -> Fault | None:
     """The fault of an operator with a tensor on the GPU."""
     name, is_host = func._schema.name, kinds.is_host
-    wait = _wait(func, args, kwargs, kinds.gpu)
+    wait = _wait_reason(func, args, kwargs, kinds.gpu)
     if wait:
         return Fault("sync", wait)
     if name == "aten::lift_fresh" and args[0].numel():
@@ -118,7 +120,7 @@ def _judge_gpu_op(func: OpOverload, args: tuple, kwargs: dict, kinds: Kinds) -> 
     return None
 
 
-def _wait(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> str | None:
+def _wait_reason(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> str | None:
     """What the CPU waits for in an operator on the GPU, or None."""
     name = func._schema.name
     if name in READS:
@@ -129,7 +131,11 @@ def _wait(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> str | None:
         return SIZE
     if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
         return "without output_size, the size of the result is read on the CPU"
-    if name == "aten::_to_copy" and _target(kwargs, gpu) != gpu and not kwargs.get("non_blocking"):
+    if (
+        name == "aten::_to_copy"
+        and _target_device(kwargs, gpu) != gpu
+        and not kwargs.get("non_blocking")
+    ):
         return "data is copied from GPU to CPU"
     return wait_of(func, args, kwargs) if gpu == "cpu" else None  # a GPU is asked itself
 
@@ -144,7 +150,7 @@ def _judge_index(name: str, args: tuple, is_host: Callable[[torch.Tensor], bool]
     return None
 
 
-def _judge_copy(args: tuple, kwargs: dict, kinds: Kinds) -> Fault | None:
+def _judge_copy(args: tuple, kwargs: dict, kinds: DeviceKinds) -> Fault | None:
     """The fault of a copy between two devices: it waits unless it is asked not to, from or to
     pinned memory."""
     host = args[0] if kinds.is_host(args[0]) else args[1]
@@ -154,7 +160,7 @@ def _judge_copy(args: tuple, kwargs: dict, kinds: Kinds) -> Fault | None:
     return Fault("copy", "a copy between CPU and GPU makes the CPU wait")
 
 
-def _target(kwargs: dict, gpu: str) -> str:
+def _target_device(kwargs: dict, gpu: str) -> str:
     return torch.device(kwargs.get("device") or gpu).type
 
 
@@ -175,8 +181,10 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
     if not all(group.get("capturable", True) for group in groups):
         yield Fault("optimizer", f"{kind} without capturable=True")
     scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
-    for scheduler in live(torch.optim.lr_scheduler.LRScheduler) if scheduled else ():
-        if getattr(scheduler, "optimizer", None) is optimizer and _cycles_numbers(scheduler):
+    for scheduler in live_objects(torch.optim.lr_scheduler.LRScheduler) if scheduled else ():
+        if getattr(scheduler, "optimizer", None) is optimizer and _changes_python_momentum(
+            scheduler
+        ):
             name = type(scheduler).__name__
             yield Fault("frozen number", f"{name} cycles the momentum of {kind}", MOMENTUM)
     if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
@@ -185,7 +193,7 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
         )
 
 
-def _cycles_numbers(scheduler: Any) -> bool:
+def _changes_python_momentum(scheduler: Any) -> bool:
     """Whether a scheduler changes momentum or betas that are Python numbers."""
     numbers = [
         group.get("betas") or (group.get("momentum"),) for group in scheduler.optimizer.param_groups
@@ -199,7 +207,7 @@ def fix_of_setting(name: str) -> str:
     return MOMENTUM if name in ("betas", "momentum") else RATE
 
 
-def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def python_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The Python numbers among an optimizer's settings, such as the learning rate, by name."""
     return {
         name: value
@@ -230,10 +238,12 @@ def kept_graphs(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set
     tensors: those that were alive before the step; None for one that is gone.
     """
     alive = (tensor for tensor in tensors if tensor is not None)
-    return {name_of(t) for t in alive if leaves & {id(leaf) for leaf in _leaves(t.grad_fn)}}
+    return {
+        name_of(t) for t in alive if leaves & {id(leaf) for leaf in _autograd_leaves(t.grad_fn)}
+    }
 
 
-def _leaves(node: Any) -> Iterator[torch.Tensor]:
+def _autograd_leaves(node: Any) -> Iterator[torch.Tensor]:
     """The tensors into which the autograd graph behind a node accumulates gradients."""
     nodes, seen = [node], set()
     while nodes:

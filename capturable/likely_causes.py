@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from capturable.causes import entry_of, standard_name
-from capturable.comparison_inputs import tensors
+from capturable.comparison_inputs import batch_tensors
 from capturable.explain import explain
-from capturable.load_step import Made, first_of
+from capturable.load_step import LoadedStep, original_error
 from capturable.restore.reachable import is_a
 from capturable.values_apart import numbers, same
 
@@ -38,26 +38,26 @@ def likely_causes(comparing: Any, noticed: Sequence[Any], remarks: Sequence[str]
     of the stand-in.
     """
     kind = comparing.difference.kind
-    causes = [*_noticed(noticed)]
+    causes = [*_causes_from_notes(noticed)]
     if kind == "error":
-        error = first_of(comparing.error)
+        error = original_error(comparing.error)
         message = f"{type(error).__name__}: {error}"
-        causes = [*(_described(entry.title) for entry in explain(message)[:1]), *causes]
+        causes = [*(_describe_cause(entry.title) for entry in explain(message)[:1]), *causes]
         return causes[:MOST]
     if not causes:  # what was seen is no guess
-        causes = [*_signs(comparing), *(f"a guess: {remark}" for remark in remarks)]
+        causes = [*_causes_from_symptoms(comparing), *(f"a guess: {remark}" for remark in remarks)]
         if kind in ("result", "state"):
-            causes += _checked(comparing)
-    return list(dict.fromkeys(causes))[:MOST] or _padding(comparing)
+            causes += _causes_from_preflight(comparing)
+    return list(dict.fromkeys(causes))[:MOST] or _padding_cause(comparing)
 
 
-def _described(title: str, seen: str = "") -> str:
+def _describe_cause(title: str, seen: str = "") -> str:
     """The cause's name, what points to it, and the fix."""
     entry = entry_of(title)
     return f"{standard_name(entry)}{': ' if seen else ''}{seen}\n    fix: {entry.fix}"
 
 
-def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
+def _causes_from_notes(noticed: Sequence[Any]) -> Iterator[str]:
     # others of a kind often have its cause, and memory that is gone may follow from what is told
     first = {finding.kind: finding for finding in reversed(noticed)}
     for finding in sorted(first.values(), key=lambda each: each.kind == "memory gone"):
@@ -67,70 +67,71 @@ def _noticed(noticed: Sequence[Any]) -> Iterator[str]:
             yield f"{standard_name(entry_of(known)) if known else finding.kind}: {finding.sentence}"
 
 
-def _signs(comparing: Any) -> Iterator[str]:
+def _causes_from_symptoms(comparing: Any) -> Iterator[str]:
     """Causes that have a sign of their own."""
     kind, call, name, _ = comparing.difference
     if kind == "later":
-        yield _described("A result that is overwritten")
+        yield _describe_cause("A result that is overwritten")
     if kind == "construction":
-        yield from _of_construction(comparing.state(comparing.graphed).get(name, 0.0))
+        yield from _construction_cause(comparing.state(comparing.graphed).get(name, 0.0))
     if "['lr']" in name:
-        yield _described("A learning rate that stays")
+        yield _describe_cause("A learning rate that stays")
     if comparing.unread:
         seen = f"the step with graphs does not read {' and '.join(comparing.unread)} of a batch"
-        yield _described("A new tensor under the old name", seen)
+        yield _describe_cause("A new tensor under the old name", seen)
     elif kind == "result":
-        yield from _repeated(comparing, name)
+        yield from _has_stale_result(comparing, name)
     if comparing.captured:
         seen = f"a guess, because call {call} captures a graph"
-        yield _described("A capture that trains once more", seen)
+        yield _describe_cause("A capture that trains once more", seen)
     for drawn in comparing.drew:
         on_gpu = "GPU" in drawn
         title = "A generator that the graph does not know" if on_gpu else OF_RULES[CPU_DRAWS]
-        yield _described(title, f"the eager step draws from {drawn}, a replay does not")
+        yield _describe_cause(title, f"the eager step draws from {drawn}, a replay does not")
 
 
-def _of_construction(value: Any) -> Iterator[str]:
+def _construction_cause(value: Any) -> Iterator[str]:
     """Why a value of the step with graphs differs before the first call."""
     if numbers(value).isnan().any():  # memory of the capture, which has computed nothing
-        yield _described("A state that is not written back")
+        yield _describe_cause("A state that is not written back")
         return
-    yield _described("A capture that trains once more")
+    yield _describe_cause("A capture that trains once more")
     if is_a(value, torch.nn.Parameter):
         yield "a guess: the factories draw other random numbers for it: make the model first"
 
 
-def _repeated(comparing: Any, name: str) -> Iterator[str]:
+def _has_stale_result(comparing: Any, name: str) -> Iterator[str]:
     """The graph returned what it had returned before, and eager did not."""
     pairs = zip(comparing.eager.results, comparing.graphed.results, strict=False)
     values = [(eager.get(name), graphed.get(name)) for eager, graphed in pairs]
     for call, (eager, graphed) in enumerate(values[:-1], 1):
         if same(graphed, values[-1][1]) and not same(eager, values[-1][0]):
             seen = f"{name} of call {len(values)} is that of call {call}"
-            yield _described("A new tensor under the old name", seen)
+            yield _describe_cause("A new tensor under the old name", seen)
             return
 
 
-def _padding(comparing: Any) -> list[str]:
+def _padding_cause(comparing: Any) -> list[str]:
     """A batch of fewer rows than others, where nothing else is known."""
     rows = [
-        next((len(leaf) for leaf in tensors(batch) if leaf.dim()), 0) for batch in comparing.batches
+        next((len(leaf) for leaf in batch_tensors(batch) if leaf.dim()), 0)
+        for batch in comparing.batches
     ]
     call = comparing.difference.call
     if comparing.difference.kind != "result" or rows[call - 1] == max(rows):
         return []
     seen = f"a guess, because call {call} has {rows[call - 1]} rows, others {max(rows)}"
-    return [_described("Padded rows that reach the real ones", seen)]
+    return [_describe_cause("Padded rows that reach the real ones", seen)]
 
 
-def _checked(comparing: Any) -> Iterator[str]:
+def _causes_from_preflight(comparing: Any) -> Iterator[str]:
     """What check finds in the eager step."""
     first, *others = comparing.batches
-    form = [tensor.shape for tensor in tensors(first)]
-    alike = [batch for batch in others if [tensor.shape for tensor in tensors(batch)] == form]
+    form = [tensor.shape for tensor in batch_tensors(first)]
+    alike = [batch for batch in others if [tensor.shape for tensor in batch_tensors(batch)] == form]
     other = alike[0] if alike else first
     try:
-        findings = Made(comparing.again.step, *first, *other).preflight(verify=False)
+        findings = LoadedStep(comparing.again.step, *first, *other).preflight(verify=False)
     except Exception:  # the step cannot be run once more, or not be put back: nothing is known
         return
     for finding in findings.faults:

@@ -9,7 +9,7 @@ from typing import Any
 from capturable.user_lines import runs_users
 
 
-def live(*kinds: type) -> list[Any]:
+def live_objects(*kinds: type) -> list[Any]:
     """All objects of these kinds that are alive."""
     objects = gc.get_objects()
     types = list(map(type, objects))
@@ -22,10 +22,10 @@ def live(*kinds: type) -> list[Any]:
 def name_of(*values: Any) -> str:
     """The name of a variable or attribute that holds one of the values, or a list with it; else
     the kind."""
-    return _variable(values) or _attribute(values) or type(values[0]).__name__
+    return _variable_holding(values) or _attribute_holding(values) or type(values[0]).__name__
 
 
-def _variable(values: tuple) -> str | None:
+def _variable_holding(values: tuple) -> str | None:
     """The variable in the user's frames above that holds one of the values."""
     frame: FrameType | None = sys._getframe(2)
     while frame:
@@ -37,7 +37,7 @@ def _variable(values: tuple) -> str | None:
     return None
 
 
-def _attribute(values: tuple) -> str | None:
+def _attribute_holding(values: tuple) -> str | None:
     """The attribute or key of anything that holds one of the values, or up to three lists around
     it."""
     holders = list(values)
@@ -45,14 +45,14 @@ def _attribute(values: tuple) -> str | None:
         held = set(map(id, holders))
         found = gc.get_referrers(*holders)
         for holder in found:
-            for name, value in list(_names(holder).items()):
+            for name, value in list(_named_contents(holder).items()):
                 if id(value) in held and isinstance(name, str):
                     return name
         holders = [holder for holder in found if issubclass(type(holder), (list, tuple))][:50]
     return None
 
 
-def _names(holder: Any) -> dict:
+def _named_contents(holder: Any) -> dict:
     if type(holder).__module__.startswith("capturable"):
         return {}
     if issubclass(type(holder), dict):

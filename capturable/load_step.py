@@ -39,7 +39,7 @@ class LoadError(Exception):
         self.cause = cause
 
 
-class Made(NamedTuple):
+class LoadedStep(NamedTuple):
     """A step and its inputs; other_inputs and other_kwargs are None without a second batch."""
 
     step: Callable
@@ -59,9 +59,9 @@ class Made(NamedTuple):
         return preflight(self.step, *self.inputs, kwargs=self.kwargs, **others, **options)
 
 
-def load(target: str, arguments: list[str]) -> Made:
+def load(target: str, arguments: list[str]) -> LoadedStep:
     """The step and the batches that a function returns; arguments: as for load_function."""
-    return _made(load_function(target, arguments)())
+    return _loaded_step(load_function(target, arguments)())
 
 
 def load_function(target: str, arguments: list[str]) -> Callable[[], Any]:
@@ -76,35 +76,37 @@ def load_function(target: str, arguments: list[str]) -> Callable[[], Any]:
     _add_to_path(Path.cwd())
     sys.argv = [where, *arguments]
     importing = _import_file if is_file else _import_module
-    module = guarded(f"loading {where}", importing, where)
+    module = call_or_load_error(f"loading {where}", importing, where)
     try:
         make = attrgetter(name)(module)
     except AttributeError:
         raise LoadError(f"{where} has no function {name}") from None
     _check_function(where, name, make)
-    return partial(guarded, f"{name}()", make)
+    return partial(call_or_load_error, f"{name}()", make)
 
 
-def guarded(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def call_or_load_error(what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
     """Call the function; what it raises becomes a LoadError that names the line."""
     try:
         return function(*args, **kwargs)
     except LoadError:
         raise
     except SystemExit as error:
-        raise LoadError(f"{what} ended the program{_at(error)}{_ended(error)}", error) from None
+        raise LoadError(
+            f"{what} ended the program{_raised_at(error)}{_exit_reason(error)}", error
+        ) from None
     except StopIteration as error:
         reason = "an iterator ran dry: the step runs several times, so give it batches that last"
-        raise LoadError(f"{what} failed{_at(error)}: {reason}", error) from None
+        raise LoadError(f"{what} failed{_raised_at(error)}: {reason}", error) from None
     except SyntaxError as error:
         place = f"{short(error.filename or what)}:{error.lineno}"
         raise LoadError(f"{place}: {error.msg}", error) from None
     except Exception as error:
-        error = first_of(error)
-        raise LoadError(f"{what} failed{_at(error)}: {_said(error)}", error) from None
+        error = original_error(error)
+        raise LoadError(f"{what} failed{_raised_at(error)}: {_error_text(error)}", error) from None
 
 
-def first_of(error: Exception) -> Exception:
+def original_error(error: Exception) -> Exception:
     """The error behind that of a lost capture, which only says that there was one."""
     lost = "previous error during capture" in str(error)
     return error.__context__ if lost and isinstance(error.__context__, Exception) else error
@@ -115,7 +117,7 @@ def asks_for_a_gpu(error: LoadError) -> bool:
     return any(sign in str(error.cause) for sign in NO_GPU)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = " ".join(str(error).split()) or "no message"
     said = f"{type(error).__name__}: {text[:300]}"
     if any(sign in text for sign in NO_GPU):
@@ -123,7 +125,7 @@ def _said(error: Exception) -> str:
     return said
 
 
-def _ended(error: SystemExit) -> str:
+def _exit_reason(error: SystemExit) -> str:
     """How a script ended the program."""
     if isinstance(error.code, int):
         hint = "; arguments for the script go behind --" if error.code == 2 else ""
@@ -131,7 +133,7 @@ def _ended(error: SystemExit) -> str:
     return f": {error.code}" if error.code else ""
 
 
-def _at(error: BaseException) -> str:
+def _raised_at(error: BaseException) -> str:
     """Where an error was raised: the innermost line that is not a library's."""
     from capturable.user_lines import origin  # imports torch, which not every command needs
 
@@ -179,10 +181,10 @@ def _import_file(file: str) -> ModuleType:
         return importlib.import_module(".".join(names))
     _add_to_path(folder, last=path.stem in sys.stdlib_module_names)
     taken = path.stem in sys.stdlib_module_names or path.stem in sys.modules
-    return _run(path, f"{path.stem}_to_check" if taken else path.stem)
+    return _run_script(path, f"{path.stem}_to_check" if taken else path.stem)
 
 
-def _run(path: Path, name: str) -> ModuleType:
+def _run_script(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is no Python file")
@@ -201,26 +203,26 @@ def _add_to_path(folder: Path, last: bool = False) -> None:
         sys.path.insert(len(sys.path) if last else 0, str(folder))
 
 
-def _made(made: Any) -> Made:
+def _loaded_step(made: Any) -> LoadedStep:
     """The step and its batches of what the function returned."""
     if inspect.iscoroutine(made) or inspect.isgenerator(made):
         made.close()  # else Python says that nobody awaited it
         kind = "async" if inspect.iscoroutine(made) else "a generator"
         raise LoadError(f"{made.__name__} is {kind}: name a plain function that returns the step")
     if callable(made):
-        return Made(made)
+        return LoadedStep(made)
     match made:
         case (step,) if callable(step):
-            return Made(step)
+            return LoadedStep(step)
         case (step, inputs) if callable(step):
-            return Made(step, *batch_of(inputs))
+            return LoadedStep(step, *split_batch(inputs))
         case (step, inputs, others, *_) if callable(step):
-            both = batch_of(others) if others is not None else (None, None)
-            return Made(step, *batch_of(inputs), *both)
+            both = split_batch(others) if others is not None else (None, None)
+            return LoadedStep(step, *split_batch(inputs), *both)
     raise LoadError(MISFIT)
 
 
-def batch_of(inputs: Any) -> tuple[tuple, dict[str, Any]]:
+def split_batch(inputs: Any) -> tuple[tuple, dict[str, Any]]:
     """Positional and keyword arguments of a batch."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)

@@ -63,19 +63,25 @@ class OpLog(TorchDispatchMode):
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         higher_order = not isinstance(func, OpOverload)
-        if not higher_order and arrives_whole(func, tensors):
+        if not higher_order and is_undecomposed(func, tensors):
             with self:
                 return func.decompose(*args, **kwargs)
         outside = self._outside(func, leaves, tensors)
         numbers = [leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)]
         if not higher_order:
             self._announce(func, args, kwargs, outside)
-            numbers += host_numbers(func, tensors, self.made)
-        self._log(func, not higher_order and is_sized(func, args), tensors, numbers, outside)
+            numbers += cpu_scalar_values(func, tensors, self.made)
+        self._log(
+            func,
+            not higher_order and has_data_dependent_size(func, args),
+            tensors,
+            numbers,
+            outside,
+        )
         with torch._C.DisableTorchFunction():  # else the stand-in takes it for a call of the step's
             result = func(*args, **kwargs)
         results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        self.made |= {address(tensor) for tensor in results} - set(outside) - {0}
+        self.made |= {storage_address(tensor) for tensor in results} - set(outside) - {0}
         if self.after:
             self.after(tensors, results)
         return result
@@ -84,8 +90,8 @@ class OpLog(TorchDispatchMode):
         """Call before and written ahead of an operator."""
         if self.before:
             self.before(func, args, kwargs, outside)
-        for tensor in writes(func, args, kwargs):
-            if address(tensor) in outside:
+        for tensor in written_tensors(func, args, kwargs):
+            if storage_address(tensor) in outside:
                 self.written(tensor)
 
     def _outside(self, func, leaves, tensors):
@@ -94,7 +100,7 @@ class OpLog(TorchDispatchMode):
             return ()
         # of set_
         storages = [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.UntypedStorage)]
-        addresses = [*map(address, tensors), *storages]
+        addresses = [*map(storage_address, tensors), *storages]
         return tuple(address for address in addresses if address not in self.made)
 
     def _log(self, func, sized, tensors, numbers, outside):
@@ -105,14 +111,14 @@ class OpLog(TorchDispatchMode):
         self.ops.append(Op(func.name(), line, inside, library, *what))
 
 
-def arrives_whole(func: OpOverload, tensors: list[torch.Tensor]) -> bool:
+def is_undecomposed(func: OpOverload, tensors: list[torch.Tensor]) -> bool:
     """Whether an operator is composed of others that would not be seen: in inference mode nothing
     takes it apart ahead of a dispatch mode (tried on torch 2.11 to 2.15)."""
     nested = any(tensor.is_nested for tensor in tensors)  # which have composites of their own
     return torch.is_inference_mode_enabled() and not nested and func._can_decompose()
 
 
-def address(tensor: torch.Tensor) -> int:
+def storage_address(tensor: torch.Tensor) -> int:
     """Where the tensor's storage begins; 0 for one without memory of its own."""
     try:
         return tensor.untyped_storage().data_ptr()
@@ -120,7 +126,7 @@ def address(tensor: torch.Tensor) -> int:
         return 0
 
 
-def host_numbers(
+def cpu_scalar_values(
     func: OpOverload, tensors: list[torch.Tensor], made: set[int]
 ) -> list[int | float | complex]:
     """The values of CPU scalars among tensors on the GPU, which their kernel takes as numbers; of
@@ -133,10 +139,10 @@ def host_numbers(
     if func._schema.name == "aten::lift_fresh":
         return [tensor.item() for tensor in scalars]
     mixed = any(tensor.device.type != "cpu" for tensor in tensors)
-    return [tensor.item() for tensor in scalars if mixed and address(tensor) not in made]
+    return [tensor.item() for tensor in scalars if mixed and storage_address(tensor) not in made]
 
 
-def is_sized(func: OpOverload, args: tuple) -> bool:
+def has_data_dependent_size(func: OpOverload, args: tuple) -> bool:
     """Whether the size of an operator's result depends on the data."""
     by_mask = func._schema.name != "aten::index" or any(
         i is not None and i.dtype in MASKS for i in args[1]
@@ -144,7 +150,7 @@ def is_sized(func: OpOverload, args: tuple) -> bool:
     return torch.Tag.dynamic_output_shape in func.tags and by_mask
 
 
-def writes(func: OpOverload, args: tuple, kwargs: dict) -> Iterator[torch.Tensor]:
+def written_tensors(func: OpOverload, args: tuple, kwargs: dict) -> Iterator[torch.Tensor]:
     """The tensors that an operator writes to, as its schema says; batch_norm's says nothing of
     its statistics."""
     if "batch_norm" in func.name():

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from capturable.accepted import without_ignored
-from capturable.check import Check
+from capturable.check import StepCheck
 from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
-from capturable.graphs_inside import GRAPHED, graphs_inside
+from capturable.graphs_inside import GRAPHED, functions_with_graphs
 from capturable.inputs import Call, compare
-from capturable.live_objects import live
+from capturable.live_objects import live_objects
 from capturable.real_capture import verified
 from capturable.restore import Restore
 from capturable.restore.reachable import reach
@@ -56,7 +56,7 @@ def preflight(
     raises comes through; ValueError if other_inputs are not as many as the inputs, or to verify
     without a GPU.
     """
-    check = Check(generators, device)
+    check = StepCheck(generators, device)
     if verify and check.gpu != "cuda" and check.stand_in is None:
         raise ValueError("verify=True needs a CUDA GPU")
     static = Call(inputs, dict(kwargs or {}))
@@ -66,7 +66,7 @@ def preflight(
     )
     check.report.given = other_inputs is not None or other_kwargs is not None
     places = reach(step)
-    if any(setting == GRAPHED for _, setting in graphs_inside(places, step)):
+    if any(setting == GRAPHED for _, setting in functions_with_graphs(places, step)):
         check.judge_reach(step, places)  # what replays write could not be put back
         return check.findings()
     with _optimizers(check), Restore(step, static) as restore:
@@ -88,7 +88,7 @@ def preflight(
 
 
 def _runs(
-    check: Check, step: Callable, static: Call, real: Call, warmup: int
+    check: StepCheck, step: Callable, static: Call, real: Call, warmup: int
 ) -> tuple[list, Callable]:
     """Run the step warmup times, then twice, judged and compared; the first run's operators, and
     the last call."""
@@ -114,8 +114,10 @@ def _warmup(asked: int | None) -> int:
     if asked is not None:
         return max(0, asked)
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return DDP_WARMUP if distributed and live(torch.nn.parallel.DistributedDataParallel) else 1
+    return (
+        DDP_WARMUP if distributed and live_objects(torch.nn.parallel.DistributedDataParallel) else 1
+    )
 
 
-def _optimizers(check: Check) -> Any:
+def _optimizers(check: StepCheck) -> Any:
     return capturable_optimizers() if check.report.device == "cpu" else nullcontext()

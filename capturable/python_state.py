@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from capturable.operators import address
+from capturable.operators import storage_address
 from capturable.restore.reachable import CONTAINERS, MISSING, Place, is_a
 from capturable.user_lines import Line, runs_users
 
@@ -98,7 +98,7 @@ def values_at(places: Iterable[Place | SimpleNamespace]) -> list[Any]:
 
 def _value(thing):
     if is_a(thing, torch.Tensor):
-        return _At(address(thing))
+        return _At(storage_address(thing))
     if is_a(thing, CONTAINERS):
         return len(thing)
     if is_a(thing, float):

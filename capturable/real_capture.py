@@ -7,10 +7,15 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from capturable.capture_attempt import Attempt, bisect, captured, warm_up
+from capturable.capture_attempt import (
+    Attempt,
+    capture_and_restore,
+    first_line_that_breaks_capture,
+    warm_up,
+)
 from capturable.explain import explain
 from capturable.findings import Finding, Findings
-from capturable.inputs import Call, merged, tensor_pairs
+from capturable.inputs import Call, merge_python_values, tensor_pairs
 from capturable.restore import Restore
 from capturable.restore.reachable import MISSING
 from capturable.rules import fix_of
@@ -46,14 +51,14 @@ def verified(
         stream = torch.cuda.Stream()
         # what a first step makes, such as optimizer state, is there in replays
         warm_up(run, stream)
-        attempt = captured(run, generators, stream)
+        attempt = capture_and_restore(run, generators, stream)
         if attempt.error is None:
             parted, refuted = _compared(step, static, real, attempt)
             return _settled(findings, parted, refuted if final else (), REFUSED if final else ())
         if is_not_modelled(attempt.error):
             return findings
         line = None if LATER in str(attempt.error) else attempt.line
-        line = line or bisect(run, generators, stream)
+        line = line or first_line_that_breaks_capture(run, generators, stream)
         known = {(finding.file, finding.number) for finding in findings.faults}
         if line is not None and (line.file, line.number) in known:
             return findings
@@ -138,7 +143,7 @@ def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[
         results = [_kept(run(*static.args, **static.kwargs))]
         for tensor, new in tensor_pairs(static, real):
             tensor.data.copy_(new)
-        second = merged(static, real)
+        second = merge_python_values(static, real)
         results.append(_kept(run(*second.args, **second.kwargs)))
         ends = {(i, place.label): (before, place.get()) for i, (place, before) in enumerate(places)}
         for number, result in enumerate(results):

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from functools import cache
 
-from capturable.causes import Complaint, Entry, complaints, entries
+from capturable.causes import CauseEntry, ComplaintKind, complaints, entries
 
 NAMED = re.compile(  # a CUDA graph, its capture or its replay
     r"captur|(cuda|hip|acl)[ _/.-]?graph(?!ic)|graphed|graph[. ]replay|graph_?pool|graph recording"
@@ -50,7 +50,7 @@ TYPED = 9  # words at most, and no colon: a complaint that somebody typed, not a
 UNCLEAR = ("this", "a capture that fails")  # complaints of anything that fails
 
 
-def nearest(text: str, count: int = 5) -> list[Entry]:
+def nearest(text: str, count: int = 5) -> list[CauseEntry]:
     """For a text without a known message: the causes whose description is most like it, the best
     first; [] if it does not tell of a graph.
 
@@ -85,7 +85,7 @@ def complaint(text: str) -> str:
     return " and ".join(one.title for one in _complaints(text)) or "this"
 
 
-def by_likeness(text: str, some: list[Entry], message: str) -> list[Entry]:
+def by_likeness(text: str, some: list[CauseEntry], message: str) -> list[CauseEntry]:
     """Some causes, those first that the text beside its message is most like; as they are where it
     is like none."""
     asked = set(_words(text)) - set(_words(message))
@@ -93,7 +93,7 @@ def by_likeness(text: str, some: list[Entry], message: str) -> list[Entry]:
     return sorted(some, key=lambda entry: -sum(known.get(entry, {}).get(word, 0) for word in asked))
 
 
-def of_complaint(text: str, count: int = 18) -> list[Entry]:
+def of_complaint(text: str, count: int = 18) -> list[CauseEntry]:
     """The causes of what a text complains of, and of the products that it names, those first that
     it is most like."""
     causes = {title for one in _complaints(text) or complaints() for title in one.causes}
@@ -101,11 +101,11 @@ def of_complaint(text: str, count: int = 18) -> list[Entry]:
     return [entry for entry in rated if entry.title in causes or _product(entry.title)][:count]
 
 
-def _complaints(text: str) -> list[Complaint]:
+def _complaints(text: str) -> list[ComplaintKind]:
     return [one for one in complaints() if re.search(one.words, text, re.I | re.A)]
 
 
-def _rated(text: str) -> list[tuple[int, Entry]]:
+def _rated(text: str) -> list[tuple[int, CauseEntry]]:
     """All causes and how much the text is like each, the best first.
 
     Rare words count more than common ones (BM25).
@@ -119,12 +119,12 @@ def _rated(text: str) -> list[tuple[int, Entry]]:
     return sorted(rated, key=lambda pair: -pair[0])
 
 
-def guessable() -> list[Entry]:
+def guessable() -> list[CauseEntry]:
     """The causes that may be guessed; the other entries say that a message has many."""
     return [entry for entry in entries() if entry.kind in GUESSED]
 
 
-def _named(entry: Entry, text: str) -> bool:
+def _named(entry: CauseEntry, text: str) -> bool:
     """Whether a text speaks of the product that a cause belongs to, if it belongs to one."""
     product = _product(entry.title)
     return not product or bool(re.search(PRODUCTS[product], text, re.I | re.A))
@@ -162,7 +162,7 @@ def _often(times: int, length: float) -> float:
     return 2 * times / (times + 1 - LONG + LONG * length)
 
 
-def _description(entry: Entry) -> list[str]:
+def _description(entry: CauseEntry) -> list[str]:
     return [*[entry.title] * 3, *entry.messages, entry.cause, entry.tell, entry.fix, entry.words]
 
 

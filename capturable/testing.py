@@ -9,8 +9,8 @@ def test_the_step_can_be_captured():
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from capturable.accepted import without
-from capturable.load_step import Made, batch_of
+from capturable.accepted import without_rules
+from capturable.load_step import LoadedStep, split_batch
 
 
 def assert_capturable(
@@ -28,7 +28,7 @@ def assert_capturable(
     rules. options: as for preflight. ValueError for a rule that there is not.
     """
     __tracebackhide__ = True
-    made = Made(step, *batch_of(batch), *(() if other is None else batch_of(other)))
-    findings = without(made.preflight(**options), ignore)
+    made = LoadedStep(step, *split_batch(batch), *(() if other is None else split_batch(other)))
+    findings = without_rules(made.preflight(**options), ignore)
     if findings.faults:
         raise AssertionError(str(findings))

@@ -15,12 +15,12 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from capturable.check import Check
+from capturable.check import StepCheck
 from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
 from capturable.judge import judge_module, judge_optimizer
-from capturable.live_objects import live
-from capturable.operators import Op, OpLog, address
+from capturable.live_objects import live_objects
+from capturable.operators import Op, OpLog, storage_address
 from capturable.restore.reachable import reach
 
 STEPS = 3  # one to warm up, two to compare
@@ -39,7 +39,7 @@ def watch(
     are seen through). generators, device: as for preflight. The findings are there after the block;
     a RuntimeWarning, and the report, say so if the loop ended before its third step.
     """
-    check = Check(generators, device)
+    check = StepCheck(generators, device)
     check.report.given = True  # the loop's own batches
     findings = Findings(report=check.report)
     watcher = _Watcher(optimizer, check)
@@ -65,7 +65,7 @@ def watch(
 class _Watcher:
     """Logs the second and third step."""
 
-    def __init__(self, optimizer: Any, check: Check) -> None:
+    def __init__(self, optimizer: Any, check: StepCheck) -> None:
         self.optimizer = getattr(optimizer, "optimizer", optimizer)
         self.check = check
         self.stack = ExitStack()
@@ -82,7 +82,7 @@ class _Watcher:
         if not self.check.places:
             self.check.watch(reach(module, self.optimizer))
         alive = (result() for result in self.results)
-        self.kept = {address(tensor) for tensor in alive if tensor is not None}
+        self.kept = {storage_address(tensor) for tensor in alive if tensor is not None}
         self.log, _ = self.check.start(self.stack)
         for rule, what, _ in judge_module(module):  # the others' hooks are seen when they run
             self.check.note(rule, what)
@@ -110,5 +110,7 @@ class _Watcher:
             self.check.compare(first, second, self.kept)
             self.check.judge_capture_checks(second)
         self.results = [
-            weakref.ref(tensor) for tensor in live(torch.Tensor) if address(tensor) in log.made
+            weakref.ref(tensor)
+            for tensor in live_objects(torch.Tensor)
+            if storage_address(tensor) in log.made
         ]

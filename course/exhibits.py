@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pandas as pd
 from IPython.display import Markdown
 
-from capturable.causes import Entry, standard_name
+from capturable.causes import CauseEntry, standard_name
 from capturable.explain import entries
 from course.lesson import current
 from course.lessons import lesson_file
@@ -266,7 +266,7 @@ def index_of_lessons(*names: str) -> Markdown:
     return Markdown("\n".join(rows))
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: CauseEntry) -> str:
     """A row of index_of_lessons."""
     first = entry.messages[0].replace("<", "&lt;")
     file = lesson_file(entry.lesson).name

@@ -61,7 +61,7 @@ def rules() -> dict[str, Any]:
     }
 
 
-def entry(one: causes.Entry) -> dict[str, Any]:
+def entry(one: causes.CauseEntry) -> dict[str, Any]:
     """A cause, with its place as a pattern and the page about it: an exhibit, or a lesson."""
     lesson = GALLERY if one.exhibit else one.lesson
     page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
@@ -71,8 +71,8 @@ def entry(one: causes.Entry) -> dict[str, Any]:
         "place": place,
         "page": page,
         "name": causes.standard_name(one),
-        "names": explain.names(one),
-        "more": explain.shown_in(one),
+        "names": explain.entry_title(one),
+        "more": explain.lesson_about(one),
     }
 
 

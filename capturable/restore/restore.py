@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from capturable.live_objects import live, name_of
+from capturable.live_objects import live_objects, name_of
 from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, names_of, reach
 from capturable.restore.tensor_memory import Memory
 from capturable.stand_in import on_stand_in
@@ -42,7 +42,7 @@ class Restore:
         _settle()
         # first: looking may draw numbers
         self.states = [(put, get()) for get, put in _process_states()]
-        alive = live(torch.Tensor, *TRAINING)
+        alive = live_objects(torch.Tensor, *TRAINING)
         tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
         training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]
         places = reach(*self.roots, *training)

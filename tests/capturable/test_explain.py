@@ -11,8 +11,17 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from capturable.causes import complaints, entries, find, standard_name
-from capturable.explain import TOLD, caveat, describe, explain, guesses, main, others_of, shown_in
+from capturable.causes import complaints, entries, find_causes, standard_name
+from capturable.explain import (
+    TOLD,
+    caveat,
+    describe,
+    explain,
+    guess_causes,
+    lesson_about,
+    main,
+    other_causes,
+)
 from capturable.similar_causes import nearest
 from capturable.waiting_operators import WAITING
 from course.exhibits import CUDA_ERRORS, index
@@ -73,8 +82,8 @@ def test_entries_are_whole_and_their_own():
         assert entry.messages and entry.cause.endswith((".", ")")) and entry.fix
         assert re.compile(entry.place) and (entry.place or not entry.needs_place)
         assert not entry.lesson or lesson_file(entry.lesson).is_file(), "a name without a number"
-        assert bool(shown_in(entry)) == bool(entry.exhibit or entry.lesson)
-        assert shown_in(entry) in describe(entry)
+        assert bool(lesson_about(entry)) == bool(entry.exhibit or entry.lesson)
+        assert lesson_about(entry) in describe(entry)
     for many in (entry for entry in entries() if entry.kind in MANY):
         assert sum(bool(set(entry.messages) & set(many.messages)) for entry in entries()) > 2
     assert all(set(complaint.causes) <= set(TITLES) for complaint in complaints())
@@ -138,8 +147,8 @@ def verdict(report):
     A text that is about no graph expects no cause: to be silent, or to doubt first, is right.
     """
     text, expected = report["text"], set(report["causes"])
-    hits = find(text)
-    guessed, others = ({entry.title for entry in some} for some in guesses(text, hits))
+    hits = find_causes(text)
+    guessed, others = ({entry.title for entry in some} for some in guess_causes(text, hits))
     if not expected and (caveat(text, hits) or not (hits or guessed)):
         return "right"
     if hits and hits[0].entry.title in expected:
@@ -150,7 +159,7 @@ def verdict(report):
         return "listed" if others & expected else "wrong guess"
     if not hits:
         return "unknown"
-    listed = expected & {entry.title for entry in others_of(text, hits)[:TOLD]}
+    listed = expected & {entry.title for entry in other_causes(text, hits)[:TOLD]}
     if hits[0].entry.kind in MANY:
         return "several" if listed else "wrong list"
     return "wrong"
@@ -298,7 +307,7 @@ def test_the_operators_that_check_knows_are_known():
 def test_the_telling_line_is_found_wherever_it_stands():
     log = [f"INFO step {number} of 900" for number in range(3000)]
     log[1234] = "\x1b[31m(Worker) ERROR CUDA  error: capturing stream\x1b[0m has unjoined work"
-    hit = find("\n".join([*log, "Compile with `TORCH_USE_CUDA_DSA`"]))[0]
+    hit = find_causes("\n".join([*log, "Compile with `TORCH_USE_CUDA_DSA`"]))[0]
     assert hit.entry.title == "A fork that is never joined" and hit.number == 1234
 
 

@@ -20,7 +20,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from capturable import preflight
 from capturable.findings import Finding
-from capturable.operators import address, host_numbers
+from capturable.operators import cpu_scalar_values, storage_address
 from capturable.streams import Joins
 from course.lessons import lesson_file
 from course.recordings.recording import recorded_lesson
@@ -510,6 +510,8 @@ def test_a_scalar_that_an_operator_of_the_step_made_is_no_number_of_its_own():
     """
     seed, x = torch.tensor(5), torch.empty(2, device="meta")
     add = torch.ops.aten.add.Tensor
-    assert host_numbers(add, [x, seed], set()) == [5]
-    assert host_numbers(add, [x, seed], {address(seed)}) == []
-    assert host_numbers(torch.ops.aten.lift_fresh.default, [seed], {address(seed)}) == [5]
+    assert cpu_scalar_values(add, [x, seed], set()) == [5]
+    assert cpu_scalar_values(add, [x, seed], {storage_address(seed)}) == []
+    assert cpu_scalar_values(
+        torch.ops.aten.lift_fresh.default, [seed], {storage_address(seed)}
+    ) == [5]

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from capturable.causes import entries, find, standard_name
-from capturable.explain import SAID, answer
+from capturable.causes import entries, find_causes, standard_name
+from capturable.explain import SAID, explanation_text
 from course.lessons import lesson_file
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
@@ -55,7 +55,9 @@ def test_the_page_answers_as_the_command_does(page, texts):
     assert len(said) == len(texts) > 250
     assert sum(SAID["guesses"] in told for told in said) > 30
     assert [
-        text for text, told in zip(texts, said, strict=True) if told != answer(text, find(text))
+        text
+        for text, told in zip(texts, said, strict=True)
+        if told != explanation_text(text, find_causes(text))
     ] == []
 
 
@@ -70,7 +72,7 @@ def test_pasted_errors_lead_to_their_exhibit_or_to_an_honest_word(page):
             assert SAID["unknown"] in said.inner_text() and said.locator("h3").count() == 0
             continue
         assert said.locator("h3").first.inner_text() == NAMES[title]
-        assert (SAID["unknown"] in said.inner_text()) == (not find(text)), (
+        assert (SAID["unknown"] in said.inner_text()) == (not find_causes(text)), (
             "a guess says that it is one"
         )
         link = said.locator("h3 a").first
